@@ -1,0 +1,157 @@
+// The one place that looks at arguments: every kernel, Meta included, calls these before any work.
+//
+// Templated on the sizes' type: int64_t for real kernels, c10::SymInt for Meta.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/safe_numerics.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <type_traits>
+
+namespace torch_hrr {
+
+// A tensor argument and the name its schema gives it.
+struct Argument {
+  const char* name;
+  const at::Tensor& tensor;
+};
+
+template <typename Int>
+using Sizes = c10::SmallVector<Int, 6>;
+
+template <typename Int>
+c10::ArrayRef<Int> sizes_of(const at::Tensor& tensor) {
+  if constexpr (std::is_same_v<Int, c10::SymInt>) {
+    return tensor.sym_sizes();
+  } else {
+    return tensor.sizes();
+  }
+}
+
+inline bool holds(bool condition) {
+  return condition;
+}
+inline bool holds(const c10::SymBool& condition) {
+  return condition.expect_true(__FILE__, __LINE__);
+}
+inline bool equal(int64_t a, int64_t b) {
+  return a == b;
+}
+inline bool equal(const c10::SymInt& a, const c10::SymInt& b) {
+  return holds(a.sym_eq(b));
+}
+inline bool is_one(int64_t a) {
+  return a == 1;
+}
+// Unknown sizes count as not one: broadcasting needs a known 1.
+inline bool is_one(const c10::SymInt& a) {
+  return a.sym_eq(1).guard_or_false(__FILE__, __LINE__);
+}
+
+inline bool is_supported_float(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
+}
+
+// Undefined tensors pass: whether an argument may be absent is another check's question.
+inline void check_strided(const char* op, const Argument& argument) {
+  TORCH_CHECK(!argument.tensor.defined() || (argument.tensor.layout() == at::kStrided && !argument.tensor.is_nested()),
+              op, ": ", argument.name, " must be a strided tensor, got layout ",
+              argument.tensor.is_nested() ? "nested" : c10::str(argument.tensor.layout()));
+}
+
+// Defined, strided, real floating point, and all on one device.
+inline void check_floating(const char* op, std::initializer_list<Argument> arguments) {
+  const Argument* first = nullptr;
+  for (const Argument& argument : arguments) {
+    TORCH_CHECK(argument.tensor.defined(), op, ": ", argument.name, " must be a defined tensor, got an undefined one");
+    check_strided(op, argument);
+    TORCH_CHECK_TYPE(is_supported_float(argument.tensor.scalar_type()), op, ": ", argument.name,
+                     " must be float32, float64, float16 or bfloat16, got ", argument.tensor.scalar_type());
+    if (first == nullptr) {
+      first = &argument;
+    }
+    TORCH_CHECK(argument.tensor.device() == first->tensor.device(), op, ": ", first->name, " and ", argument.name,
+                " must be on the same device, got ", first->tensor.device(), " and ", argument.tensor.device());
+  }
+}
+
+inline void check_rank(const char* op, const Argument& argument, int64_t least, const char* shape) {
+  TORCH_CHECK(argument.tensor.dim() >= least, op, ": ", argument.name, " must have at least ", least,
+              least == 1 ? " dimension " : " dimensions ", shape, ", got ", argument.tensor.dim());
+}
+
+inline void check_eps(const char* op, double eps) {
+  TORCH_CHECK_VALUE(eps >= 0, op, ": eps must be a number >= 0, got ", eps);
+}
+
+// The last dimension of two arguments: equal and not 0.
+template <typename Int>
+Int check_same_last(const char* op, const Argument& a, const Argument& b) {
+  const Int dim_a = sizes_of<Int>(a.tensor).back();
+  const Int dim_b = sizes_of<Int>(b.tensor).back();
+  TORCH_CHECK(equal(dim_a, dim_b), op, ": ", a.name, " and ", b.name, " must have the same last dimension, got ",
+              dim_a, " and ", dim_b);
+  return dim_a;
+}
+
+template <typename Int>
+void check_not_empty_last(const char* op, const Argument& a) {
+  TORCH_CHECK(!equal(sizes_of<Int>(a.tensor).back(), Int(0)), op, ": ", a.name,
+              " must have a last dimension of at least 1, got 0");
+}
+template <>
+inline void check_not_empty_last<c10::SymInt>(const char* op, const Argument& a) {
+  TORCH_CHECK(holds(a.tensor.sym_sizes().back().sym_gt(0)), op, ": ", a.name,
+              " must have a last dimension of at least 1, got 0");
+}
+
+// Broadcasts `sizes` into `result` as torch.mul does.
+template <typename Int>
+void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const char* description, Sizes<Int>& result) {
+  while (result.size() < sizes.size()) {
+    result.insert(result.begin(), Int(1));
+  }
+  const size_t offset = result.size() - sizes.size();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Int& target = result[offset + i];
+    if (is_one(sizes[i])) {
+      continue;
+    }
+    if (is_one(target)) {
+      target = sizes[i];
+      continue;
+    }
+    TORCH_CHECK(equal(target, sizes[i]), op, ": ", description, " must broadcast, got sizes ", target, " and ",
+                sizes[i], " at dimension ", offset + i);
+  }
+}
+
+// Rejects a result whose number of elements or bytes is not an int64.
+template <typename Int>
+void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
+  uint64_t numel = 8; // bytes of the widest element
+  for (const Int& size : sizes) {
+    int64_t known = 0;
+    if constexpr (std::is_same_v<Int, c10::SymInt>) {
+      const auto maybe = size.maybe_as_int();
+      if (!maybe.has_value()) {
+        return;
+      }
+      known = *maybe;
+    } else {
+      known = size;
+    }
+    if (known == 0) {
+      return;
+    }
+    TORCH_CHECK(!c10::mul_overflows(numel, static_cast<uint64_t>(known), &numel) && numel <= INT64_MAX, op,
+                ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
+  }
+}
+
+} // namespace torch_hrr

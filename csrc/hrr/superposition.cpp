@@ -1,0 +1,179 @@
+// superpose: CPU, Meta, derivatives, autocast, registration.
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "csrc/autograd.h"
+#include "csrc/dispatch.h"
+#include "csrc/hrr/contracts.h"
+#include "csrc/hrr/normalization.h"
+#include "csrc/hrr/operators.h"
+#include "csrc/rows.h"
+
+namespace torch_hrr::hrr {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using OptionalTensor = std::optional<Tensor>;
+
+void run_cpu(const ResultContract<int64_t>& contract, const Tensor& vectors, const OptionalTensor& weights,
+             bool normalize, double eps, const Tensor& out) {
+  const c10::ArrayRef<int64_t> sizes = contract.sizes;
+  const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 2);
+  kernels::SuperpositionParams params;
+  params.rows = product_of(batch);
+  params.items = sizes[sizes.size() - 2];
+  params.dim = sizes.back();
+  if (params.rows == 0) {
+    return;
+  }
+  Tensor rows = with_unit_rows(vectors, contract.dtype);
+  Tensor factors = weights.has_value() ? weights->to(contract.dtype) : Tensor();
+  const auto map_rows = [&] {
+    return make_row_map<2>(batch, {RowOperand{&rows, 2}, RowOperand{factors.defined() ? &factors : nullptr, 1}},
+                           params.map);
+  };
+  if (!map_rows()) {
+    rows = rows.expand(sizes).contiguous();
+    factors = factors.defined() ? factors.expand(sizes.slice(0, sizes.size() - 1)).contiguous() : factors;
+    map_rows();
+  }
+  params.vectors = rows.const_data_ptr();
+  params.item_stride_vectors = rows.size(-2) == 1 ? 0 : rows.stride(-2);
+  if (factors.defined()) {
+    params.weights = factors.const_data_ptr();
+    params.item_stride_weights = factors.size(-1) == 1 ? 0 : factors.stride(-1);
+  }
+  params.out = out.mutable_data_ptr();
+  params.normalize = normalize;
+  params.eps = eps;
+  const kernels::HrrKernels& table = kernels::hrr_kernels(storage_of(contract.dtype));
+  for_row_ranges(params.rows, params.dim * std::max<int64_t>(1, params.items), table.superpose_scratch(params.dim),
+                 [&](int64_t begin, int64_t end, void* scratch) { table.superpose(params, begin, end, scratch); });
+}
+
+Tensor superpose_cpu(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
+  const auto contract = superpose_contract<int64_t>(vectors, weights, eps);
+  const Tensor out = at::empty(without_items(contract).sizes, vectors.options().dtype(contract.dtype));
+  run_cpu(contract, vectors, weights, normalize, eps, out);
+  return out;
+}
+
+void superpose_out_cpu(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps, Tensor& out) {
+  const auto contract = superpose_contract<int64_t>(vectors, weights, eps);
+  check_out("superpose", out, without_items(contract),
+            {{"vectors", vectors}, {"weights", tensor_or_undefined(weights)}});
+  if (out.is_contiguous()) {
+    return run_cpu(contract, vectors, weights, normalize, eps, out);
+  }
+  out.copy_(superpose_cpu(vectors, weights, normalize, eps));
+}
+
+Tensor superpose_meta(const Tensor& vectors, const OptionalTensor& weights, bool /*normalize*/, double eps) {
+  const auto contract = superpose_contract<SymInt>(vectors, weights, eps);
+  return at::empty_symint(without_items(contract).sizes, vectors.options().dtype(contract.dtype));
+}
+
+void superpose_out_meta(const Tensor& vectors, const OptionalTensor& weights, bool /*normalize*/, double eps,
+                        Tensor& out) {
+  check_out("superpose", out, without_items(superpose_contract<SymInt>(vectors, weights, eps)),
+            {{"vectors", vectors}, {"weights", tensor_or_undefined(weights)}});
+}
+
+// s = sum_k w_k x_k: dL/dx_k = w_k dL/ds, dL/dw_k = x_k . dL/ds.
+struct SuperposeFormula {
+  static constexpr const char* kName = "TorchHrrSuperposeBackward";
+  static constexpr const char* kOperator = "superpose";
+  static constexpr const char* kArguments[] = {"vectors", "weights"};
+  bool normalize;
+  double eps;
+
+  Tensor forward(const Tensor& vectors, const Tensor& weights) const {
+    return torch_hrr::superpose(vectors, optional_of(weights), normalize, eps);
+  }
+  static Tensor sum(const Tensor& vectors, const Tensor& weights) {
+    return torch_hrr::superpose(vectors, optional_of(weights), /*normalize=*/false, /*eps=*/0);
+  }
+  Tensor through_norm(const std::vector<Tensor>& inputs, const Tensor& v) const {
+    return normalize ? normalization_jacobian(sum(inputs[0], inputs[1]), v, eps) : v;
+  }
+  static std::vector<Tensor> widened(const std::vector<Tensor>& tensors) {
+    return {tensors[0].defined() ? in_compute_type(tensors[0]) : tensors[0],
+            tensors[1].defined() ? in_compute_type(tensors[1]) : tensors[1]};
+  }
+
+  variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>& wanted) const {
+    const std::vector<Tensor> wide = widened(inputs);
+    const Tensor grad_items = through_norm(wide, in_compute_type(grad)).unsqueeze(-2);
+    variable_list grads(2);
+    if (wanted[0]) {
+      grads[0] = wide[1].defined() ? grad_items * wide[1].unsqueeze(-1)
+                                   : grad_items.expand_symint(expanded_sizes(grad_items, wide[0]));
+    }
+    if (wanted[1]) {
+      grads[1] = (wide[0] * grad_items).sum(-1);
+    }
+    return grads;
+  }
+  Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
+    const std::vector<Tensor> wide = widened(inputs);
+    const std::vector<Tensor> moved = widened(tangents);
+    Tensor direction = moved[0].defined() ? sum(moved[0], wide[1]) : Tensor();
+    if (moved[1].defined()) {
+      const Tensor from_weights = sum(wide[0], moved[1]);
+      direction = direction.defined() ? direction + from_weights : from_weights;
+    }
+    return through_norm(wide, direction);
+  }
+
+ private:
+  // grad_items [..., 1, D] repeated over the K of vectors
+  static Sizes<SymInt> expanded_sizes(const Tensor& grad_items, const Tensor& vectors) {
+    Sizes<SymInt> sizes(grad_items.sym_sizes().begin(), grad_items.sym_sizes().end());
+    sizes[sizes.size() - 2] = vectors.sym_size(-2);
+    return sizes;
+  }
+};
+
+Tensor superpose_autograd(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
+  return differentiable(SuperposeFormula{normalize, eps}, vectors, tensor_or_undefined(weights));
+}
+
+void superpose_out_autograd(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps,
+                            Tensor& out) {
+  not_differentiable_out(
+      "superpose", [&] { torch_hrr::superpose_out(out, vectors, weights, normalize, eps); }, out, vectors,
+      tensor_or_undefined(weights));
+}
+
+template <c10::DeviceType kDevice>
+void register_autocast(torch::Library& m) {
+  m.impl("superpose", [](const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
+    const Autocast<kDevice> cast;
+    return torch_hrr::superpose(cast(vectors), cast(weights), normalize, eps);
+  });
+}
+
+} // namespace
+} // namespace torch_hrr::hrr
+
+using namespace torch_hrr::hrr;
+
+TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
+  m.impl("superpose", superpose_cpu);
+  m.impl("superpose.out", superpose_out_cpu);
+}
+TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
+  m.impl("superpose", superpose_meta);
+  m.impl("superpose.out", superpose_out_meta);
+}
+TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
+  m.impl("superpose", superpose_autograd);
+  m.impl("superpose.out", superpose_out_autograd);
+}
+TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {
+  register_autocast<c10::DeviceType::CPU>(m);
+}
+TORCH_LIBRARY_IMPL(torch_hrr, AutocastCUDA, m) {
+  register_autocast<c10::DeviceType::CUDA>(m);
+}

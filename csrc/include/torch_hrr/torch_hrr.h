@@ -1,0 +1,51 @@
+// Operators of torch_hrr for C++ programs. All are differentiable and run on every device the library was built for.
+//
+// D is the last dimension; leading dimensions broadcast as in torch.mul. float32, float64, float16 and bfloat16 (the
+// half types are computed in float32); mixed types promote. A row that holds NaN or infinity gives a NaN row. A row's
+// bits depend on that row, D, dtype, operator and machine alone: not on the batch, its neighbours, threads or layout.
+// Wrong types raise c10::TypeError, bad values c10::ValueError, anything else c10::Error, before any work.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#if defined(_WIN32)
+#define TORCH_HRR_API
+#else
+#define TORCH_HRR_API __attribute__((visibility("default")))
+#endif
+
+namespace torch_hrr {
+
+// c[n] = sum_m a[m] b[(n-m) mod D]: circular convolution.
+TORCH_HRR_API at::Tensor bind(const at::Tensor& a, const at::Tensor& b);
+
+// c[n] = sum_m bound[(n+m) mod D] role[m]: circular correlation, the approximate inverse of bind.
+TORCH_HRR_API at::Tensor unbind(const at::Tensor& bound, const at::Tensor& role);
+
+// bind(a, b) / max(norm2, eps), in one pass.
+TORCH_HRR_API at::Tensor bind_normalize(const at::Tensor& a, const at::Tensor& b, double eps = 1e-12);
+
+// sum_k weights[..., k] vectors[..., k, :], divided by max(norm2, eps) if normalize is set.
+TORCH_HRR_API at::Tensor superpose(const at::Tensor& vectors, const std::optional<at::Tensor>& weights = std::nullopt,
+                                   bool normalize = true, double eps = 1e-12);
+
+// sum_k weights[..., k] bind(a[..., k, :], b[..., k, :]), normalised as above.
+TORCH_HRR_API at::Tensor bind_superpose(const at::Tensor& a, const at::Tensor& b,
+                                        const std::optional<at::Tensor>& weights = std::nullopt,
+                                        bool normalize = false, double eps = 1e-12);
+
+// The same into a preallocated result of the right shape and dtype that shares no memory with an input; no gradient.
+TORCH_HRR_API void bind_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
+TORCH_HRR_API void unbind_out(at::Tensor& out, const at::Tensor& bound, const at::Tensor& role);
+TORCH_HRR_API void bind_normalize_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double eps = 1e-12);
+TORCH_HRR_API void superpose_out(at::Tensor& out, const at::Tensor& vectors,
+                                 const std::optional<at::Tensor>& weights = std::nullopt, bool normalize = true,
+                                 double eps = 1e-12);
+
+} // namespace torch_hrr
+
+// "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces
+// one); an unknown or unavailable name gives an "error=" line.
+extern "C" TORCH_HRR_API const char* torch_hrr_build_info();

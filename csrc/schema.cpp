@@ -1,0 +1,26 @@
+// Every operator of the library: the public contract. Names that begin with _ are private.
+#include <ATen/core/enum_tag.h>
+#include <torch/library.h>
+
+TORCH_LIBRARY(torch_hrr, m) {
+  const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
+
+  // Holographic reduced representations
+  m.def("bind(Tensor a, Tensor b) -> Tensor", tags);
+  m.def("bind.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()", tags);
+  m.def("unbind(Tensor bound, Tensor role) -> Tensor", tags);
+  m.def("unbind.out(Tensor bound, Tensor role, *, Tensor(a!) out) -> ()", tags);
+  m.def("bind_normalize(Tensor a, Tensor b, float eps=1e-12) -> Tensor", tags);
+  m.def("bind_normalize.out(Tensor a, Tensor b, float eps=1e-12, *, Tensor(a!) out) -> ()", tags);
+  m.def("superpose(Tensor vectors, Tensor? weights=None, bool normalize=True, float eps=1e-12) -> Tensor", tags);
+  m.def(
+      "superpose.out(Tensor vectors, Tensor? weights=None, bool normalize=True, float eps=1e-12, *, "
+      "Tensor(a!) out) -> ()",
+      tags);
+  m.def(
+      "bind_superpose(Tensor a, Tensor b, Tensor? weights=None, bool normalize=False, float eps=1e-12) -> Tensor",
+      tags);
+  m.def("_bind_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)", tags);
+  m.def("_unbind_backward(Tensor grad, Tensor bound, Tensor role) -> (Tensor, Tensor)", tags);
+  m.def("_bind_normalize_backward(Tensor grad, Tensor a, Tensor b, float eps) -> (Tensor, Tensor)", tags);
+}

@@ -1,0 +1,132 @@
+// Builds and keeps the plans of fft_plan.h.
+#include "kernels/fft_plan.h"
+
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace torch_hrr::kernels {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+// e^{-2 pi i index / size}, reduced to an eighth of a turn so that symmetric factors are exact mirror images.
+void root_of_unity(int64_t index, int64_t size, double& re, double& im) {
+  const int64_t quarter = (4 * index + size / 2) / size;
+  const double angle = 2 * kPi * static_cast<double>(index - quarter * (size / 4)) / static_cast<double>(size);
+  const double c = std::cos(angle);
+  const double s = std::sin(angle);
+  const double turned[4][2] = {{c, -s}, {-s, -c}, {-c, s}, {s, c}};
+  re = turned[quarter % 4][0];
+  im = turned[quarter % 4][1];
+}
+
+template <typename T>
+struct OwnedPlan {
+  FftPlan<T> plan;
+  std::unique_ptr<T[], void (*)(T*)> storage{nullptr, [](T* p) { ::operator delete[](p, std::align_val_t{64}); }};
+};
+
+// Radices after the first pass: as few passes as radix 16 allows, as even as possible.
+void choose_radices(int64_t rest, int* radix, int& passes) {
+  int log2_rest = 0;
+  while ((int64_t{1} << log2_rest) < rest) {
+    ++log2_rest;
+  }
+  for (int left = (log2_rest + 3) / 4; left > 0; --left) {
+    const int bits = (log2_rest + left - 1) / left;
+    radix[passes++] = 1 << bits;
+    log2_rest -= bits;
+  }
+}
+
+template <typename T>
+std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
+  auto owned = std::make_unique<OwnedPlan<T>>();
+  FftPlan<T>& plan = owned->plan;
+  plan.size = size;
+  plan.width = width;
+  plan.radix[plan.passes++] = width;
+  choose_radices(size / width, plan.radix, plan.passes);
+
+  std::vector<T> values;
+  std::vector<size_t> offsets(static_cast<size_t>(plan.passes), 0);
+  const auto append_root = [&](int64_t index, int64_t n, bool imaginary) {
+    double re = 0;
+    double im = 0;
+    root_of_unity(index, n, re, im);
+    values.push_back(static_cast<T>(imaginary ? im : re));
+  };
+  const int64_t columns = size / width;
+  for (int64_t block = 0; block < columns; block += width) {
+    for (int64_t k = 1; k < width; ++k) {
+      for (const bool imaginary : {false, true}) {
+        for (int64_t lane = 0; lane < width; ++lane) {
+          append_root((block + lane) * k, size, imaginary);
+        }
+      }
+    }
+  }
+  int64_t n = columns;
+  for (int pass = 1; pass + 1 < plan.passes; ++pass) {
+    offsets[static_cast<size_t>(pass)] = values.size();
+    const int64_t radix = plan.radix[pass];
+    for (int64_t p = 0; p < n / radix; ++p) {
+      for (int64_t k = 1; k < radix; ++k) {
+        append_root(p * k, n, false);
+        append_root(p * k, n, true);
+      }
+    }
+    n /= radix;
+  }
+  while (values.size() % 16 != 0) {
+    values.push_back(T{0});
+  }
+  const size_t coupling = values.size();
+  for (const bool imaginary : {false, true}) {
+    for (int64_t k = 0; k < size / 2; ++k) {
+      double re = 0;
+      double im = 0;
+      root_of_unity(k, size, re, im);
+      values.push_back(static_cast<T>(imaginary ? im / 4 : (1 + re) / 4));
+    }
+  }
+
+  T* storage = static_cast<T*>(::operator new[](values.size() * sizeof(T), std::align_val_t{64}));
+  std::copy(values.begin(), values.end(), storage);
+  owned->storage.reset(storage);
+  for (int pass = 0; pass < plan.passes; ++pass) {
+    plan.twiddles[pass] = storage + offsets[static_cast<size_t>(pass)];
+  }
+  plan.coupling_re = storage + coupling;
+  plan.coupling_im = plan.coupling_re + size / 2;
+  return owned;
+}
+
+} // namespace
+
+template <typename T>
+const FftPlan<T>& fft_plan(int log2_size, int max_width) {
+  constexpr int kWidths = 3; // 4, 8, 16
+  static std::atomic<const OwnedPlan<T>*> plans[kMaxFftLog2 + 1][kWidths];
+  static std::mutex mutex;
+  const int width = fft_width(int64_t{1} << log2_size, max_width);
+  std::atomic<const OwnedPlan<T>*>& slot = plans[log2_size][width == 16 ? 2 : width == 8 ? 1 : 0];
+  const OwnedPlan<T>* found = slot.load(std::memory_order_acquire);
+  if (found == nullptr) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    found = slot.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      found = make_plan<T>(int64_t{1} << log2_size, width).release();
+      slot.store(found, std::memory_order_release);
+    }
+  }
+  return found->plan;
+}
+
+template const FftPlan<float>& fft_plan<float>(int, int);
+template const FftPlan<double>& fft_plan<double>(int, int);
+
+} // namespace torch_hrr::kernels

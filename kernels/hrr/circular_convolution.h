@@ -1,0 +1,147 @@
+// Circular convolution and correlation of real rows: parameters and the per-element formulas of every device.
+//
+// A real row x of length D = 2M is read as M complex numbers z[n] = x[2n] + i x[2n+1]; Z is their M-point DFT
+// (e^{-2 pi i nk/M}). The even and odd halves of x have spectra E = (Z_k + conj Z_{M-k})/2, O = (Z_k - conj Z_{M-k})/2i,
+// and a product of two rows is a pointwise map of (Z_k, Z_{M-k}) pairs: rows are never mixed, so |a|/|b| may be anything.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/macros.h"
+#include "kernels/numeric.h"
+#include "kernels/rows.h"
+
+namespace torch_hrr::kernels {
+
+enum class Product : int32_t {
+  kConvolution = 0, // c[n] = sum_m a[m] b[(n-m) mod D]
+  kCorrelation = 1, // c[n] = sum_m a[(n+m) mod D] b[m]
+};
+
+enum class Algorithm : int32_t {
+  kDirect, // the O(D^2) sum
+  kNative, // one half-length transform a row
+  kPadded, // zero-padded to padded_length(D), folded on store
+  kLibrary, // beyond the native transforms: the caller uses a library FFT
+};
+
+constexpr int64_t kMaxDirectDim = 16;
+constexpr int64_t kMaxNativeDim = 8192;
+constexpr int64_t kMaxPaddedDim = 4096;
+
+constexpr bool is_power_of_two(int64_t n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
+
+// The path depends on D alone, so that a row's bits do not depend on its batch.
+constexpr Algorithm algorithm_for(int64_t dim) {
+  if (dim <= kMaxDirectDim) {
+    return Algorithm::kDirect;
+  }
+  if (is_power_of_two(dim)) {
+    return dim <= kMaxNativeDim ? Algorithm::kNative : Algorithm::kLibrary;
+  }
+  return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
+}
+
+// The real length that is transformed: D itself, or nextpow2(2D - 1) where the linear convolution is folded.
+constexpr int64_t transform_length(int64_t dim) {
+  if (algorithm_for(dim) != Algorithm::kPadded) {
+    return dim;
+  }
+  int64_t length = 1;
+  while (length < 2 * dim - 1) {
+    length *= 2;
+  }
+  return length;
+}
+
+// out[r] = a[r] (*) b[r], divided by max(norm2, eps) where normalize is set. a and b are rows of unit stride placed by
+// map operands 0 and 1; out is contiguous [rows, dim].
+struct BindingParams {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* out = nullptr;
+  int64_t rows = 0;
+  int64_t dim = 0;
+  RowMap map;
+  Product product = Product::kConvolution;
+  bool normalize = false;
+  double eps = 0;
+};
+
+// Gradients of y = a (*) b (normalised if normalize is set) with respect to a and b for an upstream gradient g. Rows of
+// g, a and b are placed by map operands 0, 1 and 2; grad_a and grad_b are contiguous [rows, dim], either may be null.
+struct BindingBackwardParams {
+  const void* grad = nullptr;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* grad_a = nullptr;
+  void* grad_b = nullptr;
+  int64_t rows = 0;
+  int64_t dim = 0;
+  RowMap map;
+  Product product = Product::kConvolution;
+  bool normalize = false;
+  double eps = 0;
+};
+
+// out[r] = sum_k w[r,k] (a[r,k] conv b[r,k]), normalised as above. Row maps place the first pair of a record; item
+// strides step through K. Operand 2 places the weights; weights == nullptr means all ones.
+struct RecordParams {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* weights = nullptr;
+  void* out = nullptr;
+  int64_t rows = 0;
+  int64_t items = 0;
+  int64_t dim = 0;
+  RowMap map;
+  int64_t item_stride_a = 0;
+  int64_t item_stride_b = 0;
+  int64_t item_stride_weights = 0;
+  bool normalize = false;
+  double eps = 0;
+};
+
+HRR_ISA_BEGIN
+
+// The pointwise formulas, on one pair (k, M-k); T is a scalar or a vector of lanes.
+//
+// Convolution: with d = Z_k - conj Z_{M-k} and u_k = (1 + e^{-2 pi i k/M})/4,
+//   C_k = A_k B_k - u_k d_a d_b,      C_{M-k} = A_{M-k} B_{M-k} - conj(u_k d_a d_b).
+// Correlation: with s = Z_k + conj Z_{M-k} and v = conj(u_k) s_a conj(d_b),
+//   C_k = A_k conj(B_k) - v,          C_{M-k} = A_{M-k} conj(B_{M-k}) + conj(v).
+template <typename T>
+struct Pair {
+  Complex<T> k, mirror; // Z_k and Z_{M-k}
+};
+
+template <typename T>
+HRR_HOST_DEVICE Pair<T> convolve_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+  const Complex<T> difference_a{a.k.re - a.mirror.re, a.k.im + a.mirror.im};
+  const Complex<T> difference_b{b.k.re - b.mirror.re, b.k.im + b.mirror.im};
+  const Complex<T> t = multiply(multiply(difference_a, difference_b), u);
+  Pair<T> c;
+  c.k.re = multiply_add(a.k.re, b.k.re, -multiply_add(a.k.im, b.k.im, t.re));
+  c.k.im = multiply_add(a.k.re, b.k.im, multiply_add(a.k.im, b.k.re, -t.im));
+  c.mirror.re = multiply_add(a.mirror.re, b.mirror.re, -multiply_add(a.mirror.im, b.mirror.im, t.re));
+  c.mirror.im = multiply_add(a.mirror.re, b.mirror.im, multiply_add(a.mirror.im, b.mirror.re, t.im));
+  return c;
+}
+
+template <typename T>
+HRR_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+  const Complex<T> sum_a{a.k.re + a.mirror.re, a.k.im - a.mirror.im};
+  const Complex<T> difference_b{b.k.re - b.mirror.re, b.k.im + b.mirror.im};
+  const Complex<T> v = multiply_conjugate(multiply_conjugate(sum_a, difference_b), u);
+  Pair<T> c;
+  c.k.re = multiply_add(a.k.re, b.k.re, multiply_add(a.k.im, b.k.im, -v.re));
+  c.k.im = multiply_add(a.k.im, b.k.re, -multiply_add(a.k.re, b.k.im, v.im));
+  c.mirror.re = multiply_add(a.mirror.re, b.mirror.re, multiply_add(a.mirror.im, b.mirror.im, v.re));
+  c.mirror.im = multiply_add(a.mirror.im, b.mirror.re, -multiply_add(a.mirror.re, b.mirror.im, v.im));
+  return c;
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,264 @@
+// Gradients of binding on the CPU, kept in the frequency domain; compiled once per instruction set.
+#include "kernels/hrr/families.h"
+#include "kernels/hrr/record_row.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+// One row of y = a (*) b, or of y = c / max(n, eps) with c = a conv b and n = norm2(c):
+//   dL/dc = (g - y (y . g)) / n where n > eps, else g / eps.
+// Convolution: dL/da = dL/dc corr b, dL/db = dL/dc corr a. Correlation: dL/da = g conv b, dL/db = a corr g.
+template <typename S>
+struct BackwardRow {
+  const S* grad;
+  const S* a;
+  const S* b;
+  S* grad_a;
+  S* grad_b;
+  Product product;
+  bool normalize;
+  double eps;
+};
+
+// dL/dc = grad_factor g + c_factor c
+struct NormalizeFactors {
+  double grad;
+  double c;
+};
+HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps) {
+  if (norm > eps) {
+    return {1 / norm, -c_dot_grad / (norm * norm * norm)};
+  }
+  return {1 / eps, 0};
+}
+
+template <typename S, typename Engine>
+struct BackwardBuffers {
+  typename Engine::Operand grad, a, b, sum;
+  compute_t<S>* c;
+  compute_t<S>* upstream;
+
+  BackwardBuffers(const Engine& engine, void* scratch, int64_t used) {
+    grad = engine.operand(scratch, used);
+    a = engine.operand(scratch, used);
+    b = engine.operand(scratch, used);
+    sum = engine.operand(scratch, used);
+    c = aligned<compute_t<S>>(scratch, used, engine.dim);
+    upstream = aligned<compute_t<S>>(scratch, used, engine.dim);
+  }
+};
+
+template <typename T>
+struct GradientPairs {
+  Pair<T> a, b;
+};
+
+// Replaces the spectra of g and a by those of both gradients.
+template <typename T, int W>
+void gradient_spectra(const FftPlan<T>& plan, Product product, NormalizeFactors factors, bool normalize, Split<T> grad,
+                      Split<T> a, Split<T> b) {
+  using V = Simd<T, W>;
+  const int64_t points = plan.size;
+  const auto gradients = [&]<typename L>(Pair<L> g, Pair<L> x, Pair<L> y, Complex<L> u, L grad_factor, L c_factor) {
+    if (product == Product::kCorrelation) {
+      return GradientPairs<L>{convolve_pair(g, y, u), correlate_pair(x, g, u)};
+    }
+    if (normalize) {
+      g = add_scaled(scaled(grad_factor, g), c_factor, convolve_pair(x, y, u));
+    }
+    return GradientPairs<L>{correlate_pair(g, y, u), correlate_pair(g, x, u)};
+  };
+  const V grad_lanes = V::broadcast(static_cast<T>(factors.grad));
+  const V c_lanes = V::broadcast(static_cast<T>(factors.c));
+  for (int64_t k = points / 2 - W; k >= 0; k -= W) {
+    const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
+    const auto both = gradients(load_pairs<T, W>(grad, points, k), load_pairs<T, W>(a, points, k),
+                                load_pairs<T, W>(b, points, k), u, grad_lanes, c_lanes);
+    store_pairs<T, W>(grad, points, k, both.a);
+    store_pairs<T, W>(a, points, k, both.b);
+  }
+  const auto middle = gradients(load_middle(grad, points), load_middle(a, points), load_middle(b, points),
+                                Complex<T>{T{0}, T{0}}, static_cast<T>(factors.grad), static_cast<T>(factors.c));
+  store_middle(grad, points, middle.a);
+  store_middle(a, points, middle.b);
+}
+
+// sum |c|^2 and Re sum c conj(g) over the M points, c = a conv b.
+template <typename T>
+struct Moments {
+  T squared;
+  T c_dot_grad;
+};
+template <typename T, int W>
+Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, Split<T> b) {
+  using V = Simd<T, W>;
+  const int64_t points = plan.size;
+  V squared = V::broadcast(0);
+  V dotted = V::broadcast(0);
+  for (int64_t k = points / 2 - W; k >= 0; k -= W) {
+    const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
+    PairLanes<T, W> c = convolve_pair(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
+    if (k == 0) {
+      const V once = without_first<T, W>();
+      c.mirror = {c.mirror.re * once, c.mirror.im * once};
+    }
+    squared = inner(c, c, squared);
+    dotted = inner(c, load_pairs<T, W>(grad, points, k), dotted);
+  }
+  const Pair<T> middle = convolve_pair(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
+  return {inner_of_half(middle.k, middle.k, horizontal_sum(squared)),
+          inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted))};
+}
+
+// Three forward and two inverse transforms; false if a gradient leaves the range.
+template <typename S, typename Engine>
+bool try_spectral_backward(const Engine& engine, const BackwardRow<S>& row, const BackwardBuffers<S, Engine>& buffers) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  engine.load(row.grad, 0, buffers.grad);
+  engine.load(row.a, 0, buffers.a);
+  engine.load(row.b, 0, buffers.b);
+  NormalizeFactors factors{1, 0};
+  if (row.normalize) {
+    const Moments<T> moments = spectral_moments<T, W>(engine.plan, buffers.grad, buffers.a, buffers.b);
+    if (!safe_squared_norm(moments.squared)) {
+      return false;
+    }
+    const double points = static_cast<double>(engine.points);
+    factors = normalize_factors(square_root(static_cast<double>(moments.squared) / points),
+                                static_cast<double>(moments.c_dot_grad) / points, row.eps);
+  }
+  gradient_spectra<T, W>(engine.plan, row.product, factors, row.normalize, buffers.grad, buffers.a, buffers.b);
+  const T zero{0};
+  return (row.grad_a == nullptr || try_finish_spectrum(engine, buffers.grad, zero, false, 0, row.grad_a)) &&
+      (row.grad_b == nullptr || try_finish_spectrum(engine, buffers.a, zero, false, 0, row.grad_b));
+}
+
+struct BackwardExponents {
+  int grad = 0;
+  int a = 0;
+  int b = 0;
+};
+
+// The same in the time domain, on inputs scaled by powers of two.
+template <typename S, typename Engine>
+bool try_backward(const Engine& engine, const BackwardRow<S>& row, const BackwardBuffers<S, Engine>& buffers,
+                  BackwardExponents exponents, bool last_resort) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  const auto product = [&](Product kind, typename Engine::Operand x, typename Engine::Operand y) {
+    engine.clear(buffers.sum);
+    engine.accumulate(kind, x, y, T{1}, buffers.sum);
+    return engine.finish(kind, buffers.sum);
+  };
+  engine.load(row.a, exponents.a, buffers.a);
+  engine.load(row.b, exponents.b, buffers.b);
+  if (row.normalize) {
+    const T* c = product(Product::kConvolution, buffers.a, buffers.b);
+    __builtin_memcpy(buffers.c, c, static_cast<size_t>(engine.dim) * sizeof(T));
+    widen_row<S>(row.grad, engine.dim, buffers.upstream);
+    scale_row(buffers.upstream, engine.dim, exponents.grad);
+    const T squared = dot<W>(buffers.c, buffers.c, engine.dim);
+    if (!last_resort && !safe_squared_norm(squared)) {
+      return false;
+    }
+    const double c_dot_grad = static_cast<double>(dot<W>(buffers.c, buffers.upstream, engine.dim));
+    const NormalizeFactors factors = normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad,
+                                                       scale_by_power(row.eps, exponents.a + exponents.b));
+    for (int64_t i = 0; i < engine.dim; ++i) {
+      buffers.upstream[i] = static_cast<T>(factors.grad * static_cast<double>(buffers.upstream[i]) +
+                                           factors.c * static_cast<double>(buffers.c[i]));
+    }
+    engine.load_reals(buffers.upstream, buffers.grad);
+  } else {
+    engine.load(row.grad, exponents.grad, buffers.grad);
+  }
+  const bool correlation = row.product == Product::kCorrelation;
+  const auto store = [&](T* result, int exponent, S* target) {
+    scale_row(result, engine.dim, exponent);
+    if (!last_resort && !all_finite(result, engine.dim)) {
+      return false;
+    }
+    narrow_row<S>(result, engine.dim, T{1}, target);
+    return true;
+  };
+  // y does not change when a is scaled, so the gradient with respect to a scales back with a.
+  const int restore_a = row.normalize ? exponents.a - exponents.grad : -exponents.grad - exponents.b;
+  const int restore_b = row.normalize ? exponents.b - exponents.grad : -exponents.grad - exponents.a;
+  const Product kind_a = correlation ? Product::kConvolution : Product::kCorrelation;
+  if (row.grad_a != nullptr && !store(product(kind_a, buffers.grad, buffers.b), restore_a, row.grad_a)) {
+    return false;
+  }
+  if (row.grad_b == nullptr) {
+    return true;
+  }
+  T* grad_b = correlation ? product(Product::kCorrelation, buffers.a, buffers.grad)
+                          : product(Product::kCorrelation, buffers.grad, buffers.a);
+  return store(grad_b, restore_b, row.grad_b);
+}
+
+template <typename S, typename Engine>
+void careful_backward(const Engine& engine, const BackwardRow<S>& row, const BackwardBuffers<S, Engine>& buffers) {
+  const double grad = largest_in(engine, row.grad, 0);
+  const double a = largest_in(engine, row.a, 0);
+  const double b = largest_in(engine, row.b, 0);
+  if (is_finite(grad + a + b)) {
+    try_backward(engine, row, buffers, {unit_exponent(grad), unit_exponent(a), unit_exponent(b)}, true);
+    return;
+  }
+  for (S* target : {row.grad_a, row.grad_b}) {
+    if (target != nullptr) {
+      fill_nan(target, engine.dim);
+    }
+  }
+}
+
+template <typename S>
+void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    using Engine = std::remove_cvref_t<decltype(engine)>;
+    const BackwardBuffers<S, Engine> buffers(engine, scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const auto output = [&](void* base) { return base == nullptr ? nullptr : static_cast<S*>(base) + r * params.dim; };
+      const BackwardRow<S> row{static_cast<const S*>(params.grad) + row_offset(params.map, 0, r),
+                               static_cast<const S*>(params.a) + row_offset(params.map, 1, r),
+                               static_cast<const S*>(params.b) + row_offset(params.map, 2, r),
+                               output(params.grad_a),
+                               output(params.grad_b),
+                               params.product,
+                               params.normalize,
+                               params.eps};
+      bool done = false;
+      if constexpr (kNativeSpectrum<Engine>) {
+        done = try_spectral_backward(engine, row, buffers);
+      } else {
+        done = try_backward(engine, row, buffers, {}, false);
+      }
+      if (!done) {
+        careful_backward(engine, row, buffers);
+      }
+    }
+  });
+}
+
+template <typename S>
+int64_t backward_scratch(int64_t dim) {
+  return scratch_bytes<S>(dim, 4, 2);
+}
+
+} // namespace
+
+template <typename S>
+void add_binding_backward(HrrKernels& kernels) {
+  kernels.bind_backward_scratch = backward_scratch<S>;
+  kernels.bind_backward = backward_rows<S>;
+}
+
+template void add_binding_backward<float>(HrrKernels&);
+template void add_binding_backward<double>(HrrKernels&);
+template void add_binding_backward<Half>(HrrKernels&);
+template void add_binding_backward<BFloat16>(HrrKernels&);
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

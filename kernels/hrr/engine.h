@@ -1,0 +1,184 @@
+// How one row is multiplied: the direct sum for short rows, spectra for the others. Both offer the same steps
+// (load, clear, accumulate, finish), so that the per-row decisions are written once.
+#pragma once
+
+#include "kernels/hrr/pair_stage.h"
+#include "kernels/scalar.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+template <typename T>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
+
+// Elements between the real and imaginary arrays beyond M: the wrapped point, and a cache line to keep both apart.
+constexpr int64_t kSplitPadding = 32;
+
+template <typename T>
+HRR_HOST_DEVICE T* aligned(void* memory, int64_t& used, int64_t count) {
+  T* result = reinterpret_cast<T*>(static_cast<char*>(memory) + used);
+  used += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+  return result;
+}
+
+// S is the storage type, T the compute type; kFold: rows of `dim` elements are zero-padded to 2 M and folded.
+template <typename S, int W, bool kFold>
+struct SpectralEngine {
+  using T = compute_t<S>;
+  using Operand = Split<T>;
+  static constexpr int kWidth = W;
+
+  const FftPlan<T>& plan;
+  int64_t dim;
+  int64_t points; // M
+  T* stage; // 2 M reals
+  Split<T> work;
+
+  HRR_HOST_DEVICE static int64_t split_elements(int64_t points) {
+    return 2 * (points + kSplitPadding);
+  }
+  static int64_t scratch_bytes(int64_t points, int operands) {
+    return (2 * points + (operands + 1) * split_elements(points)) * static_cast<int64_t>(sizeof(T)) +
+        64 * (operands + 2);
+  }
+
+  HRR_HOST_DEVICE SpectralEngine(const FftPlan<T>& the_plan, int64_t the_dim, void* scratch, int64_t& used)
+      : plan(the_plan), dim(the_dim), points(the_plan.size) {
+    stage = aligned<T>(scratch, used, 2 * points);
+    work = operand(scratch, used);
+  }
+
+  HRR_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+    T* memory = aligned<T>(scratch, used, split_elements(points));
+    return {memory, memory + points + kSplitPadding};
+  }
+
+  // The spectrum of a row of compute type, complete or (kFold) of `dim` elements.
+  void load_reals(const T* row, Operand spectrum) const {
+    if constexpr (kFold) {
+      if (row != stage) {
+        __builtin_memcpy(stage, row, static_cast<size_t>(dim) * sizeof(T));
+      }
+      __builtin_memset(static_cast<void*>(stage + dim), 0, static_cast<size_t>(2 * points - dim) * sizeof(T));
+      row = stage;
+    }
+    // An even number of passes ends with a read of work[0], an odd one with a read of work[1].
+    const bool even = plan.passes % 2 == 0;
+    const Split<T> buffers[2] = {even ? work : spectrum, even ? spectrum : work};
+    transform<T, W>(plan, FromRow<T, W>{row}, buffers, ToSplit<T, W>{spectrum});
+    wrap(spectrum, points);
+  }
+
+  void load(const S* row, int exponent, Operand spectrum) const {
+    if constexpr (sizeof(S) == sizeof(T) && !kFold) {
+      if (exponent == 0) {
+        return load_reals(reinterpret_cast<const T*>(row), spectrum);
+      }
+    }
+    widen_row<S>(row, dim, stage);
+    if (exponent != 0) {
+      scale_row(stage, dim, exponent);
+    }
+    load_reals(stage, spectrum);
+  }
+
+  void clear(Operand sum) const {
+    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(points + 1) * sizeof(T));
+    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(points + 1) * sizeof(T));
+  }
+
+  void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
+    if (product == Product::kConvolution) {
+      accumulate_spectra<Product::kConvolution, T, W>(plan, a, b, weight, sum);
+    } else {
+      accumulate_spectra<Product::kCorrelation, T, W>(plan, a, b, weight, sum);
+    }
+  }
+
+  // The inverse transform of a spectrum, which it overwrites, times `scale`: 2 M reals.
+  void inverse(Operand spectrum, T scale, T* row) const {
+    const Split<T> buffers[2] = {work, spectrum};
+    const FromSplit<T, W> swapped{{spectrum.im, spectrum.re}};
+    transform<T, W>(plan, swapped, buffers, ToSwappedRow<T, W>{row, Simd<T, W>::broadcast(scale)});
+  }
+
+  // The row of `dim` reals that a spectrum stands for, in `stage`; the spectrum is overwritten.
+  T* finish(Product product, Operand spectrum) const {
+    inverse(spectrum, T{1} / static_cast<T>(points), stage);
+    if constexpr (kFold) {
+      if (product == Product::kConvolution) {
+        // The linear convolution has 2 dim - 1 elements.
+        for (int64_t n = 0; n + 1 < dim; ++n) {
+          stage[n] += stage[n + dim];
+        }
+      } else {
+        // Negative lags stand at the end.
+        for (int64_t n = 1; n < dim; ++n) {
+          stage[n] += stage[2 * points - dim + n];
+        }
+      }
+    }
+    return stage;
+  }
+};
+
+// The O(D^2) sum, in double for every storage type.
+template <typename S>
+struct DirectEngine {
+  using T = compute_t<S>;
+  using Operand = double*;
+  static constexpr int kWidth = 4;
+
+  int64_t dim;
+  T* stage;
+
+  static int64_t scratch_bytes(int64_t dim, int operands) {
+    return (operands + 1) * (dim * static_cast<int64_t>(sizeof(double)) + 64);
+  }
+  HRR_HOST_DEVICE DirectEngine(int64_t the_dim, void* scratch, int64_t& used) : dim(the_dim) {
+    stage = aligned<T>(scratch, used, dim);
+  }
+  HRR_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+    return aligned<double>(scratch, used, dim);
+  }
+  void load_reals(const T* row, Operand values) const {
+    for (int64_t i = 0; i < dim; ++i) {
+      values[i] = static_cast<double>(row[i]);
+    }
+  }
+  void load(const S* row, int exponent, Operand values) const {
+    widen_row<S>(row, dim, stage);
+    load_reals(stage, values);
+    if (exponent != 0) {
+      scale_row(values, dim, exponent);
+    }
+  }
+  void clear(Operand sum) const {
+    for (int64_t i = 0; i < dim; ++i) {
+      sum[i] = 0;
+    }
+  }
+  void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
+    for (int64_t n = 0; n < dim; ++n) {
+      double total = 0;
+      for (int64_t m = 0; m < dim; ++m) {
+        // convolution: a[m] b[(n-m) mod D]; correlation: a[(n+m) mod D] b[m]
+        if (product == Product::kConvolution) {
+          total = multiply_add(a[m], b[n >= m ? n - m : n - m + dim], total);
+        } else {
+          total = multiply_add(a[n + m < dim ? n + m : n + m - dim], b[m], total);
+        }
+      }
+      sum[n] = multiply_add(static_cast<double>(weight), total, sum[n]);
+    }
+  }
+  T* finish(Product, Operand sum) const {
+    for (int64_t i = 0; i < dim; ++i) {
+      stage[i] = static_cast<T>(sum[i]);
+    }
+    return stage;
+  }
+};
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,64 @@
+// The last step of every row: normalise, undo an exact scaling, round to the storage type.
+#pragma once
+
+#include "kernels/scalar.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+// Squared norms in this range lose nothing to overflow or underflow; a row outside is computed again from inputs that
+// were scaled by powers of two. The decision depends on the row alone.
+template <typename T>
+HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
+  constexpr int kHighest = sizeof(T) == 4 ? 100 : 900;
+  constexpr int kLowest = sizeof(T) == 4 ? -60 : -900;
+  return squared >= static_cast<T>(__builtin_ldexp(1, kLowest)) && squared <= static_cast<T>(__builtin_ldexp(1, kHighest));
+}
+
+// out = c 2^-exponent, divided by its max(norm2, eps) where normalize is set. c is overwritten.
+template <typename S, int W>
+HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponent, bool normalize, double eps, S* out) {
+  using T = compute_t<S>;
+  if (!normalize) {
+    scale_row(c, dim, -exponent);
+    return narrow_row<S>(c, dim, T{1}, out);
+  }
+  const double largest = largest_magnitude(c, dim, 0);
+  if (!is_finite(largest)) {
+    return fill_nan(out, dim);
+  }
+  const int shift = unit_exponent(largest);
+  scale_row(c, dim, shift);
+  const double norm = square_root(static_cast<double>(dot<W>(c, c, dim)));
+  // norm 2^-total is the true norm; comparing scaled values keeps both sides representable.
+  const int total = exponent + shift;
+  if (norm > scale_by_power(eps, total)) {
+    return narrow_row<S>(c, dim, static_cast<T>(1 / norm), out);
+  }
+  for (int64_t i = 0; i < dim; ++i) {
+    c[i] = static_cast<T>(scale_by_power(static_cast<double>(c[i]), -total) / eps);
+  }
+  narrow_row<S>(c, dim, T{1}, out);
+}
+
+// The same for a row that may be in range as it stands; false if it is not, with nothing written.
+template <typename S, int W>
+HRR_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool normalize, double eps, S* out) {
+  using T = compute_t<S>;
+  double scale = 1;
+  if (normalize) {
+    const T squared = dot<W>(c, c, dim);
+    if (!safe_squared_norm(squared)) {
+      return false;
+    }
+    const double norm = square_root(static_cast<double>(squared));
+    scale = 1 / (norm > eps ? norm : eps);
+  } else if (!all_finite(c, dim)) {
+    return false;
+  }
+  narrow_row<S>(c, dim, static_cast<T>(scale), out);
+  return true;
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,108 @@
+// One output row of bind, unbind and bind_superpose: first as it stands, then, if it leaves the range, with scaling.
+#pragma once
+
+#include "kernels/hrr/engine_dispatch.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+// One output row: items pairs of vectors and, if weights is set, their weights.
+template <typename S>
+struct RecordRow {
+  const S* a;
+  const S* b;
+  const S* weights;
+  int64_t items;
+  int64_t stride_a;
+  int64_t stride_b;
+  int64_t stride_weights;
+  Product product;
+  bool normalize;
+  double eps;
+
+  compute_t<S> weight(int64_t k) const {
+    compute_t<S> value = 1;
+    if (weights != nullptr) {
+      widen_row<S>(weights + k * stride_weights, 1, &value);
+    }
+    return value;
+  }
+};
+
+// max |x| over a row of storage type, through the engine's staging row
+template <typename S, typename Engine>
+double largest_in(const Engine& engine, const S* row, double largest) {
+  widen_row<S>(row, engine.dim, engine.stage);
+  return largest_magnitude(engine.stage, engine.dim, largest);
+}
+
+// The row from inputs scaled by exact powers of two: for rows whose plain computation leaves the range of the compute
+// type, or that hold NaN or infinity (a NaN row).
+template <typename S, typename Engine>
+void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a, typename Engine::Operand b,
+                 typename Engine::Operand sum, S* out) {
+  using T = compute_t<S>;
+  double largest_a = 0;
+  double largest_b = 0;
+  double largest_weight = 0;
+  for (int64_t k = 0; k < row.items; ++k) {
+    const T weight = row.weight(k);
+    largest_a = largest_in(engine, row.a + k * row.stride_a, largest_a);
+    largest_b = largest_in(engine, row.b + k * row.stride_b, largest_b);
+    largest_weight = largest_magnitude(&weight, 1, largest_weight);
+    if (!is_finite(largest_a + largest_b + largest_weight)) {
+      return fill_nan(out, engine.dim);
+    }
+  }
+  const int exponent_a = unit_exponent(largest_a);
+  const int exponent_b = unit_exponent(largest_b);
+  const int exponent_weight = unit_exponent(largest_weight);
+  engine.clear(sum);
+  for (int64_t k = 0; k < row.items; ++k) {
+    engine.load(row.a + k * row.stride_a, exponent_a, a);
+    engine.load(row.b + k * row.stride_b, exponent_b, b);
+    T weight = row.weight(k);
+    scale_row(&weight, 1, exponent_weight);
+    engine.accumulate(row.product, a, b, weight, sum);
+  }
+  finish_scaled_row<S, Engine::kWidth>(engine.finish(row.product, sum), engine.dim,
+                                       exponent_a + exponent_b + exponent_weight, row.normalize, row.eps, out);
+}
+
+template <typename S, typename Engine>
+bool try_record_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a,
+                    typename Engine::Operand b, typename Engine::Operand sum, S* out) {
+  using T = compute_t<S>;
+  engine.clear(sum);
+  for (int64_t k = 0; k < row.items; ++k) {
+    engine.load(row.a + k * row.stride_a, 0, a);
+    engine.load(row.b + k * row.stride_b, 0, b);
+    engine.accumulate(row.product, a, b, row.weight(k), sum);
+  }
+  if constexpr (kNativeSpectrum<Engine>) {
+    const T squared = row.normalize ? squared_norm<T, Engine::kWidth>(engine.plan, sum) : T{0};
+    return try_finish_spectrum(engine, sum, squared, row.normalize, row.eps, out);
+  } else {
+    return try_finish_row<S, Engine::kWidth>(engine.finish(row.product, sum), engine.dim, row.normalize, row.eps, out);
+  }
+}
+
+template <Product kProduct, typename S, typename Engine>
+bool try_bind_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a,
+                  typename Engine::Operand b, S* out) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  engine.load(row.a, 0, a);
+  engine.load(row.b, 0, b);
+  if constexpr (kNativeSpectrum<Engine>) {
+    const T squared = row.normalize ? multiply_spectra<kProduct, true, T, W>(engine.plan, a, b, a)
+                                    : multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, a);
+    return try_finish_spectrum(engine, a, squared, row.normalize, row.eps, out);
+  } else {
+    multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, a);
+    return try_finish_row<S, W>(engine.finish(kProduct, a), engine.dim, row.normalize, row.eps, out);
+  }
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

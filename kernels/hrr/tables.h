@@ -1,0 +1,26 @@
+// The CPU entry points of the HRR family, one table an instruction set and storage type.
+#pragma once
+
+#include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/superposition.h"
+
+namespace torch_hrr::kernels {
+
+// Every entry computes output rows [begin, end) with a 64-byte aligned scratch buffer of the size its companion names.
+struct HrrKernels {
+  int64_t (*bind_scratch)(int64_t dim);
+  void (*bind)(const BindingParams&, int64_t begin, int64_t end, void* scratch);
+  int64_t (*bind_backward_scratch)(int64_t dim);
+  void (*bind_backward)(const BindingBackwardParams&, int64_t begin, int64_t end, void* scratch);
+  int64_t (*record_scratch)(int64_t dim);
+  void (*record)(const RecordParams&, int64_t begin, int64_t end, void* scratch);
+  int64_t (*superpose_scratch)(int64_t dim);
+  void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);
+};
+
+enum class Storage : int32_t { kFloat, kDouble, kHalf, kBFloat16 };
+
+// The table for the instruction set chosen for this process (isa.h).
+const HrrKernels& hrr_kernels(Storage storage);
+
+} // namespace torch_hrr::kernels

@@ -1,0 +1,66 @@
+// Detects and selects the instruction set.
+#include "kernels/isa.h"
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace torch_hrr::kernels {
+namespace {
+
+bool available(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  switch (isa) {
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return avx2;
+    case Isa::kAvx512:
+      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+  return false;
+#else
+  return isa == Isa::kScalar;
+#endif
+}
+
+Isa choose() {
+  const char* forced = std::getenv("TORCH_HRR_ISA");
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kScalar}) {
+    if (forced == nullptr || *forced == '\0') {
+      if (available(isa)) {
+        return isa;
+      }
+    } else if (std::string(forced) == isa_name(isa)) {
+      if (!available(isa)) {
+        throw std::runtime_error(std::string("TORCH_HRR_ISA: this processor has no ") + forced);
+      }
+      return isa;
+    }
+  }
+  throw std::runtime_error(std::string("TORCH_HRR_ISA must be scalar, avx2 or avx512, got ") + forced);
+}
+
+} // namespace
+
+Isa active_isa() {
+  static const Isa isa = choose();
+  return isa;
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kScalar:
+      break;
+  }
+  return "scalar";
+}
+
+} // namespace torch_hrr::kernels

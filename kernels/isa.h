@@ -1,0 +1,15 @@
+// Which instruction set this process uses.
+#pragma once
+
+namespace torch_hrr::kernels {
+
+enum class Isa : int { kScalar, kAvx2, kAvx512 };
+
+// The best instruction set that this build and this processor both have, or the one named by the environment variable
+// TORCH_HRR_ISA (scalar, avx2, avx512). Chosen once, at the first call; throws std::runtime_error if the variable
+// names one that is unknown or not available.
+Isa active_isa();
+
+const char* isa_name(Isa isa);
+
+} // namespace torch_hrr::kernels

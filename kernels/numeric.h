@@ -1,0 +1,63 @@
+// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types.
+#pragma once
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include "kernels/macros.h"
+
+namespace torch_hrr::kernels {
+
+using Half = c10::Half;
+using BFloat16 = c10::BFloat16;
+
+// The half types are stored as such and computed in float.
+template <typename S>
+struct ComputeType {
+  using type = float;
+};
+template <>
+struct ComputeType<double> {
+  using type = double;
+};
+template <typename S>
+using compute_t = typename ComputeType<S>::type;
+
+// T is a scalar or a vector of lanes.
+template <typename T>
+struct Complex {
+  T re, im;
+};
+
+HRR_ISA_BEGIN
+
+// a b + c, rounded once wherever the target has the instruction.
+HRR_HOST_DEVICE float multiply_add(float a, float b, float c) {
+#if defined(__FMA__) || defined(__CUDACC__) || defined(FP_FAST_FMAF)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+HRR_HOST_DEVICE double multiply_add(double a, double b, double c) {
+#if defined(__FMA__) || defined(__CUDACC__) || defined(FP_FAST_FMA)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// a b
+template <typename T>
+HRR_HOST_DEVICE Complex<T> multiply(Complex<T> a, Complex<T> b) {
+  return {multiply_add(a.re, b.re, -(a.im * b.im)), multiply_add(a.re, b.im, a.im * b.re)};
+}
+
+// a conj(b)
+template <typename T>
+HRR_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
+  return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

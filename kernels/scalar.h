@@ -1,0 +1,99 @@
+// Scalar helpers for the per-row decisions: exponents, finiteness, square roots, without emitting shared code.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/convert.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+HRR_HOST_DEVICE double square_root(double x) {
+  return __builtin_sqrt(x);
+}
+
+HRR_HOST_DEVICE bool is_finite(double x) {
+  return x - x == 0;
+}
+
+// x 2^exponent; exact up to the final rounding, for any exponent.
+HRR_HOST_DEVICE double scale_by_power(double x, int exponent) {
+  return __builtin_ldexp(x, exponent);
+}
+
+// The exponent that brings a magnitude into [1, 2); 0 for 0.
+HRR_HOST_DEVICE int unit_exponent(double magnitude) {
+  return magnitude == 0 ? 0 : -__builtin_ilogb(magnitude);
+}
+
+// max(largest, max_i |x_i|), or NaN as soon as one element is NaN or infinite.
+template <typename T>
+HRR_HOST_DEVICE double largest_magnitude(const T* x, int64_t count, double largest) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double magnitude = x[i] < 0 ? -static_cast<double>(x[i]) : static_cast<double>(x[i]);
+    if (!is_finite(magnitude)) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    largest = largest < magnitude ? magnitude : largest;
+  }
+  return largest;
+}
+
+// x_i <- x_i 2^exponent, in two exact steps because one factor may not be representable.
+template <typename T>
+HRR_HOST_DEVICE void scale_row(T* x, int64_t count, int exponent) {
+  const T first = static_cast<T>(scale_by_power(1, exponent / 2));
+  const T second = static_cast<T>(scale_by_power(1, exponent - exponent / 2));
+  for (int64_t i = 0; i < count; ++i) {
+    x[i] = x[i] * first * second;
+  }
+}
+
+// sum_i x_i y_i: W running sums, then halves, then the tail; the order depends on the count alone.
+template <int W, typename T>
+HRR_HOST_DEVICE T dot(const T* x, const T* y, int64_t count) {
+  using V = Simd<T, W>;
+  V sum = V::broadcast(0);
+  int64_t i = 0;
+  for (; i + W <= count; i += W) {
+    sum = multiply_add(V::load(x + i), V::load(y + i), sum);
+  }
+  T result = horizontal_sum(sum);
+  for (; i < count; ++i) {
+    result = multiply_add(x[i], y[i], result);
+  }
+  return result;
+}
+
+template <typename T>
+HRR_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
+  constexpr int kLanes = 64 / static_cast<int>(sizeof(T));
+  using V = Simd<T, kLanes>;
+  const V zero = V::broadcast(0);
+  V check = zero;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    check = multiply_add(V::load(x + i), zero, check);
+  }
+  T result = horizontal_sum(check);
+  for (; i < count; ++i) {
+    result += x[i] * 0;
+  }
+  return result == 0;
+}
+
+template <typename S>
+HRR_HOST_DEVICE void fill_nan(S* target, int64_t count) {
+  const compute_t<S> nan = std::numeric_limits<compute_t<S>>::quiet_NaN();
+  compute_t<S> block[kConvertBlock];
+  for (int i = 0; i < kConvertBlock; ++i) {
+    block[i] = nan;
+  }
+  for (int64_t i = 0; i < count; i += kConvertBlock) {
+    narrow_row<S>(block, count - i < kConvertBlock ? count - i : kConvertBlock, 1, target + i);
+  }
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,186 @@
+// Vectors of W lanes over the compiler's vector extensions; only fused multiply-add needs the instruction set's name.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/numeric.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+template <typename T, int W>
+struct Simd {
+  typedef T Lanes __attribute__((vector_size(W * sizeof(T))));
+  Lanes lanes;
+
+  static HRR_HOST_DEVICE Simd broadcast(T value) {
+    return {value - Lanes{}};
+  }
+  static HRR_HOST_DEVICE Simd load(const T* source) {
+    Simd result;
+    __builtin_memcpy(&result.lanes, source, sizeof(Lanes));
+    return result;
+  }
+  HRR_HOST_DEVICE void store(T* target) const {
+    __builtin_memcpy(target, &lanes, sizeof(Lanes));
+  }
+};
+
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator+(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes + b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes - b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator*(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes * b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a) {
+  return {-a.lanes};
+}
+
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
+  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
+  using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64 && kFloat) {
+    return {(Lanes)_mm512_fmadd_ps((__m512)a.lanes, (__m512)b.lanes, (__m512)c.lanes)};
+  } else if constexpr (kBytes == 64) {
+    return {(Lanes)_mm512_fmadd_pd((__m512d)a.lanes, (__m512d)b.lanes, (__m512d)c.lanes)};
+  } else
+#endif
+#if defined(__FMA__)
+      if constexpr (kBytes == 32 && kFloat) {
+    return {(Lanes)_mm256_fmadd_ps((__m256)a.lanes, (__m256)b.lanes, (__m256)c.lanes)};
+  } else if constexpr (kBytes == 32) {
+    return {(Lanes)_mm256_fmadd_pd((__m256d)a.lanes, (__m256d)b.lanes, (__m256d)c.lanes)};
+  } else if constexpr (kBytes == 16 && kFloat) {
+    return {(Lanes)_mm_fmadd_ps((__m128)a.lanes, (__m128)b.lanes, (__m128)c.lanes)};
+  } else
+#endif
+  {
+    static_assert(kBytes <= 64);
+    return {a.lanes * b.lanes + c.lanes};
+  }
+}
+
+// result[j] = index(j) < W ? a[index(j)] : b[index(j) - W], index known at compile time.
+template <typename Index, typename T, int W, int... J>
+HRR_HOST_DEVICE Simd<T, W> shuffle_lanes(Simd<T, W> a, Simd<T, W> b, std::integer_sequence<int, J...>) {
+#if defined(__clang__)
+  return {__builtin_shufflevector(a.lanes, b.lanes, Index::of(J, W)...)};
+#else
+  using Mask = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef Mask Masks __attribute__((vector_size(W * sizeof(T))));
+  return {__builtin_shuffle(a.lanes, b.lanes, Masks{Index::of(J, W)...})};
+#endif
+}
+template <typename Index, typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> shuffle(Simd<T, W> a, Simd<T, W> b) {
+  return shuffle_lanes<Index>(a, b, std::make_integer_sequence<int, W>());
+}
+
+struct EvenLanes {
+  static constexpr int of(int j, int) {
+    return 2 * j;
+  }
+};
+struct OddLanes {
+  static constexpr int of(int j, int) {
+    return 2 * j + 1;
+  }
+};
+struct InterleaveLow {
+  static constexpr int of(int j, int w) {
+    return j / 2 + (j % 2) * w;
+  }
+};
+struct InterleaveHigh {
+  static constexpr int of(int j, int w) {
+    return w / 2 + j / 2 + (j % 2) * w;
+  }
+};
+struct Reversed {
+  static constexpr int of(int j, int w) {
+    return w - 1 - j;
+  }
+};
+// Lanes 1..W of the sequence a, b, last first.
+struct ReversedAfterFirst {
+  static constexpr int of(int j, int w) {
+    return w - j;
+  }
+};
+template <int H>
+struct BlockLow {
+  static constexpr int of(int j, int w) {
+    return (j & H) ? j - H + w : j;
+  }
+};
+template <int H>
+struct BlockHigh {
+  static constexpr int of(int j, int w) {
+    return (j & H) ? j + w : j + H;
+  }
+};
+
+// Exchanges the off-diagonal H x H blocks of W rows; H = W/2 .. 1 together transpose them.
+template <int H, typename T, int W>
+HRR_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < W; ++i) {
+    if ((i & H) == 0) {
+      const Simd<T, W> low = shuffle<BlockLow<H>>(rows[i], rows[i + H]);
+      rows[i + H] = shuffle<BlockHigh<H>>(rows[i], rows[i + H]);
+      rows[i] = low;
+    }
+  }
+}
+template <typename T, int W>
+HRR_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
+  if constexpr (W >= 16) {
+    transpose_blocks<8>(rows);
+  }
+  if constexpr (W >= 8) {
+    transpose_blocks<4>(rows);
+  }
+  if constexpr (W >= 4) {
+    transpose_blocks<2>(rows);
+  }
+  transpose_blocks<1>(rows);
+}
+
+// Sum of the lanes by halves: a fixed order.
+template <typename T, int W>
+HRR_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
+  T partial[W];
+  a.store(partial);
+  for (int width = W / 2; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) {
+      partial[j] += partial[j + width];
+    }
+  }
+  return partial[0];
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

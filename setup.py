@@ -1,0 +1,74 @@
+"""Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
+
+Environment: TORCH_HRR_CUDA (AUTO, 0, 1), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS, MAX_JOBS.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+DEFAULT_ARCHITECTURES = "8.0;9.0+PTX"
+
+
+def fail(message: str) -> None:
+    sys.exit(f"torch_hrr: {message}")
+
+
+class CMakeBuild(build_ext):
+    """One extension that stands for the whole CMake build."""
+
+    def run(self) -> None:
+        try:
+            import torch
+        except ImportError:
+            fail("torch must be installed first: pip install 'torch>=2.11,<2.16', then pip install --no-build-isolation .")
+        for tool in ("cmake", "ninja"):
+            if shutil.which(tool) is None:
+                fail(f"{tool} was not found: apt-get install {tool}{'-build' if tool == 'ninja' else ''}")
+        package = ROOT / "torch_hrr" if self.editable_mode or self.inplace else Path(self.build_lib).resolve() / "torch_hrr"
+        # One build tree a torch version: switching between two does not mix their objects.
+        build = ROOT / "build" / f"torch-{torch.__version__.replace('+', '-')}"
+        build.mkdir(parents=True, exist_ok=True)
+        architectures = os.environ.get("TORCH_CUDA_ARCH_LIST", DEFAULT_ARCHITECTURES)
+        self.call(
+            "cmake",
+            "-G",
+            "Ninja",
+            "-S",
+            str(ROOT),
+            "-B",
+            str(build),
+            f"-DTORCH_HRR_TORCH_ROOT={Path(torch.__file__).parent}",
+            f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA', 'AUTO')}",
+            f"-DTORCH_CUDA_ARCH_LIST={architectures}",
+            f"-DTORCH_HRR_WERROR={os.environ.get('TORCH_HRR_WERROR', 'OFF')}",
+            *shlex.split(os.environ.get("TORCH_HRR_CMAKE_ARGS", "")),
+        )
+        jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
+        self.call("cmake", "--build", str(build), "--target", "torch_hrr", "--parallel", jobs)
+        self.call("cmake", "--install", str(build), "--prefix", str(package), "--component", "package")
+        record = {"torch": torch.__version__, "cuda": torch.version.cuda}
+        (package / "lib" / "build.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+    def call(self, *command: str) -> None:
+        try:
+            subprocess.run(command, check=True)
+        except subprocess.CalledProcessError as error:
+            fail(f"`{shlex.join(command)}` failed with exit code {error.returncode}; its output is above")
+
+    def get_outputs(self) -> list[str]:
+        return []
+
+    def get_source_files(self) -> list[str]:
+        return []
+
+
+setup(ext_modules=[Extension("torch_hrr.libtorch_hrr", sources=[])], cmdclass={"build_ext": CMakeBuild})

@@ -1,0 +1,51 @@
+"""Loads the native library, once, after checking that it was built for the torch that is installed."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from pathlib import Path
+
+import torch
+
+_PACKAGE = Path(__file__).resolve().parent
+_LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
+_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps torch_hrr (or `pip install --no-build-isolation .`)"
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+@functools.cache
+def load() -> Path:
+    """Loads libtorch_hrr.so and returns its path.
+
+    Raises:
+        ImportError: the library is missing, or was built for another minor version of torch.
+    """
+    if not _LIBRARY.exists():
+        raise ImportError(f"torch_hrr: the native library is not built; mend it with: {_REBUILD}")
+    built_for = json.loads((_LIBRARY.parent / "build.json").read_text())["torch"]
+    if _minor(built_for) != _minor(torch.__version__):
+        raise ImportError(
+            f"torch_hrr: built for torch {built_for}, but torch {torch.__version__} is installed; mend it with: {_REBUILD}"
+        )
+    torch.ops.load_library(str(_LIBRARY))
+    return _LIBRARY
+
+
+@functools.cache
+def build_info() -> dict[str, str]:
+    """What the library says of itself: version, torch, cuda ("none" without), isa (the instruction set in use).
+
+    Raises:
+        RuntimeError: TORCH_HRR_ISA names an instruction set that is unknown or that this processor lacks.
+    """
+    function = ctypes.CDLL(str(load())).torch_hrr_build_info
+    function.restype = ctypes.c_char_p
+    info = dict(line.split("=", 1) for line in function().decode().splitlines())
+    if "error" in info:
+        raise RuntimeError(info["error"])
+    return info

@@ -1,0 +1,54 @@
+"""Batching rules: an operator whose leading dimensions broadcast takes one more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
+    """The tensor with its batch dimension first and `rank` dimensions after it; unbatched ones broadcast as they are."""
+    if tensor is None or batch_dim is None:
+        return tensor
+    moved = tensor.movedim(batch_dim, 0)
+    missing = rank - (moved.dim() - 1)
+    return moved.reshape(moved.shape[0], *[1] * missing, *moved.shape[1:])
+
+
+def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
+    """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        count = min(len(trailing), len(arguments))
+        leading = 0
+        for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False):
+            if tensor is not None:
+                leading = max(leading, tensor.dim() - own - (batch_dim is not None))
+        moved = [
+            _to_front(tensor, batch_dim, leading + own)
+            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+        ]
+        result = operator(*moved, *arguments[count:])
+        return result, (0,) * len(result) if isinstance(result, tuple) else 0
+
+    return rule
+
+
+def register() -> None:
+    """Registers the rules of the HRR operators."""
+    ops = torch.ops.torch_hrr
+    table: list[tuple[Any, tuple[int, ...]]] = [
+        (ops.bind.default, (1, 1)),
+        (ops.unbind.default, (1, 1)),
+        (ops.bind_normalize.default, (1, 1)),
+        (ops.superpose.default, (2, 1)),
+        (ops.bind_superpose.default, (2, 2, 1)),
+        (ops._bind_backward.default, (1, 1, 1)),
+        (ops._unbind_backward.default, (1, 1, 1)),
+        (ops._bind_normalize_backward.default, (1, 1, 1)),
+    ]
+    for operator, trailing in table:
+        torch.library.register_vmap(operator, _rule(operator, trailing))
