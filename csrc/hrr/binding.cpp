@@ -1,10 +1,11 @@
-// bind, unbind and bind_normalize: CPU, Meta, derivatives, autocast, registration.
+// bind, unbind and bind_normalize: CPU and CUDA, Meta, derivatives, autocast, registration.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include "csrc/autograd.h"
 #include "csrc/dispatch.h"
 #include "csrc/hrr/contracts.h"
+#include "csrc/hrr/execute.h"
 #include "csrc/hrr/library_fft.h"
 #include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
@@ -35,7 +36,7 @@ ResultContract<Int> contract_of(const Binding& op, const Tensor& a, const Tensor
   return binding_contract<Int>(op.name, {op.first, a}, {op.second, b}, eps);
 }
 
-void run_cpu(const Binding& op, const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, double eps,
+void run(const Binding& op, const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, double eps,
              const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
@@ -68,25 +69,23 @@ void run_cpu(const Binding& op, const ResultContract<int64_t>& contract, const T
   params.product = op.product;
   params.normalize = op.normalize;
   params.eps = eps;
-  const kernels::HrrKernels& table = kernels::hrr_kernels(storage_of(contract.dtype));
-  for_row_ranges(params.rows, params.dim, table.bind_scratch(params.dim),
-                 [&](int64_t begin, int64_t end, void* scratch) { table.bind(params, begin, end, scratch); });
+  execute(params, out);
 }
 
-Tensor compute_cpu(const Binding& op, const Tensor& a, const Tensor& b, double eps = 0) {
+Tensor compute(const Binding& op, const Tensor& a, const Tensor& b, double eps = 0) {
   const auto contract = contract_of<int64_t>(op, a, b, eps);
   const Tensor out = at::empty(contract.sizes, a.options().dtype(contract.dtype));
-  run_cpu(op, contract, a, b, eps, out);
+  run(op, contract, a, b, eps, out);
   return out;
 }
 
-void compute_out_cpu(const Binding& op, const Tensor& a, const Tensor& b, double eps, Tensor& out) {
+void compute_out(const Binding& op, const Tensor& a, const Tensor& b, double eps, Tensor& out) {
   const auto contract = contract_of<int64_t>(op, a, b, eps);
   check_out(op.name, out, contract, {{op.first, a}, {op.second, b}});
   if (out.is_contiguous()) {
-    return run_cpu(op, contract, a, b, eps, out);
+    return run(op, contract, a, b, eps, out);
   }
-  out.copy_(compute_cpu(op, a, b, eps));
+  out.copy_(compute(op, a, b, eps));
 }
 
 Tensor compute_meta(const Binding& op, const Tensor& a, const Tensor& b, double eps = 0) {
@@ -123,7 +122,7 @@ ResultContract<Int> backward_contract_of(const Binding& op, const Tensor& grad, 
   return binding_backward_contract<Int>(backward_name(op), {"grad", grad}, {op.first, a}, {op.second, b}, eps);
 }
 
-Gradients backward_cpu(const Binding& op, const Tensor& grad, const Tensor& a, const Tensor& b, double eps = 0) {
+Gradients compute_backward(const Binding& op, const Tensor& grad, const Tensor& a, const Tensor& b, double eps = 0) {
   const auto contract = backward_contract_of<int64_t>(op, grad, a, b, eps);
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
@@ -161,9 +160,7 @@ Gradients backward_cpu(const Binding& op, const Tensor& grad, const Tensor& a, c
   params.product = op.product;
   params.normalize = op.normalize;
   params.eps = eps;
-  const kernels::HrrKernels& table = kernels::hrr_kernels(storage_of(contract.dtype));
-  for_row_ranges(params.rows, 2 * params.dim, table.bind_backward_scratch(params.dim),
-                 [&](int64_t begin, int64_t end, void* scratch) { table.bind_backward(params, begin, end, scratch); });
+  execute(params, grad_a);
   return {grad_a, grad_b};
 }
 
@@ -277,6 +274,26 @@ Gradients bind_normalize_backward_autograd(const Tensor& grad, const Tensor& a, 
                                      [&] { return compose_backward(kBindNormalize, grad, a, b, eps); }, grad, a, b);
 }
 
+// CPU and CUDA: the parameters are the same, execute() finds the device.
+void register_kernels(torch::Library& m) {
+  m.impl("bind", [](const Tensor& a, const Tensor& b) { return compute(kBind, a, b); });
+  m.impl("unbind", [](const Tensor& a, const Tensor& b) { return compute(kUnbind, a, b); });
+  m.impl("bind_normalize",
+         [](const Tensor& a, const Tensor& b, double eps) { return compute(kBindNormalize, a, b, eps); });
+  m.impl("bind.out", [](const Tensor& a, const Tensor& b, Tensor& out) { compute_out(kBind, a, b, 0, out); });
+  m.impl("unbind.out", [](const Tensor& a, const Tensor& b, Tensor& out) { compute_out(kUnbind, a, b, 0, out); });
+  m.impl("bind_normalize.out", [](const Tensor& a, const Tensor& b, double eps, Tensor& out) {
+    compute_out(kBindNormalize, a, b, eps, out);
+  });
+  m.impl("_bind_backward",
+         [](const Tensor& g, const Tensor& a, const Tensor& b) { return compute_backward(kBind, g, a, b); });
+  m.impl("_unbind_backward",
+         [](const Tensor& g, const Tensor& a, const Tensor& b) { return compute_backward(kUnbind, g, a, b); });
+  m.impl("_bind_normalize_backward", [](const Tensor& g, const Tensor& a, const Tensor& b, double eps) {
+    return compute_backward(kBindNormalize, g, a, b, eps);
+  });
+}
+
 template <c10::DeviceType kDevice>
 void register_autocast(torch::Library& m) {
   m.impl("bind", [](const Tensor& a, const Tensor& b) {
@@ -299,24 +316,13 @@ void register_autocast(torch::Library& m) {
 using namespace torch_hrr::hrr;
 
 TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("bind", [](const Tensor& a, const Tensor& b) { return compute_cpu(kBind, a, b); });
-  m.impl("unbind", [](const Tensor& a, const Tensor& b) { return compute_cpu(kUnbind, a, b); });
-  m.impl("bind_normalize",
-         [](const Tensor& a, const Tensor& b, double eps) { return compute_cpu(kBindNormalize, a, b, eps); });
-  m.impl("bind.out", [](const Tensor& a, const Tensor& b, Tensor& out) { compute_out_cpu(kBind, a, b, 0, out); });
-  m.impl("unbind.out", [](const Tensor& a, const Tensor& b, Tensor& out) { compute_out_cpu(kUnbind, a, b, 0, out); });
-  m.impl("bind_normalize.out", [](const Tensor& a, const Tensor& b, double eps, Tensor& out) {
-    compute_out_cpu(kBindNormalize, a, b, eps, out);
-  });
-  m.impl("_bind_backward",
-         [](const Tensor& g, const Tensor& a, const Tensor& b) { return backward_cpu(kBind, g, a, b); });
-  m.impl("_unbind_backward",
-         [](const Tensor& g, const Tensor& a, const Tensor& b) { return backward_cpu(kUnbind, g, a, b); });
-  m.impl("_bind_normalize_backward", [](const Tensor& g, const Tensor& a, const Tensor& b, double eps) {
-    return backward_cpu(kBindNormalize, g, a, b, eps);
-  });
+  register_kernels(m);
 }
-
+#if defined(TORCH_HRR_WITH_CUDA)
+TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
+  register_kernels(m);
+}
+#endif
 TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("bind", [](const Tensor& a, const Tensor& b) { return compute_meta(kBind, a, b); });
   m.impl("unbind", [](const Tensor& a, const Tensor& b) { return compute_meta(kUnbind, a, b); });

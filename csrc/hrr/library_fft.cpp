@@ -1,11 +1,17 @@
-// Binding of long rows by at::fft_rfft and at::fft_irfft with exact power-of-two scaling.
+// Binding of long rows by at::fft_rfft and at::fft_irfft.
 #include "csrc/hrr/library_fft.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
+#include <ATen/ops/frexp.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ldexp.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -15,80 +21,110 @@
 namespace torch_hrr::hrr {
 namespace {
 
+using at::Tensor;
+
 at::ScalarType compute_type(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// max |x|, NaN if an element is NaN or infinite
-double largest_magnitude(const at::Tensor& x) {
-  const double largest = x.numel() == 0 ? 0 : x.abs().max().item<double>();
-  return std::isfinite(largest) ? largest : std::numeric_limits<double>::quiet_NaN();
-}
-
-int unit_exponent(double magnitude) {
-  return magnitude == 0 ? 0 : -std::ilogb(magnitude);
-}
-
-// x 2^exponent, in steps that each type can represent
-at::Tensor scaled(const at::Tensor& x, int exponent) {
-  return x.mul(std::ldexp(1.0, exponent / 2)).mul(std::ldexp(1.0, exponent - exponent / 2));
-}
-
-void record_row(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights, kernels::Product product,
-                bool normalize, double eps, const at::Tensor& out) {
-  const int64_t dim = out.size(0);
-  const at::ScalarType type = compute_type(out.scalar_type());
-  const double largest_a = largest_magnitude(a);
-  const double largest_b = largest_magnitude(b);
-  const double largest_weight = weights.defined() ? largest_magnitude(weights) : 1;
-  if (!std::isfinite(largest_a + largest_b + largest_weight)) {
-    out.fill_(std::numeric_limits<double>::quiet_NaN());
-    return;
-  }
-  const int exponent_a = unit_exponent(largest_a);
-  const int exponent_b = unit_exponent(largest_b);
-  const int exponent_weight = unit_exponent(largest_weight);
-  at::Tensor sum;
-  for (int64_t k = 0; k < a.size(0); ++k) {
-    const at::Tensor spectrum_a = at::fft_rfft(scaled(a.select(0, k).to(type), exponent_a));
-    at::Tensor spectrum_b = at::fft_rfft(scaled(b.select(0, k).to(type), exponent_b));
-    if (product == kernels::Product::kCorrelation) {
-      spectrum_b = spectrum_b.conj();
-    }
-    at::Tensor term = spectrum_a.mul(spectrum_b);
+// sum_k w_k A_k B_k (conj B_k for correlation), transformed back: [rows, D] of [rows, K, D]
+Tensor product_rows(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product) {
+  Tensor sum;
+  for (int64_t k = 0; k < a.size(1); ++k) {
+    const Tensor spectrum_b = at::fft_rfft(b.select(1, k));
+    Tensor term = at::fft_rfft(a.select(1, k))
+                      .mul(product == kernels::Product::kCorrelation ? spectrum_b.conj() : spectrum_b);
     if (weights.defined()) {
-      term = term.mul(std::ldexp(weights.select(0, k).item<double>(), exponent_weight));
+      term = term.mul(weights.select(1, k).unsqueeze(-1));
     }
     sum = sum.defined() ? sum.add_(term) : term;
   }
-  at::Tensor c = sum.defined() ? at::fft_irfft(sum, dim) : at::zeros({dim}, out.options().dtype(type));
-  const int exponent = exponent_a + exponent_b + (weights.defined() ? exponent_weight : 0);
-  if (!normalize) {
-    out.copy_(scaled(c, -exponent));
-    return;
+  return at::fft_irfft(sum, a.size(2));
+}
+
+// The exponents that bring magnitudes into [1/2, 1).
+Tensor unit_exponents(const Tensor& largest) {
+  return std::get<1>(at::frexp(largest)).neg();
+}
+
+// x 2^exponent, in two steps because one factor may not be representable
+Tensor scaled(const Tensor& x, const Tensor& exponents) {
+  const Tensor first = exponents.div(2, "floor");
+  return at::ldexp(at::ldexp(x, first), exponents - first);
+}
+
+// All rows with inputs scaled by exact powers of two and NaN rows where an input is not finite; no synchronisation.
+Tensor careful_rows(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
+                    double eps) {
+  const Tensor largest_a = a.abs().amax({1, 2});
+  const Tensor largest_b = b.abs().amax({1, 2});
+  Tensor finite = at::isfinite(largest_a).logical_and(at::isfinite(largest_b));
+  const Tensor exponents_a = unit_exponents(largest_a);
+  const Tensor exponents_b = unit_exponents(largest_b);
+  Tensor exponents = exponents_a + exponents_b;
+  Tensor scaled_weights;
+  if (weights.defined()) {
+    const Tensor largest = weights.abs().amax({1});
+    const Tensor exponents_weights = unit_exponents(largest);
+    finite = finite.logical_and(at::isfinite(largest));
+    scaled_weights = scaled(weights, exponents_weights.unsqueeze(-1));
+    exponents = exponents + exponents_weights;
   }
-  const int shift = unit_exponent(largest_magnitude(c));
-  c = scaled(c, shift);
-  const double norm = at::linalg_vector_norm(c).item<double>();
-  if (norm > std::ldexp(eps, exponent + shift)) {
-    out.copy_(c.div(norm));
+  const auto per_item = [](const Tensor& x) { return x.unsqueeze(-1).unsqueeze(-1); };
+  Tensor c = product_rows(scaled(a, per_item(exponents_a)), scaled(b, per_item(exponents_b)), scaled_weights, product);
+  exponents = exponents.unsqueeze(-1);
+  if (normalize) {
+    const Tensor shift = unit_exponents(c.abs().amax({1}, /*keepdim=*/true));
+    c = scaled(c, shift);
+    exponents = exponents + shift;
+    const Tensor norm = at::linalg_vector_norm(c, 2, {1}, /*keepdim=*/true);
+    const Tensor regular = scaled(norm.to(at::kDouble), exponents.neg()) > eps;
+    c = at::where(regular, c / norm, (scaled(c.to(at::kDouble), exponents.neg()) / eps).to(c.scalar_type()));
   } else {
-    out.copy_(scaled(c.to(at::kDouble), -(exponent + shift)).div(eps));
+    c = scaled(c, exponents.neg());
   }
+  return at::where(finite.unsqueeze(-1), c, std::numeric_limits<double>::quiet_NaN());
+}
+
+// One row as it stands; undefined if it leaves the range. Reads a number back, so for the CPU alone.
+Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
+               double eps) {
+  const Tensor c = product_rows(a, b, weights, product);
+  const double norm = at::linalg_vector_norm(c).item<double>();
+  if (!normalize) {
+    return std::isfinite(norm) ? c : Tensor();
+  }
+  const int limit = c.scalar_type() == at::kDouble ? 450 : 30;
+  const bool safe = norm >= std::ldexp(1.0, -limit) && norm <= std::ldexp(1.0, limit);
+  return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
 } // namespace
 
-void library_record(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights, kernels::Product product,
-                    bool normalize, double eps, const at::Tensor& out) {
+void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
+                    double eps, const Tensor& out) {
+  const int64_t rows = out.size(0);
+  if (a.size(1) == 0) {
+    out.fill_(normalize && eps == 0 ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+    return;
+  }
+  const at::ScalarType type = compute_type(out.scalar_type());
+  const auto typed = [&](const Tensor& x) { return x.defined() ? x.to(type) : x; };
+  if (!out.is_cpu()) {
+    out.copy_(careful_rows(typed(a), typed(b), typed(weights), product, normalize, eps));
+    return;
+  }
   // A single row would run outside a parallel region, where the library may use several threads and other bits; a range
   // of at least two keeps every row on one thread.
-  const int64_t rows = out.size(0);
   at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (int64_t r = begin; r < std::min(end, rows); ++r) {
-      record_row(a.select(0, r), b.select(0, r), weights.defined() ? weights.select(0, r) : weights, product, normalize,
-                 eps, out.select(0, r));
+      const auto row = [&](const Tensor& x) { return x.defined() ? typed(x.narrow(0, r, 1)) : x; };
+      Tensor c = try_row(row(a), row(b), row(weights), product, normalize, eps);
+      if (!c.defined()) {
+        c = careful_rows(row(a), row(b), row(weights), product, normalize, eps);
+      }
+      out.narrow(0, r, 1).copy_(c);
     }
   });
 }

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "csrc/include/torch_hrr/torch_hrr.h"
-#include "kernels/hrr/tables.h"
 
 namespace torch_hrr::hrr {
 
@@ -15,18 +14,5 @@ std::tuple<at::Tensor, at::Tensor> unbind_backward(const at::Tensor& grad, const
                                                    const at::Tensor& role);
 std::tuple<at::Tensor, at::Tensor> bind_normalize_backward(const at::Tensor& grad, const at::Tensor& a,
                                                            const at::Tensor& b, double eps);
-
-inline kernels::Storage storage_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return kernels::Storage::kDouble;
-    case at::kHalf:
-      return kernels::Storage::kHalf;
-    case at::kBFloat16:
-      return kernels::Storage::kBFloat16;
-    default:
-      return kernels::Storage::kFloat;
-  }
-}
 
 } // namespace torch_hrr::hrr

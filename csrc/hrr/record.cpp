@@ -1,10 +1,11 @@
-// bind_superpose: CPU, Meta, derivatives, autocast, registration.
+// bind_superpose: CPU and CUDA, Meta, derivatives, autocast, registration.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include "csrc/autograd.h"
 #include "csrc/dispatch.h"
 #include "csrc/hrr/contracts.h"
+#include "csrc/hrr/execute.h"
 #include "csrc/hrr/library_fft.h"
 #include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
@@ -17,7 +18,7 @@ using at::Tensor;
 using c10::SymInt;
 using OptionalTensor = std::optional<Tensor>;
 
-void run_cpu(const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, const OptionalTensor& weights,
+void run(const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, const OptionalTensor& weights,
              bool normalize, double eps, const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 2);
@@ -64,15 +65,13 @@ void run_cpu(const ResultContract<int64_t>& contract, const Tensor& a, const Ten
   params.out = out.mutable_data_ptr();
   params.normalize = normalize;
   params.eps = eps;
-  const kernels::HrrKernels& table = kernels::hrr_kernels(storage_of(contract.dtype));
-  for_row_ranges(params.rows, params.dim * std::max<int64_t>(1, params.items), table.record_scratch(params.dim),
-                 [&](int64_t begin, int64_t end, void* scratch) { table.record(params, begin, end, scratch); });
+  execute(params, out);
 }
 
-Tensor record_cpu(const Tensor& a, const Tensor& b, const OptionalTensor& weights, bool normalize, double eps) {
+Tensor compute(const Tensor& a, const Tensor& b, const OptionalTensor& weights, bool normalize, double eps) {
   const auto contract = record_contract<int64_t>(a, b, weights, eps);
   const Tensor out = at::empty(without_items(contract).sizes, a.options().dtype(contract.dtype));
-  run_cpu(contract, a, b, weights, normalize, eps, out);
+  run(contract, a, b, weights, normalize, eps, out);
   return out;
 }
 
@@ -158,8 +157,13 @@ void register_autocast(torch::Library& m) {
 using namespace torch_hrr::hrr;
 
 TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("bind_superpose", record_cpu);
+  m.impl("bind_superpose", compute);
 }
+#if defined(TORCH_HRR_WITH_CUDA)
+TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
+  m.impl("bind_superpose", compute);
+}
+#endif
 TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("bind_superpose", record_meta);
 }

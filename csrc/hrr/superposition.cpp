@@ -1,10 +1,11 @@
-// superpose: CPU, Meta, derivatives, autocast, registration.
+// superpose: CPU and CUDA, Meta, derivatives, autocast, registration.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include "csrc/autograd.h"
 #include "csrc/dispatch.h"
 #include "csrc/hrr/contracts.h"
+#include "csrc/hrr/execute.h"
 #include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
 #include "csrc/rows.h"
@@ -16,7 +17,7 @@ using at::Tensor;
 using c10::SymInt;
 using OptionalTensor = std::optional<Tensor>;
 
-void run_cpu(const ResultContract<int64_t>& contract, const Tensor& vectors, const OptionalTensor& weights,
+void run(const ResultContract<int64_t>& contract, const Tensor& vectors, const OptionalTensor& weights,
              bool normalize, double eps, const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 2);
@@ -47,26 +48,24 @@ void run_cpu(const ResultContract<int64_t>& contract, const Tensor& vectors, con
   params.out = out.mutable_data_ptr();
   params.normalize = normalize;
   params.eps = eps;
-  const kernels::HrrKernels& table = kernels::hrr_kernels(storage_of(contract.dtype));
-  for_row_ranges(params.rows, params.dim * std::max<int64_t>(1, params.items), table.superpose_scratch(params.dim),
-                 [&](int64_t begin, int64_t end, void* scratch) { table.superpose(params, begin, end, scratch); });
+  execute(params, out);
 }
 
-Tensor superpose_cpu(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
+Tensor compute(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
   const auto contract = superpose_contract<int64_t>(vectors, weights, eps);
   const Tensor out = at::empty(without_items(contract).sizes, vectors.options().dtype(contract.dtype));
-  run_cpu(contract, vectors, weights, normalize, eps, out);
+  run(contract, vectors, weights, normalize, eps, out);
   return out;
 }
 
-void superpose_out_cpu(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps, Tensor& out) {
+void compute_out(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps, Tensor& out) {
   const auto contract = superpose_contract<int64_t>(vectors, weights, eps);
   check_out("superpose", out, without_items(contract),
             {{"vectors", vectors}, {"weights", tensor_or_undefined(weights)}});
   if (out.is_contiguous()) {
-    return run_cpu(contract, vectors, weights, normalize, eps, out);
+    return run(contract, vectors, weights, normalize, eps, out);
   }
-  out.copy_(superpose_cpu(vectors, weights, normalize, eps));
+  out.copy_(compute(vectors, weights, normalize, eps));
 }
 
 Tensor superpose_meta(const Tensor& vectors, const OptionalTensor& weights, bool /*normalize*/, double eps) {
@@ -160,9 +159,15 @@ void register_autocast(torch::Library& m) {
 using namespace torch_hrr::hrr;
 
 TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("superpose", superpose_cpu);
-  m.impl("superpose.out", superpose_out_cpu);
+  m.impl("superpose", compute);
+  m.impl("superpose.out", compute_out);
 }
+#if defined(TORCH_HRR_WITH_CUDA)
+TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
+  m.impl("superpose", compute);
+  m.impl("superpose.out", compute_out);
+}
+#endif
 TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("superpose", superpose_meta);
   m.impl("superpose.out", superpose_out_meta);

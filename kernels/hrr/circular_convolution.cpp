@@ -29,7 +29,7 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
       S* out = static_cast<S*>(params.out) + r * params.dim;
       bool done = false;
       if constexpr (std::is_same_v<Engine, DirectEngine<S>>) {
-        done = try_record_row<S>(engine, row, a, b, sum, out);
+        done = try_record_row<S, Engine>(engine, row, {a}, {b}, sum, out);
       } else if (params.product == Product::kConvolution) {
         done = try_bind_row<Product::kConvolution, S>(engine, row, a, b, out);
       } else {
@@ -43,16 +43,61 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
 }
 
 template <typename S>
+int64_t bind_scratch(int64_t dim) {
+  return scratch_bytes<S>(dim, 3, 0);
+}
+
+// Spectra of a side that all rows share are worth keeping while they fit a core's own cache.
+constexpr int64_t kMaxSharedBytes = int64_t{1} << 20;
+
+bool is_shared(const RecordParams& params, int operand) {
+  for (int d = 0; d < params.map.ndim; ++d) {
+    if (params.map.strides[operand][d] != 0) {
+      return false;
+    }
+  }
+  return params.rows > 1 && params.items > 0;
+}
+
+template <typename S>
+int64_t shared_bytes(const RecordParams& params) {
+  const bool shared = is_shared(params, 0) || is_shared(params, 1);
+  const int64_t bytes = scratch_bytes<S>(params.dim, static_cast<int>(params.items), 0) +
+      (params.items + 1) * static_cast<int64_t>(sizeof(Split<double>));
+  return shared && params.items <= kMaxSharedBytes / params.dim && bytes <= kMaxSharedBytes ? bytes : 0;
+}
+
+template <typename S>
+int64_t record_scratch(const RecordParams& params) {
+  return bind_scratch<S>(params.dim) + shared_bytes<S>(params);
+}
+
+template <typename S>
 void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto a = engine.operand(scratch, used);
-    const auto b = engine.operand(scratch, used);
-    const auto sum = engine.operand(scratch, used);
+    using Engine = std::remove_cvref_t<decltype(engine)>;
+    using Operand = typename Engine::Operand;
+    RecordSide<S, Engine> a{engine.operand(scratch, used)};
+    RecordSide<S, Engine> b{engine.operand(scratch, used)};
+    const Operand sum = engine.operand(scratch, used);
+    const S* base_a = static_cast<const S*>(params.a);
+    const S* base_b = static_cast<const S*>(params.b);
+    const S* base_weights = static_cast<const S*>(params.weights);
+    if (shared_bytes<S>(params) > 0 && begin < end) {
+      Operand* memory = aligned<Operand>(scratch, used, params.items);
+      for (int64_t k = 0; k < params.items; ++k) {
+        memory[k] = engine.operand(scratch, used);
+      }
+      if (is_shared(params, 1)) {
+        b.share(engine, base_b + row_offset(params.map, 1, begin), params.item_stride_b, params.items, memory);
+      } else {
+        a.share(engine, base_a + row_offset(params.map, 0, begin), params.item_stride_a, params.items, memory);
+      }
+    }
     for (int64_t r = begin; r < end; ++r) {
-      const S* weights = static_cast<const S*>(params.weights);
-      const RecordRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-                             static_cast<const S*>(params.b) + row_offset(params.map, 1, r),
-                             weights == nullptr ? nullptr : weights + row_offset(params.map, 2, r),
+      const RecordRow<S> row{base_a + row_offset(params.map, 0, r),
+                             base_b + row_offset(params.map, 1, r),
+                             base_weights == nullptr ? nullptr : base_weights + row_offset(params.map, 2, r),
                              params.items,
                              params.item_stride_a,
                              params.item_stride_b,
@@ -61,23 +106,18 @@ void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* s
                              params.normalize,
                              params.eps};
       S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (!try_record_row<S>(engine, row, a, b, sum, out)) {
-        careful_row<S>(engine, row, a, b, sum, out);
+      if (!try_record_row<S, Engine>(engine, row, a, b, sum, out)) {
+        careful_row<S>(engine, row, a.current, b.current, sum, out);
       }
     }
   });
-}
-
-template <typename S>
-int64_t record_scratch(int64_t dim) {
-  return scratch_bytes<S>(dim, 3, 0);
 }
 
 } // namespace
 
 template <typename S>
 void add_binding(HrrKernels& kernels) {
-  kernels.bind_scratch = record_scratch<S>;
+  kernels.bind_scratch = bind_scratch<S>;
   kernels.bind = bind_rows<S>;
   kernels.record_scratch = record_scratch<S>;
   kernels.record = record_rows<S>;

@@ -69,15 +69,38 @@ void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine:
                                        exponent_a + exponent_b + exponent_weight, row.normalize, row.eps, out);
 }
 
+// The K vectors of one side of a record: transformed as they are needed into one operand or, where every row has the
+// same ones, beforehand into K of them. Either way the numbers are the same.
 template <typename S, typename Engine>
-bool try_record_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a,
-                    typename Engine::Operand b, typename Engine::Operand sum, S* out) {
+struct RecordSide {
+  using Operand = typename Engine::Operand;
+  Operand current;
+  Operand* shared = nullptr;
+
+  void share(const Engine& engine, const S* items, int64_t stride, int64_t count, Operand* memory) {
+    shared = memory;
+    for (int64_t k = 0; k < count; ++k) {
+      engine.load(items + k * stride, 0, shared[k]);
+    }
+  }
+  Operand at(const Engine& engine, const S* items, int64_t stride, int64_t k) const {
+    if (shared != nullptr) {
+      return shared[k];
+    }
+    engine.load(items + k * stride, 0, current);
+    return current;
+  }
+};
+
+template <typename S, typename Engine>
+bool try_record_row(const Engine& engine, const RecordRow<S>& row, const RecordSide<S, Engine>& a,
+                    const RecordSide<S, Engine>& b, typename Engine::Operand sum, S* out) {
   using T = compute_t<S>;
   engine.clear(sum);
   for (int64_t k = 0; k < row.items; ++k) {
-    engine.load(row.a + k * row.stride_a, 0, a);
-    engine.load(row.b + k * row.stride_b, 0, b);
-    engine.accumulate(row.product, a, b, row.weight(k), sum);
+    const auto item_a = a.at(engine, row.a, row.stride_a, k);
+    const auto item_b = b.at(engine, row.b, row.stride_b, k);
+    engine.accumulate(row.product, item_a, item_b, row.weight(k), sum);
   }
   if constexpr (kNativeSpectrum<Engine>) {
     const T squared = row.normalize ? squared_norm<T, Engine::kWidth>(engine.plan, sum) : T{0};

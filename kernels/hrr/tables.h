@@ -12,7 +12,7 @@ struct HrrKernels {
   void (*bind)(const BindingParams&, int64_t begin, int64_t end, void* scratch);
   int64_t (*bind_backward_scratch)(int64_t dim);
   void (*bind_backward)(const BindingBackwardParams&, int64_t begin, int64_t end, void* scratch);
-  int64_t (*record_scratch)(int64_t dim);
+  int64_t (*record_scratch)(const RecordParams&);
   void (*record)(const RecordParams&, int64_t begin, int64_t end, void* scratch);
   int64_t (*superpose_scratch)(int64_t dim);
   void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);

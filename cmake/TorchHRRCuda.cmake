@@ -1,0 +1,41 @@
+# CUDA kernels and their bindings, added to target torch_hrr.
+#
+# TORCH_CUDA_ARCH_LIST ("8.0;9.0+PTX") becomes CMAKE_CUDA_ARCHITECTURES ("80-real;90"): real code for each, PTX for +PTX.
+if(NOT TORCH_CUDA_ARCH_LIST)
+  set(TORCH_CUDA_ARCH_LIST "$ENV{TORCH_CUDA_ARCH_LIST}")
+endif()
+if(NOT TORCH_CUDA_ARCH_LIST)
+  set(TORCH_CUDA_ARCH_LIST "8.0;9.0+PTX")
+endif()
+string(REPLACE " " ";" cuda_arch_list "${TORCH_CUDA_ARCH_LIST}")
+set(CMAKE_CUDA_ARCHITECTURES "")
+foreach(arch IN LISTS cuda_arch_list)
+  if(NOT arch MATCHES "^([0-9]+)\\.([0-9]+a?)(\\+PTX)?$")
+    message(FATAL_ERROR "torch_hrr: TORCH_CUDA_ARCH_LIST must hold entries like 8.0 or 9.0+PTX, got '${arch}'")
+  endif()
+  if(CMAKE_MATCH_3)
+    list(APPEND CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
+  else()
+    list(APPEND CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}-real")
+  endif()
+endforeach()
+
+set(CMAKE_CUDA_COMPILER "${TORCH_HRR_NVCC}")
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+file(GLOB TORCH_HRR_CUDA_SOURCES CONFIGURE_DEPENDS kernels/*/*.cu)
+add_library(hrr_cuda_kernels OBJECT ${TORCH_HRR_CUDA_SOURCES})
+target_include_directories(hrr_cuda_kernels PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+target_include_directories(hrr_cuda_kernels SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}")
+# Contraction off, as on the CPU.
+target_compile_options(hrr_cuda_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr
+                                                -Xcompiler=-fvisibility=hidden>)
+
+file(GLOB TORCH_HRR_CUDA_BINDINGS CONFIGURE_DEPENDS csrc/*/cuda/*.cpp)
+target_sources(torch_hrr PRIVATE ${TORCH_HRR_CUDA_BINDINGS} $<TARGET_OBJECTS:hrr_cuda_kernels>)
+target_include_directories(torch_hrr SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(torch_hrr PRIVATE "${TORCH_HRR_TORCH_ROOT}/lib/libc10_cuda.so" CUDA::cudart)
+target_compile_definitions(torch_hrr PRIVATE TORCH_HRR_WITH_CUDA)

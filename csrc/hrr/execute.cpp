@@ -1,0 +1,73 @@
+// Chooses the device and, on the CPU, the kernel table and the threads.
+#include "csrc/hrr/execute.h"
+
+#include "csrc/rows.h"
+#include "kernels/hrr/tables.h"
+
+namespace torch_hrr::hrr {
+namespace {
+
+const kernels::HrrKernels& table_for(const at::Tensor& out) {
+  switch (out.scalar_type()) {
+    case at::kDouble:
+      return kernels::hrr_kernels(kernels::Storage::kDouble);
+    case at::kHalf:
+      return kernels::hrr_kernels(kernels::Storage::kHalf);
+    case at::kBFloat16:
+      return kernels::hrr_kernels(kernels::Storage::kBFloat16);
+    default:
+      return kernels::hrr_kernels(kernels::Storage::kFloat);
+  }
+}
+
+// entry(params, begin, end, scratch) over all rows; elements_per_row weighs how many rows make a thread's chunk
+template <typename Params>
+void run_rows(const Params& params, int64_t elements_per_row, int64_t scratch_bytes,
+              void (*entry)(const Params&, int64_t, int64_t, void*)) {
+  for_row_ranges(params.rows, elements_per_row, scratch_bytes,
+                 [&](int64_t begin, int64_t end, void* scratch) { entry(params, begin, end, scratch); });
+}
+
+template <typename Params>
+bool executed_on_cuda([[maybe_unused]] const Params& params, [[maybe_unused]] const at::Tensor& out) {
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    cuda::execute(params, out);
+    return true;
+  }
+#endif
+  return false;
+}
+
+} // namespace
+
+void execute(const kernels::BindingParams& params, const at::Tensor& out) {
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim, table.bind_scratch(params.dim), table.bind);
+  }
+}
+
+void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out) {
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, 2 * params.dim, table.bind_backward_scratch(params.dim), table.bind_backward);
+  }
+}
+
+void execute(const kernels::RecordParams& params, const at::Tensor& out) {
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim * std::max<int64_t>(1, params.items), table.record_scratch(params), table.record);
+  }
+}
+
+void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim * std::max<int64_t>(1, params.items), table.superpose_scratch(params.dim),
+             table.superpose);
+  }
+}
+
+} // namespace torch_hrr::hrr
