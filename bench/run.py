@@ -1,0 +1,316 @@
+"""Runs a system's benchmark entries: `python bench/run.py hrr [--filter REGEX] [--json PATH] [--device cuda]`."""
+
+import argparse
+import datetime
+import importlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from bench.entry import Entry, Inputs, Peer  # noqa: E402
+from bench.timing import Candidate, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
+
+SYSTEMS = ("hrr",)
+TOLERANCE = 1e-4
+COLD_BYTES = 64 << 20
+MAX_COLD_SETS = 4096
+COLUMNS = (
+    ("op", 24), ("shape", 12), ("ours us", 16), ("torch us", 10), ("ratio", 6), ("floor", 5), ("aim", 5), ("met?", 5),
+    ("reused", 6), ("cold", 6), ("torchhd", 7), ("compile", 7), ("limit", 6),
+)  # fmt: skip
+
+
+class Disagreement(Exception):
+    """A peer computes something else, so that its time means nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure; see the command line."""
+
+    rounds: int
+    block_seconds: float
+    threads: int
+    device: str
+    cold: bool
+    compile: bool
+    seed: int
+
+    @property
+    def cuda(self) -> bool:
+        """Whether CUDA events are the clock."""
+        return self.device == "cuda"
+
+
+def as_tuple(result: Any) -> tuple[Tensor, ...]:
+    """The tensors of a result, stripped of a library's own tensor type."""
+    results = result if isinstance(result, tuple) else (result,)
+    return tuple(each.detach().as_subclass(Tensor) for each in results)
+
+
+def check_agreement(name: str, theirs: Any, ours: Any) -> None:
+    """Raises Disagreement unless all elements are within 1e-4 of the peer's, relative to its largest."""
+    for expected, actual in zip(as_tuple(theirs), as_tuple(ours), strict=True):
+        scale = float(expected.abs().max())
+        if not torch.allclose(actual, expected, rtol=TOLERANCE, atol=TOLERANCE * scale):
+            worst = float((actual - expected).abs().max()) / scale
+            raise Disagreement(f"differs from {name} by {worst:.1e} of its largest element")
+
+
+def make_sets(entry: Entry, count: int, settings: Settings) -> list[Inputs]:
+    """`count` different sets of arguments on the device, leaves where the entry's are."""
+    generator = torch.Generator().manual_seed(settings.seed)
+
+    def move(x: Tensor) -> Tensor:
+        return x.detach().to(settings.device).requires_grad_(x.requires_grad)
+
+    return [tuple(move(x) for x in entry.inputs(entry.batch, generator)) for _ in range(count)]
+
+
+def cold_count(inputs: Inputs) -> int:
+    """Sets that together leave the L2 cache, within a bound on memory."""
+    size = sum(x.numel() * x.element_size() for x in inputs)
+    return max(2, min(MAX_COLD_SETS, -(-COLD_BYTES // max(size, 1))))
+
+
+def runnable(peer: Peer, inputs: Inputs, settings: Settings) -> Callable[..., Any] | None:
+    """The peer's function, compiled if it asks for that; None where compiling is off."""
+    if peer.kind != "compile":
+        return peer.function
+    if not settings.compile:
+        return None
+    compiled: Callable[..., Any] = torch.compile(peer.function, dynamic=False)
+    compiled(*inputs)
+    return compiled
+
+
+def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Candidate]:
+    """Every candidate of an entry, each checked against ours; peers that cannot run here are noted and left out."""
+    first = make_sets(entry, 1, settings)
+    groups = [first]
+    # On a GPU the clock flushes the cache before every call: there is no warm state to tell apart.
+    if settings.cold and not settings.cuda:
+        groups.append(make_sets(entry, cold_count(first[0]), settings))
+    expected = entry.ours(*first[0])
+    candidates: list[Candidate] = []
+
+    def add(name: str, function: Callable[..., Any], reuse: Callable[..., Any] | None, peer: Peer | None) -> None:
+        prepare = peer.prepare if peer else None
+        for group in groups:
+            sets = [tuple(map(prepare, inputs)) for inputs in group] if prepare else group
+            common: dict[str, Any] = {"threads": settings.threads, "cuda": settings.cuda}
+            candidates.append(candidate(name, function, sets, out=None, **common))
+            if reuse is not None:
+                out = torch.empty_like(expected)
+                reuse(*group[0], out=out)
+                candidates.append(candidate(name, reuse, sets, out=out, **common))
+
+    add("ours", entry.ours, entry.reuse, None)
+    for peer in entry.peers:
+        inputs = tuple(map(peer.prepare, first[0])) if peer.prepare else first[0]
+        try:
+            function = runnable(peer, inputs, settings)
+            theirs = function(*inputs) if function else None
+        except Exception as error:
+            if peer.kind == "torch":
+                raise
+            notes[peer.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if function is not None:
+            check_agreement(peer.name, theirs, expected)
+            add(peer.name, function, peer.reuse, peer)
+    return candidates
+
+
+def best(peers: Sequence[Peer], kind: str, ours: Candidate, table: dict[tuple[str, str, str], Candidate]) -> Any:
+    """The fastest peer of a kind in our candidate's state, with its ratio; None where there is none."""
+    keys = [(p.name, ours.output, ours.cache) for p in peers if p.kind == kind]
+    found = [table[key] for key in keys if key in table]
+    if not found:
+        return None
+    fastest = min(found, key=lambda c: median_and_iqr(c.rounds)[0])
+    middle, spread = ratio(fastest, ours)
+    return {"peer": fastest.name, "seconds": median_and_iqr(fastest.rounds)[0], "ratio": middle, "iqr": spread}
+
+
+def verdict(value: float, entry: Entry) -> str:
+    """Yes, no, or floor: above what was promised, below what is aimed at."""
+    if entry.aim is None and entry.floor is None:
+        return ""
+    if entry.aim is not None and value >= entry.aim:
+        return "yes"
+    return "floor" if entry.floor is not None and value >= entry.floor else "no"
+
+
+def measure(entry: Entry, settings: Settings, limits: dict[str, float]) -> dict[str, Any]:
+    """Measures one entry: the row of the table and everything behind it."""
+    row: dict[str, Any] = {
+        "op": entry.op, "shape": entry.shape, "floor": entry.floor, "aim": entry.aim, "traffic_bytes": entry.traffic,
+    }  # fmt: skip
+    notes: dict[str, str] = {}
+    torch._dynamo.reset()
+    try:
+        candidates = gather(entry, settings, notes)
+        run_rounds(candidates, settings.rounds, settings.block_seconds, settings.seed)
+    except Exception as error:
+        return row | {"error": f"{type(error).__name__}: {error}"}
+    table = {each.key: each for each in candidates}
+    ours = {(c.output, c.cache): c for c in candidates if c.name == "ours"}
+    state = ours["fresh", "warm"]
+    middle, spread = median_and_iqr(state.rounds)
+    limit = max(limits["launch_seconds"], entry.traffic / limits["copy_bytes_per_second"])
+    ratios = {
+        f"{output} {cache}": {kind: best(entry.peers, kind, c, table) for kind in ("torch", "compile", "library")}
+        for (output, cache), c in ours.items()
+    }
+    return row | {
+        "error": None,
+        "ours": {"seconds": middle, "iqr": spread},
+        "ratios": ratios,
+        "met": verdict(ratios["fresh warm"]["torch"]["ratio"], entry),
+        "fraction_of_limit": limit / middle,
+        "left_out": notes,
+        "candidates": [
+            {"name": c.name, "output": c.output, "cache": c.cache, "calls": c.calls, "rounds": c.rounds}
+            | dict(zip(("median", "iqr"), median_and_iqr(c.rounds), strict=True))
+            for c in candidates
+        ],
+    }
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    if row["error"]:
+        return f"{row['op']:<24} {row['shape']:<12} ERROR {row['error']}"
+
+    def number(state: str, kind: str) -> str:
+        found = row["ratios"].get(state, {}).get(kind)
+        return f"{found['ratio']:.2f}" if found else "-"
+
+    cells = (
+        row["op"],
+        row["shape"],
+        f"{row['ours']['seconds'] * 1e6:.2f} ±{row['ours']['iqr'] * 1e6:.2f}",
+        f"{row['ratios']['fresh warm']['torch']['seconds'] * 1e6:.2f}",
+        number("fresh warm", "torch"),
+        "-" if row["floor"] is None else f"{row['floor']:g}",
+        "-" if row["aim"] is None else f"{row['aim']:g}",
+        row["met"] or "-",
+        number("reused warm", "torch"),
+        number("fresh cold", "torch"),
+        number("fresh warm", "library"),
+        number("fresh warm", "compile"),
+        f"{row['fraction_of_limit']:.2f}",
+    )
+    return format_cells(cells)
+
+
+def format_cells(cells: Sequence[str]) -> str:
+    """Text to the left, numbers to the right."""
+    pairs = zip(cells, (width for _, width in COLUMNS), strict=True)
+    return " ".join(f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
+
+
+def machine(settings: Settings) -> dict[str, Any]:
+    """What the figures depend on."""
+    model = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = found.group(1) if found else model
+    try:
+        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = None
+    try:
+        info = importlib.import_module("torch_hrr.runtime").get_device_info()
+    except (ImportError, AttributeError):
+        info = {}
+    return {
+        "cpu": model,
+        "isa": info.get("isa", os.environ.get("TORCH_HRR_ISA")),
+        "gpu": torch.cuda.get_device_name() if settings.cuda else None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": settings.threads,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit,
+    }
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("--rounds", type=int, default=9, help="rounds in which every candidate runs once")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--filter", default="", help='regular expression on "op shape"')
+    parser.add_argument("--json", type=Path, help="write machine, settings and all rounds to this file")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile peers out")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, warm only, no compile")
+    options = parser.parse_args(argv)
+    if options.rounds < 1 or options.threads < 1:
+        parser.error("--rounds and --threads must be at least 1")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error(f"--device cuda needs a GPU that torch {torch.__version__} can see, found none")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the chosen entries; 1 if one of them disagrees with a peer or fails, whatever the times."""
+    options = parse(argv)
+    torch.set_num_threads(options.threads)
+    settings = Settings(
+        rounds=min(options.rounds, 3) if options.quick else options.rounds,
+        block_seconds=1e-3 if options.quick else 4e-3,
+        threads=options.threads,
+        device=options.device,
+        cold=not options.quick,
+        compile=not (options.quick or options.no_compile),
+        seed=options.seed,
+    )
+    entries: tuple[Entry, ...] = importlib.import_module(f"bench.{options.system}").ENTRIES
+    chosen = [entry for entry in entries if re.search(options.filter, entry.name)]
+    if not chosen:
+        print(f"no entry matches {options.filter!r}; there are: {', '.join(e.name for e in entries)}", file=sys.stderr)
+        return 1
+    limits = machine_limits(settings.threads, settings.cuda)
+    report: dict[str, Any] = {
+        "system": options.system, "machine": machine(settings), "limits": limits, "settings": vars(settings),
+        "entries": [],
+    }  # fmt: skip
+    print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    print(format_cells([name for name, _ in COLUMNS]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for entry in chosen:
+            row = measure(entry, settings, limits)
+            report["entries"].append(row)
+            print(format_row(row), flush=True)
+            for name, reason in row.get("left_out", {}).items():
+                print(f"  without {name}: {reason}")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    return int(any(row["error"] for row in report["entries"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""The demo reaches its accuracies on the real digits, and every benchmark entry compares equal things."""
+
+import importlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_hrr import __main__ as command_line
+from torch_hrr import demo, hrr
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+run = importlib.import_module("bench.run")
+ENTRIES = importlib.import_module("bench.hrr").ENTRIES
+
+
+@pytest.fixture
+def threads():
+    """Puts back the number of threads that the benchmark sets."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    pytest.importorskip("sklearn")
+    return demo.classify_digits(512, 0, 1, torch.device("cpu"), tmp_path_factory.mktemp("demo"))
+
+
+def test_demo_accuracy(result):
+    assert result.ridge > 0.93
+    assert result.prototype > 0.8
+    assert 0.85 < result.centroid < result.ridge
+
+
+def test_demo_codes_agree_with_torch_fft(result):
+    assert result.timing.difference < 1e-5
+
+
+def test_demo_confusion_counts_every_test_image(result):
+    for name, expected in (("prototypes", result.prototype), ("ridge read-out", result.ridge)):
+        matrix = result.confusion[name]
+        assert matrix.sum() == 899
+        assert matrix.trace() / 899 == pytest.approx(expected)
+
+
+def test_demo_is_deterministic(result, tmp_path):
+    again = demo.classify_digits(512, 0, 1, torch.device("cpu"), tmp_path)
+    for name, matrix in result.confusion.items():
+        assert torch.equal(matrix, again.confusion[name])
+
+
+def test_demo_command_prints_the_table_and_draws(tmp_path, capsys):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    assert command_line.main(["demo", "--dim", "64", "--rounds", "1", "--output", str(tmp_path / "new")]) == 0
+    assert (tmp_path / "new" / "hrr-digits.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    for part in ("nearest centroid", "class prototypes", "ridge read-out", "torch.fft", "ratio", "hrr-digits.png"):
+        assert part in printed
+
+
+def test_demo_without_scikit_learn_names_the_cure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(SystemExit, match=r"pip install 'torch_hrr\[examples\]'"):
+        demo.load_digits()
+
+
+def test_demo_without_matplotlib_draws_nothing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert demo.draw_confusion({"x": torch.eye(10)}, tmp_path / "figure.png") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_without_tqdm(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    bar = demo.progress_bar(3, "encoding")
+    for _ in range(3):
+        bar.update()
+    bar.close()
+    assert capsys.readouterr().err.endswith(f"encoding [{'#' * 40}] 3/3\n")
+
+
+@pytest.mark.parametrize("option", ["--dim", "--rounds"])
+def test_demo_rejects_zero(option):
+    with pytest.raises(SystemExit, match=f"{option} must be at least 1, got 0"):
+        demo.main([option, "0"])
+
+
+def test_ridge_recovers_separable_classes():
+    generator = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(10, 32, generator=generator)
+    labels = torch.arange(200) % 10
+    samples = centres[labels] + 0.1 * torch.randn(200, 32, generator=generator)
+    assert torch.equal(demo.ridge_readout(samples[:100], labels[:100], samples[100:]), labels[100:])
+
+
+def test_info_prints_versions_and_device(capsys):
+    assert command_line.main(["info"]) == 0
+    printed = capsys.readouterr().out
+    assert torch.__version__ in printed
+    assert "device_name" in printed
+
+
+def test_entries_are_distinct_and_ordered():
+    names = [entry.name for entry in ENTRIES]
+    assert len(set(names)) == len(names)
+    for entry in ENTRIES:
+        peers = [peer.name for peer in entry.peers]
+        assert len({*peers, "ours"}) == len(peers) + 1, entry.name
+        assert any(peer.kind == "torch" for peer in entry.peers), entry.name
+        assert entry.floor is None or entry.floor <= entry.aim, entry.name
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_entry_agrees_with_every_eager_peer(entry):
+    inputs = entry.inputs(min(entry.batch, 2), torch.Generator().manual_seed(0))
+    ours = entry.ours(*inputs)
+    if entry.reuse is not None:
+        out = torch.empty_like(ours)
+        entry.reuse(*inputs, out=out)
+        run.check_agreement("fresh output", ours, out)
+    for peer in entry.peers:
+        if peer.kind == "compile":
+            continue
+        prepared = tuple(map(peer.prepare, inputs)) if peer.prepare else inputs
+        run.check_agreement(peer.name, peer.function(*prepared), ours)
+
+
+def test_entry_shape_and_traffic_match_its_inputs():
+    for entry in ENTRIES:
+        inputs = entry.inputs(entry.batch, torch.Generator().manual_seed(0))
+        assert "x".join(map(str, inputs[0].shape)) == entry.shape, entry.name
+        assert entry.traffic >= 4 * sum(x.numel() for x in inputs), entry.name
+
+
+def test_benchmark_json(tmp_path, threads, capsys):
+    path = tmp_path / "new" / "hrr.json"
+    assert run.main(["hrr", "--quick", "--filter", "^bind 100x256$", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert report.keys() == {"system", "machine", "limits", "settings", "entries"}
+    assert report["machine"].keys() == {"cpu", "isa", "gpu", "torch", "python", "threads", "date", "commit"}
+    assert report["machine"]["threads"] == 1
+    (row,) = report["entries"]
+    documented = {"op", "shape", "floor", "aim", "met", "ours", "ratios", "fraction_of_limit", "left_out"}
+    assert row.keys() == documented | {"traffic_bytes", "candidates", "error"}
+    assert row["error"] is None
+    assert row["ratios"].keys() == {"fresh warm", "reused warm"}
+    for candidate in row["candidates"]:
+        assert len(candidate["rounds"]) == report["settings"]["rounds"] == 3
+        assert min(candidate["rounds"]) > 0
+    assert "bind                     100x256" in capsys.readouterr().out
+
+
+def test_benchmark_reports_disagreement(monkeypatch, threads, capsys):
+    entry = next(entry for entry in ENTRIES if entry.name == "bind 100x256")
+    wrong = replace(entry, ours=lambda a, b: 1.001 * hrr.bind(a, b))
+    monkeypatch.setattr("bench.hrr.ENTRIES", (wrong,))
+    assert run.main(["hrr", "--quick"]) == 1
+    assert "ERROR Disagreement: differs from irfft(rfft*rfft)" in capsys.readouterr().out
+
+
+def test_benchmark_leaves_out_a_library_that_fails(monkeypatch, threads, capsys):
+    entry = next(entry for entry in ENTRIES if entry.name == "bind 100x256")
+
+    def fail(a, b):
+        raise NotImplementedError("not here")
+
+    peers = (entry.peers[0], replace(entry.peers[0], name="library", function=fail, kind="library"))
+    monkeypatch.setattr("bench.hrr.ENTRIES", (replace(entry, peers=peers),))
+    assert run.main(["hrr", "--quick"]) == 0
+    assert "without library: NotImplementedError: not here" in capsys.readouterr().out
+
+
+def test_benchmark_without_a_match(threads, capsys):
+    assert run.main(["hrr", "--filter", "nothing like it"]) == 1
+    assert "bind_normalize 1x512" in capsys.readouterr().err

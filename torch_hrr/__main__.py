@@ -1,0 +1,41 @@
+"""The command line: `python -m torch_hrr info | demo`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+
+import torch_hrr
+from torch_hrr import demo, runtime
+from torch_hrr._library import build_info
+
+
+def info(options: argparse.Namespace) -> int:
+    """Prints versions, the device and the kernels chosen for this process."""
+    build = build_info()
+    rows = {"torch_hrr": torch_hrr.__version__, "torch": torch.__version__, "python": sys.version.split()[0]}
+    rows |= {"threads": str(torch.get_num_threads()), "isa": build["isa"], "cuda_build": build["cuda"]}
+    rows |= {key: str(value) for key, value in runtime.get_device_info().items()}
+    width = max(map(len, rows))
+    for key, value in rows.items():
+        print(f"{key:<{width}}  {value}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parses the command line and runs the command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo}")
+    info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
+    info_parser.set_defaults(run=info)
+    demo_parser = commands.add_parser("demo", help="classify handwritten digits with HRR")
+    demo.add_arguments(demo_parser)
+    demo_parser.set_defaults(run=demo.run)
+    options = parser.parse_args(argv)
+    status: int = options.run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
