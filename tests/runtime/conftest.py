@@ -1,0 +1,38 @@
+"""A fresh device state for every test, and machines with whatever accelerators a test wants."""
+
+import pytest
+import torch
+
+from torch_hrr.runtime import device
+
+
+@pytest.fixture(autouse=True)
+def fresh_state(monkeypatch):
+    monkeypatch.setattr(device, "_process_device", None)
+    monkeypatch.setattr(device, "_working", set())
+    monkeypatch.setattr(device, "_warned", set())
+    assert device._scopes.get() == ()
+
+
+@pytest.fixture
+def accelerators(monkeypatch):
+    """Pretends that torch sees so many devices of each kind and that all of them work."""
+
+    def pretend(**counts):
+        for kind in ("cuda", "mps", "xpu"):
+            count = counts.get(kind, 0)
+            monkeypatch.setattr(getattr(torch, kind), "is_available", lambda count=count: count > 0)
+            monkeypatch.setattr(getattr(torch, kind), "device_count", lambda count=count: count)
+        monkeypatch.setattr(device, "_probe", lambda chosen: None)
+
+    return pretend
+
+
+@pytest.fixture
+def no_gpu(accelerators):
+    accelerators()
+
+
+@pytest.fixture
+def two_gpus(accelerators):
+    accelerators(cuda=2)

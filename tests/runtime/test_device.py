@@ -1,0 +1,313 @@
+"""Choice of the current device, its fallback to the CPU, and what is told of it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from torch_hrr.runtime import GPUContext, device, get_device, get_device_info, resolve_device, set_device, to_gpu
+
+NO_DRIVER = "Found no NVIDIA driver on your system"
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [({}, "cpu"), ({"cuda": 1}, "cuda"), ({"mps": 1}, "mps"), ({"xpu": 1}, "xpu"), ({"cuda": 1, "xpu": 2}, "cuda")],
+)
+def test_auto_takes_the_first_accelerator_and_is_silent(accelerators, recwarn, counts, expected):
+    accelerators(**counts)
+    assert get_device() == expected
+    assert resolve_device() == torch.device(expected)
+    assert resolve_device(None) == torch.device(expected)
+    set_device("auto")
+    assert get_device() == expected
+    assert not recwarn.list
+
+
+def test_names_come_back_as_strings(two_gpus):
+    for name in ("cpu", "cuda", "cuda:1"):
+        set_device(name)
+        assert get_device() == name
+        assert resolve_device(None) == torch.device(name)
+        set_device(torch.device(name))
+        assert get_device() == name
+    assert resolve_device("cpu:0") == torch.device("cpu")
+    assert resolve_device("meta") == torch.device("meta")
+
+
+def test_resolving_changes_nothing(two_gpus):
+    set_device("cpu")
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+    assert resolve_device("auto") == torch.device("cuda")
+    assert get_device() == "cpu"
+
+
+@pytest.mark.parametrize("call", [set_device, resolve_device, lambda name: GPUContext(name).__enter__()])
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cuda:2", "cuda:999", "cpu:1"])
+def test_names_that_do_not_exist(two_gpus, call, name):
+    with pytest.raises(ValueError, match=r": device must "):
+        call(name)
+    assert get_device() == "cuda"
+
+
+def test_error_text_names_the_operation_and_the_value(two_gpus):
+    with pytest.raises(ValueError, match=r"^set_device: device must have an index below 2, got 'cuda:7'$"):
+        set_device("cuda:7")
+    with pytest.raises(ValueError, match=r"^GPUContext: device must be .*, got 'gpu'$"), GPUContext("gpu"):
+        pass
+    with pytest.raises(TypeError, match=r"^resolve_device: device must be .*, got int$"):
+        resolve_device(0)
+    with pytest.raises(TypeError, match=r"^set_device: device must be .*, got NoneType$"):
+        set_device(None)
+
+
+def test_fallback_warns_once_and_says_why(no_gpu, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch, "empty", Mock(side_effect=RuntimeError(f"{NO_DRIVER}. Please check that you have one.")))
+    with pytest.warns(RuntimeWarning) as caught:
+        set_device("cuda")
+        set_device("cuda:3")
+        assert resolve_device("cuda") == torch.device("cpu")
+        with GPUContext("cuda"):
+            assert get_device() == "cpu"
+        to_gpu(torch.ones(2))
+    assert [str(one.message) for one in caught] == [
+        f"torch_hrr: cuda was asked for but torch finds no CUDA device ({NO_DRIVER}); continuing on the CPU"
+    ]
+    assert caught[0].filename == __file__
+    assert get_device() == "cpu"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: set_device("cuda"),
+        lambda: resolve_device("cuda"),
+        lambda: GPUContext("cuda").__enter__(),
+        lambda: to_gpu(1),
+    ],
+)
+def test_warning_points_at_the_caller(no_gpu, call):
+    with pytest.warns(RuntimeWarning, match="cuda was asked for") as caught:
+        call()
+    device._scopes.set(())
+    assert caught[0].filename == __file__
+
+
+def test_each_reason_warns(no_gpu):
+    with pytest.warns(RuntimeWarning) as caught:
+        for _ in range(2):
+            resolve_device("cuda")
+            resolve_device("xpu")
+    assert [str(one.message).split()[1] for one in caught] == ["cuda", "xpu"]
+
+
+def test_hidden_devices_are_a_reason(no_gpu, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    with pytest.warns(RuntimeWarning, match=r"CUDA_VISIBLE_DEVICES is '-1'"):
+        resolve_device("cuda")
+
+
+def test_a_torch_without_cuda_is_a_reason(no_gpu, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    with pytest.warns(RuntimeWarning, match=r"this build of torch has no CUDA; continuing on the CPU"):
+        resolve_device("cuda")
+
+
+def test_a_card_that_fails_is_a_reason_even_for_auto(two_gpus, monkeypatch):
+    monkeypatch.setattr(device, "_probe", lambda chosen: f"{chosen} does not work (no kernel image)")
+    with pytest.warns(RuntimeWarning) as caught:
+        assert get_device() == "cpu"
+        assert resolve_device("auto") == torch.device("cpu")
+    assert [str(one.message) for one in caught] == [
+        "torch_hrr: auto was asked for but cuda does not work (no kernel image); continuing on the CPU"
+    ]
+    assert caught[0].filename == __file__
+    assert not get_device_info()["cuda_available"]
+
+
+def test_auto_goes_on_with_the_next_accelerator_and_says_so(accelerators, monkeypatch):
+    accelerators(cuda=1, xpu=1)
+    monkeypatch.setattr(device, "_probe", lambda chosen: "cuda is lost" if chosen.type == "cuda" else None)
+    with pytest.warns(RuntimeWarning, match=r"auto was asked for but cuda is lost; continuing on xpu"):
+        assert resolve_device("auto") == torch.device("xpu")
+
+
+def test_probe_reports_what_the_device_says():
+    assert device._probe(torch.device("cpu")) is None
+    assert device._probe(torch.device("vulkan")).startswith("vulkan does not work (Could not run ")
+
+
+def test_a_device_is_probed_once(two_gpus, monkeypatch):
+    probed = []
+    monkeypatch.setattr(device, "_probe", lambda chosen: probed.append(str(chosen)))
+    for name in ("cuda", "cuda:1", "cuda", "auto", "cuda:1"):
+        resolve_device(name)
+    assert probed == ["cuda", "cuda:1"]
+
+
+def test_warns_once_in_a_real_process():
+    program = (
+        "import warnings, torch; warnings.simplefilter('always')\n"
+        "from torch_hrr.runtime import *\n"
+        "for _ in range(3):\n"
+        "    set_device('cuda'); to_gpu([torch.ones(1)])\n"
+        "print(get_device())\n"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "cpu\n"
+    assert done.stderr.count("RuntimeWarning: torch_hrr: cuda was asked for but ") == 1
+
+
+def test_context_restores_after_nesting_and_exceptions(two_gpus):
+    set_device("cpu")
+    context = GPUContext("cuda:1")
+    with GPUContext() as name:
+        assert (name, get_device()) == ("cuda", "cuda")
+        with context as inner, context, GPUContext("cpu"):
+            assert (inner, get_device()) == ("cuda:1", "cpu")
+            with GPUContext(None) as same:
+                assert same == "cpu"
+        assert get_device() == "cuda"
+        with pytest.raises(KeyError), context:
+            raise KeyError
+        assert get_device() == "cuda"
+    assert get_device() == "cpu"
+
+
+def test_set_device_within_a_context_ends_with_it(two_gpus):
+    set_device("cuda:1")
+    with GPUContext("cuda"):
+        set_device("cpu")
+        assert get_device() == "cpu"
+        with GPUContext("cuda"):
+            pass
+        assert get_device() == "cpu"
+    assert get_device() == "cuda:1"
+
+
+def in_thread(function):
+    result = []
+    thread = threading.Thread(target=lambda: result.append(function()))
+    thread.start()
+    thread.join()
+    return result[0]
+
+
+def test_threads_follow_set_device_but_not_a_context(two_gpus):
+    set_device("cuda:1")
+    assert in_thread(get_device) == "cuda:1"
+    with GPUContext("cpu"):
+        assert in_thread(get_device) == "cuda:1"
+        in_thread(lambda: set_device("cuda"))
+        assert get_device() == "cpu"
+    assert get_device() == "cuda"
+
+
+def test_threads_share_one_context_object(two_gpus):
+    set_device("cpu")
+    context = GPUContext("cuda:1")
+    barrier = threading.Barrier(4)
+    seen = []
+
+    def work():
+        with context:
+            barrier.wait(10)
+            seen.append(get_device())
+            barrier.wait(10)
+        seen.append(get_device())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == ["cpu"] * 4 + ["cuda:1"] * 4
+
+
+def test_asyncio_tasks_are_apart(two_gpus):
+    set_device("cpu")
+
+    async def work(name):
+        with GPUContext(name):
+            await asyncio.sleep(0)
+            return get_device()
+
+    async def both():
+        return await asyncio.gather(work("cuda"), work("cuda:1"))
+
+    assert asyncio.run(both()) == ["cuda", "cuda:1"]
+    assert get_device() == "cpu"
+
+
+def test_info_without_a_gpu(no_gpu):
+    info = get_device_info()
+    assert sorted(info) == ["capability", "cuda_available", "device_memory", "device_name", "driver"]
+    assert info["cuda_available"] is False
+    assert info["capability"] is None and info["driver"] is None
+    assert isinstance(info["device_name"], str) and info["device_name"]
+    assert info["device_memory"] is None or float(info["device_memory"].removesuffix(" GB")) > 0
+
+
+def test_info_survives_a_system_that_tells_nothing(no_gpu, monkeypatch):
+    monkeypatch.setattr(device.pathlib.Path, "read_text", Mock(side_effect=FileNotFoundError()))
+    monkeypatch.setattr(device.platform, "processor", lambda: "")
+    monkeypatch.setattr(device.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(device.os, "sysconf", Mock(side_effect=ValueError()))
+    info = get_device_info()
+    assert (info["device_name"], info["device_memory"]) == ("aarch64", None)
+
+
+class FakeDriver:
+    """The three calls of the NVIDIA management library that are used."""
+
+    def __init__(self, loaded=0, told=0):
+        self.loaded, self.told = loaded, told
+
+    def nvmlInit_v2(self):
+        return self.loaded
+
+    def nvmlSystemGetDriverVersion(self, text, size):
+        text.value = b"550.54.15"[: size - 1]
+        return self.told
+
+    def nvmlShutdown(self):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("library", "driver"),
+    [
+        (lambda name: FakeDriver(), "550.54.15"),
+        (lambda name: FakeDriver(loaded=9), None),
+        (lambda name: FakeDriver(told=3), None),
+        (Mock(side_effect=OSError()), None),
+    ],
+)
+def test_info_with_a_gpu(two_gpus, monkeypatch, library, driver):
+    class Card:
+        name, total_memory, major, minor = "NVIDIA GeForce RTX 3090", 24 * 2**30, 8, 6
+
+    asked = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda which: asked.append(str(which)) or Card)
+    monkeypatch.setattr(device.ctypes, "CDLL", library)
+    set_device("cuda:1")
+    assert get_device_info() == {
+        "cuda_available": True,
+        "device_name": "NVIDIA GeForce RTX 3090",
+        "device_memory": "24.00 GB",
+        "capability": "8.6",
+        "driver": driver,
+    }
+    set_device("cpu")
+    get_device_info()
+    assert asked == ["cuda:1", "cuda"]

@@ -1,0 +1,398 @@
+"""Checked files of tensors: safetensors with a SHA-256 manifest, accepted only when every byte is the canonical one.
+
+A file is a valid safetensors file whose `__metadata__` holds two strings: `manifest`, the canonical JSON of
+
+    {"format", "metadata", "tensors": {name: {"dtype", "sha256", "shape"}}, "version"},
+
+and its seal, under `sha256` (SHA-256 of the manifest) or `hmac-sha256` (HMAC-SHA256 of it with the caller's key). The
+manifest determines the whole header and the layout, so a file is read by rebuilding its header and comparing. The bytes
+are laid out here and not by the safetensors package because what is canonical must not change with its version.
+
+A plain seal finds damage; against somebody who can rewrite the file only a key helps.
+"""
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import io
+import json
+import math
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import torch
+from torch import Tensor
+
+_DTYPES = {
+    "BF16": torch.bfloat16,
+    "BOOL": torch.bool,
+    "C64": torch.complex64,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "I8": torch.int8,
+    "U16": torch.uint16,
+    "U32": torch.uint32,
+    "U64": torch.uint64,
+    "U8": torch.uint8,
+}
+_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_PREFIX_BYTES = _ALIGNMENT = 8
+# The safetensors package reads no longer header.
+_MAX_HEADER = 100_000_000
+# Far below the interpreter's recursion limit, so that whatever was saved can be read at any depth of the stack.
+_MAX_NESTING = 32
+_Content: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+class IntegrityError(RuntimeError):
+    """A saved file is damaged, was written by something else, or does not fit the key it is read with."""
+
+
+class _Entry(NamedTuple):
+    dtype: str
+    sha256: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Tensor, data: bytearray) -> Self:
+        return cls(_DTYPE_NAMES[tensor.dtype], hashlib.sha256(data).hexdigest(), tuple(tensor.shape))
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * _DTYPES[self.dtype].itemsize
+
+
+def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+    """Fingerprint of named tensors and their metadata.
+
+    SHA-256 over the canonical JSON of `{"metadata", "tensors": {name: {"dtype", "sha256", "shape"}}}`, that of a tensor
+    over its elements in row-major order, little-endian. Names, dtypes, shapes, values (the sign of zero and the bits of
+    a NaN included) and metadata count; device, strides, order of the mappings and `requires_grad` do not.
+
+    Args:
+        tensors: Tensors by name, as for `save`.
+        metadata: JSON values by name, as for `save`.
+
+    Returns:
+        64 hexadecimal digits, the same on every device. Errors as for `save`; cost: one pass over the bytes.
+    """
+    _check_content("digest", tensors, metadata)
+    entries = {name: _Entry.of(tensor, _to_bytes(tensor)) for name, tensor in tensors.items()}
+    return hashlib.sha256(_json({"metadata": dict(metadata), "tensors": _as_json(entries)}).encode()).hexdigest()
+
+
+def save(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, Any],
+    *,
+    format: str,
+    version: int,
+    key: bytes | None = None,
+) -> None:
+    """Writes tensors and metadata to one file, whole or not at all.
+
+    The bytes go to a temporary file `.torch_hrr-*.tmp` in the same directory, are synced and renamed over `path`; on
+    any error up to the rename the old file stays as it was and the temporary one is removed. A later error (syncing the
+    directory) is raised with the new file whole and in place. An existing file keeps its mode, a new one follows the
+    umask; through a symbolic link the file it names is replaced. The same arguments give the same bytes.
+
+    Args:
+        path: Where to write.
+        tensors: Strided tensors of any device and shape; every real dtype of safetensors, and complex64. Strides,
+            device, shared storage and gradients are not kept.
+        metadata: None, bool, int, finite float, str, lists and string-keyed dicts of them; tuples come back as lists.
+        format: Name of what is saved, for example "torch_hrr.vector_store".
+        version: Version of that format.
+        key: Seals the file with HMAC-SHA256; it can then be read only with this key.
+
+    Raises:
+        TypeError: An argument of an unsupported type.
+        ValueError: A tensor without data (meta), a reserved name, an empty key, a path that is not a regular file,
+            metadata that JSON cannot hold, or names and metadata beyond 100 MB.
+        OSError: The file cannot be written.
+
+    Cost: one host copy of the tensors, hashed once and written once.
+    """
+    _check_options("save", format, version, key)
+    _check_content("save", tensors, metadata)
+    data = {name: _to_bytes(tensor) for name, tensor in tensors.items()}
+    entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
+    manifest = {"format": format, "metadata": dict(metadata), "tensors": _as_json(entries), "version": version}
+    header = _header(_json(manifest), entries, key)
+    if len(header) - _PREFIX_BYTES > _MAX_HEADER:
+        raise ValueError(f"save: names and metadata must fit in {_MAX_HEADER} bytes, got {len(header) - _PREFIX_BYTES}")
+    _write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    format: str,
+    version: int = 1,
+    key: bytes | None = None,
+    device: torch.device | str = "cpu",
+) -> _Content:
+    """Reads a file that `save` wrote; returns everything or raises.
+
+    Every byte is checked on the host before anything is returned: the header must be the one that `save` would write
+    for this content, and every tensor must have the SHA-256 that the sealed manifest states.
+
+    Args:
+        path: The file.
+        format: The format it must have.
+        version: The version it must have.
+        key: The key it was sealed with; None for a file without one.
+        device: Where the tensors go once all are checked.
+
+    Returns:
+        The tensors by name, contiguous and each with its own storage, and the metadata; both ordered by name.
+
+    Raises:
+        IntegrityError: A changed, missing or added byte, another program's file, another format or version, a wrong or
+            missing key, a key for a file saved without one.
+        TypeError, ValueError: An argument of another type, an empty key.
+        OSError: The file cannot be read; FileNotFoundError where there is none.
+
+    Cost: one pass over the file; beside the tensors the host holds the bytes of one of them at a time.
+    """
+    _check_options("load", format, version, key)
+    with open(path, "rb") as file:
+        try:
+            tensors, metadata = _read(file, format, version, key)
+        except IntegrityError as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+
+
+def _read(file: io.BufferedReader, format: str, version: int, key: bytes | None) -> _Content:
+    size = os.fstat(file.fileno()).st_size
+    prefix = file.read(_PREFIX_BYTES)
+    if len(prefix) < _PREFIX_BYTES:
+        raise IntegrityError(f"is cut short: it has {len(prefix)} bytes")
+    length = int.from_bytes(prefix, "little")
+    if length > min(size - _PREFIX_BYTES, _MAX_HEADER):
+        raise IntegrityError(f"is damaged or cut short: its header claims {length} of its {size} bytes")
+    header = prefix + file.read(length)
+    text = _sealed_manifest(header[_PREFIX_BYTES:], key)
+    manifest = _parse_manifest(text)
+    if manifest["format"] != format or manifest["version"] != version:
+        found = f"version {manifest['version']} of {manifest['format']!r}"
+        raise IntegrityError(f"must hold version {version} of {format!r}, got {found}")
+    entries = {name: _parse_entry(name, fields) for name, fields in manifest["tensors"].items()}
+    promised = len(header) + sum(entry.nbytes for entry in entries.values())
+    if promised != size:
+        raise IntegrityError(f"is {'cut short' if promised > size else 'too long'}, having {size} bytes")
+    if _header(text, entries, key) != header:
+        raise IntegrityError("is damaged: its header is not the canonical one for its manifest")
+    tensors = {name: _read_tensor(file, name, entries[name]) for name in _layout(entries)}
+    return {name: tensors[name] for name in sorted(tensors)}, manifest["metadata"]
+
+
+def _sealed_manifest(header: bytes, key: bytes | None) -> str:
+    """The text of the manifest, which is not parsed before its seal is verified."""
+    try:
+        fields = json.loads(header.decode()).get("__metadata__")
+    except (ValueError, RecursionError, AttributeError):
+        raise IntegrityError("is damaged: its header is not a JSON object") from None
+    algorithm, other = ("sha256", "hmac-sha256") if key is None else ("hmac-sha256", "sha256")
+    known = isinstance(fields, dict) and set(fields) in ({"manifest", algorithm}, {"manifest", other})
+    if not known or not all(isinstance(value, str) for value in fields.values()):
+        raise IntegrityError("is damaged or was not written by torch_hrr: it has no sealed manifest")
+    if other in fields:
+        state, given = ("is", "none") if key is None else ("is not", "one")
+        raise IntegrityError(f"{state} sealed with a key, but {given} was given")
+    text: str = fields["manifest"]
+    # JSON can spell lone surrogates, which have no bytes: replaced here, they are refused as not canonical later.
+    seal = _seal(text.encode(errors="replace"), key)
+    if not hmac.compare_digest(fields[algorithm].encode(errors="replace"), seal.encode()):
+        raise IntegrityError(f"is damaged{'' if key is None else ' or has another key'}: its seal does not match")
+    return text
+
+
+def _parse_manifest(text: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text)
+        canonical = _json(manifest).encode() == text.encode()
+    except (ValueError, RecursionError):
+        canonical = False
+    kinds = {"format": str, "metadata": dict, "tensors": dict, "version": int}
+    if not canonical or not isinstance(manifest, dict) or {name: type(manifest[name]) for name in manifest} != kinds:
+        raise IntegrityError("is damaged: its manifest is not a canonical one")
+    return manifest
+
+
+def _parse_entry(name: str, fields: Any) -> _Entry:
+    match fields:
+        case {"dtype": str(dtype), "sha256": str(sha256), "shape": list(shape), **rest}:
+            possible = all(type(extent) is int and extent >= 0 for extent in shape)
+            if possible and dtype in _DTYPES and not rest:
+                return _Entry(dtype, sha256, tuple(shape))
+    raise IntegrityError(f"is damaged: its manifest does not describe tensor {name!r} as torch_hrr would")
+
+
+def _read_tensor(file: io.BufferedReader, name: str, entry: _Entry) -> Tensor:
+    data = bytearray(entry.nbytes)
+    if file.readinto(data) != len(data):
+        raise IntegrityError(f"is cut short: it ends inside tensor {name!r}")
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise IntegrityError(f"is damaged: the bytes of tensor {name!r} do not match their SHA-256")
+    dtype = _DTYPES[entry.dtype]
+    try:
+        tensor = torch.empty(entry.shape, dtype=dtype, device="cpu")
+    except (RuntimeError, TypeError):
+        # Any other shape is bounded by the file's size, so that memory is short and the file not at fault.
+        if 0 not in entry.shape:
+            raise
+        raise IntegrityError(f"is damaged: tensor {name!r} has the impossible shape {list(entry.shape)}") from None
+    if data:
+        elements = torch.frombuffer(data, dtype=torch.uint8)
+        if dtype is torch.bool and bool((elements > 1).any()):
+            raise IntegrityError(f"is damaged: tensor {name!r} holds a bool that is neither 0 nor 1")
+        _swap_to_little_endian(elements, dtype)
+        tensor.copy_(torch.frombuffer(data, dtype=dtype).view(entry.shape))
+    return tensor
+
+
+def _to_bytes(tensor: Tensor) -> bytearray:
+    """The elements in row-major order, little-endian; a copy, so that a later change cannot part data from hash."""
+    data = bytearray(tensor.numel() * tensor.element_size())
+    if data:
+        torch.frombuffer(data, dtype=tensor.dtype).view(tensor.shape).copy_(tensor.detach())
+        elements = torch.frombuffer(data, dtype=torch.uint8)
+        if tensor.dtype is torch.bool:
+            elements.copy_(elements != 0)
+        _swap_to_little_endian(elements, tensor.dtype)
+    return data
+
+
+def _swap_to_little_endian(elements: Tensor, dtype: torch.dtype) -> None:
+    if sys.byteorder == "big":
+        words = elements.view(-1, dtype.itemsize // (2 if dtype.is_complex else 1))
+        words.copy_(words.flip(1))
+
+
+def _as_json(entries: Mapping[str, _Entry]) -> dict[str, dict[str, Any]]:
+    return {name: entry._asdict() for name, entry in entries.items()}
+
+
+def _layout(entries: Mapping[str, _Entry]) -> list[str]:
+    """Order of the tensors in the file: widest elements first, so that each is aligned to its element size."""
+    return sorted(entries, key=lambda name: (-_DTYPES[entries[name].dtype].itemsize, name))
+
+
+def _header(manifest: str, entries: Mapping[str, _Entry], key: bytes | None) -> bytes:
+    algorithm = "sha256" if key is None else "hmac-sha256"
+    fields: dict[str, Any] = {"__metadata__": {"manifest": manifest, algorithm: _seal(manifest.encode(), key)}}
+    end = 0
+    for name in _layout(entries):
+        begin, end = end, end + entries[name].nbytes
+        fields[name] = {"data_offsets": [begin, end], "dtype": entries[name].dtype, "shape": entries[name].shape}
+    text = _json(fields).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return len(text).to_bytes(_PREFIX_BYTES, "little") + text
+
+
+def _seal(manifest: bytes, key: bytes | None) -> str:
+    return hashlib.sha256(manifest).hexdigest() if key is None else hmac.new(key, manifest, "sha256").hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _check_options(op: str, format: str, version: int, key: bytes | None) -> None:
+    _check_text(op, "format", format)
+    if type(version) is not int:
+        raise TypeError(f"{op}: version must be an int, got {type(version).__name__}")
+    if key is not None and not isinstance(key, bytes):
+        raise TypeError(f"{op}: key must be bytes or None, got {type(key).__name__}")
+    if key == b"":
+        raise ValueError(f"{op}: key must not be empty, got b''")
+
+
+def _check_content(op: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    for name, tensor in tensors.items():
+        _check_text(op, "names of tensors", name)
+        if name == "__metadata__":
+            raise ValueError(f"{op}: names of tensors must not be reserved, got '__metadata__'")
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{op}: tensors[{name!r}] must be a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in _DTYPE_NAMES:
+            raise TypeError(f"{op}: tensors[{name!r}] must have a dtype of safetensors, got {tensor.dtype}")
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            raise TypeError(f"{op}: tensors[{name!r}] must be strided, got {tensor.layout}, nested={tensor.is_nested}")
+        if tensor.is_meta:
+            raise ValueError(f"{op}: tensors[{name!r}] must hold data, got a meta tensor")
+    _check_metadata(op, "metadata", dict(metadata), 0)
+
+
+def _check_metadata(op: str, where: str, value: Any, depth: int) -> None:
+    if depth > _MAX_NESTING:
+        raise ValueError(f"{op}: metadata must nest at most {_MAX_NESTING} deep, got more at {where}")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_text(op, f"names in {where}", name)
+            _check_metadata(op, f"{where}[{name!r}]", item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check_metadata(op, f"{where}[{index}]", item, depth + 1)
+    elif isinstance(value, str):
+        _check_text(op, where, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{op}: {where} must be finite, got {value}")
+    elif value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{op}: {where} must be None, bool, int, float, str, list or dict, got {type(value).__name__}")
+
+
+def _check_text(op: str, where: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{op}: {where} must be str, got {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{op}: {where} must be valid Unicode, got {text!r}") from None
+
+
+def _write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
+    mode = os.stat(path).st_mode if os.path.exists(path) else None
+    if mode is not None and not stat.S_ISREG(mode):
+        raise ValueError(f"save: path must name a regular file, got {path}")
+    parent = os.path.dirname(path)
+    temporary = os.path.join(parent, f".torch_hrr-{secrets.token_hex(8)}.tmp")
+    # Opened first, so that a directory which cannot be is an error while the old file is still there.
+    directory = os.open(parent, os.O_RDONLY)
+    try:
+        try:
+            with open(temporary, "xb") as file:
+                # Before the data: the old file may have been readable by its owner alone.
+                if mode is not None:
+                    os.chmod(temporary, stat.S_IMODE(mode))
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        try:
+            os.fsync(directory)
+        except OSError as error:
+            # Some file systems cannot sync a directory; their rename is as durable as they make it.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+    finally:
+        os.close(directory)

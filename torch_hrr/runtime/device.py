@@ -1,0 +1,386 @@
+"""The device that new objects are made on: detection, choice with a graceful fallback to the CPU, and transfers."""
+
+import copy
+import ctypes
+import os
+import pathlib
+import platform
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+_CPU = torch.device("cpu")
+_ACCELERATORS = ("cuda", "mps", "xpu")
+
+# The device of the process; None until it is first asked for, which settles it as "auto" would.
+_process_device: torch.device | None = None
+# Devices of the GPUContext blocks entered in this thread or asyncio task, the innermost last.
+_scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_scopes", default=())
+_working: set[torch.device] = set()
+_warned: set[str] = set()
+_lock = threading.Lock()
+
+
+class DeviceError(RuntimeError):
+    """A device failed while it was in use; an out-of-memory error is not one.
+
+    Attributes:
+        op: What was running.
+        device: The device that failed.
+        reason: What it said.
+    """
+
+    def __init__(self, op: str, device: torch.device | str, reason: str) -> None:
+        """All three stay in `args`, so that the error can be copied and sent between processes."""
+        super().__init__(op, device, reason)
+        self.op = op
+        self.device = device
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Operation, device and reason in one sentence."""
+        return f"{self.op}: device {self.device} failed: {self.reason}"
+
+
+class DeviceInfo(TypedDict):
+    """What `get_device_info` returns."""
+
+    cuda_available: bool
+    device_name: str
+    device_memory: str | None
+    capability: str | None
+    driver: str | None
+
+
+def resolve_device(device: torch.device | str | None = "auto") -> torch.device:
+    """The device an object is to be made on; every system passes its `device` argument through here.
+
+    Args:
+        device: A torch.device or its name; None for the current device, `get_device()`; "auto" for the first of CUDA,
+            MPS and XPU that works, else the CPU.
+
+    Returns:
+        The device, without an index where none was given. The CPU, after one RuntimeWarning per process and reason, if
+        there is no such device or it fails a first small computation; "auto" warns only of one that is there and fails.
+
+    Raises:
+        ValueError: A name that torch does not know, or an index beyond the devices that are there.
+        TypeError: Neither a torch.device nor a str nor None.
+
+    The first call for a device computes on it, which on CUDA takes tenths of a second and may not happen while a graph
+    is captured; later calls take microseconds.
+    """
+    return _current() if device is None else _select("resolve_device", device)
+
+
+def set_device(device: torch.device | str) -> None:
+    """Makes a device the current one, which new objects and numpy input go to.
+
+    Inside a `GPUContext` it holds until the block ends, in this thread and asyncio task; elsewhere it holds for the
+    whole process, so that worker threads follow the main one. Threads that want different devices each enter a
+    `GPUContext`.
+
+    Args:
+        device: As for `resolve_device`, with the same fallback and errors; None is not a device here.
+    """
+    global _process_device
+    selected = _select("set_device", device)
+    scopes = _scopes.get()
+    if scopes:
+        _scopes.set((*scopes[:-1], selected))
+    else:
+        with _lock:
+            _process_device = selected
+
+
+def get_device() -> str:
+    """Name of the current device: "cpu", "cuda", "cuda:1"; until one is set, what "auto" stands for on this machine."""
+    return str(_current())
+
+
+class GPUContext:
+    """Makes a device the current one for a block and restores the previous one, after an exception too.
+
+    The change is seen by this thread and asyncio task alone. Blocks nest, and one object may be entered many times, by
+    several threads at once as well. `with GPUContext() as device` gives the name of the device chosen.
+
+    Args:
+        device: As for `resolve_device`, None being the current device; resolved on entry.
+    """
+
+    def __init__(self, device: torch.device | str | None = "auto") -> None:
+        """Keeps the argument; nothing changes before the block is entered."""
+        self.device = device
+
+    def __enter__(self) -> str:
+        """Makes the device current and returns its name."""
+        selected = _current() if self.device is None else _select("GPUContext", self.device)
+        _scopes.set((*_scopes.get(), selected))
+        return str(selected)
+
+    def __exit__(self, *exception: object) -> None:
+        """Makes the device before the block current again."""
+        _scopes.set(_scopes.get()[:-1])
+
+
+def to_gpu(x: Any) -> Any:
+    """Moves tensors and numpy arrays to the GPU: the current device if it is one, else the one "auto" finds.
+
+    Works through dicts, lists and tuples, nested and of derived types, which are rebuilt; anything else, modules too,
+    comes back untouched. A numpy array becomes a tensor of its dtype that shares no memory with it; arrays of a dtype
+    that torch lacks stay. Tensors move as with `Tensor.to`, which keeps the graph of gradients.
+
+    Returns:
+        The same structure on the GPU; where there is none on the CPU, after one RuntimeWarning per process and reason.
+
+    Raises:
+        DeviceError: The device failed during a copy.
+    """
+    device = _current()
+    if device.type in ("cpu", "meta"):
+        device, problem = _automatic()
+        if device == _CPU:
+            _warn_once("cuda", problem or _missing("cuda"), stacklevel=3)
+    return _map(lambda leaf: _place(leaf, device), x)
+
+
+def to_cpu(x: Any) -> Any:
+    """Moves tensors to the CPU, through dicts, lists and tuples as `to_gpu`; anything else, numpy arrays too, stays.
+
+    Raises:
+        DeviceError: The device failed, possibly in earlier work that this had to wait for.
+    """
+    return _map(lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
+
+
+def synchronize() -> None:
+    """Waits until the current device has done all the work given to it; returns at once on the CPU.
+
+    Raises:
+        DeviceError: Work on the device failed.
+    """
+    device = _current()
+    wait = getattr(getattr(torch, device.type, None), "synchronize", None)
+    if device.type in ("cpu", "meta") or wait is None:
+        return
+    try:
+        wait() if device.index is None or device.type == "mps" else wait(device)
+    except RuntimeError as error:
+        raise DeviceError("synchronize", device, _first_line(error)) from error
+
+
+def get_device_info() -> DeviceInfo:
+    """Describes the CUDA device in use, else the CPU.
+
+    Returns:
+        cuda_available: Whether a CUDA device works.
+        device_name: Of the current CUDA device if there is one, else of the CPU.
+        device_memory: Its whole memory as "24.00 GB", in units of 2^30 bytes; None if the system does not tell.
+        capability: CUDA compute capability as "8.6"; None on the CPU.
+        driver: Version of the NVIDIA driver as "550.54.15"; None on the CPU or if it does not tell.
+    """
+    current = _current()
+    device = current if current.type == "cuda" else torch.device("cuda")
+    if _problem(device) is not None:
+        return DeviceInfo(
+            cuda_available=False,
+            device_name=_cpu_name(),
+            device_memory=_gigabytes(_cpu_memory()),
+            capability=None,
+            driver=None,
+        )
+    properties = torch.cuda.get_device_properties(device)
+    return DeviceInfo(
+        cuda_available=True,
+        device_name=properties.name,
+        device_memory=_gigabytes(properties.total_memory),
+        capability=f"{properties.major}.{properties.minor}",
+        driver=_driver_version(),
+    )
+
+
+def _current() -> torch.device:
+    global _process_device
+    scopes = _scopes.get()
+    if scopes:
+        return scopes[-1]
+    if _process_device is None:
+        automatic, problem = _automatic()
+        with _lock:
+            # Another thread may have set one meanwhile, which must hold.
+            _process_device = _process_device or automatic
+        if problem is not None:
+            _warn_once("auto", problem, stacklevel=4)
+    return _process_device
+
+
+def _select(op: str, device: torch.device | str) -> torch.device:
+    """The device asked for, or the CPU after a warning; to be called by public functions directly (stacklevel)."""
+    if not isinstance(device, torch.device | str):
+        raise TypeError(f"{op}: device must be a torch.device or a str, got {type(device).__name__}")
+    problem: str | None
+    if device == "auto":
+        selected, problem = _automatic()
+    else:
+        try:
+            selected = torch.device(device)
+        except RuntimeError:
+            raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r}") from None
+        count = _count(selected.type)
+        if selected.index is not None and count and not 0 <= selected.index < count:
+            raise ValueError(f"{op}: device must have an index below {count}, got {str(device)!r}")
+        problem = _problem(selected)
+        selected = _CPU if problem is not None or selected.type == "cpu" else selected
+    if problem is not None:
+        _warn_once(str(device), problem, stacklevel=4, selected=selected)
+    return selected
+
+
+def _automatic() -> tuple[torch.device, str | None]:
+    """The first accelerator that works, else the CPU; and why one that is there does not work, if so."""
+    first_problem = None
+    for kind in _ACCELERATORS:
+        if _count(kind):
+            device = torch.device(kind)
+            problem = _problem(device)
+            if problem is None:
+                return device, first_problem
+            first_problem = first_problem or problem
+    return _CPU, first_problem
+
+
+def _count(kind: str) -> int | None:
+    """Number of devices of a kind that torch can use; None where torch cannot say."""
+    if kind in ("cpu", "meta"):
+        return 1
+    module = getattr(torch, kind, None)
+    if module is None or not hasattr(module, "is_available") or not hasattr(module, "device_count"):
+        return None
+    return int(module.device_count()) if module.is_available() else 0
+
+
+def _problem(device: torch.device) -> str | None:
+    """Why a device cannot be used; None if it can."""
+    if device.type in ("cpu", "meta") or device in _working:
+        return None
+    problem = _missing(device.type) if _count(device.type) == 0 else _probe(device)
+    if problem is None:
+        _working.add(device)
+    return problem
+
+
+def _probe(device: torch.device) -> str | None:
+    """What a small computation fails with: a card that is lost, full or too old for this torch is still listed."""
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        return f"{device} does not work ({_first_line(error)})"
+    return None
+
+
+def _missing(kind: str) -> str:
+    if kind != "cuda":
+        return f"torch finds no {kind} device"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "this build of torch has no CUDA"
+    try:
+        torch.empty(0, device="cuda")
+        reason = "no reason given"
+    except (RuntimeError, AssertionError) as error:
+        reason = _first_line(error)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden = "" if visible is None else f"; CUDA_VISIBLE_DEVICES is {visible!r}"
+    return f"torch finds no CUDA device ({reason}{hidden})"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
+
+
+def _warn_once(asked: str, problem: str, stacklevel: int, selected: torch.device = _CPU) -> None:
+    with _lock:
+        if problem in _warned:
+            return
+        _warned.add(problem)
+    place = "the CPU" if selected == _CPU else str(selected)
+    message = f"torch_hrr: {asked} was asked for but {problem}; continuing on {place}"
+    warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
+
+
+def _map(function: Callable[[Any], Any], x: Any) -> Any:
+    if isinstance(x, dict):
+        # Copied rather than constructed, for derived types whose constructors take other arguments (defaultdict).
+        mapping = copy.copy(x)
+        for key, value in x.items():
+            mapping[key] = _map(function, value)
+        return mapping
+    if isinstance(x, list):
+        sequence = copy.copy(x)
+        sequence[:] = [_map(function, item) for item in x]
+        return sequence
+    if isinstance(x, tuple):
+        items = [_map(function, item) for item in x]
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+    return function(x)
+
+
+def _place(x: Any, device: torch.device) -> Any:
+    if isinstance(x, Tensor):
+        return _move("to_gpu", x, device)
+    # Whoever holds an array has imported numpy; torch_hrr itself does not need it.
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(x, numpy.ndarray):
+        return x
+    try:
+        tensor = torch.from_numpy(numpy.array(x, dtype=x.dtype.newbyteorder("="), order="C"))
+    except TypeError:
+        return x
+    return _move("to_gpu", tensor, device)
+
+
+def _move(op: str, tensor: Tensor, device: torch.device) -> Tensor:
+    try:
+        return tensor.to(device)
+    except torch.AcceleratorError as error:
+        failed = tensor.device if device == _CPU else device
+        raise DeviceError(op, failed, _first_line(error)) from error
+
+
+def _gigabytes(count: int | None) -> str | None:
+    return None if count is None else f"{count / 2**30:.2f} GB"
+
+
+def _cpu_name() -> str:
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine() or "CPU"
+
+
+def _cpu_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _driver_version() -> str | None:
+    """Asks the driver's own library, because torch tells the CUDA version of the driver and not the driver's."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    if library.nvmlInit_v2() != 0:
+        return None
+    text = ctypes.create_string_buffer(80)
+    status = library.nvmlSystemGetDriverVersion(text, len(text))
+    library.nvmlShutdown()
+    return text.value.decode() if status == 0 else None
