@@ -4,8 +4,9 @@ VENV ?= .venv
 TORCH ?= torch>=2.11,<2.16
 PY := $(VENV)/bin/python
 export TORCH_CUDA_ARCH_LIST ?= 8.0;9.0+PTX
-# The tests' build directory of the C++ suites.
-CPP := build/cpp
+# One build tree for the package and for the C++ suites.
+BUILD ?= build/make$(VENV)
+export TORCH_HRR_BUILD_DIR := $(abspath $(BUILD))
 JOBS ?= $(shell nproc)
 
 .PHONY: demo test test-all test-cpp test-python lint bench install clean tools
@@ -41,10 +42,9 @@ demo: $(VENV)/.installed
 test: lint test-cpp test-python
 
 test-cpp: $(VENV)/.test-tools
-	cmake -G Ninja -S . -B $(CPP) -DTORCH_HRR_TESTS=ON -DTORCH_HRR_WERROR=ON \
-	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')" "-DTORCH_CUDA_ARCH_LIST=$(TORCH_CUDA_ARCH_LIST)" $(CMAKE_ARGS)
-	cmake --build $(CPP) --parallel $(JOBS)
-	ctest --test-dir $(CPP) --output-on-failure --parallel $(JOBS)
+	cmake -S . -B $(BUILD) -DTORCH_HRR_TESTS=ON $(CMAKE_ARGS)
+	cmake --build $(BUILD) --parallel $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
 
 test-python: $(VENV)/.test-tools
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
@@ -54,10 +54,13 @@ lint: $(VENV)/.test-tools
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-# The second torch, sanitizers on the kernels.
+# The second torch, and the kernels under sanitizers.
 test-all: test
 	$(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"
-	$(MAKE) test-cpp CPP=build/cpp-sanitize CMAKE_ARGS="-DTORCH_HRR_SANITIZE=address,undefined"
+	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
+	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
+	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
+	ctest --test-dir build/sanitize --output-on-failure -R '^(scalar|avx2|avx512)\.'
 
 bench: $(VENV)/.installed
 	$(PY) bench/run.py hrr

@@ -1,6 +1,7 @@
 """Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
 
-Environment: TORCH_HRR_CUDA (AUTO, 0, 1), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS, MAX_JOBS.
+Environment: TORCH_HRR_CUDA (AUTO, 0, 1), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS,
+TORCH_HRR_BUILD_DIR (default build/torch-<version>), MAX_JOBS.
 """
 
 import json
@@ -29,13 +30,15 @@ class CMakeBuild(build_ext):
         try:
             import torch
         except ImportError:
-            fail("torch must be installed first: pip install 'torch>=2.11,<2.16', then pip install --no-build-isolation .")
+            fail("torch must be installed first: pip install 'torch>=2.11,<2.16', and build with --no-build-isolation")
         for tool in ("cmake", "ninja"):
             if shutil.which(tool) is None:
                 fail(f"{tool} was not found: apt-get install {tool}{'-build' if tool == 'ninja' else ''}")
-        package = ROOT / "torch_hrr" if self.editable_mode or self.inplace else Path(self.build_lib).resolve() / "torch_hrr"
+        parent = ROOT if self.editable_mode or self.inplace else Path(self.build_lib).resolve()
+        package = parent / "torch_hrr"
         # One build tree a torch version: switching between two does not mix their objects.
-        build = ROOT / "build" / f"torch-{torch.__version__.replace('+', '-')}"
+        tree = os.environ.get("TORCH_HRR_BUILD_DIR", f"build/torch-{torch.__version__.replace('+', '-')}")
+        build = ROOT / tree
         build.mkdir(parents=True, exist_ok=True)
         architectures = os.environ.get("TORCH_CUDA_ARCH_LIST", DEFAULT_ARCHITECTURES)
         self.call(

@@ -21,13 +21,17 @@ foreach(arch IN LISTS cuda_arch_list)
 endforeach()
 
 set(CMAKE_CUDA_COMPILER "${TORCH_HRR_NVCC}")
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 enable_language(CUDA)
+# CMake 3.25 does not know that nvcc 13 has C++20.
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB TORCH_HRR_CUDA_SOURCES CONFIGURE_DEPENDS kernels/*/*.cu)
 add_library(hrr_cuda_kernels OBJECT ${TORCH_HRR_CUDA_SOURCES})
+set_target_properties(hrr_cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
 target_include_directories(hrr_cuda_kernels PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_include_directories(hrr_cuda_kernels SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}")
 # Contraction off, as on the CPU.

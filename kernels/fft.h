@@ -4,139 +4,17 @@
 // q < s, p < m, w_n = e^{-2 pi i/n}. The inverse (unscaled) swaps real and imaginary parts on the way in and out.
 #pragma once
 
+#include "kernels/butterflies.h"
 #include "kernels/fft_plan.h"
-#include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
-
-template <typename T, int W>
-using ComplexLanes = Complex<Simd<T, W>>;
 
 template <typename T>
 struct Split {
   T* re;
   T* im;
 };
-
-template <typename C>
-HRR_HOST_DEVICE C add(C a, C b) {
-  return {a.re + b.re, a.im + b.im};
-}
-template <typename C>
-HRR_HOST_DEVICE C subtract(C a, C b) {
-  return {a.re - b.re, a.im - b.im};
-}
-// a - i b and a + i b
-template <typename C>
-HRR_HOST_DEVICE C subtract_i(C a, C b) {
-  return {a.re + b.im, a.im - b.re};
-}
-template <typename C>
-HRR_HOST_DEVICE C add_i(C a, C b) {
-  return {a.re - b.im, a.im + b.re};
-}
-
-template <typename C>
-HRR_HOST_DEVICE void butterfly4(C& x0, C& x1, C& x2, C& x3) {
-  const C t0 = add(x0, x2);
-  const C t1 = subtract(x0, x2);
-  const C t2 = add(x1, x3);
-  const C t3 = subtract(x1, x3);
-  x0 = add(t0, t2);
-  x1 = subtract_i(t1, t3);
-  x2 = subtract(t0, t2);
-  x3 = add_i(t1, t3);
-}
-
-template <typename T, int W>
-HRR_HOST_DEVICE void butterfly8(ComplexLanes<T, W> (&x)[8]) {
-  using C = ComplexLanes<T, W>;
-  using V = Simd<T, W>;
-  butterfly4(x[0], x[2], x[4], x[6]);
-  butterfly4(x[1], x[3], x[5], x[7]);
-  const V half = V::broadcast(static_cast<T>(0.70710678118654752440));
-  // w_8 o = (o.re + o.im, o.im - o.re)/sqrt 2 and w_8^3 o = (o.im - o.re, -o.re - o.im)/sqrt 2
-  const C o1{x[3].re + x[3].im, x[3].im - x[3].re};
-  const C o3{x[7].im - x[7].re, x[7].re + x[7].im};
-  const C e0 = x[0];
-  const C e1 = x[2];
-  const C e2 = x[4];
-  const C e3 = x[6];
-  const C o0 = x[1];
-  const C o2 = x[5];
-  x[0] = add(e0, o0);
-  x[4] = subtract(e0, o0);
-  x[1] = {multiply_add(o1.re, half, e1.re), multiply_add(o1.im, half, e1.im)};
-  x[5] = {multiply_add(-o1.re, half, e1.re), multiply_add(-o1.im, half, e1.im)};
-  x[2] = subtract_i(e2, o2);
-  x[6] = add_i(e2, o2);
-  x[3] = {multiply_add(o3.re, half, e3.re), multiply_add(-o3.im, half, e3.im)};
-  x[7] = {multiply_add(-o3.re, half, e3.re), multiply_add(o3.im, half, e3.im)};
-}
-
-// x <- w_8 x and x <- w_8^3 x
-template <typename T, int W>
-HRR_HOST_DEVICE void turn_eighth(ComplexLanes<T, W>& x) {
-  const Simd<T, W> half = Simd<T, W>::broadcast(static_cast<T>(0.70710678118654752440));
-  x = {(x.re + x.im) * half, (x.im - x.re) * half};
-}
-template <typename T, int W>
-HRR_HOST_DEVICE void turn_three_eighths(ComplexLanes<T, W>& x) {
-  const Simd<T, W> half = Simd<T, W>::broadcast(static_cast<T>(0.70710678118654752440));
-  x = {(x.im - x.re) * half, (x.re + x.im) * -half};
-}
-template <typename T, int W>
-HRR_HOST_DEVICE void turn(ComplexLanes<T, W>& x, double re, double im) {
-  using V = Simd<T, W>;
-  x = multiply(x, ComplexLanes<T, W>{V::broadcast(static_cast<T>(re)), V::broadcast(static_cast<T>(im))});
-}
-
-// 16 = 4 x 4: four transforms over j, j+4, j+8, j+12, twiddles w_16^{jk}, four transforms over j.
-template <typename T, int W>
-HRR_HOST_DEVICE void butterfly16(ComplexLanes<T, W> (&x)[16]) {
-  constexpr double kCos = 0.92387953251128675613;
-  constexpr double kSin = 0.38268343236508977173;
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    butterfly4(x[j], x[j + 4], x[j + 8], x[j + 12]);
-  }
-  turn(x[5], kCos, -kSin); // w^1
-  turn_eighth(x[9]); // w^2
-  turn(x[13], kSin, -kCos); // w^3
-  turn_eighth(x[6]); // w^2
-  x[10] = {x[10].im, -x[10].re}; // w^4
-  turn_three_eighths(x[14]); // w^6
-  turn(x[7], kSin, -kCos); // w^3
-  turn_three_eighths(x[11]); // w^6
-  turn(x[15], -kCos, kSin); // w^9
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k) {
-    butterfly4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
-  }
-  // Output k + 4 j stands at 4 k + j.
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k) {
-#pragma GCC unroll 4
-    for (int j = k + 1; j < 4; ++j) {
-      const ComplexLanes<T, W> swapped = x[4 * k + j];
-      x[4 * k + j] = x[k + 4 * j];
-      x[k + 4 * j] = swapped;
-    }
-  }
-}
-
-template <int R, typename T, int W>
-HRR_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
-  if constexpr (R == 4) {
-    butterfly4(x[0], x[1], x[2], x[3]);
-  } else if constexpr (R == 8) {
-    butterfly8<T, W>(x);
-  } else {
-    static_assert(R == 16);
-    butterfly16<T, W>(x);
-  }
-}
 
 // Where a pass reads and writes: complex numbers in split arrays, or a real row of even and odd samples. The inverse
 // reads with the parts exchanged (a Split of swapped pointers) and stores through SwappedRow.
@@ -176,32 +54,77 @@ struct ToSwappedRow {
   }
 };
 
-template <typename T, int W, typename Source>
-void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
+// One block of W columns of the first pass: butterflies, twiddles, and the transposition that puts each column's W outputs
+// side by side. Outputs leave the second half of a radix-16 butterfly in groups k, k+4, k+8, k+12, which are the partners
+// of the two widest exchanges: shuffling them at once keeps the arithmetic of the next group running beside.
+template <typename T, int W, typename Load>
+HRR_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Simd<T, W> (&re)[W], Simd<T, W> (&im)[W]) {
   using V = Simd<T, W>;
-  const int64_t columns = plan.size / W;
-  const T* twiddles = plan.twiddles[0];
-  for (int64_t p = 0; p < columns; p += W) {
-    ComplexLanes<T, W> x[W];
+  ComplexLanes<T, W> x[W];
+  const auto turned = [&](int k, ComplexLanes<T, W> value) {
+    const T* factor = twiddles + 2 * W * (k - 1);
+    return k == 0 ? value : multiply(value, ComplexLanes<T, W>{V::load(factor), V::load(factor + W)});
+  };
+  if constexpr (W == 16) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+#pragma GCC unroll 4
+      for (int m = 0; m < 4; ++m) {
+        x[j + 4 * m] = load(j + 4 * m);
+      }
+      butterfly4(x[j], x[j + 4], x[j + 8], x[j + 12]);
+    }
+    turn_inside_butterfly16<T, W>(x);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      butterfly4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
+#pragma GCC unroll 4
+      for (int m = 0; m < 4; ++m) {
+        const ComplexLanes<T, W> value = turned(k + 4 * m, x[4 * k + m]);
+        re[k + 4 * m] = value.re;
+        im[k + 4 * m] = value.im;
+      }
+      exchange_blocks<8>(re[k], re[k + 8]);
+      exchange_blocks<8>(re[k + 4], re[k + 12]);
+      exchange_blocks<4>(re[k], re[k + 4]);
+      exchange_blocks<4>(re[k + 8], re[k + 12]);
+      exchange_blocks<8>(im[k], im[k + 8]);
+      exchange_blocks<8>(im[k + 4], im[k + 12]);
+      exchange_blocks<4>(im[k], im[k + 4]);
+      exchange_blocks<4>(im[k + 8], im[k + 12]);
+    }
+    transpose_blocks<2>(re);
+    transpose_blocks<1>(re);
+    transpose_blocks<2>(im);
+    transpose_blocks<1>(im);
+  } else {
 #pragma GCC unroll 16
     for (int j = 0; j < W; ++j) {
-      x[j] = source(p + columns * j);
+      x[j] = load(j);
     }
     butterfly<W, T, W>(x);
-    V re[W];
-    V im[W];
-    re[0] = x[0].re;
-    im[0] = x[0].im;
 #pragma GCC unroll 16
-    for (int k = 1; k < W; ++k) {
-      const ComplexLanes<T, W> turned =
-          multiply(x[k], ComplexLanes<T, W>{V::load(twiddles), V::load(twiddles + W)});
-      twiddles += 2 * W;
-      re[k] = turned.re;
-      im[k] = turned.im;
+    for (int k = 0; k < W; ++k) {
+      const ComplexLanes<T, W> value = turned(k, x[k]);
+      re[k] = value.re;
+      im[k] = value.im;
     }
     transpose<T, W>(re);
     transpose<T, W>(im);
+  }
+}
+
+template <typename T, int W, typename Source>
+void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
+  const int64_t columns = plan.size / W;
+  const T* twiddles = plan.twiddles[0];
+  for (int64_t start = 0; start < columns; start += W) {
+    // The last block may repeat columns of the one before: the same numbers at the same places.
+    const int64_t p = start + W <= columns ? start : columns - W;
+    Simd<T, W> re[W];
+    Simd<T, W> im[W];
+    first_pass_block<T, W>([&](int64_t j) { return source(p + columns * j); }, twiddles, re, im);
+    twiddles += 2 * W * (W - 1);
 #pragma GCC unroll 16
     for (int j = 0; j < W; ++j) {
       re[j].store(target.re + (p + j) * W);
@@ -245,6 +168,12 @@ void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const
                                    const Target& target) {
   const T* twiddles = plan.twiddles[pass];
   switch (plan.radix[pass]) {
+    case 2:
+      return later_pass<2, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    case 3:
+      return later_pass<3, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    case 5:
+      return later_pass<5, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 4:
       return later_pass<4, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 8:

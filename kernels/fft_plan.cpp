@@ -1,6 +1,7 @@
 // Builds and keeps the plans of fft_plan.h.
 #include "kernels/fft_plan.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
@@ -15,7 +16,7 @@ constexpr double kPi = 3.14159265358979323846;
 // e^{-2 pi i index / size}, reduced to an eighth of a turn so that symmetric factors are exact mirror images.
 void root_of_unity(int64_t index, int64_t size, double& re, double& im) {
   const int64_t quarter = (4 * index + size / 2) / size;
-  const double angle = 2 * kPi * static_cast<double>(index - quarter * (size / 4)) / static_cast<double>(size);
+  const double angle = 2 * kPi * (static_cast<double>(4 * index - quarter * size) / static_cast<double>(4 * size));
   const double c = std::cos(angle);
   const double s = std::sin(angle);
   const double turned[4][2] = {{c, -s}, {-s, -c}, {-c, s}, {s, c}};
@@ -29,8 +30,13 @@ struct OwnedPlan {
   std::unique_ptr<T[], void (*)(T*)> storage{nullptr, [](T* p) { ::operator delete[](p, std::align_val_t{64}); }};
 };
 
-// Radices after the first pass: as few passes as radix 16 allows, as even as possible.
+// Radices after the first pass: fives, threes, then powers of two, as few as radix 16 allows and as even as possible.
 void choose_radices(int64_t rest, int* radix, int& passes) {
+  for (const int prime : {5, 3}) {
+    for (; rest % prime == 0; rest /= prime) {
+      radix[passes++] = prime;
+    }
+  }
   int log2_rest = 0;
   while ((int64_t{1} << log2_rest) < rest) {
     ++log2_rest;
@@ -60,7 +66,8 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
     values.push_back(static_cast<T>(imaginary ? im : re));
   };
   const int64_t columns = size / width;
-  for (int64_t block = 0; block < columns; block += width) {
+  for (int64_t start = 0; start < columns; start += width) {
+    const int64_t block = std::min(start, columns - width);
     for (int64_t k = 1; k < width; ++k) {
       for (const bool imaginary : {false, true}) {
         for (int64_t lane = 0; lane < width; ++lane) {
@@ -108,25 +115,27 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
 } // namespace
 
 template <typename T>
-const FftPlan<T>& fft_plan(int log2_size, int max_width) {
+const FftPlan<T>& fft_plan(int64_t size, int max_width) {
+  // A slot for each size and width: sizes are multiples of 16.
+  constexpr int64_t kMaxSize = 4096;
   constexpr int kWidths = 3; // 4, 8, 16
-  static std::atomic<const OwnedPlan<T>*> plans[kMaxFftLog2 + 1][kWidths];
+  static std::atomic<const OwnedPlan<T>*> plans[kMaxSize / 16 + 1][kWidths];
   static std::mutex mutex;
-  const int width = fft_width(int64_t{1} << log2_size, max_width);
-  std::atomic<const OwnedPlan<T>*>& slot = plans[log2_size][width == 16 ? 2 : width == 8 ? 1 : 0];
+  const int width = fft_width(size, max_width);
+  std::atomic<const OwnedPlan<T>*>& slot = plans[size / 16][width == 16 ? 2 : width == 8 ? 1 : 0];
   const OwnedPlan<T>* found = slot.load(std::memory_order_acquire);
   if (found == nullptr) {
     const std::lock_guard<std::mutex> lock(mutex);
     found = slot.load(std::memory_order_acquire);
     if (found == nullptr) {
-      found = make_plan<T>(int64_t{1} << log2_size, width).release();
+      found = make_plan<T>(size, width).release();
       slot.store(found, std::memory_order_release);
     }
   }
   return found->plan;
 }
 
-template const FftPlan<float>& fft_plan<float>(int, int);
-template const FftPlan<double>& fft_plan<double>(int, int);
+template const FftPlan<float>& fft_plan<float>(int64_t, int);
+template const FftPlan<double>& fft_plan<double>(int64_t, int);
 
 } // namespace torch_hrr::kernels

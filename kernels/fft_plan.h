@@ -5,8 +5,7 @@
 
 namespace torch_hrr::kernels {
 
-constexpr int kMaxFftPasses = 6;
-constexpr int kMaxFftLog2 = 13;
+constexpr int kMaxFftPasses = 9;
 
 // A Stockham transform of `size` complex points on vectors of `width` lanes. The first pass has radix `width`, so that
 // its output transposes in registers and every later pass runs over whole vectors.
@@ -16,7 +15,8 @@ struct FftPlan {
   int width = 0;
   int passes = 0;
   int radix[kMaxFftPasses] = {};
-  // First pass: for each block of `width` indices p, radix-1 pairs of vectors (re, im) of e^{-2 pi i p k / size}.
+  // First pass: for each block of `width` indices p, radix-1 pairs of vectors (re, im) of e^{-2 pi i p k / size}; where
+  // width does not divide size / width, the last block overlaps the one before.
   // Later passes: for each p, radix-1 pairs of numbers. The last pass needs none.
   const T* twiddles[kMaxFftPasses] = {};
   // u_k = (1 + e^{-2 pi i k / size}) / 4 for k < size / 2: the coupling of a pair (k, size - k) of a real row.
@@ -24,18 +24,19 @@ struct FftPlan {
   const T* coupling_im = nullptr;
 };
 
-// The plan for 2^log2_size points on the widest vectors of at most max_width lanes that it can fill twice over
-// (width^2 <= size). log2_size is at least 4 and at most kMaxFftLog2. Thread-safe; plans live until the process ends.
-template <typename T>
-const FftPlan<T>& fft_plan(int log2_size, int max_width);
-
-// Lanes used for that plan.
+// Lanes for that many points: the widest vectors of at most max_width lanes that the first pass fills (width^2 <= size)
+// and that divide half the spectrum.
 constexpr int fft_width(int64_t size, int max_width) {
   int width = max_width;
-  while (int64_t{width} * width > size) {
+  while (width > 4 && (int64_t{width} * width > size || size % (2 * width) != 0)) {
     width /= 2;
   }
   return width;
 }
+
+// The plan for `size` points: a multiple of 16, at most 4096, with no prime factor above 5. Thread-safe; plans live until
+// the process ends.
+template <typename T>
+const FftPlan<T>& fft_plan(int64_t size, int max_width);
 
 } // namespace torch_hrr::kernels

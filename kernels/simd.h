@@ -143,15 +143,21 @@ struct BlockHigh {
   }
 };
 
-// Exchanges the off-diagonal H x H blocks of W rows; H = W/2 .. 1 together transpose them.
+// Exchanges the H-lane blocks of two rows that lie off the diagonal.
+template <int H, typename T, int W>
+HRR_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
+  const Simd<T, W> low = shuffle<BlockLow<H>>(upper, lower);
+  lower = shuffle<BlockHigh<H>>(upper, lower);
+  upper = low;
+}
+
+// One step of a transposition of W rows; H = W/2 .. 1 in any order together transpose them.
 template <int H, typename T, int W>
 HRR_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
 #pragma GCC unroll 16
   for (int i = 0; i < W; ++i) {
     if ((i & H) == 0) {
-      const Simd<T, W> low = shuffle<BlockLow<H>>(rows[i], rows[i + H]);
-      rows[i + H] = shuffle<BlockHigh<H>>(rows[i], rows[i + H]);
-      rows[i] = low;
+      exchange_blocks<H>(rows[i], rows[i + H]);
     }
   }
 }

@@ -17,6 +17,6 @@ from torch_hrr.runtime import DeviceError  # noqa: E402
 __version__ = (Path(__file__).parent / "version.txt").read_text().strip()
 
 cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
-"""For CMAKE_PREFIX_PATH, beside ``torch.utils.cmake_prefix_path``: ``find_package(TorchHRR)`` then finds the package."""
+"""For CMAKE_PREFIX_PATH, beside ``torch.utils.cmake_prefix_path``: then ``find_package(TorchHRR)`` works."""
 
 __all__ = ["DeviceError", "IntegrityError", "__version__", "cmake_prefix_path", "hrr", "runtime"]

@@ -11,7 +11,7 @@ import torch
 
 _PACKAGE = Path(__file__).resolve().parent
 _LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
-_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps torch_hrr (or `pip install --no-build-isolation .`)"
+_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps . (in the torch_hrr source tree)"
 
 
 def _minor(version: str) -> str:
@@ -30,9 +30,9 @@ def load() -> Path:
     built_for = json.loads((_LIBRARY.parent / "build.json").read_text())["torch"]
     if _minor(built_for) != _minor(torch.__version__):
         raise ImportError(
-            f"torch_hrr: built for torch {built_for}, but torch {torch.__version__} is installed; mend it with: {_REBUILD}"
+            f"torch_hrr: built for torch {built_for}, but {torch.__version__} is installed; mend it with: {_REBUILD}"
         )
-    torch.ops.load_library(str(_LIBRARY))
+    torch.ops.load_library(str(_LIBRARY))  # type: ignore[no-untyped-call]
     return _LIBRARY
 
 

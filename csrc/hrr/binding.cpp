@@ -46,7 +46,7 @@ void run(const Binding& op, const ResultContract<int64_t>& contract, const Tenso
   if (params.rows == 0) {
     return;
   }
-  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kLibrary) {
+  if (needs_library_fft(params.dim, a)) {
     const auto items = [&](const Tensor& x) {
       return x.to(contract.dtype).expand(sizes).reshape({params.rows, 1, params.dim});
     };
@@ -129,7 +129,7 @@ Gradients compute_backward(const Binding& op, const Tensor& grad, const Tensor& 
   kernels::BindingBackwardParams params;
   params.rows = product_of(batch);
   params.dim = sizes.back();
-  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kLibrary) {
+  if (needs_library_fft(params.dim, a)) {
     const auto [grad_a, grad_b] = compose_backward(op, grad, a, b, eps);
     const auto full = [&](const Tensor& x) { return x.to(contract.dtype).expand(sizes).contiguous(); };
     return {full(grad_a), full(grad_b)};

@@ -8,6 +8,12 @@
 
 namespace torch_hrr::hrr {
 
+// Whether rows of this length are beyond the native transforms of the tensor's device.
+inline bool needs_library_fft(int64_t dim, const at::Tensor& tensor) {
+  const auto algorithm = tensor.is_cpu() ? kernels::cpu_algorithm_for(dim) : kernels::algorithm_for(dim);
+  return algorithm == kernels::Algorithm::kLibrary;
+}
+
 // `out` tells dtype and device; params.rows must not be 0.
 void execute(const kernels::BindingParams& params, const at::Tensor& out);
 void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out);

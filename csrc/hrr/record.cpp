@@ -31,7 +31,7 @@ void run(const ResultContract<int64_t>& contract, const Tensor& a, const Tensor&
   }
   Tensor factors = weights.has_value() ? weights->to(contract.dtype) : Tensor();
   const c10::ArrayRef<int64_t> item_sizes = sizes.slice(0, sizes.size() - 1);
-  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kLibrary) {
+  if (needs_library_fft(params.dim, a)) {
     const auto items = [&](const Tensor& x) {
       return x.to(contract.dtype).expand(sizes).reshape({params.rows, params.items, params.dim});
     };

@@ -44,9 +44,21 @@ constexpr Algorithm algorithm_for(int64_t dim) {
   return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The real length that is transformed: D itself, or nextpow2(2D - 1) where the linear convolution is folded.
-constexpr int64_t transform_length(int64_t dim) {
-  if (algorithm_for(dim) != Algorithm::kPadded) {
+// The CPU also transforms other lengths natively: multiples of 32 with no prime factor above 5.
+constexpr Algorithm cpu_algorithm_for(int64_t dim) {
+  int64_t odd = dim;
+  for (const int64_t factor : {2, 3, 5}) {
+    while (odd > 1 && odd % factor == 0) {
+      odd /= factor;
+    }
+  }
+  const bool smooth = dim > kMaxDirectDim && dim <= kMaxNativeDim && dim % 32 == 0 && odd == 1;
+  return smooth ? Algorithm::kNative : algorithm_for(dim);
+}
+
+// The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the linear convolution is folded.
+constexpr int64_t transform_length(int64_t dim, Algorithm algorithm) {
+  if (algorithm != Algorithm::kPadded) {
     return dim;
   }
   int64_t length = 1;
@@ -54,6 +66,9 @@ constexpr int64_t transform_length(int64_t dim) {
     length *= 2;
   }
   return length;
+}
+constexpr int64_t transform_length(int64_t dim) {
+  return transform_length(dim, algorithm_for(dim));
 }
 
 // out[r] = a[r] (*) b[r], divided by max(norm2, eps) where normalize is set. a and b are rows of unit stride placed by

@@ -9,24 +9,21 @@
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 
-constexpr int log2_of(int64_t n) {
-  int result = 0;
-  while ((int64_t{1} << result) < n) {
-    ++result;
-  }
-  return result;
+// Complex points of the transform of a row.
+constexpr int64_t transform_points(int64_t dim) {
+  return transform_length(dim, cpu_algorithm_for(dim)) / 2;
 }
 
 template <typename S>
 const FftPlan<compute_t<S>>& plan_for(int64_t dim) {
-  return fft_plan<compute_t<S>>(log2_of(transform_length(dim) / 2), kLanes<compute_t<S>>);
+  return fft_plan<compute_t<S>>(transform_points(dim), kLanes<compute_t<S>>);
 }
 
 // Calls body(engine, used) with the engine for rows of `dim` elements; `used` bytes of the scratch are taken.
 template <typename S, int W, typename Body>
 void with_spectral_engine(int64_t dim, void* scratch, const Body& body) {
   int64_t used = 0;
-  if (algorithm_for(dim) == Algorithm::kPadded) {
+  if (cpu_algorithm_for(dim) == Algorithm::kPadded) {
     const SpectralEngine<S, W, true> engine(plan_for<S>(dim), dim, scratch, used);
     body(engine, used);
   } else {
@@ -37,12 +34,12 @@ void with_spectral_engine(int64_t dim, void* scratch, const Body& body) {
 
 template <typename S, typename Body>
 void with_engine(int64_t dim, void* scratch, const Body& body) {
-  if (algorithm_for(dim) == Algorithm::kDirect) {
+  if (cpu_algorithm_for(dim) == Algorithm::kDirect) {
     int64_t used = 0;
     const DirectEngine<S> engine(dim, scratch, used);
     return body(engine, used);
   }
-  const int width = fft_width(transform_length(dim) / 2, kLanes<compute_t<S>>);
+  const int width = fft_width(transform_points(dim), kLanes<compute_t<S>>);
   if constexpr (kLanes<compute_t<S>> >= 16) {
     if (width == 16) {
       return with_spectral_engine<S, 16>(dim, scratch, body);
@@ -60,10 +57,10 @@ void with_engine(int64_t dim, void* scratch, const Body& body) {
 template <typename S>
 int64_t scratch_bytes(int64_t dim, int operands, int rows) {
   const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
-  if (algorithm_for(dim) == Algorithm::kDirect) {
+  if (cpu_algorithm_for(dim) == Algorithm::kDirect) {
     return DirectEngine<S>::scratch_bytes(dim, operands) + extra;
   }
-  return SpectralEngine<S, 4, false>::scratch_bytes(transform_length(dim) / 2, operands) + extra;
+  return SpectralEngine<S, 4, false>::scratch_bytes(transform_points(dim), operands) + extra;
 }
 
 // True where the engine's product is a complete spectrum of the row itself, so that Parseval gives its norm.

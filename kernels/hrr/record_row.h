@@ -36,37 +36,54 @@ double largest_in(const Engine& engine, const S* row, double largest) {
   return largest_magnitude(engine.stage, engine.dim, largest);
 }
 
-// The row from inputs scaled by exact powers of two: for rows whose plain computation leaves the range of the compute
-// type, or that hold NaN or infinity (a NaN row).
+// Exponents of one item's parts; a zero part makes the item zero, and its exponents say nothing.
+struct ItemExponents {
+  int a = 0;
+  int b = 0;
+  int weight = 0;
+  bool finite = true;
+  bool zero = false;
+};
+
+template <typename S, typename Engine>
+ItemExponents item_exponents(const Engine& engine, const RecordRow<S>& row, int64_t k) {
+  const compute_t<S> weight = row.weight(k);
+  const double a = largest_in(engine, row.a + k * row.stride_a, 0);
+  const double b = largest_in(engine, row.b + k * row.stride_b, 0);
+  const double w = largest_magnitude(&weight, 1, 0);
+  return {unit_exponent(a), unit_exponent(b), unit_exponent(w), is_finite(a + b + w), a == 0 || b == 0 || w == 0};
+}
+
+// The row from items scaled by exact powers of two, each by its own: for rows whose plain computation leaves the range of
+// the compute type, or that hold NaN or infinity (a NaN row).
 template <typename S, typename Engine>
 void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a, typename Engine::Operand b,
                  typename Engine::Operand sum, S* out) {
   using T = compute_t<S>;
-  double largest_a = 0;
-  double largest_b = 0;
-  double largest_weight = 0;
+  // The exponent that brings the largest item's product into range; smaller ones keep their distance from it.
+  int exponent = std::numeric_limits<int>::max();
   for (int64_t k = 0; k < row.items; ++k) {
-    const T weight = row.weight(k);
-    largest_a = largest_in(engine, row.a + k * row.stride_a, largest_a);
-    largest_b = largest_in(engine, row.b + k * row.stride_b, largest_b);
-    largest_weight = largest_magnitude(&weight, 1, largest_weight);
-    if (!is_finite(largest_a + largest_b + largest_weight)) {
+    const ItemExponents item = item_exponents(engine, row, k);
+    if (!item.finite) {
       return fill_nan(out, engine.dim);
     }
+    const int total = item.a + item.b + item.weight;
+    exponent = item.zero || exponent < total ? exponent : total;
   }
-  const int exponent_a = unit_exponent(largest_a);
-  const int exponent_b = unit_exponent(largest_b);
-  const int exponent_weight = unit_exponent(largest_weight);
   engine.clear(sum);
   for (int64_t k = 0; k < row.items; ++k) {
-    engine.load(row.a + k * row.stride_a, exponent_a, a);
-    engine.load(row.b + k * row.stride_b, exponent_b, b);
-    T weight = row.weight(k);
-    scale_row(&weight, 1, exponent_weight);
+    const ItemExponents item = item_exponents(engine, row, k);
+    if (item.zero) {
+      continue;
+    }
+    engine.load(row.a + k * row.stride_a, item.a, a);
+    engine.load(row.b + k * row.stride_b, item.b, b);
+    const T weight = static_cast<T>(scale_by_power(static_cast<double>(row.weight(k)), exponent - item.a - item.b));
     engine.accumulate(row.product, a, b, weight, sum);
   }
-  finish_scaled_row<S, Engine::kWidth>(engine.finish(row.product, sum), engine.dim,
-                                       exponent_a + exponent_b + exponent_weight, row.normalize, row.eps, out);
+  exponent = exponent == std::numeric_limits<int>::max() ? 0 : exponent;
+  finish_scaled_row<S, Engine::kWidth>(engine.finish(row.product, sum), engine.dim, exponent, row.normalize, row.eps,
+                                       out);
 }
 
 // The K vectors of one side of a record: transformed as they are needed into one operand or, where every row has the

@@ -94,35 +94,41 @@ void sum_group(const Group<S>& group, int64_t dim, compute_t<S>* sum) {
   }
 }
 
-// The sum from inputs scaled by exact powers of two; a group that holds NaN or infinity gives a NaN row.
+// The sum from items scaled by exact powers of two, each by its own; a group that holds NaN or infinity gives a NaN row.
 template <typename S>
 void careful_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum,
                    compute_t<S>* row, S* out) {
   using T = compute_t<S>;
-  double largest = 0;
-  double largest_weight = 0;
+  const auto load_row = [&](int64_t k) {
+    widen_row<S>(group.vectors + k * group.stride, dim, row);
+    return largest_magnitude(row, dim, 0);
+  };
+  // The exponent that brings the largest item into range; smaller ones keep their distance from it.
+  constexpr int kNone = std::numeric_limits<int>::max();
+  int exponent = kNone;
   for (int64_t k = 0; k < group.items; ++k) {
     const T weight = group.weight(k);
-    widen_row<S>(group.vectors + k * group.stride, dim, row);
-    largest = largest_magnitude(row, dim, largest);
-    largest_weight = largest_magnitude(&weight, 1, largest_weight);
-    if (!is_finite(largest + largest_weight)) {
+    const double largest = load_row(k);
+    const double magnitude = largest_magnitude(&weight, 1, 0);
+    if (!is_finite(largest + magnitude)) {
       return fill_nan(out, dim);
     }
+    if (largest != 0 && magnitude != 0) {
+      const int total = unit_exponent(largest) + unit_exponent(magnitude);
+      exponent = exponent < total ? exponent : total;
+    }
   }
-  const int exponent = unit_exponent(largest);
-  const int exponent_weight = unit_exponent(largest_weight);
+  exponent = exponent == kNone ? 0 : exponent;
   __builtin_memset(static_cast<void*>(sum), 0, static_cast<size_t>(dim) * sizeof(T));
   for (int64_t k = 0; k < group.items; ++k) {
-    T weight = group.weight(k);
-    scale_row(&weight, 1, exponent_weight);
-    widen_row<S>(group.vectors + k * group.stride, dim, row);
-    scale_row(row, dim, exponent);
+    const int own = unit_exponent(load_row(k));
+    const T weight = static_cast<T>(scale_by_power(static_cast<double>(group.weight(k)), exponent - own));
+    scale_row(row, dim, own);
     for (int64_t i = 0; i < dim; ++i) {
       sum[i] = multiply_add(weight, row[i], sum[i]);
     }
   }
-  finish_scaled_row<S, kRowLanes<S>>(sum, dim, exponent + exponent_weight, normalize, eps, out);
+  finish_scaled_row<S, kRowLanes<S>>(sum, dim, exponent, normalize, eps, out);
 }
 
 template <typename S>

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
-    """The tensor with its batch dimension first and `rank` dimensions after it; unbatched ones broadcast as they are."""
+    """The tensor with its batch dimension first and `rank` dimensions after it; an unbatched one as it is."""
     if tensor is None or batch_dim is None:
         return tensor
     moved = tensor.movedim(batch_dim, 0)

@@ -39,8 +39,8 @@ def unbind(bound: Tensor, role: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Circular correlation, ``c[n] = sum_m bound[(n + m) mod D] role[m]``: the approximate inverse of ``bind``.
 
     ``unbind(bind(a, b), b)`` is ``a`` plus noise for random vectors, and exactly ``a`` if every Fourier magnitude of
-    ``b`` is 1. The derivative of ``bind`` and itself differentiable in every mode; shapes, dtypes, determinism, cost and
-    errors as for ``bind``.
+    ``b`` is 1. The derivative of ``bind`` and itself differentiable in every mode; shapes, dtypes, determinism, cost
+    and errors as for ``bind``.
 
     Args:
         bound: ``[..., D]``.
@@ -61,8 +61,8 @@ def unbind(bound: Tensor, role: Tensor, *, out: Tensor | None = None) -> Tensor:
 def bind_normalize(a: Tensor, b: Tensor, eps: float = 1e-12, *, out: Tensor | None = None) -> Tensor:
     """``bind(a, b) / max(norm2(bind(a, b)), eps)`` in one pass over memory.
 
-    The norm is taken on the product's spectrum, so it costs next to nothing. Rows whose squared norm leaves the range of
-    the compute type are computed again from inputs scaled by exact powers of two, so neither overflow nor underflow
+    The norm is taken on the product's spectrum, so it costs next to nothing. Rows whose squared norm leaves the range
+    of the compute type are computed again from inputs scaled by exact powers of two, so neither overflow nor underflow
     spoils a result. Shapes, dtypes, determinism and errors as for ``bind``.
 
     Args:
@@ -94,8 +94,8 @@ def superpose(
     """``sum_k weights[..., k] vectors[..., k, :]``, divided by ``max(norm2, eps)`` unless ``normalize`` is false.
 
     The order of summation is fixed (eight vectors at a time, in the order of K), unlike that of a matrix product, whose
-    bits depend on the batch and the threads. Differentiable in vectors and weights. dtypes, determinism and errors as for
-    ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
+    bits depend on the batch and the threads. Differentiable in vectors and weights. dtypes, determinism and errors as
+    for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
 
     Args:
         vectors: ``[..., K, D]``.
@@ -179,7 +179,7 @@ def random(
         phases[:, 0] = 0
         if dim % 2 == 0:
             phases[:, -1] = 0
-        values = torch.fft.irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
+        values: Tensor = torch.fft.irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
     else:
         values = torch.randn(n, dim, generator=generator, dtype=torch.float64) / dim**0.5
     return values.to(device=resolve_device(device), dtype=dtype or torch.get_default_dtype())

@@ -14,13 +14,15 @@ def _compute(tensor: Tensor) -> Tensor:
 
 
 def _normalize(vectors: Tensor, eps: float) -> Tensor:
-    return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min(eps)
+    norm: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return vectors / norm.clamp_min(eps)
 
 
 def _product(a: Tensor, b: Tensor, correlate: bool) -> Tensor:
     spectrum = torch.fft.rfft(_compute(b))
     spectrum = torch.fft.rfft(_compute(a)) * (spectrum.conj() if correlate else spectrum)
-    return torch.fft.irfft(spectrum, n=a.shape[-1])
+    product: Tensor = torch.fft.irfft(spectrum, n=a.shape[-1])
+    return product
 
 
 def bind(a: Tensor, b: Tensor) -> Tensor:
