@@ -21,6 +21,21 @@ inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
 }
 
+// The Negative kernel of an out form. torch's own fallback for lazy negation expects an operator to return the tensor
+// that it writes; ours return nothing, so they materialise their arguments themselves.
+template <typename Call>
+void write_plain(at::Tensor& out, const Call& call) {
+  if (!out.is_neg()) {
+    return call(out);
+  }
+  at::Tensor plain = out.resolve_neg();
+  call(plain);
+  out.copy_(plain);
+}
+inline std::optional<at::Tensor> resolve_neg(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? std::optional<at::Tensor>(tensor->resolve_neg()) : std::nullopt;
+}
+
 // Tensors in the autocast dtype of a device; float64 and absent ones are left alone.
 template <c10::DeviceType kDevice>
 struct Autocast {

@@ -1,4 +1,5 @@
 // bind, unbind and bind_normalize: CPU and CUDA, Meta, derivatives, autocast, registration.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -131,7 +132,12 @@ Gradients compute_backward(const Binding& op, const Tensor& grad, const Tensor& 
   params.dim = sizes.back();
   if (needs_library_fft(params.dim, a)) {
     const auto [grad_a, grad_b] = compose_backward(op, grad, a, b, eps);
-    const auto full = [&](const Tensor& x) { return x.to(contract.dtype).expand(sizes).contiguous(); };
+    // As in the kernels, a row of which any part is not finite gives NaN rows: 0 for the others.
+    const auto poison = [](const Tensor& x) { return x.mul(0).sum(-1, /*keepdim=*/true); };
+    const Tensor zero_or_nan = poison(grad) + poison(a) + poison(b);
+    const auto full = [&](const Tensor& x) {
+      return (x + zero_or_nan).to(contract.dtype).expand(sizes).contiguous();
+    };
     return {full(grad_a), full(grad_b)};
   }
   const Tensor grad_a = at::empty(sizes, a.options().dtype(contract.dtype));
@@ -339,6 +345,20 @@ TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
          [](const Tensor& g, const Tensor& a, const Tensor& b) { return backward_meta(kUnbind, g, a, b); });
   m.impl("_bind_normalize_backward", [](const Tensor& g, const Tensor& a, const Tensor& b, double eps) {
     return backward_meta(kBindNormalize, g, a, b, eps);
+  });
+}
+
+TORCH_LIBRARY_IMPL(torch_hrr, Negative, m) {
+  m.impl("bind.out", [](const Tensor& a, const Tensor& b, Tensor& out) {
+    torch_hrr::write_plain(out, [&](Tensor& plain) { torch_hrr::bind_out(plain, a.resolve_neg(), b.resolve_neg()); });
+  });
+  m.impl("unbind.out", [](const Tensor& a, const Tensor& b, Tensor& out) {
+    torch_hrr::write_plain(out, [&](Tensor& plain) { torch_hrr::unbind_out(plain, a.resolve_neg(), b.resolve_neg()); });
+  });
+  m.impl("bind_normalize.out", [](const Tensor& a, const Tensor& b, double eps, Tensor& out) {
+    torch_hrr::write_plain(out, [&](Tensor& plain) {
+      torch_hrr::bind_normalize_out(plain, a.resolve_neg(), b.resolve_neg(), eps);
+    });
   });
 }
 

@@ -172,6 +172,15 @@ TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("superpose", superpose_meta);
   m.impl("superpose.out", superpose_out_meta);
 }
+TORCH_LIBRARY_IMPL(torch_hrr, Negative, m) {
+  m.impl("superpose.out", [](const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps,
+                             Tensor& out) {
+    torch_hrr::write_plain(out, [&](Tensor& plain) {
+      torch_hrr::superpose_out(plain, vectors.resolve_neg(), torch_hrr::resolve_neg(weights), normalize, eps);
+    });
+  });
+}
+
 TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
   m.impl("superpose", superpose_autograd);
   m.impl("superpose.out", superpose_out_autograd);

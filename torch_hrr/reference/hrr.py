@@ -46,7 +46,9 @@ def superpose(vectors: Tensor, weights: Tensor | None = None, normalize: bool = 
         total, dtype = _compute(vectors).sum(-2), vectors.dtype
     else:
         dtype = torch.promote_types(vectors.dtype, weights.dtype)
-        total = (_compute(weights).unsqueeze(-2) @ _compute(vectors)).squeeze(-2)
+        items = vectors.shape[-2] if weights.shape[-1] == 1 else weights.shape[-1]
+        rows = _compute(vectors).expand(*vectors.shape[:-2], items, vectors.shape[-1])
+        total = (_compute(weights).expand(*weights.shape[:-1], items).unsqueeze(-2) @ rows).squeeze(-2)
     return (_normalize(total, eps) if normalize else total).to(dtype)
 
 
