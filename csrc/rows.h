@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 
 #include <algorithm>
 #include <array>
@@ -68,16 +69,23 @@ inline int64_t product_of(c10::ArrayRef<int64_t> sizes) {
   return product;
 }
 
-// A 64-byte aligned buffer of at least `bytes` that this thread keeps between calls.
-void* thread_scratch(int64_t bytes);
+// A 64-byte aligned buffer: one that this thread keeps between calls or, for the few operators on very long rows, its own.
+struct Scratch {
+  explicit Scratch(int64_t bytes);
+
+  c10::DataPtr owned;
+  void* memory;
+};
 
 // Runs kernel(begin, end, scratch) over [0, rows) on torch's threads, in chunks of about kElementsPerChunk elements.
 template <typename Kernel>
 void for_row_ranges(int64_t rows, int64_t elements_per_row, int64_t scratch_bytes, const Kernel& kernel) {
   constexpr int64_t kElementsPerChunk = 32768;
   const int64_t grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(1, elements_per_row));
-  at::parallel_for(0, rows, grain,
-                   [&](int64_t begin, int64_t end) { kernel(begin, end, thread_scratch(scratch_bytes)); });
+  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+    const Scratch scratch(scratch_bytes);
+    kernel(begin, end, scratch.memory);
+  });
 }
 
 } // namespace torch_hrr

@@ -112,17 +112,27 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
   return owned;
 }
 
+// A slot for each multiple of 16 up to 4096 and for each larger power of two up to 2^20.
+constexpr int64_t kMaxMixedSize = 4096;
+constexpr int64_t kSlots = kMaxMixedSize / 16 + 1 + 8;
+
+int64_t slot_of(int64_t size) {
+  int64_t slot = std::min(size, kMaxMixedSize) / 16;
+  for (int64_t n = kMaxMixedSize; n < size; n *= 2) {
+    ++slot;
+  }
+  return slot;
+}
+
 } // namespace
 
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width) {
-  // A slot for each size and width: sizes are multiples of 16.
-  constexpr int64_t kMaxSize = 4096;
   constexpr int kWidths = 3; // 4, 8, 16
-  static std::atomic<const OwnedPlan<T>*> plans[kMaxSize / 16 + 1][kWidths];
+  static std::atomic<const OwnedPlan<T>*> plans[kSlots][kWidths];
   static std::mutex mutex;
   const int width = fft_width(size, max_width);
-  std::atomic<const OwnedPlan<T>*>& slot = plans[size / 16][width == 16 ? 2 : width == 8 ? 1 : 0];
+  std::atomic<const OwnedPlan<T>*>& slot = plans[slot_of(size)][width == 16 ? 2 : width == 8 ? 1 : 0];
   const OwnedPlan<T>* found = slot.load(std::memory_order_acquire);
   if (found == nullptr) {
     const std::lock_guard<std::mutex> lock(mutex);

@@ -3,8 +3,28 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include <utility>
+
 namespace torch_hrr::hrr {
 namespace {
+
+// Whether the bytes from the first to the last element of two tensors meet; strides are never negative.
+bool share_memory(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0 || b.numel() == 0) {
+    return false;
+  }
+  const auto bytes = [](const at::Tensor& tensor) {
+    int64_t last = 0;
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      last += (tensor.size(d) - 1) * tensor.stride(d);
+    }
+    const auto* first = static_cast<const char*>(tensor.const_data_ptr());
+    return std::pair(first, first + (last + 1) * tensor.element_size());
+  };
+  const auto [begin_a, end_a] = bytes(a);
+  const auto [begin_b, end_b] = bytes(b);
+  return begin_a < end_b && begin_b < end_a;
+}
 
 template <typename Int>
 void check_out_metadata(const char* op, const at::Tensor& out, const ResultContract<Int>& contract,
@@ -29,9 +49,8 @@ void check_out(const char* op, const at::Tensor& out, const ResultContract<int64
               ": out must not overlap itself, got an expanded tensor");
   for (const Argument& input : inputs) {
     if (input.tensor.defined()) {
-      const at::MemOverlapStatus status = at::get_overlap_status(out, input.tensor);
-      TORCH_CHECK(status == at::MemOverlapStatus::No || out.numel() == 0, op, ": out must not share memory with ",
-                  input.name, ", got overlapping tensors");
+      TORCH_CHECK(!share_memory(out, input.tensor), op, ": out must not share memory with ", input.name,
+                  ", got overlapping tensors");
     }
   }
 }

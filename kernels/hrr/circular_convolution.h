@@ -44,7 +44,11 @@ constexpr Algorithm algorithm_for(int64_t dim) {
   return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The CPU also transforms other lengths natively: multiples of 32 with no prime factor above 5.
+// The CPU transforms more lengths itself: multiples of 32 with no prime factor above 5, and much longer rows, because the
+// bits of its library FFT depend on the number of threads.
+constexpr int64_t kMaxCpuNativeDim = int64_t{1} << 20;
+constexpr int64_t kMaxCpuPaddedDim = int64_t{1} << 19;
+
 constexpr Algorithm cpu_algorithm_for(int64_t dim) {
   int64_t odd = dim;
   for (const int64_t factor : {2, 3, 5}) {
@@ -53,7 +57,13 @@ constexpr Algorithm cpu_algorithm_for(int64_t dim) {
     }
   }
   const bool smooth = dim > kMaxDirectDim && dim <= kMaxNativeDim && dim % 32 == 0 && odd == 1;
-  return smooth ? Algorithm::kNative : algorithm_for(dim);
+  if (dim <= kMaxDirectDim) {
+    return Algorithm::kDirect;
+  }
+  if (smooth || (is_power_of_two(dim) && dim <= kMaxCpuNativeDim)) {
+    return Algorithm::kNative;
+  }
+  return dim <= kMaxCpuPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
 // The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the linear convolution is folded.

@@ -1,0 +1,200 @@
+// Philox4x32-10, the counter-based random numbers of every device: a pure function of a counter and a key.
+//
+// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; words are numbered as in
+// its Random123 library (ctr.v[0..3], key.v[0..1]) and checked against that library's known answers.
+//
+// Numbering: a 64-bit key has its low half in key word 0, its high half in key word 1. A block is named by (index,
+// stream): counter words 0 and 1 are index's low and high half, words 2 and 3 stream's. Sequences run through index,
+// which wraps at 2^64 without carrying into stream; word j of a sequence is word j mod 4 of block first + j / 4. Ops
+// with counters of their own (row, column block, draw) state them where they build them.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/macros.h"
+
+namespace torch_hrr::kernels {
+
+struct PhiloxKey {
+  uint32_t word[2];
+};
+
+struct PhiloxBlock {
+  uint32_t word[4];
+};
+
+// out[j], j < words, is word j of the sequence that starts at block `first` of `stream`.
+struct PhiloxFillParams {
+  uint32_t* out = nullptr;
+  int64_t words = 0;
+  uint64_t key = 0;
+  uint64_t first = 0;
+  uint64_t stream = 0;
+};
+
+constexpr int kPhiloxRounds = 10;
+constexpr uint32_t kPhiloxMultiplier0 = 0xd2511f53u;
+constexpr uint32_t kPhiloxMultiplier1 = 0xcd9e8d57u;
+constexpr uint32_t kPhiloxWeyl0 = 0x9e3779b9u;  // the key's increment from round to round
+constexpr uint32_t kPhiloxWeyl1 = 0xbb67ae85u;
+
+HRR_ISA_BEGIN
+
+HRR_HOST_DEVICE constexpr PhiloxKey philox_key(uint64_t key) {
+  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}};
+}
+
+HRR_HOST_DEVICE constexpr PhiloxBlock philox_counter(uint64_t index, uint64_t stream) {
+  return {{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
+           static_cast<uint32_t>(stream >> 32)}};
+}
+
+// Ten rounds of (c0, c1, c2, c3) <- (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)).
+HRR_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, PhiloxKey key) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product0 = static_cast<uint64_t>(kPhiloxMultiplier0) * counter.word[0];
+    const uint64_t product1 = static_cast<uint64_t>(kPhiloxMultiplier1) * counter.word[2];
+    counter = {{static_cast<uint32_t>(product1 >> 32) ^ counter.word[1] ^ key.word[0], static_cast<uint32_t>(product1),
+                static_cast<uint32_t>(product0 >> 32) ^ counter.word[3] ^ key.word[1],
+                static_cast<uint32_t>(product0)}};
+    key.word[0] += kPhiloxWeyl0;
+    key.word[1] += kPhiloxWeyl1;
+  }
+  return counter;
+}
+
+// The 64-bit integer high 2^32 + low; of a block, words (0, 1) or (2, 3).
+HRR_HOST_DEVICE constexpr uint64_t join_words(uint32_t low, uint32_t high) {
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+// floor(x / 2^8) 2^-24: uniform in [0, 1) on a grid of 2^-24, exact in float.
+HRR_HOST_DEVICE constexpr float uniform_float(uint32_t x) {
+  return static_cast<float>(x >> 8) * 0x1p-24f;
+}
+
+// floor(x / 2^11) 2^-53: uniform in [0, 1) on a grid of 2^-53, exact in double.
+HRR_HOST_DEVICE constexpr double uniform_double(uint64_t x) {
+  return static_cast<double>(x >> 11) * 0x1p-53;
+}
+
+// A bijection of the 64-bit integers whose output bits each depend on all input bits: the first output of SplitMix64
+// seeded with x (Steele, Lea, Flood, OOPSLA 2014). Keys are made of several numbers as mix64(mix64(a) ^ b): for a given
+// a, different b never give the same key.
+HRR_HOST_DEVICE constexpr uint64_t mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+#if !defined(__CUDACC__)
+
+// Counters computed at once: a vector register of 32-bit words.
+#if defined(__AVX512F__)
+constexpr int kPhiloxLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kPhiloxLanes = 8;
+#else
+constexpr int kPhiloxLanes = 4;
+#endif
+
+typedef uint32_t PhiloxWords __attribute__((vector_size(4 * kPhiloxLanes)));
+
+// Word w of kPhiloxLanes blocks: lane l belongs to block l.
+struct PhiloxLanes {
+  PhiloxWords word[4];
+};
+
+struct WideProduct {
+  PhiloxWords low, high;
+};
+
+// low + 2^32 high = multiplier x, lane by lane.
+HRR_HOST_DEVICE WideProduct multiply_wide(uint32_t multiplier, PhiloxWords x) {
+#if defined(__x86_64__)
+  // The instruction multiplies the even lanes; the odd ones are shifted into their place.
+  typedef uint64_t Pairs __attribute__((vector_size(4 * kPhiloxLanes)));
+  const Pairs odd_x = reinterpret_cast<Pairs>(x) >> 32;
+#if defined(__AVX512F__)
+  // The zero-masked form with a full mask: GCC 12 warns of its own header in the plain one.
+  const __m512i factor = _mm512_set1_epi64(multiplier);
+  const Pairs even = reinterpret_cast<Pairs>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(x), factor));
+  const Pairs odd = reinterpret_cast<Pairs>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(odd_x), factor));
+#elif defined(__AVX2__)
+  const __m256i factor = _mm256_set1_epi64x(multiplier);
+  const Pairs even = reinterpret_cast<Pairs>(_mm256_mul_epu32(reinterpret_cast<__m256i>(x), factor));
+  const Pairs odd = reinterpret_cast<Pairs>(_mm256_mul_epu32(reinterpret_cast<__m256i>(odd_x), factor));
+#else
+  const __m128i factor = _mm_set1_epi64x(multiplier);
+  const Pairs even = reinterpret_cast<Pairs>(_mm_mul_epu32(reinterpret_cast<__m128i>(x), factor));
+  const Pairs odd = reinterpret_cast<Pairs>(_mm_mul_epu32(reinterpret_cast<__m128i>(odd_x), factor));
+#endif
+  constexpr uint64_t kLow = 0xffffffffu;
+  return {reinterpret_cast<PhiloxWords>((even & kLow) | (odd << 32)),
+          reinterpret_cast<PhiloxWords>((even >> 32) | (odd & ~kLow))};
+#else
+  WideProduct product;
+  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+    const uint64_t wide = static_cast<uint64_t>(multiplier) * x[lane];
+    product.low[lane] = static_cast<uint32_t>(wide);
+    product.high[lane] = static_cast<uint32_t>(wide >> 32);
+  }
+  return product;
+#endif
+}
+
+// The scalar function in every lane, with one key.
+HRR_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
+#pragma GCC unroll 10
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const WideProduct product0 = multiply_wide(kPhiloxMultiplier0, counter.word[0]);
+    const WideProduct product1 = multiply_wide(kPhiloxMultiplier1, counter.word[2]);
+    counter = {{product1.high ^ counter.word[1] ^ key.word[0], product1.low,
+                product0.high ^ counter.word[3] ^ key.word[1], product0.low}};
+    key.word[0] += kPhiloxWeyl0;
+    key.word[1] += kPhiloxWeyl1;
+  }
+  return counter;
+}
+
+// philox_counter(index + l, stream) in lane l.
+HRR_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {
+  PhiloxLanes counters;
+  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+    const PhiloxBlock block = philox_counter(index + static_cast<uint64_t>(lane), stream);
+    for (int w = 0; w < 4; ++w) {
+      counters.word[w][lane] = block.word[w];
+    }
+  }
+  return counters;
+}
+
+inline void philox_fill(const PhiloxFillParams& params) {
+  const PhiloxKey key = philox_key(params.key);
+  constexpr int64_t kWords = 4 * kPhiloxLanes;
+  int64_t j = 0;
+  for (; j + kWords <= params.words; j += kWords) {
+    const PhiloxLanes blocks =
+        philox4x32(philox_counters(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
+    for (int i = 0; i < kWords; ++i) {
+      params.out[j + i] = blocks.word[i % 4][i / 4];
+    }
+  }
+  for (; j < params.words; j += 4) {
+    const PhiloxBlock block =
+        philox4x32(philox_counter(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
+    for (int64_t w = 0; w < 4 && j + w < params.words; ++w) {
+      params.out[j + w] = block.word[w];
+    }
+  }
+}
+
+#endif
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
