@@ -1,6 +1,6 @@
 """Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
 
-Environment: TORCH_HRR_CUDA (AUTO, 0, 1), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS,
+Environment: TORCH_HRR_CUDA (0, 1, AUTO), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS,
 TORCH_HRR_BUILD_DIR (default build/torch-<version>), MAX_JOBS.
 """
 
@@ -50,7 +50,7 @@ class CMakeBuild(build_ext):
             "-B",
             str(build),
             f"-DTORCH_HRR_TORCH_ROOT={Path(torch.__file__).parent}",
-            f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA', 'AUTO')}",
+            f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA', '0')}",
             f"-DTORCH_CUDA_ARCH_LIST={architectures}",
             f"-DTORCH_HRR_WERROR={os.environ.get('TORCH_HRR_WERROR', 'OFF')}",
             *shlex.split(os.environ.get("TORCH_HRR_CMAKE_ARGS", "")),

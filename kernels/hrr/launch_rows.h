@@ -11,7 +11,7 @@ void launch_binding_rows(const BindingParams& params, const TwiddlePoint<compute
 template <typename S>
 void launch_record_rows(const RecordParams& params, const TwiddlePoint<compute_t<S>>* twiddles, CudaStream stream);
 template <typename S>
-void launch_backward_rows(
-    const BindingBackwardParams& params, const TwiddlePoint<compute_t<S>>* twiddles, CudaStream stream);
+void launch_backward_rows(const BindingBackwardParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                          CudaStream stream);
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

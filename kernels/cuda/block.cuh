@@ -1,0 +1,162 @@
+// Block and warp primitives for kernel bodies: all the CUDA a .cuh file needs besides threadIdx and its kin.
+//
+//   T* dynamic_shared<T>()      the block's shared memory, 16-byte aligned, as many bytes as the launch asked for
+//   int thread_rank(), block_threads(), lane_index(), warp_index(), warp_count()     of a 1-, 2- or 3-D block
+//   void block_sync(), warp_sync(mask)      barriers: every thread, or every lane of the mask, must reach them
+//   T shuffle(v, lane), shuffle_down(v, d), shuffle_up(v, d), shuffle_xor(v, m)      T of 4 or 8 bytes
+//   uint32_t warp_ballot(p); bool warp_any(p), warp_all(p)
+//   bool block_any(p), block_all(p); int block_count(p)      barriers too
+//   T warp_sum(v), block_sum(v, shared)      deterministic sums, every thread gets the same bits
+//
+// Conventions, which make one source run under nvcc and under tests/cuda_on_host/shim.h:
+// shared memory is dynamic only (no `__shared__` arrays): a kernel carves the typed pieces it needs out of
+// dynamic_shared, and its launcher computes the bytes with the same function. Blocks that use sums or the default mask
+// have a multiple of 32 threads. A kernel is `template <...> __global__ void` or, in a header that one .cu file
+// includes, `__global__ void`; helper functions are HRR_DEVICE (HRR_HOST_DEVICE where the CPU uses them too). No thread
+// returns before a barrier that others reach. Shuffles and votes order no memory, warp_sync does. Blocks never wait for
+// each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/macros.h"
+
+#if !defined(__CUDACC__) && !defined(HRR_CUDA_ON_HOST)
+#error "kernels/cuda/block.cuh is compiled by nvcc, or by a host compiler after tests/cuda_on_host/shim.h"
+#endif
+
+#define HRR_DEVICE __device__ __forceinline__
+
+namespace torch_hrr::kernels {
+
+constexpr int kWarpSize = 32;
+constexpr uint32_t kFullWarp = 0xffffffffu;
+
+#if defined(HRR_CUDA_ON_HOST)
+using CallSite = cuda_on_host::CallSite;
+#define HRR_CALL_SITE(...) __VA_ARGS__
+#else
+// Names the caller of a barrier; the shim compares callers to find divergent barriers, on the GPU it is nothing.
+struct CallSite {
+  static HRR_DEVICE constexpr CallSite here() {
+    return {};
+  }
+};
+#define HRR_CALL_SITE(...)
+#endif
+
+template <typename T>
+HRR_DEVICE T* dynamic_shared() {
+  static_assert(alignof(T) <= 16, "dynamic_shared: shared memory is aligned to 16 bytes");
+#if defined(HRR_CUDA_ON_HOST)
+  return static_cast<T*>(cuda_on_host::dynamic_shared_memory());
+#else
+  extern __shared__ __align__(16) unsigned char hrr_dynamic_shared[];
+  return reinterpret_cast<T*>(hrr_dynamic_shared);
+#endif
+}
+
+HRR_DEVICE int thread_rank() {
+  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
+
+HRR_DEVICE int block_threads() {
+  return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
+}
+
+HRR_DEVICE int lane_index() {
+  return thread_rank() % kWarpSize;
+}
+
+HRR_DEVICE int warp_index() {
+  return thread_rank() / kWarpSize;
+}
+
+HRR_DEVICE int warp_count() {
+  return (block_threads() + kWarpSize - 1) / kWarpSize;
+}
+
+HRR_DEVICE void block_sync([[maybe_unused]] CallSite site = CallSite::here()) {
+  __syncthreads(HRR_CALL_SITE(site));
+}
+
+HRR_DEVICE void warp_sync(uint32_t mask = kFullWarp) {
+  __syncwarp(mask);
+}
+
+template <typename T>
+HRR_DEVICE T shuffle(T value, int source_lane, uint32_t mask = kFullWarp) {
+  return __shfl_sync(mask, value, source_lane);
+}
+
+// Lanes without a source keep their own value.
+template <typename T>
+HRR_DEVICE T shuffle_down(T value, unsigned delta, uint32_t mask = kFullWarp) {
+  return __shfl_down_sync(mask, value, delta);
+}
+
+template <typename T>
+HRR_DEVICE T shuffle_up(T value, unsigned delta, uint32_t mask = kFullWarp) {
+  return __shfl_up_sync(mask, value, delta);
+}
+
+template <typename T>
+HRR_DEVICE T shuffle_xor(T value, int lane_mask, uint32_t mask = kFullWarp) {
+  return __shfl_xor_sync(mask, value, lane_mask);
+}
+
+HRR_DEVICE uint32_t warp_ballot(bool predicate, uint32_t mask = kFullWarp) {
+  return __ballot_sync(mask, predicate);
+}
+
+HRR_DEVICE bool warp_any(bool predicate, uint32_t mask = kFullWarp) {
+  return __any_sync(mask, predicate) != 0;
+}
+
+HRR_DEVICE bool warp_all(bool predicate, uint32_t mask = kFullWarp) {
+  return __all_sync(mask, predicate) != 0;
+}
+
+HRR_DEVICE bool block_any(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_or(predicate HRR_CALL_SITE(, site)) != 0;
+}
+
+HRR_DEVICE bool block_all(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_and(predicate HRR_CALL_SITE(, site)) != 0;
+}
+
+HRR_DEVICE int block_count(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_count(predicate HRR_CALL_SITE(, site));
+}
+
+// sum over the 32 lanes as a butterfly: x + y = y + x at every level, so all lanes end with the same bits.
+template <typename T>
+HRR_DEVICE T warp_sum(T value) {
+  for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
+    value = value + shuffle_xor(value, lane_mask);
+  }
+  return value;
+}
+
+// sum over the block: warp_sum in each warp, then the warps in ascending order. `shared` holds warp_count() elements
+// (at most 32) that no thread is using; it is free again on return. The order depends on the block size alone.
+template <typename T>
+HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
+  value = warp_sum(value);
+  if (lane_index() == 0) {
+    shared[warp_index()] = value;
+  }
+  block_sync(site);
+  const int warps = warp_count();
+  T total = shared[0];
+  for (int warp = 1; warp < warps; ++warp) {
+    total = total + shared[warp];
+  }
+  block_sync(site);
+  return total;
+}
+
+#undef HRR_CALL_SITE
+
+}  // namespace torch_hrr::kernels

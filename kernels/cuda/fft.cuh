@@ -1,0 +1,305 @@
+// The complex transform of one row of M = 2^log2 points by M/8 threads that hold eight points each.
+//
+// Stockham stages: with P the product of the radices before it, butterfly q < M/R of a stage reads the points
+// q + j M/R, multiplies point j by e^{-2 pi i (q mod P) j / (P R)}, and writes X_j to (q div P) P R + q mod P + j P.
+// Between two stages the points pass through shared memory. The layouts of thread t's array v that a caller sees:
+//   time       v[g R + j] is point G t + g + j M/R, R the outer radix (kRadix), G = 8/R: forward's input, inverse's
+//   output spectrum   v[j] is bin t + j M/4, v[4 + j] bin t' + j M/4, t' = M/4 - t (M/8 where t = 0): mirrors share a
+//   thread
+#pragma once
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/fft_twiddles.h"
+#include "kernels/numeric.h"
+
+// A step that works on a thread's whole array: inlined on the device, where the array must stay in registers; a
+// function on the host, where a test compiles it once for all the kernels that take it.
+#if defined(__CUDACC__)
+#define HRR_DEVICE_STEP HRR_DEVICE
+#else
+#define HRR_DEVICE_STEP __attribute__((noinline))
+#endif
+
+namespace torch_hrr::kernels {
+
+constexpr int kPointsPerThread = 8;
+
+// Shared memory of a row, in points: one point of padding after every 2^shift. The shift keeps bank conflicts of the
+// exchanges at 1 to 1.5 accesses instead of up to 8 (counted over all stages of every length).
+template <typename T>
+constexpr int exchange_padding_shift(int log2_points) {
+  return sizeof(T) == 8 || log2_points < 7 ? 3 : 4;
+}
+template <typename T>
+constexpr int exchange_points(int log2_points) {
+  return (1 << log2_points) + ((1 << log2_points) >> exchange_padding_shift<T>(log2_points));
+}
+
+template <typename T>
+HRR_DEVICE Complex<T> add(Complex<T> a, Complex<T> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+template <typename T>
+HRR_DEVICE Complex<T> subtract(Complex<T> a, Complex<T> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+
+// The 4-point transform of v[0], v[kStep], ...: in place, natural order.
+template <int kStep, typename T>
+HRR_DEVICE void transform4(Complex<T>* v) {
+  const Complex<T> s0 = add(v[0], v[2 * kStep]);
+  const Complex<T> d0 = subtract(v[0], v[2 * kStep]);
+  const Complex<T> s1 = add(v[kStep], v[3 * kStep]);
+  const Complex<T> d1 = subtract(v[kStep], v[3 * kStep]);
+  v[0] = add(s0, s1);
+  v[kStep] = {d0.re + d1.im, d0.im - d1.re};
+  v[2 * kStep] = subtract(s0, s1);
+  v[3 * kStep] = {d0.re - d1.im, d0.im + d1.re};
+}
+
+// The 8-point transform: even bins from v_j + v_{j+4}, odd bins from (v_j - v_{j+4}) e^{-2 pi i j / 8}.
+template <typename T>
+HRR_DEVICE void transform8(Complex<T>* v) {
+  constexpr T kHalfRoot = static_cast<T>(0.70710678118654752440);
+  Complex<T> even[4];
+  Complex<T> odd[4];
+  for (int j = 0; j < 4; ++j) {
+    even[j] = add(v[j], v[j + 4]);
+    odd[j] = subtract(v[j], v[j + 4]);
+  }
+  odd[1] = {(odd[1].re + odd[1].im) * kHalfRoot, (odd[1].im - odd[1].re) * kHalfRoot};
+  odd[2] = {odd[2].im, -odd[2].re};
+  odd[3] = {(odd[3].im - odd[3].re) * kHalfRoot, -((odd[3].re + odd[3].im) * kHalfRoot)};
+  transform4<1>(even);
+  transform4<1>(odd);
+  for (int j = 0; j < 4; ++j) {
+    v[2 * j] = even[j];
+    v[2 * j + 1] = odd[j];
+  }
+}
+
+// A block holds block_threads() / kThreads rows. The threads that must reach a barrier together, the team, are a warp
+// where a row (or several) fits into one, else the block.
+template <typename T, int kLog2>
+struct RowFft {
+  static constexpr int kPoints = 1 << kLog2;  // M
+  static constexpr int kThreads = kPoints / kPointsPerThread;
+  static constexpr bool kTeamIsWarp = kThreads <= kWarpSize;
+  static constexpr int kRadix = device_fft_stages(kLog2, false).radix[0];
+  static constexpr int kRun = kPointsPerThread / kRadix;  // G: neighbouring points of a thread in the time layout
+  static constexpr int kStages = device_fft_stages(kLog2, false).count;
+  static constexpr int kShift = exchange_padding_shift<T>(kLog2);
+  static constexpr int kRowPoints = exchange_points<T>(kLog2);
+
+  using Point = TwiddlePoint<T>;
+
+  int thread;       // t, of this row
+  int row;          // of this block
+  Point* exchange;  // this row's
+  T* partials;      // warp_count() values, the block's
+  const Point* twiddles;
+
+  static constexpr std::size_t shared_bytes(int threads) {
+    return static_cast<std::size_t>(threads / kThreads) * kRowPoints * sizeof(Point) +
+           static_cast<std::size_t>(threads / kWarpSize) * sizeof(T);
+  }
+
+  HRR_DEVICE explicit RowFft(const Point* twiddle_table) : twiddles(twiddle_table) {
+    thread = thread_rank() % kThreads;
+    row = thread_rank() / kThreads;
+    Point* const points = dynamic_shared<Point>();
+    exchange = points + row * kRowPoints;
+    partials = reinterpret_cast<T*>(points + rows_per_block() * kRowPoints);
+  }
+
+  HRR_DEVICE static int rows_per_block() {
+    return block_threads() / kThreads;
+  }
+
+  HRR_DEVICE void sync() const {
+    if constexpr (kTeamIsWarp) {
+      warp_sync();
+    } else {
+      block_sync();
+    }
+  }
+
+  // True in the whole team if it is true in one of its threads; a barrier.
+  HRR_DEVICE bool team_any(bool predicate) const {
+    if constexpr (kTeamIsWarp) {
+      return warp_any(predicate);
+    } else {
+      return block_any(predicate);
+    }
+  }
+
+  // combine over the threads of a row in an order that depends on kLog2 alone; every thread gets the same bits.
+  template <typename Combine>
+  HRR_DEVICE T row_reduce(T value, Combine combine) const {
+    constexpr int kLanes = kTeamIsWarp ? kThreads : kWarpSize;
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+      value = combine(value, shuffle_xor(value, mask));
+    }
+    if constexpr (!kTeamIsWarp) {
+      constexpr int kWarps = kThreads / kWarpSize;
+      if (lane_index() == 0) {
+        partials[warp_index()] = value;
+      }
+      block_sync();
+      value = partials[row * kWarps];
+      for (int warp = 1; warp < kWarps; ++warp) {
+        value = combine(value, partials[row * kWarps + warp]);
+      }
+      block_sync();
+    }
+    return value;
+  }
+
+  struct Sum {
+    HRR_DEVICE T operator()(T a, T b) const {
+      return a + b;
+    }
+  };
+  struct Largest {
+    HRR_DEVICE T operator()(T a, T b) const {
+      return a < b ? b : a;
+    }
+  };
+
+  HRR_DEVICE T row_sum(T value) const {
+    return row_reduce(value, Sum{});
+  }
+  HRR_DEVICE T row_max(T value) const {
+    return row_reduce(value, Largest{});
+  }
+  HRR_DEVICE bool row_any(bool predicate) const {
+    return row_max(predicate ? T{1} : T{0}) > T{0};
+  }
+
+  static constexpr HRR_HOST_DEVICE int padded(int point) {
+    return point + (point >> kShift);
+  }
+
+  // Point n of the row, in the exchange buffer.
+  HRR_DEVICE Point& stored(int n) const {
+    return exchange[padded(n)];
+  }
+
+  // The first point of run j in the time layout; the run has kRun points.
+  HRR_DEVICE int time_point(int j) const {
+    return kRun * thread + j * (kPoints / kRadix);
+  }
+
+  HRR_DEVICE int mirror_thread() const {
+    return thread == 0 ? kPoints / 8 : kPoints / 4 - thread;
+  }
+
+  // e^{-2 pi i p / M} for p < M/4
+  HRR_DEVICE Complex<T> root(int p) const {
+    const Point w = twiddles[Stage<false, kStages - 1>::kTwiddles + p];
+    return {w.re, w.im};
+  }
+
+  HRR_DEVICE_STEP void forward(Complex<T> (&v)[kPointsPerThread]) const {
+    run_stages<false, 0>(v);
+  }
+
+  // M times the inverse transform: the forward one with re and im swapped on both sides.
+  HRR_DEVICE_STEP void inverse(Complex<T> (&v)[kPointsPerThread]) const {
+    swap_parts(v);
+    run_stages<true, 0>(v);
+    swap_parts(v);
+  }
+
+ private:
+  template <bool kInverse, int kStage>
+  struct Stage {
+    static constexpr int kCount = device_fft_stages(kLog2, kInverse).count;
+    static constexpr int kRadix = device_fft_stages(kLog2, kInverse).radix[kStage];
+    static constexpr int kButterflies = kPointsPerThread / kRadix;
+    static constexpr int kPeriod = stage_period(kLog2, kInverse, kStage);
+    static constexpr int kStep = kPoints / kRadix;
+    static constexpr int kTwiddles = stage_twiddle_offset(kLog2, kInverse, kStage);
+    static constexpr bool kOuter = kStage == (kInverse ? kCount - 1 : 0);
+    static constexpr bool kMirrored = kStage == (kInverse ? 0 : kCount - 1);
+  };
+
+  HRR_DEVICE static void swap_parts(Complex<T> (&v)[kPointsPerThread]) {
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      v[i] = {v[i].im, v[i].re};
+    }
+  }
+
+  // The butterfly q that is this thread's g-th.
+  template <typename S>
+  HRR_DEVICE int butterfly(int g) const {
+    if constexpr (S::kOuter) {
+      return S::kButterflies * thread + g;
+    } else if constexpr (S::kMirrored) {
+      return g == 0 ? thread : mirror_thread();
+    } else {
+      return thread + g * kThreads;
+    }
+  }
+
+  template <bool kInverse, int kStage>
+  HRR_DEVICE void run_stages(Complex<T> (&v)[kPointsPerThread]) const {
+    using S = Stage<kInverse, kStage>;
+    for (int g = 0; g < S::kButterflies; ++g) {
+      Complex<T>* const points = v + g * S::kRadix;
+      if constexpr (kStage > 0) {
+        multiply_twiddles<S::kRadix, S::kPeriod>(points, twiddles + S::kTwiddles + butterfly<S>(g) % S::kPeriod);
+      }
+      if constexpr (S::kRadix == 8) {
+        transform8(points);
+      } else {
+        transform4<1>(points);
+      }
+    }
+    if constexpr (kStage + 1 < S::kCount) {
+      pass_on<S, Stage<kInverse, kStage + 1>>(v);
+      run_stages<kInverse, kStage + 1>(v);
+    }
+  }
+
+  template <int kStageRadix, int kPeriod>
+  HRR_DEVICE static void multiply_twiddles(Complex<T>* v, const Point* runs) {
+    const Complex<T> w1{runs[0].re, runs[0].im};
+    const Complex<T> w2{runs[kPeriod].re, runs[kPeriod].im};
+    const Complex<T> w3 = multiply(w1, w2);
+    v[1] = multiply(v[1], w1);
+    v[2] = multiply(v[2], w2);
+    v[3] = multiply(v[3], w3);
+    if constexpr (kStageRadix == 8) {
+      const Complex<T> w4{runs[2 * kPeriod].re, runs[2 * kPeriod].im};
+      v[4] = multiply(v[4], w4);
+      v[5] = multiply(v[5], multiply(w4, w1));
+      v[6] = multiply(v[6], multiply(w4, w2));
+      v[7] = multiply(v[7], multiply(w4, w3));
+    }
+  }
+
+  // Both index parts are sums of disjoint bits, so padding acts on each: addresses are a base and constants.
+  template <typename From, typename To>
+  HRR_DEVICE void pass_on(Complex<T> (&v)[kPointsPerThread]) const {
+    sync();
+    for (int g = 0; g < From::kButterflies; ++g) {
+      const int q = butterfly<From>(g);
+      const int base = padded(q / From::kPeriod * From::kPeriod * From::kRadix + q % From::kPeriod);
+      for (int j = 0; j < From::kRadix; ++j) {
+        const Complex<T> value = v[g * From::kRadix + j];
+        exchange[base + padded(j * From::kPeriod)] = {value.re, value.im};
+      }
+    }
+    sync();
+    for (int g = 0; g < To::kButterflies; ++g) {
+      const int base = padded(butterfly<To>(g));
+      for (int j = 0; j < To::kRadix; ++j) {
+        const Point value = exchange[base + padded(j * To::kStep)];
+        v[g * To::kRadix + j] = {value.re, value.im};
+      }
+    }
+  }
+};
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,46 @@
+// Chooses the launcher of a storage type.
+#include "kernels/hrr/cuda_launch.h"
+
+#include <stdexcept>
+
+#include "kernels/hrr/launch_rows.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+// launch_as(S{}, table) with the storage type and its twiddle table
+template <typename Launch>
+void with_storage(CudaStorage storage, const void* twiddles, const Launch& launch_as) {
+  const auto* of_float = static_cast<const TwiddlePoint<float>*>(twiddles);
+  switch (storage) {
+    case CudaStorage::kFloat:
+      return launch_as(float{}, of_float);
+    case CudaStorage::kDouble:
+      return launch_as(double{}, static_cast<const TwiddlePoint<double>*>(twiddles));
+    case CudaStorage::kHalf:
+      return launch_as(Half{}, of_float);
+    case CudaStorage::kBFloat16:
+      return launch_as(BFloat16{}, of_float);
+  }
+  throw std::runtime_error("bind: unknown storage type");
+}
+
+}  // namespace
+
+void launch_binding(CudaStorage storage, const BindingParams& params, const void* twiddles, CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_binding_rows<decltype(zero)>(params, table, stream); });
+}
+
+void launch_binding_backward(CudaStorage storage, const BindingBackwardParams& params, const void* twiddles,
+                             CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_backward_rows<decltype(zero)>(params, table, stream); });
+}
+
+void launch_record(CudaStorage storage, const RecordParams& params, const void* twiddles, CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_record_rows<decltype(zero)>(params, table, stream); });
+}
+
+}  // namespace torch_hrr::kernels

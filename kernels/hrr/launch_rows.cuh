@@ -1,0 +1,35 @@
+// Definitions of the launchers of launch_rows.h, for the .cu files that instantiate them.
+#pragma once
+
+#include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/launch_rows.h"
+
+namespace torch_hrr::kernels {
+
+struct DeviceLauncher {
+  CudaStream stream;
+
+  template <typename... Params, typename... Args>
+  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                  const Args&... args) const {
+    launch(name, kernel, grid, block, shared_bytes, stream, args...);
+  }
+};
+
+template <typename S>
+void launch_binding_rows(const BindingParams& params, const TwiddlePoint<compute_t<S>>* twiddles, CudaStream stream) {
+  launch_product<S, false>("bind", record_of_one(params), params.product, twiddles, DeviceLauncher{stream});
+}
+
+template <typename S>
+void launch_record_rows(const RecordParams& params, const TwiddlePoint<compute_t<S>>* twiddles, CudaStream stream) {
+  launch_product<S, true>("bind_superpose", params, Product::kConvolution, twiddles, DeviceLauncher{stream});
+}
+
+template <typename S>
+void launch_backward_rows(const BindingBackwardParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                          CudaStream stream) {
+  launch_product_backward<S>("bind_backward", params, twiddles, DeviceLauncher{stream});
+}
+
+}  // namespace torch_hrr::kernels

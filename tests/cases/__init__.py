@@ -1,0 +1,5 @@
+"""The cases of every registered operator."""
+
+from cases import hrr
+
+ALL_CASES = (*hrr.CASES,)

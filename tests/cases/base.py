@@ -1,0 +1,211 @@
+"""What a case of an operator is: data that tests/test_ops_*.py drives through every lane."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+Arguments = dict[str, Any]
+
+LANES = {
+    "gradient": "reverse, forward, batched and double derivatives, against finite differences",
+    "func": "torch.func.grad, vjp, jvp, jacrev, jacfwd, hessian, against a composition of ATen operators",
+    "vmap": "torch.vmap over any in_dims, nested, without a fallback warning",
+    "opcheck": "the four tests of torch.library.opcheck",
+    "compile": "torch.compile(fullgraph=True, dynamic=True): one graph for two shapes",
+    "export": "torch.export with a dynamic batch: one node, save and load",
+    "aoti": "the AOTInductor package",
+    "script": "TorchScript: script, save, load, freeze, trace",
+    "autocast": "runs in the autocast dtype's storage",
+}
+HALF_TYPES = (torch.float16, torch.bfloat16)
+FLOATS = (torch.float32, torch.float64, *HALF_TYPES)
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorArgument:
+    """An argument by its schema name and the dimensions of its own that follow the leading ones."""
+
+    name: str
+    dims: str
+    optional: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One call: a shape for every tensor argument (None: an optional one left out), and the other arguments."""
+
+    id: str
+    shapes: Mapping[str, tuple[int, ...] | None]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dtypes: tuple[torch.dtype, ...] = FLOATS
+
+
+@dataclasses.dataclass(frozen=True)
+class Hole:
+    """Why a lane does not take an operator, and the message of the error where asking for it is one."""
+
+    reason: str
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorInput:
+    """A call that must raise: the defect of one argument, the exception and a pattern of its whole message."""
+
+    argument: str
+    defect: str
+    make: Callable[[], Arguments]
+    error: type[Exception]
+    message: str
+    devices: tuple[str, ...] = ("cpu", "meta")
+
+    @property
+    def id(self) -> str:
+        return f"{self.argument}-{self.defect}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpCase:
+    """An operator overload with everything the harness asks about it.
+
+    Attributes:
+        name: as error messages spell it.
+        op: the overload.
+        arguments: its tensor arguments, without `out`.
+        oracle: the definition as a direct sum in differentiable ATen operators, called with the schema's names;
+            independent of the library and of torch.fft, exact enough in float64.
+        reference: the same in plain torch in the storage dtype, the yardstick of half precision.
+        result_sizes: sizes of the results from the arguments.
+        samples: calls whose values are compared with the oracle.
+        lane_samples: small calls, one of every kind, for gradients and opcheck.
+        sized: a call of a given batch, number of items and dimension, for lanes that need two sizes.
+        errors: calls that must raise.
+        differentiable: the arguments that take a gradient.
+        magnitude: scale that errors are relative to, [..., 1] a result; by default the norm of the oracle's row.
+        functional: of an out form, the overload that returns its result.
+        wrapper: the Python function of the package, if public.
+        holes: lanes that do not take the operator.
+    """
+
+    name: str
+    op: Any
+    arguments: tuple[TensorArgument, ...]
+    oracle: Callable[..., Any]
+    reference: Callable[..., Any]
+    result_sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]]
+    samples: tuple[Sample, ...]
+    lane_samples: tuple[Sample, ...]
+    sized: Callable[[int, int, int], Sample]
+    errors: tuple[ErrorInput, ...]
+    differentiable: tuple[str, ...] = ()
+    magnitude: Callable[..., Any] | None = None
+    functional: Any = None
+    wrapper: Callable[..., Any] | None = None
+    holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        name = self.op._schema.name.split("::")[1]
+        return f"{name}.{self.op._schema.overload_name}" if self.op._schema.overload_name else name
+
+    @property
+    def is_out(self) -> bool:
+        return self.functional is not None
+
+    def takes(self, lane: str) -> bool:
+        return lane not in self.holes
+
+    def result_dtype(self, arguments: Arguments) -> torch.dtype:
+        dtype = None
+        for tensor in tensors_of(arguments).values():
+            dtype = tensor.dtype if dtype is None else torch.promote_types(dtype, tensor.dtype)
+        assert dtype is not None
+        return dtype
+
+    def run(self, arguments: Arguments) -> tuple[Tensor, ...]:
+        """The operator's results; an out form writes into a fresh tensor full of NaN."""
+        if not self.is_out:
+            return as_tuple(self.op(**arguments))
+        out = self.make_out(arguments)
+        assert self.op(**arguments, out=out) is None
+        return (out,)
+
+    def make_out(self, arguments: Arguments) -> Tensor:
+        (sizes,) = self.result_sizes(arguments)
+        device = next(iter(tensors_of(arguments).values())).device
+        return torch.full(sizes, torch.nan, dtype=self.result_dtype(arguments), device=device)
+
+    def expect(self, arguments: Arguments) -> tuple[Tensor, ...]:
+        """The oracle's results in float64."""
+        return as_tuple(self.oracle(**with_tensors(arguments, Tensor.double)))
+
+    def scale(self, arguments: Arguments, expected: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What an error in a row is relative to."""
+        if self.magnitude is None:
+            return tuple(row_norm(result) for result in expected)
+        return as_tuple(self.magnitude(**with_tensors(arguments, Tensor.double)))
+
+
+def as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (result,) if isinstance(result, Tensor) else tuple(result)
+
+
+def tensors_of(arguments: Arguments) -> dict[str, Tensor]:
+    return {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
+
+
+def with_tensors(arguments: Arguments, function: Callable[[Tensor], Tensor]) -> Arguments:
+    return {name: function(value) if isinstance(value, Tensor) else value for name, value in arguments.items()}
+
+
+def row_norm(rows: Tensor) -> Tensor:
+    """norm2 over the last dimension, kept; exact scaling keeps it in range."""
+    if rows.numel() == 0:
+        return rows.sum(-1, keepdim=True)
+    largest = rows.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    return (rows / largest).square().sum(-1, keepdim=True).sqrt() * largest
+
+
+def build(sample: Sample, dtype: torch.dtype = torch.float32, seed: int = 0, device: str = "cpu") -> Arguments:
+    """The arguments of a call, elements from N(0, 1) rounded to `dtype`."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(shape: tuple[int, ...] | None) -> Tensor | None:
+        if shape is None:
+            return None
+        return torch.randn(shape, dtype=torch.float64, generator=generator).to(device=device, dtype=dtype)
+
+    return {name: draw(shape) for name, shape in sample.shapes.items()} | dict(sample.options)
+
+
+def split(arguments: Arguments, names: tuple[str, ...]) -> tuple[tuple[Tensor, ...], Callable[..., Arguments]]:
+    """The named tensors that are present, and a function that puts others in their places."""
+    present = tuple(name for name in names if isinstance(arguments[name], Tensor))
+
+    def join(*tensors: Tensor) -> Arguments:
+        return arguments | dict(zip(present, tensors, strict=True))
+
+    return tuple(arguments[name] for name in present), join
+
+
+@functools.cache
+def depends(case: OpCase, name: str) -> list[bool]:
+    """Which results depend on an argument: those that a NaN in it reaches by the definition."""
+    arguments = build(case.sized(1, 2, 3))
+    arguments[name] = torch.full_like(arguments[name], torch.nan)
+    return [bool(result.isnan().any()) for result in case.expect(arguments)]
+
+
+def named(values: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Parameters of a test that are named by their ids."""
+    return [
+        pytest.param(*value, id="-".join(str(getattr(part, "id", part)).removeprefix("torch.") for part in value))
+        for value in values
+    ]

@@ -1,0 +1,214 @@
+"""Malformed HRR calls, generated as (argument, defect): what each operator must refuse, and in which words."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cases.base import Arguments, ErrorInput, Sample, TensorArgument, build
+
+RANK = {"D": 1, "KD": 2, "K": 1}
+SHAPE = {"D": "[..., D]", "KD": "[..., K, D]", "K": "[..., K]"}
+FLOATING = "float32, float64, float16 or bfloat16"
+
+
+def quantized(tensor: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.quantize_per_tensor(tensor.detach(), 0.1, 0, torch.qint8)
+
+
+def nested(tensor: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.nested.nested_tensor([tensor, tensor])
+
+
+def sparse_csr(tensor: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return tensor.reshape(-1, tensor.shape[-1]).to_sparse_csr()
+
+
+def repeated(shape: tuple[int, ...]) -> Tensor:
+    """A tensor of any size in the memory of one element."""
+    return torch.zeros(1).expand(shape)
+
+
+def anchor(arguments: tuple[TensorArgument, ...]) -> TensorArgument:
+    """The argument that the others are compared with: the first one that is not a gradient."""
+    return next(argument for argument in arguments if argument.name != "grad")
+
+
+class Table:
+    """Collects the defects of one operator; `good` is a call it takes, with `out` where the overload has one."""
+
+    def __init__(self, name: str, arguments: tuple[TensorArgument, ...], good: Sample, out: tuple[int, ...] | None):
+        self.name, self.arguments, self.good, self.out = name, arguments, good, out
+        self.errors: list[ErrorInput] = []
+
+    def add(
+        self,
+        argument: str,
+        defect: str,
+        changes: Callable[[Arguments], Arguments],
+        error: type[Exception],
+        message: str,
+        devices: tuple[str, ...] = ("cpu", "meta"),
+    ) -> None:
+        def make() -> Arguments:
+            arguments = build(self.good)
+            if self.out is not None:
+                arguments["out"] = torch.full(self.out, 7.0)
+            return arguments | changes(arguments)
+
+        self.errors.append(ErrorInput(argument, defect, make, error, rf"^{self.name}: {message}", devices))
+
+    def replace(
+        self,
+        argument: str,
+        defect: str,
+        change: Callable[[Tensor], object],
+        error: type[Exception],
+        message: str,
+        devices: tuple[str, ...] = ("cpu", "meta"),
+    ) -> None:
+        """The defect of one argument alone."""
+        self.add(argument, defect, lambda arguments: {argument: change(arguments[argument])}, error, message, devices)
+
+
+def unsupported_tensors(table: Table, argument: str) -> None:
+    """Kinds of tensors that no argument may be."""
+    for dtype, word in ((torch.int64, "Long"), (torch.bool, "Bool"), (torch.complex64, "ComplexFloat")):
+        message = f"{argument} must be {FLOATING}, got {word}"
+        table.replace(argument, f"{dtype}".removeprefix("torch."), lambda x, t=dtype: x.to(t), TypeError, message)
+    strided = f"{argument} must be a strided tensor, got layout"
+    table.replace(argument, "sparse", Tensor.to_sparse, RuntimeError, f"{strided} Sparse")
+    table.replace(argument, "sparse-csr", sparse_csr, RuntimeError, f"{strided} SparseCsr", ("cpu",))
+    table.replace(argument, "mkldnn", lambda x: x.to_mkldnn(), RuntimeError, f"{strided} Mkldnn", ("cpu",))
+    table.replace(argument, "nested", nested, RuntimeError, f"{strided} nested", ("cpu",))
+    table.replace(argument, "quantized", quantized, TypeError, f"{argument} must be {FLOATING}, got QInt8", ("cpu",))
+
+
+def devices(table: Table, argument: str, first: str) -> None:
+    """One argument on the other device, both ways round."""
+    if argument == first:
+        return
+    for here, there in (("cpu", "meta"), ("meta", "cpu")):
+
+        def move(arguments: Arguments, here: str = here, there: str = there) -> Arguments:
+            tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
+            return {name: value.to(there if name == argument else here) for name, value in tensors.items()}
+
+        message = rf"\w+ and {argument} must be on the same device, got {here} and {there}"
+        table.add(argument, f"on-{there}-beside-{here}", move, RuntimeError, message, ("as-made",))
+
+
+def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
+    name, dims = argument.name, argument.dims
+    rank, shape = RANK[dims], re.escape(SHAPE[dims])
+    table.replace(
+        name,
+        "rank",
+        lambda x: x.reshape(-1)[0] if rank == 1 else x.reshape(-1, x.shape[-1])[0],
+        RuntimeError,
+        rf"{name} must have at least {rank} dimensions? {shape}, got {rank - 1}",
+    )
+    if "D" in dims:
+        other = r"\w+" if argument is first else first.name
+        pair = rf"({other} and {name}|{name} and {other})"
+        if len([a for a in table.arguments if "D" in a.dims]) > 1:
+            message = rf"{pair} must have the same last dimension, got (\d+) and (\d+)"
+            table.replace(name, "D-longer", lambda x: torch.cat([x, x], -1), RuntimeError, message)
+            table.replace(name, "D-1", lambda x: x[..., :1], RuntimeError, message)
+        empty = rf"{first.name} must have a last dimension of at least 1, got 0"
+        if argument is first:
+            names = [a.name for a in table.arguments if "D" in a.dims]
+            table.add(name, "D-0", lambda x: {n: x[n][..., :0] for n in names}, RuntimeError, empty)
+    if len(table.arguments) > 1 and argument is not first:
+        message = r".*must broadcast, got sizes \d+ and \d+ at dimension \d+"
+        table.replace(name, "not-broadcastable", lambda x: x.repeat(2, *[1] * (x.dim() - 1)), RuntimeError, message)
+
+
+def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
+    """Sizes whose product is not an int64, of the result or of a broadcast pair."""
+    tail = {"D": (4,), "KD": (1, 4), "K": (1,)}
+    message = r"the result must have fewer than 2\^63 bytes, got sizes"
+
+    def enlarge(arguments: Arguments) -> Arguments:
+        changed: Arguments = {}
+        for other in table.arguments:
+            if arguments[other.name] is not None:
+                leading = (2**31, 1) if other.name == argument.name else (1, 2**31)
+                changed[other.name] = repeated((*leading, *tail[other.dims]))
+        return changed
+
+    if argument is not first:
+        table.add(argument.name, "overflow", enlarge, RuntimeError, message)
+    elif len(table.arguments) == 1 or argument.dims == "D":
+        table.add(
+            argument.name,
+            "overflow-alone",
+            lambda x: {a.name: repeated((2**60, *tail[a.dims])) for a in table.arguments if x[a.name] is not None},
+            RuntimeError,
+            message,
+        )
+
+
+def epsilons(table: Table) -> None:
+    for value in (-1.0, -1e-300, float("nan"), float("-inf")):
+        message = re.escape(f"eps must be a number >= 0, got {value:g}")
+        table.replace("eps", f"{value:g}", lambda _, v=value: v, ValueError, message)
+
+
+def outs(table: Table) -> None:
+    table.replace("out", "dtype", Tensor.double, TypeError, "out must have dtype Float, got Double")
+    table.replace("out", "half", Tensor.half, TypeError, "out must have dtype Float, got Half")
+    sizes = re.escape(str(list(table.out or ())))
+    table.replace("out", "longer", lambda x: torch.cat([x, x]), RuntimeError, rf"out must have sizes {sizes}, got \[")
+    table.replace("out", "empty", lambda x: x[:0], RuntimeError, rf"out must have sizes {sizes}, got \[0")
+    table.replace("out", "rank", lambda x: x[None], RuntimeError, rf"out must have sizes {sizes}, got \[1, ")
+    itself = "out must not overlap itself, got an expanded tensor"
+    table.replace("out", "expanded", lambda x: x[:1, :1].expand(x.shape), RuntimeError, itself, ("cpu",))
+    for argument in table.arguments:
+        message = f"out must not share memory with {argument.name}, got overlapping tensors"
+
+        def overlap(arguments: Arguments, name: str = argument.name) -> Arguments:
+            given, out = arguments[name], arguments["out"]
+            memory = torch.zeros(given.numel() + out.numel())
+            start = given.numel() - 1
+            return {
+                name: memory[: given.numel()].view(given.shape),
+                "out": memory[start:][: out.numel()].view(out.shape),
+            }
+
+        table.add("out", f"overlaps-{argument.name}", overlap, RuntimeError, message, ("cpu",))
+
+
+def generate(
+    name: str, arguments: tuple[TensorArgument, ...], good: Sample, out: tuple[int, ...] | None = None
+) -> tuple[ErrorInput, ...]:
+    """Every defect of every argument. `good` gives a value to each argument, and `out` is its result's shape."""
+    table = Table(name, arguments, good, out)
+    first = anchor(arguments)
+    for argument in arguments:
+        unsupported_tensors(table, argument.name)
+        devices(table, argument.name, first.name)
+        shapes(table, argument, first)
+        overflow(table, argument, first)
+        if not argument.optional:
+            undefined = f"{argument.name} must be a defined tensor, got an undefined one"
+            table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
+    if "eps" in good.options:
+        epsilons(table)
+    if out is not None:
+        unsupported_tensors(table, "out")
+        devices(table, "out", first.name)
+        outs(table)
+        undefined = "out must be a defined tensor, got an undefined one"
+        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+    return tuple(table.errors)

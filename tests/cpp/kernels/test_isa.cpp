@@ -1,0 +1,115 @@
+// The choice of the instruction set: TORCH_HRR_ISA, and the skipping of tests for one that this processor lacks.
+#include "kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/hrr/tables.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+constexpr const char* kVariable = "TORCH_HRR_ISA";
+
+// What the processor has, asked otherwise than by the code under test.
+bool processor_has(const std::string& isa) {
+#if defined(__x86_64__)
+  if (isa == "avx2") {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  }
+  if (isa == "avx512") {
+    return processor_has("avx2") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+#endif
+  return isa == "scalar";
+}
+
+class SkipsWhatTheProcessorLacks : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    const char* forced = std::getenv(kVariable);
+    if (forced != nullptr && (std::string(forced) == "avx2" || std::string(forced) == "avx512") &&
+        !processor_has(forced)) {
+      GTEST_SKIP() << "this processor has no " << forced;
+    }
+  }
+};
+[[maybe_unused]] const ::testing::Environment* const kEnvironment =
+    ::testing::AddGlobalTestEnvironment(new SkipsWhatTheProcessorLacks);
+
+// The choice is made once a process, so every case is one of its own.
+class ActiveIsa : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+  }
+
+  [[noreturn]] static void report_choice(const char* forced) {
+    if (forced == nullptr) {
+      unsetenv(kVariable);
+    } else {
+      setenv(kVariable, forced, 1);
+    }
+    try {
+      const char* first = isa_name(active_isa());
+      setenv(kVariable, "scalar", 1);
+      std::fprintf(stderr, "chose %s then %s;", first, isa_name(active_isa()));
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "refused: %s;", error.what());
+    }
+    std::exit(0);
+  }
+  static std::string chosen_twice(const std::string& isa) {
+    return "chose " + isa + " then " + isa + ";";
+  }
+};
+
+TEST_F(ActiveIsa, IsTheOneInTheEnvironment) {
+  for (const std::string isa : {"scalar", "avx2", "avx512"}) {
+    if (processor_has(isa)) {
+      EXPECT_EXIT(report_choice(isa.c_str()), ::testing::ExitedWithCode(0), chosen_twice(isa));
+    } else {
+      EXPECT_EXIT(report_choice(isa.c_str()), ::testing::ExitedWithCode(0), "refused: TORCH_HRR_ISA: .*" + isa);
+    }
+  }
+}
+
+TEST_F(ActiveIsa, IsTheBestOneOtherwise) {
+  const std::string best = processor_has("avx512") ? "avx512" : processor_has("avx2") ? "avx2" : "scalar";
+  EXPECT_EXIT(report_choice(nullptr), ::testing::ExitedWithCode(0), chosen_twice(best));
+  EXPECT_EXIT(report_choice(""), ::testing::ExitedWithCode(0), chosen_twice(best));
+}
+
+TEST_F(ActiveIsa, RefusesUnknownNames) {
+  for (const std::string name : {"avx513", "AVX2", "avx2 ", "sse"}) {
+    EXPECT_EXIT(report_choice(name.c_str()), ::testing::ExitedWithCode(0),
+                "refused: TORCH_HRR_ISA must be scalar, avx2 or avx512, got " + name + ";");
+  }
+}
+
+TEST(IsaNames, AreThoseOfTheEnvironment) {
+  EXPECT_STREQ(isa_name(Isa::kScalar), "scalar");
+  EXPECT_STREQ(isa_name(Isa::kAvx2), "avx2");
+  EXPECT_STREQ(isa_name(Isa::kAvx512), "avx512");
+}
+
+TEST(HrrTables, AreCompleteForEveryStorageType) {
+  for (const Storage storage : {Storage::kFloat, Storage::kDouble, Storage::kHalf, Storage::kBFloat16}) {
+    const HrrKernels& table = hrr_kernels(storage);
+    EXPECT_EQ(&table, &hrr_kernels(storage));
+    EXPECT_TRUE(table.bind_scratch != nullptr && table.bind != nullptr);
+    EXPECT_TRUE(table.bind_backward_scratch != nullptr && table.bind_backward != nullptr);
+    EXPECT_TRUE(table.record_scratch != nullptr && table.record != nullptr);
+    EXPECT_TRUE(table.superpose_scratch != nullptr && table.superpose != nullptr);
+  }
+  EXPECT_NE(hrr_kernels(Storage::kFloat).bind, hrr_kernels(Storage::kDouble).bind);
+  EXPECT_NE(hrr_kernels(Storage::kHalf).bind, hrr_kernels(Storage::kBFloat16).bind);
+}
+
+} // namespace
+} // namespace torch_hrr::kernels

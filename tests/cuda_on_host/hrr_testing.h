@@ -1,0 +1,196 @@
+// Inputs, float64 oracles and launches shared by the tests of the HRR kernels on the host.
+#pragma once
+
+#include "tests/cuda_on_host/shim.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/hrr/launch_product.cuh"
+
+namespace torch_hrr::kernels::hrr_testing {
+
+using cuda_on_host::all_schedules;
+using cuda_on_host::host_launch;
+using cuda_on_host::poisoned;
+using cuda_on_host::Schedule;
+
+template <typename T>
+const TwiddlePoint<T>* twiddle_table() {
+  static const std::vector<TwiddlePoint<T>> table = [] {
+    std::vector<TwiddlePoint<T>> points(kTwiddleTablePoints);
+    fill_twiddle_table(points.data());
+    return points;
+  }();
+  return table.data();
+}
+
+// What the launchers of the .cu files pass to the device.
+struct HostLauncher {
+  Schedule schedule;
+
+  template <typename... Params, typename... Args>
+  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                  const Args&... args) const {
+    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
+  }
+};
+
+// How far from the oracle, relative to the norm of the row: rounding of the result (half types) or of a float
+// transform.
+template <typename S>
+constexpr double kTolerance = 1e-6;
+template <>
+inline constexpr double kTolerance<double> = 1e-14;
+template <>
+inline constexpr double kTolerance<Half> = 1e-3;
+template <>
+inline constexpr double kTolerance<BFloat16> = 8e-3;
+
+using Exact = std::vector<long double>;
+
+// Normal elements of variance magnitude^2 / dim.
+template <typename S>
+struct Rows {
+  std::vector<S> values;
+  int64_t dim;
+
+  Rows(int64_t rows, int64_t dim_, unsigned seed, double magnitude = 1) : dim(dim_) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<double> normal;
+    values.resize(static_cast<size_t>(rows * dim));
+    for (S& value : values) {
+      value = static_cast<S>(magnitude * normal(generator) / std::sqrt(static_cast<double>(dim)));
+    }
+  }
+  S* row(int64_t r) {
+    return values.data() + r * dim;
+  }
+  const S* row(int64_t r) const {
+    return values.data() + r * dim;
+  }
+  Exact exact(int64_t r) const {
+    Exact result;
+    for (int64_t i = 0; i < dim; ++i) {
+      result.push_back(static_cast<long double>(static_cast<double>(row(r)[i])));
+    }
+    return result;
+  }
+};
+
+// The sum as it is defined. Sanitizers would spend most of a run here.
+#if defined(__GNUC__)
+__attribute__((no_sanitize("address", "thread", "undefined")))
+#endif
+inline Exact
+oracle_product(Product product, const Exact& a, const Exact& b) {
+  const bool convolution = product == Product::kConvolution;
+  const int64_t dim = static_cast<int64_t>(a.size());
+  Exact result(a.size());
+  const long double* fixed = convolution ? a.data() : b.data();
+  const long double* moving = convolution ? b.data() : a.data();
+  long double* c = result.data();
+  for (int64_t m = 0; m < dim; ++m) {
+    for (int64_t n = 0; n < dim; ++n) {
+      const int64_t other = convolution ? (n >= m ? n - m : n - m + dim) : (n + m < dim ? n + m : n + m - dim);
+      c[n] += fixed[m] * moving[other];
+    }
+  }
+  return result;
+}
+
+inline long double dot(const Exact& x, const Exact& y) {
+  long double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    sum += x[i] * y[i];
+  }
+  return sum;
+}
+
+inline Exact scaled(Exact x, long double factor) {
+  for (long double& value : x) {
+    value *= factor;
+  }
+  return x;
+}
+
+inline Exact oracle_normalized(const Exact& c, double eps) {
+  return scaled(c, 1 / std::max(std::sqrt(dot(c, c)), static_cast<long double>(eps)));
+}
+
+// norm2(out - expected) <= tolerance max(norm2(expected), scale), plus half a spacing of the type's smallest numbers.
+template <typename S>
+::testing::AssertionResult row_close(const S* out, const Exact& expected, double tolerance, long double scale = 0) {
+  long double error = 0;
+  long double norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const long double difference = static_cast<long double>(static_cast<double>(out[i])) - expected[i];
+    error += difference * difference;
+    norm += expected[i] * expected[i];
+  }
+  const long double tiny = 0.5L * static_cast<long double>(static_cast<double>(std::numeric_limits<S>::denorm_min()));
+  const long double allowed =
+      tolerance * std::max(std::sqrt(norm), scale) + tiny * std::sqrt(static_cast<long double>(expected.size()));
+  if (std::sqrt(error) <= allowed) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << "error " << static_cast<double>(std::sqrt(error)) << ", allowed "
+                                       << static_cast<double>(allowed) << ", norm "
+                                       << static_cast<double>(std::sqrt(norm));
+}
+
+template <typename S>
+::testing::AssertionResult all_nan(const S* row, int64_t dim) {
+  for (int64_t i = 0; i < dim; ++i) {
+    if (!std::isnan(static_cast<double>(row[i]))) {
+      return ::testing::AssertionFailure() << "element " << i << " is " << static_cast<double>(row[i]);
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+template <typename S>
+::testing::AssertionResult same_bits(const S* x, const S* y, int64_t dim) {
+  for (int64_t i = 0; i < dim; ++i) {
+    if (std::memcmp(x + i, y + i, sizeof(S)) != 0) {
+      return ::testing::AssertionFailure()
+             << "element " << i << ": " << static_cast<double>(x[i]) << " and " << static_cast<double>(y[i]);
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// Contiguous rows for every operand.
+inline RowMap contiguous_rows(int64_t rows, int64_t stride) {
+  RowMap map;
+  map.ndim = 1;
+  map.sizes[0] = rows;
+  for (int operand = 0; operand < kMaxOperands; ++operand) {
+    map.strides[operand][0] = stride;
+  }
+  return map;
+}
+
+template <typename S, typename Lengths = AllLengths>
+void run_binding(const BindingParams& params, const Schedule& schedule = {}, int threads = 0) {
+  launch_product<S, false, Lengths>("bind", record_of_one(params), params.product, twiddle_table<compute_t<S>>(),
+                                    HostLauncher{schedule}, threads);
+}
+template <typename S, typename Lengths = AllLengths>
+void run_record(const RecordParams& params, const Schedule& schedule = {}, int threads = 0) {
+  launch_product<S, true, Lengths>("bind_superpose", params, Product::kConvolution, twiddle_table<compute_t<S>>(),
+                                   HostLauncher{schedule}, threads);
+}
+template <typename S, typename Lengths = AllLengths>
+void run_backward(const BindingBackwardParams& params, const Schedule& schedule = {}, int threads = 0) {
+  launch_product_backward<S, Lengths>("bind_backward", params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
+                                      threads);
+}
+
+}  // namespace torch_hrr::kernels::hrr_testing

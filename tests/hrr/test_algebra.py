@@ -1,0 +1,177 @@
+"""Laws of the algebra, over random dimensions, and the similarities that theory predicts for random vectors."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torch_hrr import hrr
+
+laws = settings(max_examples=40, derandomize=True, database=None, deadline=None)
+dims = st.one_of(st.integers(1, 80), st.sampled_from((100, 127, 128, 256, 500, 512, 1000, 1024, 4097)))
+seeds = st.integers(0, 2**32)
+dtypes = st.sampled_from((torch.float32, torch.float64))
+
+
+def rows(seed, count, dim, dtype, unitary=False):
+    return hrr.random(count, dim, torch.Generator().manual_seed(seed), unitary, dtype=dtype)
+
+
+def close(result, expected, scale=1.0):
+    """Within the precision of the dtype, relative to the norm of the terms."""
+    tolerance = 2e-6 if result.dtype == torch.float32 else 1e-13
+    return torch.linalg.vector_norm(result - expected) <= tolerance * max(scale, torch.linalg.vector_norm(expected))
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_binding_commutes_to_the_bit_or_nearly(dim, seed, dtype):
+    a, b = rows(seed, 2, dim, dtype)
+    assert close(hrr.bind(a, b), hrr.bind(b, a))
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_binding_associates(dim, seed, dtype):
+    a, b, c = rows(seed, 3, dim, dtype)
+    assert close(hrr.bind(hrr.bind(a, b), c), hrr.bind(a, hrr.bind(b, c)), 3)
+
+
+@laws
+@given(dims, seeds, dtypes, st.floats(-4, 4), st.floats(-4, 4))
+def test_binding_is_linear_in_each_argument(dim, seed, dtype, x, y):
+    a, b, c = rows(seed, 3, dim, dtype)
+    assert close(hrr.bind(x * a + y * b, c), x * hrr.bind(a, c) + y * hrr.bind(b, c), 24)
+    assert close(hrr.unbind(c, x * a + y * b), x * hrr.unbind(c, a) + y * hrr.unbind(c, b), 24)
+
+
+@laws
+@given(dims, seeds, dtypes, st.data())
+def test_binding_with_a_delta_shifts(dim, seed, dtype, data):
+    """With the delta at 0 it is the identity; unbinding shifts back."""
+    (a,) = rows(seed, 1, dim, dtype)
+    shift = data.draw(st.integers(0, dim - 1))
+    delta = torch.zeros(dim, dtype=dtype)
+    delta[shift] = 1
+    assert close(hrr.bind(a, delta), a.roll(shift))
+    assert close(hrr.unbind(a, delta), a.roll(-shift))
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_a_unitary_role_unbinds_exactly(dim, seed, dtype):
+    (a,) = rows(seed, 1, dim, dtype)
+    (role,) = rows(seed + 1, 1, dim, dtype, unitary=True)
+    assert close(hrr.unbind(hrr.bind(a, role), role), a)
+    assert torch.linalg.vector_norm(hrr.bind(a, role)) == pytest.approx(float(torch.linalg.vector_norm(a)), rel=2e-6)
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_unbinding_is_binding_with_the_involution(dim, seed, dtype):
+    a, b = rows(seed, 2, dim, dtype)
+    involution = b.roll(-1).flip(-1)
+    assert close(hrr.unbind(a, b), hrr.bind(a, involution))
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_unbinding_is_the_adjoint_of_binding(dim, seed, dtype):
+    """<bind(a, b), c> = <a, unbind(c, b)>."""
+    a, b, c = rows(seed, 3, dim, dtype)
+    left, right = torch.dot(hrr.bind(a, b), c), torch.dot(a, hrr.unbind(c, b))
+    assert abs(float(left - right)) <= (1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_sums_multiply_under_binding(dim, seed, dtype):
+    """The element of frequency 0: sum(bind(a, b)) = sum(a) sum(b)."""
+    a, b = rows(seed, 2, dim, dtype).abs()
+    product = float(a.double().sum() * b.double().sum())
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    assert float(hrr.bind(a, b).double().sum()) == pytest.approx(product, rel=tolerance)
+
+
+@laws
+@given(dims, seeds, dtypes)
+def test_normalised_rows_have_unit_norm_and_the_same_direction(dim, seed, dtype):
+    a, b = rows(seed, 2, dim, dtype)
+    bound = hrr.bind(a, b)
+    unit = hrr.bind_normalize(a, b)
+    assert float(torch.linalg.vector_norm(unit)) == pytest.approx(1, rel=2e-6)
+    assert close(unit * torch.linalg.vector_norm(bound), bound)
+
+
+@laws
+@given(st.integers(1, 12), dims, seeds, dtypes)
+def test_a_record_is_the_superposition_of_its_pairs(items, dim, seed, dtype):
+    a, b = rows(seed, 2 * items, dim, dtype).view(2, items, dim)
+    weights = torch.linspace(-1, 2, items, dtype=dtype)
+    for normalize in (False, True):
+        pairs = hrr.superpose(hrr.bind(a, b), weights, normalize)
+        assert close(hrr.bind_superpose(a, b, weights, normalize), pairs, 4)
+
+
+@laws
+@given(st.integers(1, 40), dims, seeds)
+def test_superposition_adds_in_a_fixed_order(items, dim, seed):
+    """Vectors of zero weight or zero value change no bit, and neither does a leading dimension."""
+    vectors = rows(seed, items, dim, torch.float32)
+    weights = torch.linspace(-1, 2, items)
+    total = hrr.superpose(vectors, weights, False)
+    many = hrr.superpose(vectors.expand(3, -1, -1), weights, False)
+    assert all(torch.equal(row, total) for row in many)
+    padded = torch.cat([vectors, torch.zeros(1, dim)]), torch.cat([weights, torch.ones(1)])
+    assert close(hrr.superpose(*padded, False), total)
+
+
+DIM, TRIALS = 1024, 400
+
+
+def cosines(x, y):
+    return torch.nn.functional.cosine_similarity(x.double(), y.double(), dim=-1)
+
+
+def check_mean(values, expected, bias):
+    """Within three standard errors, and the bias of a finite dimension."""
+    error = 3 * float(values.std()) / math.sqrt(len(values)) + bias
+    assert float(values.mean()) == pytest.approx(expected, abs=error)
+
+
+@pytest.mark.parametrize("k", (1, 2, 5, 10, 20))
+@pytest.mark.parametrize("unitary", (False, True), ids=("gaussian", "unitary"))
+def test_unbinding_one_of_k_superposed_pairs(k, unitary):
+    """Mean cosine 1/sqrt(k + 1) for Gaussian keys and 1/sqrt(k) for unitary ones."""
+    generator = torch.Generator().manual_seed(k)
+    keys = hrr.random(TRIALS * k, DIM, generator, unitary).view(TRIALS, k, DIM)
+    values = torch.nn.functional.normalize(hrr.random(TRIALS * k, DIM, generator).view(TRIALS, k, DIM), dim=-1)
+    retrieved = hrr.unbind(hrr.bind_superpose(values, keys), keys[:, 0])
+    check_mean(cosines(retrieved, values[:, 0]), 1 / math.sqrt(k if unitary else k + 1), 2 / DIM)
+
+
+@pytest.mark.parametrize("r", (1, 2, 3))
+def test_several_bindings_and_as_many_unbindings(r):
+    """Mean cosine 2^(-r/2)."""
+    generator = torch.Generator().manual_seed(r)
+    vectors = hrr.random(TRIALS, DIM, generator)
+    roles = hrr.random(r * TRIALS, DIM, generator).view(r, TRIALS, DIM)
+    bound = vectors
+    for role in roles:
+        bound = hrr.bind(bound, role)
+    for role in roles:
+        bound = hrr.unbind(bound, role)
+    # The estimate treats norms as equal in all trials and frequencies; what it leaves out grows with r.
+    check_mean(cosines(bound, vectors), 2 ** (-r / 2), 0.01 * r)
+
+
+def test_a_bound_pair_resembles_neither_operand_nor_a_third_vector():
+    """Cosines have mean 0; their deviation is sqrt(2/D) to an operand and 1/sqrt(D) to an independent vector."""
+    a, b, c = hrr.random(3 * TRIALS, DIM, torch.Generator().manual_seed(0)).view(3, TRIALS, DIM)
+    bound = hrr.bind(a, b)
+    for other, deviation in ((a, (2 / DIM) ** 0.5), (b, (2 / DIM) ** 0.5), (c, DIM**-0.5)):
+        check_mean(cosines(bound, other), 0.0, 0.0)
+        # Three standard errors of a deviation estimated from so many trials.
+        assert float(cosines(bound, other).std()) == pytest.approx(deviation, rel=3 / math.sqrt(2 * TRIALS))

@@ -1,0 +1,110 @@
+"""A C++ program without Python: it finds the installed CMake package, runs exported models and takes gradients."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import torch_hrr
+
+SOURCE = Path(__file__).parent / "cpp" / "consumer"
+BATCH, ITEMS, DIM = 3, 4, 96
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("ninja") is None, reason="cmake and ninja needed"),
+    pytest.mark.skipif(
+        not Path(torch_hrr.cmake_prefix_path).is_dir(),
+        reason=f"the package was not installed: {torch_hrr.cmake_prefix_path} is missing",
+    ),
+]
+
+
+class Encoder(torch.nn.Module):
+    """Records of values in learnable roles, bundled with what they are made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.roles = torch.nn.Parameter(torch.randn(ITEMS, DIM, generator=generator) / DIM**0.5)
+
+    def forward(self, values: Tensor, fillers: Tensor) -> Tensor:
+        bound = torch.ops.torch_hrr.bind_normalize(self.roles, values)
+        record = torch.ops.torch_hrr.bind_superpose(bound, fillers)
+        bundle = torch.ops.torch_hrr.superpose(bound)
+        return torch.ops.torch_hrr.superpose(torch.stack([record, bundle], -2), None, False)
+
+
+def configure(build: Path, prefixes: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", SOURCE, "-B", build, f"-DCMAKE_PREFIX_PATH={';'.join(prefixes)}", *arguments],
+        env=os.environ | {"TORCH_CUDA_ARCH_LIST": "8.0"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def run(*command: str | Path) -> str:
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, env=without_library_paths())
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def without_library_paths() -> dict[str, str]:
+    """The environment of a user: programs must find their libraries by themselves."""
+    return {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "LD_PRELOAD")}
+
+
+def write_models(directory: Path) -> None:
+    encoder = Encoder()
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(BATCH, ITEMS, DIM, generator=generator)
+    fillers = torch.randn(BATCH, ITEMS, DIM, generator=generator)
+    expected = encoder(values, fillers)
+    (roles_grad,) = torch.autograd.grad(expected.square().sum(), encoder.roles)
+    tensors = {"values": values, "fillers": fillers, "expected": expected, "roles_grad": roles_grad}
+    for name, tensor in tensors.items():
+        (directory / name).write_bytes(tensor.detach().contiguous().numpy().astype("<f4").tobytes())
+    torch.jit.script(encoder).save(str(directory / "encoder.pt"))
+    with torch.no_grad():
+        exported = torch.export.export(encoder, (values, fillers))
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(directory / "encoder.pt2"))
+
+
+def test_programs_use_the_installed_package(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    write_models(models)
+    build = tmp_path / "build"
+    # --as-needed drops libraries that a program calls nothing of, and is the default of some distributions.
+    configured = configure(
+        build,
+        [torch.utils.cmake_prefix_path, torch_hrr.cmake_prefix_path],
+        "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
+    )
+    assert configured.returncode == 0, configured.stdout + configured.stderr
+    run("cmake", "--build", build, "--parallel", "2")
+
+    output = run(build / "consumer", models)
+    assert output.splitlines()[-1] == "consumer ok"
+    assert f"version={torch_hrr.__version__}" in output
+    assert run(build / "loader", models / "encoder.pt") == "loader ok [2, 96]\n"
+
+
+def test_another_torch_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "torch"
+    for path, text in {
+        "share/cmake/Torch/TorchConfig.cmake": "",
+        "lib/libtorch_cpu.so": "",
+        "version.py": "__version__ = '1.99.0'\n",
+    }.items():
+        (other / path).parent.mkdir(parents=True, exist_ok=True)
+        (other / path).write_text(text)
+    configured = configure(tmp_path / "build", [str(other), torch_hrr.cmake_prefix_path])
+    assert configured.returncode != 0
+    message = " ".join(configured.stderr.split())
+    assert f"torch_hrr was built for torch {torch.__version__}, found 1.99: reinstall torch_hrr" in message

@@ -1,0 +1,143 @@
+"""Include and import lines keep the arrows of the design: kernels <- csrc <- torch_hrr <- tests, bench, examples."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+LONGEST_FILE = 400
+NATIVE = {".h", ".cpp", ".cuh", ".cu"}
+LEAVES = {"tests", "bench", "examples"}
+SYSTEMS = {"hrr", "assembly", "field", "encoding", "hierarchy"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+# What a kernel may include besides kernels/: the language, the CUDA toolkit, the header-only part of torch.
+CUDA = re.compile(r"^(cuda|cufft|cooperative_groups|cub/|thrust/|nv/|device_)")
+X86 = {"immintrin.h"}
+
+
+def sources(folder, suffixes):
+    return sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in suffixes and "lib" not in path.parts)
+
+
+def includes(path):
+    """Whether the name is in angle brackets, and the name."""
+    return [(kind == "<", name) for kind, name in INCLUDE.findall(path.read_text())]
+
+
+def imports(path):
+    """The modules a file imports anywhere, imported names of a package included."""
+    modules = set()
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, *([base] if base else [])])
+            modules |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return modules
+
+
+def relative(paths):
+    return [pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths]
+
+
+KERNELS, CSRC, PYTHON = sources("kernels", NATIVE), sources("csrc", NATIVE), sources("torch_hrr", {".py"})
+
+
+def test_there_is_something_to_check():
+    assert KERNELS and CSRC and PYTHON
+
+
+@pytest.mark.parametrize("path", relative(KERNELS))
+def test_kernels_know_no_framework(path):
+    for angled, name in includes(path):
+        if angled:
+            standard = "/" not in name and "." not in name
+            allowed = standard or name in X86 or CUDA.match(name) or name.startswith("torch/headeronly/")
+        else:
+            allowed = name.startswith("kernels/")
+        assert allowed, f"kernels/ may not include {name}"
+
+
+@pytest.mark.parametrize("path", relative([path for path in KERNELS + CSRC if path.suffix in {".cu", ".cuh"}]))
+def test_cuda_sources_include_no_aten(path):
+    for _, name in includes(path):
+        assert not name.startswith(("ATen/", "c10/", "torch/")) or name.startswith("torch/headeronly/"), name
+
+
+@pytest.mark.parametrize("path", relative(CSRC))
+def test_csrc_includes_torch_and_kernels_alone(path):
+    public = "csrc/include" in str(path)
+    for angled, name in includes(path):
+        assert name != "torch/extension.h", "torch/extension.h costs half a minute a file"
+        assert not name.startswith(("pybind11/", "Python.h", "torch/csrc/utils/pybind"))
+        if not angled:
+            assert not public, f"an installed header may not include {name}"
+            assert name.startswith(("csrc/", "kernels/")), name
+
+
+def test_no_file_includes_torch_extension():
+    for folder in ("kernels", "csrc", "tests", "bench", "examples"):
+        for path in sources(folder, NATIVE):
+            assert all(name != "torch/extension.h" for _, name in includes(path)), path
+
+
+@pytest.mark.parametrize("path", relative(PYTHON))
+def test_the_package_needs_nothing_above_it(path):
+    assert not {module.split(".")[0] for module in imports(path)} & LEAVES
+
+
+@pytest.mark.parametrize("path", relative(sources("torch_hrr/reference", {".py"})))
+def test_the_reference_is_plain_torch(path):
+    standard = {"__future__", "collections", "math", "typing", "dataclasses"}
+    assert {module.split(".")[0] for module in imports(path)} <= standard | {"torch"}
+
+
+@pytest.mark.parametrize("path", relative(sources("torch_hrr/runtime", {".py"})))
+def test_the_runtime_knows_no_system(path):
+    for module in imports(path):
+        assert module.split(".")[:2] not in [["torch_hrr", system] for system in SYSTEMS], module
+
+
+@pytest.mark.parametrize("path", relative([path for path in PYTHON if path.name in {"functional.py", "_vmap.py"}]))
+def test_functional_layers_know_no_modules_or_systems(path):
+    """A function of a system uses torch, the runtime and its own private helpers."""
+    own = path.parent.name
+    for module in imports(path):
+        parts = module.split(".")
+        if parts[0] == "torch_hrr" and len(parts) > 1:
+            allowed = parts[1] in {"runtime", "reference"} or parts[1].startswith("_")
+            inside = parts[1] == own and (len(parts) == 2 or parts[2].startswith("_") or parts[2] == "functional")
+            assert allowed or inside, module
+
+
+@pytest.mark.parametrize(
+    "path", relative([path for system in SYSTEMS for path in sources(f"torch_hrr/{system}", {".py"})])
+)
+def test_systems_do_not_import_the_command_line_or_the_demo(path):
+    assert not imports(path) & {"torch_hrr.demo", "torch_hrr.__main__"}
+
+
+@pytest.mark.parametrize("folder", ("kernels", "csrc", "torch_hrr", "tests", "bench"))
+def test_files_are_short(folder):
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in sources(folder, {*NATIVE, ".py"})
+        if (count := len(path.read_text().splitlines())) > LONGEST_FILE
+    }
+    assert not long
+
+
+@pytest.mark.parametrize("folder", ("kernels", "csrc", "torch_hrr", "tests", "bench"))
+def test_files_open_with_their_purpose(folder):
+    for path in sources(folder, {*NATIVE, ".py"}):
+        text = path.read_text()
+        if path.suffix == ".py":
+            assert not text or ast.get_docstring(ast.parse(text)), path
+        else:
+            assert text.startswith("// "), path

@@ -1,0 +1,168 @@
+"""Every operator in torch.compile, torch.export and one AOTInductor package that holds all of them."""
+
+import io
+
+import pytest
+import torch
+from cases import ALL_CASES
+from cases.base import build, tensors_of
+from torch._dynamo.backends.debugging import aot_eager
+from torch.export import Dim
+
+BATCH = Dim("batch", min=2, max=64)
+
+COMPILED = [case for case in ALL_CASES if case.takes("compile")]
+EXPORTED = [case for case in ALL_CASES if case.takes("export")]
+PACKAGED = [case for case in ALL_CASES if case.takes("aoti")]
+
+
+class Counter:
+    """A backend that counts the graphs it has compiled; one that it gives up, to fix a float, does not count."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, graph, inputs):
+        compiled = aot_eager(graph, inputs)
+        self.graphs.append(graph)
+        return compiled
+
+
+class Call(torch.nn.Module):
+    """One case as a module of its tensors."""
+
+    def __init__(self, case, options):
+        super().__init__()
+        self.case, self.options = case, options
+        self.names = [argument.name for argument in case.arguments]
+
+    def forward(self, *tensors):
+        arguments = dict(zip(self.names, tensors, strict=True)) | self.options
+        if not self.case.is_out:
+            return self.case.op(**arguments)
+        # A result of the right shape without reading one: the mutation is what is exported.
+        out = torch.zeros_like(self.case.functional(**arguments))
+        self.case.op(**arguments, out=out)
+        return out
+
+
+def inputs_of(case, batch, items, dim, seed=0):
+    return tuple(tensors_of(build(case.sized(batch, items, dim), seed=seed)).values())
+
+
+def module_of(case):
+    return Call(case, dict(case.sized(2, 2, 2).options))
+
+
+def flat(results):
+    return (results,) if isinstance(results, torch.Tensor) else tuple(results)
+
+
+def same(results, expected):
+    return all(torch.equal(result, exact) for result, exact in zip(flat(results), flat(expected), strict=True))
+
+
+def targets(graph):
+    """The overloads that a graph calls, those that functionalisation wraps included."""
+    called = []
+    for node in graph.nodes:
+        for target in (node.target, *node.args):
+            if isinstance(target, torch._ops.OpOverload) and target.namespace == "torch_hrr":
+                called.append(target)
+    return called
+
+
+@pytest.fixture
+def counter():
+    torch._dynamo.reset()
+    yield Counter()
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=lambda case: case.id)
+def test_compile_makes_one_graph_for_two_shapes(case, counter):
+    module = module_of(case)
+    compiled = torch.compile(module, backend=counter, fullgraph=True, dynamic=True)
+    for batch, items, dim in ((3, 4, 40), (5, 6, 48)):
+        inputs = inputs_of(case, batch, items, dim)
+        assert same(compiled(*inputs), module(*inputs))
+    assert len(counter.graphs) == 1
+
+
+@pytest.mark.parametrize("case", [case for case in COMPILED if case.takes("gradient")], ids=lambda case: case.id)
+def test_compile_takes_gradients_in_one_graph(case, counter):
+    module = module_of(case)
+    compiled = torch.compile(module, backend=counter, fullgraph=True, dynamic=True)
+    for batch, items, dim in ((3, 4, 40), (5, 6, 48)):
+        inputs = [x.requires_grad_() for x in inputs_of(case, batch, items, dim)]
+        grads = []
+        for function in (compiled, module):
+            results = flat(function(*inputs))
+            grads.append(torch.autograd.grad([(result.sin()).sum() for result in results], inputs))
+        assert same(grads[0], grads[1])
+    assert len(counter.graphs) == 1
+
+
+@pytest.mark.parametrize("case", EXPORTED, ids=lambda case: case.id)
+def test_export_keeps_one_node_and_any_batch(case):
+    module = module_of(case)
+    inputs = inputs_of(case, 3, 4, 40)
+    program = torch.export.export(module, inputs, dynamic_shapes=(({0: BATCH},) * len(inputs),))
+    stored = io.BytesIO()
+    torch.export.save(program, stored)
+    stored.seek(0)
+    for exported in (program, program.run_decompositions(), torch.export.load(stored)):
+        assert targets(exported.graph).count(case.op) == 1
+        for batch in (3, 7):
+            inputs = inputs_of(case, batch, 4, 40, seed=batch)
+            assert same(exported.module()(*inputs), module(*inputs))
+
+
+class Everything(torch.nn.Module):
+    """Every case in one program; arguments come in the order of the cases."""
+
+    def __init__(self, cases):
+        super().__init__()
+        self.calls = torch.nn.ModuleList([module_of(case) for case in cases])
+
+    def forward(self, *tensors):
+        results = []
+        for call in self.calls:
+            results.extend(flat(call(*tensors[: len(call.names)])))
+            tensors = tensors[len(call.names) :]
+        return tuple(results)
+
+
+def test_one_package_of_all_operators(tmp_path):
+    """Compiled once by AOTInductor, loaded, and bitwise equal to eager at two batch sizes."""
+    module = Everything(PACKAGED)
+
+    def inputs(batch):
+        return tuple(tensor for case in PACKAGED for tensor in inputs_of(case, batch, 3, 24, seed=batch))
+
+    example = inputs(3)
+    program = torch.export.export(module, example, dynamic_shapes=(({0: BATCH},) * len(example),))
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "operators.pt2"))
+    package = torch._inductor.aoti_load_package(path)
+    for batch in (3, 8):
+        results, expected = package(*inputs(batch)), module(*inputs(batch))
+        names = [case.id for case in PACKAGED for _ in case.result_sizes(build(case.sized(2, 2, 2)))]
+        unequal = [n for n, r, e in zip(names, results, expected, strict=True) if not torch.equal(r, e)]
+        assert not unequal
+
+
+def test_inductor_trains_through_all_operators():
+    """Forward and backward of every differentiable operator in one compiled step of torch's default backend."""
+    cases = [case for case in COMPILED if case.takes("gradient") and case.wrapper]
+    module = Everything(cases)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, dynamic=True)
+    for batch in (3, 5):
+        inputs = [x.requires_grad_() for case in cases for x in inputs_of(case, batch, 3, 24)]
+        grads = []
+        for function in (compiled, module):
+            loss = sum((result * result.detach().sign()).sum() for result in function(*inputs))
+            grads.append(torch.autograd.grad(loss, inputs))
+        for grad, expected in zip(*grads, strict=True):
+            torch.testing.assert_close(grad, expected, rtol=1e-5, atol=1e-6)
+    torch._dynamo.reset()

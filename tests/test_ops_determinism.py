@@ -1,0 +1,84 @@
+"""A row's bits depend on that row alone: not on the batch, its neighbours, the threads or the run."""
+
+import pytest
+import torch
+from cases import ALL_CASES
+from cases.base import FLOATS, build, depends, tensors_of, with_tensors
+
+RETURNING = [case for case in ALL_CASES if not case.is_out]
+# Several dimensions of every algorithm class: direct, native, padded, library.
+CLASS_DIMS = (1, 3, 16, 17, 64, 100, 512, 1000, 1024, 4097, 5000)
+
+cases = pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+dims = pytest.mark.parametrize("dim", CLASS_DIMS)
+dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype).removeprefix("torch."))
+
+
+def same(results, expected):
+    return all(torch.equal(result, exact) for result, exact in zip(results, expected, strict=True))
+
+
+@dtypes
+@dims
+@cases
+def test_a_row_alone_equals_the_row_in_a_batch(case, dim, dtype):
+    rows = 9 if dim <= 1024 else 4
+    arguments = build(case.sized(rows, 3, dim), dtype)
+    whole = case.run(arguments)
+    for row in range(rows):
+        alone = case.run(with_tensors(arguments, lambda tensor, row=row: tensor[row]))
+        assert same(alone, [result[row] for result in whole])
+    for start, stop in ((0, 2), (1, rows), (rows // 2, rows)):
+        part = case.run(with_tensors(arguments, lambda tensor, start=start, stop=stop: tensor[start:stop]))
+        assert same(part, [result[start:stop] for result in whole])
+
+
+@dtypes
+@pytest.mark.parametrize("dim", (4, 64, 100, 1024, 5000))
+@cases
+def test_one_thread_equals_several(case, dim, dtype):
+    # Enough rows for several chunks of work.
+    rows = 5 if dim > 4096 else 3 * 32768 // dim
+    arguments = build(case.sized(min(rows, 2000), 3, dim), dtype)
+    torch.set_num_threads(1)
+    expected = case.run(arguments)
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        assert same(case.run(arguments), expected)
+
+
+@pytest.mark.parametrize("dim", (5, 32, 20))
+@cases
+def test_a_thousand_repeats_are_equal(case, dim):
+    arguments = build(case.sized(3, 2, dim))
+    expected = case.run(arguments)
+    for _ in range(1000):
+        assert same(case.run(arguments), expected)
+
+
+@pytest.mark.parametrize("poison", (float("nan"), float("inf"), float("-inf")))
+@dtypes
+@dims
+@cases
+def test_a_row_that_is_not_finite_gives_nan_and_no_neighbour(case, dim, dtype, poison):
+    """The whole row is NaN wherever the element stands, and the other rows keep their bits."""
+    arguments = build(case.sized(5, 3, dim), dtype)
+    clean = case.run(arguments)
+    rest = [0, 1, 3, 4]
+    for name, tensor in tensors_of(arguments).items():
+        last = tensor[2].numel() - 1
+        for position in {0, last // 2, last}:
+            poisoned = tensor.clone()
+            poisoned[2].view(-1)[position] = poison
+            results = case.run(arguments | {name: poisoned})
+            for result, expected, dependent in zip(results, clean, depends(case, name), strict=True):
+                assert torch.equal(result[rest], expected[rest])
+                whole = bool(result[2].isnan().all())
+                assert whole or (not dependent and torch.equal(result[2], expected[2])), f"{name}, element {position}"
+
+
+@cases
+def test_calls_leave_the_random_state(case):
+    state = torch.get_rng_state()
+    case.run(build(case.sized(3, 4, 24)))
+    assert torch.equal(torch.get_rng_state(), state)

@@ -1,0 +1,205 @@
+"""Derivatives of every operator against finite differences: reverse, forward, batched, double, forward over reverse."""
+
+import itertools
+
+import pytest
+import torch
+from cases import ALL_CASES
+from cases.base import FLOATS, as_tuple, build, depends, named, split, tensors_of, with_tensors
+from torch.autograd import gradcheck, gradgradcheck
+
+DIFFERENTIABLE = [case for case in ALL_CASES if case.takes("gradient")]
+# Up to so many elements of the Jacobian finite differences are taken one by one, beyond along random directions.
+LARGEST_SLOW = 4000
+LARGEST_SLOW_SECOND = 600
+# Rows of the library FFT are costly and add nothing to the formulas: once each is enough.
+LARGEST_REPEATED = 1000
+
+cases = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.id)
+PAIRS = [(case, sample) for case in DIFFERENTIABLE for sample in case.lane_samples]
+
+
+def size_of(sample):
+    return sum(torch.Size(shape).numel() for shape in sample.shapes.values() if shape is not None)
+
+
+samples = pytest.mark.parametrize(("case", "sample"), named(PAIRS))
+short_samples = pytest.mark.parametrize(
+    ("case", "sample"), named((case, sample) for case, sample in PAIRS if size_of(sample) < LARGEST_REPEATED)
+)
+
+
+def call(case, arguments, names):
+    """The operator as a function of the named tensors, and those tensors, requiring grad.
+
+    The function returns the results that depend on one of them.
+    """
+    tensors, join = split(arguments, names)
+    present = [name for name in names if arguments[name] is not None]
+    wanted = [any(flags) for flags in zip(*(depends(case, name) for name in present), strict=True)]
+
+    def function(*given):
+        results = [r for r, is_wanted in zip(case.run(join(*given)), wanted, strict=True) if is_wanted]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return function, tuple(tensor.detach().requires_grad_() for tensor in tensors)
+
+
+def is_fast(function, tensors, limit):
+    outputs = sum(result.numel() for result in as_tuple(function(*tensors)))
+    return outputs * sum(tensor.numel() for tensor in tensors) > limit
+
+
+@samples
+def test_first_derivatives(case, sample):
+    function, tensors = call(case, build(sample, torch.float64), case.differentiable)
+    assert gradcheck(
+        function,
+        tensors,
+        fast_mode=is_fast(function, tensors, LARGEST_SLOW),
+        check_forward_ad=True,
+        check_batched_grad=True,
+        check_batched_forward_grad=True,
+    )
+
+
+@short_samples
+def test_second_derivatives(case, sample):
+    function, tensors = call(case, build(sample, torch.float64), case.differentiable)
+    fast = is_fast(function, tensors, LARGEST_SLOW_SECOND)
+    assert gradgradcheck(function, tensors, fast_mode=fast, check_fwd_over_rev=True, check_batched_grad=True)
+
+
+@short_samples
+def test_derivatives_in_each_argument_alone(case, sample):
+    arguments = build(sample, torch.float64)
+    for name in case.differentiable:
+        if arguments[name] is not None:
+            function, tensors = call(case, arguments, (name,))
+            fast = is_fast(function, tensors, LARGEST_SLOW)
+            assert gradcheck(function, tensors, fast_mode=fast, check_forward_ad=True)
+            assert gradgradcheck(function, tensors, fast_mode=True, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("dim", (8, 64, 100, 1024))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))
+@cases
+def test_gradients_equal_those_of_the_direct_sum(case, dim, dtype):
+    """Every subset of arguments that requires grad gives the same gradients; float32 keeps its precision."""
+    arguments = build(case.sized(2, 3, dim), dtype)
+    names = case.differentiable
+    expected_inputs = with_tensors(arguments, lambda x: x.double().requires_grad_())
+    expected = case.expect(expected_inputs)
+    upstream = [torch.randn_like(result) for result in expected]
+    exact = dict(zip(names, torch.autograd.grad(expected, [expected_inputs[n] for n in names], upstream), strict=True))
+    tolerance = 2e-6 if dtype == torch.float32 else 1e-12
+    for count in range(1, len(names) + 1):
+        for wanted in itertools.combinations(names, count):
+            inputs = {n: x.detach().requires_grad_(n in wanted) for n, x in tensors_of(arguments).items()}
+            pairs = [(r, u.to(dtype)) for r, u in zip(case.run(arguments | inputs), upstream, strict=True)]
+            results, weights = zip(*((r, u) for r, u in pairs if r.requires_grad), strict=True)
+            grads = torch.autograd.grad(results, [inputs[n] for n in wanted], weights)
+            for name, grad in zip(wanted, grads, strict=True):
+                assert grad.dtype == dtype
+                assert (grad.double() - exact[name]).norm() <= tolerance * exact[name].norm()
+
+
+@pytest.mark.parametrize("dtypes", list(itertools.permutations(FLOATS, 2)), ids=str)
+@cases
+def test_gradients_have_the_dtype_and_shape_of_their_argument(case, dtypes):
+    for sample in case.lane_samples:
+        if size_of(sample) > LARGEST_REPEATED:
+            continue
+        arguments = build(sample, torch.float64)
+        inputs = {
+            name: tensor.to(dtype).requires_grad_()
+            for (name, tensor), dtype in zip(tensors_of(arguments).items(), itertools.cycle(dtypes))
+        }
+        results = case.run(arguments | inputs)
+        grads = torch.autograd.grad(results, list(inputs.values()), [torch.ones_like(result) for result in results])
+        for grad, tensor in zip(grads, inputs.values(), strict=True):
+            assert (grad.dtype, grad.shape) == (tensor.dtype, tensor.shape)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=("float16", "bfloat16"))
+@pytest.mark.parametrize("dim", (8, 64, 100))
+@cases
+def test_gradients_in_half_precision(case, dim, dtype):
+    """Computed in float32 and rounded once or, where a sum over the broadcast follows, a few times."""
+    arguments = build(case.sized(2, 3, dim), dtype)
+    names = case.differentiable
+
+    def grads(given, function):
+        tensors, join = split(given, names)
+        tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+        results = as_tuple(function(join(*tensors)))
+        return torch.autograd.grad(results, tensors, [torch.ones_like(result) for result in results])
+
+    exact = grads(with_tensors(arguments, torch.Tensor.double), case.expect)
+    for grad, expected in zip(grads(arguments, case.run), exact, strict=True):
+        assert grad.dtype == dtype
+        assert (grad.double() - expected).norm() <= 4 * torch.finfo(dtype).eps * expected.norm()
+
+
+@cases
+def test_backward_twice_raises_and_retaining_repeats(case):
+    function, tensors = call(case, build(case.sized(2, 3, 24)), case.differentiable)
+    loss = sum(result.sum() for result in as_tuple(function(*tensors)))
+    first = torch.autograd.grad(loss, tensors, retain_graph=True)
+    second = torch.autograd.grad(loss, tensors)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(loss, tensors)
+
+
+@cases
+def test_an_argument_changed_in_place_is_refused_by_backward(case):
+    function, tensors = call(case, build(case.sized(2, 3, 24)), case.differentiable)
+    for changed in range(len(tensors)):
+        copies = [tensor.clone() for tensor in tensors]
+        loss = sum(result.sum() for result in as_tuple(function(*copies)))
+        with torch.no_grad():
+            copies[changed].add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+@short_samples
+def test_requiring_grad_changes_no_result(case, sample):
+    """Same shape, dtype and, but for a few units in the last place, values; no graph without need."""
+    arguments = build(sample)
+    first = case.arguments[0].name
+    for given in (arguments, arguments | {first: arguments[first].double()}):
+        leaves = with_tensors(given, lambda x: x.clone().requires_grad_())
+        plain = case.run(given)
+        assert all(result.grad_fn is None for result in plain)
+        with torch.no_grad():
+            assert all(result.grad_fn is None and not result.requires_grad for result in case.run(leaves))
+        with torch.inference_mode():
+            assert all(result.is_inference() for result in case.run(leaves))
+        for result, expected in zip(case.run(leaves), plain, strict=True):
+            assert result.requires_grad
+            assert not result.is_leaf
+            assert (result.shape, result.dtype, result.stride()) == (expected.shape, expected.dtype, expected.stride())
+            torch.testing.assert_close(result.detach(), expected, rtol=1e-5, atol=1e-5)
+
+
+@cases
+def test_results_without_an_upstream_gradient_count_as_zero(case):
+    function, tensors = call(case, build(case.sized(2, 3, 24), torch.float64), case.differentiable)
+    results = as_tuple(function(*tensors))
+    whole = torch.autograd.grad(sum(result.sum() for result in results), tensors, retain_graph=True)
+    parts = [torch.autograd.grad(r.sum(), tensors, retain_graph=True, materialize_grads=True) for r in results]
+    for grad, *terms in zip(whole, *parts, strict=True):
+        torch.testing.assert_close(grad, sum(terms), rtol=1e-12, atol=1e-12)
+
+
+@cases
+def test_hooks_see_the_gradient_once(case):
+    function, tensors = call(case, build(case.sized(2, 3, 24)), case.differentiable)
+    seen = []
+    for tensor in tensors:
+        tensor.register_hook(lambda grad: seen.append(grad.shape))
+    sum(result.sum() for result in as_tuple(function(*tensors))).backward()
+    assert sorted(seen) == sorted(tensor.shape for tensor in tensors)
+    assert all(tensor.grad is not None for tensor in tensors)

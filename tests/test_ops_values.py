@@ -1,0 +1,133 @@
+"""Every operator against its direct sum in float64: values, dtypes, range."""
+
+import itertools
+
+import pytest
+import torch
+from cases import ALL_CASES
+from cases.base import FLOATS, HALF_TYPES, as_tuple, build, named, row_norm, tensors_of, with_tensors
+
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
+# One dimension of every algorithm class.
+CLASS_DIMS = (8, 64, 100, 1024, 4097)
+
+
+VALUES = named(
+    (case, sample, dtype) for case in ALL_CASES for sample in case.samples for dtype in FLOATS if dtype in sample.dtypes
+)
+
+
+def check_close(case, arguments, results):
+    expected = case.expect(arguments)
+    scales = case.scale(arguments, expected)
+    dtype = case.result_dtype(arguments)
+    for result, exact, scale in zip(results, expected, scales, strict=True):
+        error = row_norm(result.double() - exact)
+        assert (error <= TOLERANCE[dtype] * scale).all(), f"{(error / scale).max():.1e} of the row's norm"
+
+
+def check_half(case, arguments, results):
+    """The error is at most twice that of plain torch in the same storage, plus the rounding unit."""
+    expected = case.expect(arguments)
+    scales = case.scale(arguments, expected)
+    plain = as_tuple(case.reference(**arguments))
+    for result, exact, naive, scale in zip(results, expected, plain, scales, strict=True):
+        if result.numel():
+            largest = torch.maximum(exact.abs().max(), scale.max() / exact.shape[-1] ** 0.5)
+            allowed = 2 * (naive.double() - exact).abs().max() + torch.finfo(result.dtype).eps / 2 * largest
+            assert (result.double() - exact).abs().max() <= allowed
+
+
+def check_metadata(case, arguments, results):
+    sizes = case.result_sizes(arguments)
+    assert [tuple(result.shape) for result in results] == [tuple(size) for size in sizes]
+    for result in results:
+        assert result.dtype == case.result_dtype(arguments)
+        assert result.is_contiguous()
+        assert not result.requires_grad
+
+
+@pytest.mark.parametrize(("case", "sample", "dtype"), VALUES)
+def test_equals_the_direct_sum(case, sample, dtype):
+    arguments = build(sample, dtype)
+    before = with_tensors(arguments, torch.clone)
+    results = case.run(arguments)
+    check_metadata(case, arguments, results)
+    if case.is_out:
+        assert torch.equal(results[0], case.functional(**arguments))
+    else:
+        (check_half if dtype in HALF_TYPES else check_close)(case, arguments, results)
+    for name, tensor in tensors_of(before).items():
+        assert torch.equal(arguments[name], tensor), f"{name} was changed"
+
+
+RETURNING = [case for case in ALL_CASES if not case.is_out]
+
+
+@pytest.mark.parametrize(
+    ("case", "sample"), named((case, sample) for case in RETURNING for sample in case.lane_samples)
+)
+def test_plain_torch_equals_the_direct_sum(case, sample):
+    arguments = build(sample, torch.float64)
+    expected = case.expect(arguments)
+    for result, exact, scale in zip(
+        as_tuple(case.reference(**arguments)), expected, case.scale(arguments, expected), strict=True
+    ):
+        assert result.shape == exact.shape
+        assert (row_norm(result - exact) <= 1e-12 * scale).all()
+
+
+@pytest.mark.parametrize(
+    ("case", "dtypes"),
+    [
+        pytest.param(case, dtypes, id="-".join([case.id, *(str(d).removeprefix("torch.") for d in dtypes)]))
+        for case in ALL_CASES
+        for dtypes in itertools.product(FLOATS, repeat=len(case.arguments))
+        if len(set(dtypes)) == min(2, len(case.arguments))
+    ],
+)
+def test_dtypes_promote_as_in_torch_mul(case, dtypes):
+    arguments = build(case.sized(2, 3, 20), torch.float64)
+    mixed = dict(arguments)
+    product = torch.ones(1, dtype=dtypes[0])
+    for argument, dtype in zip(case.arguments, dtypes, strict=True):
+        mixed[argument.name] = arguments[argument.name].to(dtype)
+        product = product * torch.ones(1, dtype=dtype)
+    results = case.run(mixed)
+    assert {result.dtype for result in results} == {product.dtype}
+    promoted = case.run(with_tensors(mixed, lambda tensor: tensor.to(product.dtype)))
+    assert all(torch.equal(result, same) for result, same in zip(results, promoted, strict=True))
+
+
+@pytest.mark.parametrize("dim", CLASS_DIMS)
+@pytest.mark.parametrize("ratio", [1e-8, 1e-4, 1e4, 1e8])
+@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+def test_operands_of_unlike_size_keep_the_precision(case, ratio, dim):
+    first = case.arguments[0].name
+    arguments = build(case.sized(1, 2, dim))
+    arguments[first] = arguments[first] * ratio
+    check_close(case, arguments, case.run(arguments))
+
+
+@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.wrapper], ids=lambda case: case.id)
+def test_the_python_function_is_the_operator(case):
+    arguments = build(case.sized(2, 3, 24))
+    expected = case.run(arguments)
+    if not case.is_out:
+        assert torch.equal(case.wrapper(**arguments), expected[0])
+        assert torch.equal(case.wrapper(*arguments.values()), expected[0])
+        return
+    out = case.make_out(arguments)
+    assert case.wrapper(**arguments, out=out) is out
+    assert torch.equal(out, expected[0])
+
+
+@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.wrapper], ids=lambda case: case.id)
+def test_the_python_function_has_the_defaults_of_the_operator(case):
+    required = [a for a in case.op._schema.arguments if not a.has_default_value() and not a.kwarg_only]
+    arguments = build(case.sized(2, 3, 24))
+    given = {a.name: arguments[a.name] for a in required}
+    defaults = {a.name: a.default_value for a in case.op._schema.arguments if a.has_default_value()}
+    expected = case.run(given | defaults)
+    extra = {"out": case.make_out(given)} if case.is_out else {}
+    assert torch.equal(case.wrapper(**given, **extra), expected[0])

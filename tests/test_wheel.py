@@ -1,0 +1,137 @@
+"""The wheel of this tree: complete, without rests of the build, usable from elsewhere, clear when it does not fit."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_hrr
+from torch_hrr import _library
+
+ROOT = Path(__file__).resolve().parent.parent
+
+pytestmark = pytest.mark.skipif(not (ROOT / "setup.py").is_file(), reason="the source tree is needed")
+
+BIND = """
+import torch, torch_hrr
+a, delta = torch.randn(3, 64), torch.nn.functional.one_hot(torch.tensor(0), 64).float()
+torch.testing.assert_close(torch_hrr.hrr.bind(a, delta), a)
+print(torch_hrr.__file__)
+"""
+
+
+def call(*command: str | Path, **arguments: object) -> subprocess.CompletedProcess[str]:
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=1200, **arguments)  # type: ignore[call-overload]
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished
+
+
+def tree_status() -> str | None:
+    """What git sees of the tree, ignored files aside; None outside a checkout."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        return None
+    return call("git", "-C", ROOT, "status", "--porcelain").stdout
+
+
+def build(directory: Path) -> Path:
+    before = tree_status()
+    # The same kind of build as the one that is installed, so that its objects serve again.
+    cuda = "0" if _library.build_info()["cuda"] == "none" else "1"
+    environment = os.environ | {"TORCH_HRR_CUDA": cuda, "MAX_JOBS": os.environ.get("MAX_JOBS", "2")}
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    call(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", directory, ROOT, env=environment)
+    (wheel,) = directory.glob("torch_hrr-*.whl")
+    call(*pip, "install", "--no-deps", "--target", directory / "site", wheel)
+    assert tree_status() == before, "the build left something in the tree"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, beside it the folder `site` it is installed in; built once, whatever the number of test processes."""
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "wheel"
+    directory.mkdir(exist_ok=True)
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = directory / "done"
+        if not done.exists():
+            build(directory)
+            done.touch()
+    return next(directory.glob("torch_hrr-*.whl"))
+
+
+def run_python(site: Path, directory: Path, code: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_contents_are_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+        built_for = json.loads(archive.read("torch_hrr/lib/build.json"))
+    metadata = {name for name in names if name.split("/")[0].endswith(".dist-info")}
+    assert any(name.endswith("licenses/LICENSE") for name in metadata)
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "torch_hrr").rglob("*.py")}
+    assert names - metadata == sources | {
+        "torch_hrr/py.typed",
+        "torch_hrr/version.txt",
+        "torch_hrr/lib/build.json",
+        "torch_hrr/lib/libtorch_hrr.so",
+        "torch_hrr/include/torch_hrr/torch_hrr.h",
+        "torch_hrr/share/cmake/TorchHRR/TorchHRRConfig.cmake",
+        "torch_hrr/share/cmake/TorchHRR/TorchHRRConfigVersion.cmake",
+    }
+    assert built_for["torch"] == torch.__version__
+
+
+def test_name_tells_the_platform(wheel: Path) -> None:
+    tag = wheel.stem.split("-")
+    assert tag[1] == torch_hrr.__version__
+    assert "linux" in tag[-1], "a wheel with a library is not for any platform"
+
+
+def test_works_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
+    site = wheel.parent / "site"
+    finished = run_python(site, tmp_path, BIND)
+    assert finished.returncode == 0, finished.stderr
+    assert Path(finished.stdout.strip()).is_relative_to(site)
+
+
+def import_error_of(site: Path, directory: Path) -> str:
+    """The one line that a failing import of the package ends with."""
+    finished = run_python(site, directory, "import torch\ntry:\n import torch_hrr\nexcept ImportError as e:\n print(e)")
+    assert finished.returncode == 0, finished.stderr
+    (line,) = finished.stdout.splitlines()
+    return line
+
+
+@pytest.fixture
+def damaged(wheel: Path, tmp_path: Path) -> Path:
+    site = tmp_path / "site"
+    shutil.copytree(wheel.parent / "site" / "torch_hrr", site / "torch_hrr")
+    return site
+
+
+def test_another_torch_is_an_import_error_that_names_the_cure(damaged: Path, tmp_path: Path) -> None:
+    record = damaged / "torch_hrr" / "lib" / "build.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"torch": "1.99.0"}))
+    line = import_error_of(damaged, tmp_path)
+    assert line.startswith("torch_hrr: built for torch 1.99.0, but ")
+    assert "pip install --no-build-isolation" in line
+
+
+def test_a_missing_library_is_an_import_error_that_names_the_cure(damaged: Path, tmp_path: Path) -> None:
+    (damaged / "torch_hrr" / "lib" / "libtorch_hrr.so").unlink()
+    line = import_error_of(damaged, tmp_path)
+    assert line.startswith("torch_hrr: the native library is not built")
+    assert "pip install --no-build-isolation" in line
