@@ -35,7 +35,7 @@ set_target_properties(hrr_cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD
 target_include_directories(hrr_cuda_kernels PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_include_directories(hrr_cuda_kernels SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}")
 # Contraction off, as on the CPU.
-target_compile_options(hrr_cuda_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr
+target_compile_options(hrr_cuda_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xfatbin=-compress-all
                                                 -Xcompiler=-fvisibility=hidden>)
 
 file(GLOB TORCH_HRR_CUDA_BINDINGS CONFIGURE_DEPENDS csrc/*/cuda/*.cpp)

@@ -22,9 +22,9 @@ HRR_HOST_DEVICE double scale_by_power(double x, int exponent) {
   return __builtin_ldexp(x, exponent);
 }
 
-// The exponent that brings a magnitude into [1, 2); 0 for 0.
+// The exponent that brings a magnitude into [1, 2); 0 for 0 and for what is not finite.
 HRR_HOST_DEVICE int unit_exponent(double magnitude) {
-  return magnitude == 0 ? 0 : -__builtin_ilogb(magnitude);
+  return magnitude == 0 || !is_finite(magnitude) ? 0 : -__builtin_ilogb(magnitude);
 }
 
 // max(largest, max_i |x_i|), or NaN as soon as one element is NaN or infinite.

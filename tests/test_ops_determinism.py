@@ -82,3 +82,20 @@ def test_calls_leave_the_random_state(case):
     state = torch.get_rng_state()
     case.run(build(case.sized(3, 4, 24)))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))
+@pytest.mark.parametrize("dim", (6000, 10000, 16384))
+@cases
+def test_rows_of_the_library_fft(case, dim, dtype):
+    """A vendor's FFT may choose its code by batch, threads, strides or alignment, at some dimensions only."""
+    arguments = build(case.sized(5, 2, dim), dtype)
+    torch.set_num_threads(1)
+    whole = case.run(arguments)
+    apart = with_tensors(arguments, lambda tensor: torch.stack([tensor, tensor], -1)[..., 0])
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        assert same(case.run(arguments), whole)
+        assert same(case.run(apart), whole)
+        assert same(case.run(with_tensors(arguments, lambda tensor: tensor[3])), [result[3] for result in whole])
+        assert same(case.run(with_tensors(arguments, lambda tensor: tensor[1:4])), [result[1:4] for result in whole])

@@ -102,7 +102,7 @@ def test_arguments_of_another_kind_are_refused_by_the_schema(case):
         for value in ("text", 1.5, [1, 2]):
             with pytest.raises(RuntimeError, match=f"for argument '{name}'"):
                 case.op(**(arguments | {name: value}), **extra)
-    with pytest.raises(RuntimeError, match="Unknown keyword argument 'nonsense'"):
+    with pytest.raises(RuntimeError, match=r"expected at most \d+ argument\(s\)|Unknown keyword argument"):
         case.op(**arguments, **extra, nonsense=1)
 
 

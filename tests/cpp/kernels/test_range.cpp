@@ -90,7 +90,7 @@ TYPED_TEST(Range, NormalizedFormsReachSubnormals) {
   const double least = to_double(std::numeric_limits<S>::denorm_min());
   for (const int64_t dim : kDims) {
     const Buffer<S> a = random_values<S>(dim, 65, 300 * least);
-    for (const double scale_b : {1.0, 300 * least, std::is_same_v<S, Half> ? 1e3 : 1e30}) {
+    for (const double scale_b : {1.0, 300 * least, 1e3}) {
       SCOPED_TRACE(::testing::Message() << "dim " << dim << ", second scale " << scale_b);
       const Buffer<S> b = random_values<S>(dim, 66, scale_b);
       const std::vector<double> c = convolve(over_scale(a, least), over_scale(b, scale_b));
