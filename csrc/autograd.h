@@ -4,10 +4,10 @@
 //   static constexpr const char* kName;                                  the node's name
 //   static constexpr const char* kOperator, *kArguments[];               the schema's names, for errors
 //   at::Tensor forward(const at::Tensor&...) const;                     runs below autograd
-//   variable_list backward(inputs, grad, wanted) const;                  one gradient per input, undefined where not wanted
+//   variable_list backward(inputs, grad, wanted) const;                  one per input, undefined where not wanted
 //   at::Tensor jvp(inputs, tangents) const;                              undefined tangents are zero
 // written in differentiable operators, so that double backward and forward-over-reverse follow. Gradients may come back
-// in the broadcast shape and in any floating type: the node sums and casts them.
+// in any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them.
 #pragma once
 
 #include <ATen/ExpandUtils.h>
@@ -73,7 +73,10 @@ struct DerivativeNode : public torch::autograd::Node {
       if (!wanted[i]) {
         results[i] = at::Tensor();
       } else if (results[i].defined()) {
-        results[i] = at::sum_to(results[i], inputs[i].sym_sizes()).to(inputs[i].scalar_type());
+        // A gradient that is the same along a dimension may come without it.
+        const auto common = at::infer_size_symint(results[i].sym_sizes(), inputs[i].sym_sizes());
+        results[i] =
+            at::sum_to(results[i].expand_symint(common), inputs[i].sym_sizes()).to(inputs[i].scalar_type());
       }
     }
     return results;

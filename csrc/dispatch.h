@@ -43,8 +43,9 @@ struct Autocast {
       c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(kDevice))};
 
   at::Tensor operator()(const at::Tensor& tensor) const {
-    return tensor.defined() ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(kDevice), tensor, kDevice)
-                            : tensor;
+    // Other layouts are left to the operator's own check.
+    const bool castable = tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
+    return castable ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(kDevice), tensor, kDevice) : tensor;
   }
   std::optional<at::Tensor> operator()(const std::optional<at::Tensor>& tensor) const {
     return tensor.has_value() ? std::optional<at::Tensor>((*this)(*tensor)) : std::nullopt;

@@ -69,7 +69,7 @@ inline int64_t product_of(c10::ArrayRef<int64_t> sizes) {
   return product;
 }
 
-// A 64-byte aligned buffer: one that this thread keeps between calls or, for the few operators on very long rows, its own.
+// A 64-byte aligned buffer: one that this thread keeps between calls or, for very long rows, one of its own.
 struct Scratch {
   explicit Scratch(int64_t bytes);
 

@@ -54,9 +54,9 @@ struct ToSwappedRow {
   }
 };
 
-// One block of W columns of the first pass: butterflies, twiddles, and the transposition that puts each column's W outputs
-// side by side. Outputs leave the second half of a radix-16 butterfly in groups k, k+4, k+8, k+12, which are the partners
-// of the two widest exchanges: shuffling them at once keeps the arithmetic of the next group running beside.
+// One block of W columns of the first pass: butterflies, twiddles, and the transposition that puts each column's W
+// outputs side by side. Outputs leave the second half of a radix-16 butterfly in groups k, k+4, k+8, k+12, which are
+// the partners of the two widest exchanges: shuffled at once, they run beside the arithmetic of the next group.
 template <typename T, int W, typename Load>
 HRR_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Simd<T, W> (&re)[W], Simd<T, W> (&im)[W]) {
   using V = Simd<T, W>;
@@ -154,8 +154,8 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
         if constexpr (kLast) {
           target(q + stride * k, x[k]);
         } else {
-          target(q + stride * (R * p + k),
-                 multiply(x[k], ComplexLanes<T, W>{V::broadcast(twiddles[2 * k - 2]), V::broadcast(twiddles[2 * k - 1])}));
+          const ComplexLanes<T, W> twiddle{V::broadcast(twiddles[2 * k - 2]), V::broadcast(twiddles[2 * k - 1])};
+          target(q + stride * (R * p + k), multiply(x[k], twiddle));
         }
       }
     }

@@ -56,8 +56,10 @@ def test_bad_input_raises_where_a_gradient_is_asked_for(case, error):
     assert type(caught.value) is error.error
 
 
+# To the Python function, out=None is a call without out.
 @pytest.mark.parametrize(
-    ("case", "error"), named((case, error) for case, error in BAD if case.wrapper and error.devices[0] == "cpu")
+    ("case", "error"),
+    named((c, e) for c, e in BAD if c.wrapper and e.devices[0] == "cpu" and e.id != "out-undefined"),
 )
 def test_the_python_function_raises_the_same(case, error):
     with pytest.raises(error.error, match=error.message):

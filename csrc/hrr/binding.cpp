@@ -257,27 +257,41 @@ Tensor bind_normalize_autograd(const Tensor& a, const Tensor& b, double eps) {
   return differentiable(BindNormalizeFormula{eps}, a, b);
 }
 void bind_out_autograd(const Tensor& a, const Tensor& b, Tensor& out) {
+  check_strided("bind", {{"a", a}, {"b", b}, {"out", out}});
   not_differentiable_out("bind", [&] { torch_hrr::bind_out(out, a, b); }, out, a, b);
 }
 void unbind_out_autograd(const Tensor& bound, const Tensor& role, Tensor& out) {
+  check_strided("unbind", {{"bound", bound}, {"role", role}, {"out", out}});
   not_differentiable_out("unbind", [&] { torch_hrr::unbind_out(out, bound, role); }, out, bound, role);
 }
 void bind_normalize_out_autograd(const Tensor& a, const Tensor& b, double eps, Tensor& out) {
+  check_strided("bind_normalize", {{"a", a}, {"b", b}, {"out", out}});
   not_differentiable_out("bind_normalize", [&] { torch_hrr::bind_normalize_out(out, a, b, eps); }, out, a, b);
 }
 
+// The fused backward or, where it is differentiated itself, the composition with the same checks, shapes and dtype.
+template <typename Fused>
+Gradients backward_autograd(const Binding& op, const Tensor& grad, const Tensor& a, const Tensor& b, double eps,
+                            const Fused& fused) {
+  check_strided(backward_name(op), {{"grad", grad}, {op.first, a}, {op.second, b}});
+  const auto composition = [&]() -> Gradients {
+    const auto contract = backward_contract_of<SymInt>(op, grad, a, b, eps);
+    const auto [grad_a, grad_b] = compose_backward(op, grad, a, b, eps);
+    const auto full = [&](const Tensor& x) { return x.to(contract.dtype).expand_symint(contract.sizes).contiguous(); };
+    return {full(grad_a), full(grad_b)};
+  };
+  return fused_unless_differentiated(fused, composition, grad, a, b);
+}
+
 Gradients bind_backward_autograd(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return fused_unless_differentiated([&] { return bind_backward(grad, a, b); },
-                                     [&] { return compose_backward(kBind, grad, a, b, 0); }, grad, a, b);
+  return backward_autograd(kBind, grad, a, b, 0, [&] { return bind_backward(grad, a, b); });
 }
 Gradients unbind_backward_autograd(const Tensor& grad, const Tensor& bound, const Tensor& role) {
-  return fused_unless_differentiated([&] { return unbind_backward(grad, bound, role); },
-                                     [&] { return compose_backward(kUnbind, grad, bound, role, 0); }, grad, bound,
-                                     role);
+  return backward_autograd(kUnbind, grad, bound, role, 0, [&] { return unbind_backward(grad, bound, role); });
 }
 Gradients bind_normalize_backward_autograd(const Tensor& grad, const Tensor& a, const Tensor& b, double eps) {
-  return fused_unless_differentiated([&] { return bind_normalize_backward(grad, a, b, eps); },
-                                     [&] { return compose_backward(kBindNormalize, grad, a, b, eps); }, grad, a, b);
+  return backward_autograd(kBindNormalize, grad, a, b, eps,
+                           [&] { return bind_normalize_backward(grad, a, b, eps); });
 }
 
 // CPU and CUDA: the parameters are the same, execute() finds the device.

@@ -140,6 +140,7 @@ Tensor superpose_autograd(const Tensor& vectors, const OptionalTensor& weights, 
 
 void superpose_out_autograd(const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps,
                             Tensor& out) {
+  check_strided("superpose", {{"vectors", vectors}, {"weights", tensor_or_undefined(weights)}, {"out", out}});
   not_differentiable_out(
       "superpose", [&] { torch_hrr::superpose_out(out, vectors, weights, normalize, eps); }, out, vectors,
       tensor_or_undefined(weights));

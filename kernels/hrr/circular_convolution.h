@@ -1,8 +1,9 @@
 // Circular convolution and correlation of real rows: parameters and the per-element formulas of every device.
 //
 // A real row x of length D = 2M is read as M complex numbers z[n] = x[2n] + i x[2n+1]; Z is their M-point DFT
-// (e^{-2 pi i nk/M}). The even and odd halves of x have spectra E = (Z_k + conj Z_{M-k})/2, O = (Z_k - conj Z_{M-k})/2i,
-// and a product of two rows is a pointwise map of (Z_k, Z_{M-k}) pairs: rows are never mixed, so |a|/|b| may be anything.
+// (e^{-2 pi i nk/M}). The even and odd halves of x have spectra E = (Z_k + conj Z_{M-k})/2 and
+// O = (Z_k - conj Z_{M-k})/2i, and a product of two rows is a pointwise map of (Z_k, Z_{M-k}) pairs. Rows are never
+// mixed, so |a|/|b| may be anything.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ constexpr Algorithm algorithm_for(int64_t dim) {
   return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The CPU transforms more lengths itself: multiples of 32 with no prime factor above 5, and much longer rows, because the
-// bits of its library FFT depend on the number of threads.
+// The CPU transforms more lengths itself: multiples of 32 with no prime factor above 5, and much longer rows, because
+// the bits of its library FFT depend on the number of threads.
 constexpr int64_t kMaxCpuNativeDim = int64_t{1} << 20;
 constexpr int64_t kMaxCpuPaddedDim = int64_t{1} << 19;
 
@@ -66,7 +67,8 @@ constexpr Algorithm cpu_algorithm_for(int64_t dim) {
   return dim <= kMaxCpuPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the linear convolution is folded.
+// The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the
+// linear convolution is folded.
 constexpr int64_t transform_length(int64_t dim, Algorithm algorithm) {
   if (algorithm != Algorithm::kPadded) {
     return dim;

@@ -220,7 +220,9 @@ void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t e
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const BackwardBuffers<S, Engine> buffers(engine, scratch, used);
     for (int64_t r = begin; r < end; ++r) {
-      const auto output = [&](void* base) { return base == nullptr ? nullptr : static_cast<S*>(base) + r * params.dim; };
+      const auto output = [&](void* base) {
+        return base == nullptr ? nullptr : static_cast<S*>(base) + r * params.dim;
+      };
       const BackwardRow<S> row{static_cast<const S*>(params.grad) + row_offset(params.map, 0, r),
                                static_cast<const S*>(params.a) + row_offset(params.map, 1, r),
                                static_cast<const S*>(params.b) + row_offset(params.map, 2, r),

@@ -12,7 +12,8 @@ template <typename T>
 HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
   constexpr int kHighest = sizeof(T) == 4 ? 100 : 900;
   constexpr int kLowest = sizeof(T) == 4 ? -60 : -900;
-  return squared >= static_cast<T>(__builtin_ldexp(1, kLowest)) && squared <= static_cast<T>(__builtin_ldexp(1, kHighest));
+  return squared >= static_cast<T>(__builtin_ldexp(1, kLowest)) &&
+      squared <= static_cast<T>(__builtin_ldexp(1, kHighest));
 }
 
 // out = c 2^-exponent, divided by its max(norm2, eps) where normalize is set. c is overwritten.

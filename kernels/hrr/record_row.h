@@ -54,8 +54,8 @@ ItemExponents item_exponents(const Engine& engine, const RecordRow<S>& row, int6
   return {unit_exponent(a), unit_exponent(b), unit_exponent(w), is_finite(a + b + w), a == 0 || b == 0 || w == 0};
 }
 
-// The row from items scaled by exact powers of two, each by its own: for rows whose plain computation leaves the range of
-// the compute type, or that hold NaN or infinity (a NaN row).
+// The row from items scaled by exact powers of two, each by its own: for rows whose plain computation leaves the range
+// of the compute type, or that hold NaN or infinity (a NaN row).
 template <typename S, typename Engine>
 void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a, typename Engine::Operand b,
                  typename Engine::Operand sum, S* out) {

@@ -33,7 +33,7 @@ HRR_HOST_DEVICE compute_t<S> load_one(const S* source) {
   return value;
 }
 
-// sum += ((w_0 x_0 + w_1 x_1) + ...) over kItems vectors: the partial sum of a sweep keeps the rounding of long sums low.
+// sum += ((w_0 x_0 + w_1 x_1) + ...) over kItems vectors: a sweep's partial sum keeps the rounding of long sums low.
 template <int kItems, typename S>
 HRR_HOST_DEVICE void sweep(const S* vectors, int64_t stride, const compute_t<S>* weights, int64_t dim,
                            compute_t<S>* sum) {
@@ -94,7 +94,7 @@ void sum_group(const Group<S>& group, int64_t dim, compute_t<S>* sum) {
   }
 }
 
-// The sum from items scaled by exact powers of two, each by its own; a group that holds NaN or infinity gives a NaN row.
+// The sum from items scaled by exact powers of two, each by its own; NaN or infinity in a group gives a NaN row.
 template <typename S>
 void careful_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum,
                    compute_t<S>* row, S* out) {

@@ -211,9 +211,10 @@ def gradients_of(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor,
         tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         names = [name for name, x in kwargs.items() if isinstance(x, Tensor)]
         options = {name: x for name, x in kwargs.items() if not isinstance(x, Tensor)}
-        full = [x.expand(grad.shape).detach().requires_grad_() for x in tensors]
+        upstream, *full = torch.broadcast_tensors(grad, *tensors)
+        full = [x.detach().requires_grad_() for x in full]
         result = function(**dict(zip(names, full, strict=True)), **options)
-        return torch.autograd.grad(result, full, grad)
+        return torch.autograd.grad(result, full, upstream)
 
     return gradients
 

@@ -70,7 +70,7 @@ def test_bind_superpose_gives_the_unit_vector(dtype, size, dim):
 
 
 @pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("sizes", [(1e30, 1e-30), (1e-42, 5e37), (5e37, 1e-38), (1e17, 1e17)], ids=str)
+@pytest.mark.parametrize("sizes", [(1e30, 1e-30), (1e-36, 5e37), (5e37, 1e-36), (1e17, 1e17)], ids=str)
 def test_products_in_range_of_operands_at_its_ends(sizes, dim):
     """What float32 can hold comes out right, though sums of squares of the operands could not be held."""
     a, b = draw((2, dim), torch.float32, sizes[0]), draw((2, dim), torch.float32, sizes[1], 1)
