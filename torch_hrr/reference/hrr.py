@@ -18,7 +18,14 @@ def _normalize(vectors: Tensor, eps: float) -> Tensor:
     return vectors / norm.clamp_min(eps)
 
 
+def _is_empty(a: Tensor, b: Tensor) -> bool:
+    """Whether there is nothing to transform, which torch.fft refuses before 2.15."""
+    return a.numel() == 0 or b.numel() == 0
+
+
 def _product(a: Tensor, b: Tensor, correlate: bool) -> Tensor:
+    if _is_empty(a, b):
+        return _compute(a) * _compute(b)
     spectrum = torch.fft.rfft(_compute(b))
     spectrum = torch.fft.rfft(_compute(a)) * (spectrum.conj() if correlate else spectrum)
     product: Tensor = torch.fft.irfft(spectrum, n=a.shape[-1])
@@ -56,10 +63,11 @@ def bind_superpose(
     a: Tensor, b: Tensor, weights: Tensor | None = None, normalize: bool = False, eps: float = 1e-12
 ) -> Tensor:
     """``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, summed as spectra."""
-    spectra = torch.fft.rfft(_compute(a)) * torch.fft.rfft(_compute(b))
+    empty = _is_empty(a, b)
+    spectra = _compute(a) * _compute(b) if empty else torch.fft.rfft(_compute(a)) * torch.fft.rfft(_compute(b))
     dtype = torch.promote_types(a.dtype, b.dtype)
     if weights is not None:
         spectra = spectra * _compute(weights).unsqueeze(-1)
         dtype = torch.promote_types(dtype, weights.dtype)
-    total = torch.fft.irfft(spectra.sum(-2), n=a.shape[-1])
+    total = spectra.sum(-2) if empty else torch.fft.irfft(spectra.sum(-2), n=a.shape[-1])
     return (_normalize(total, eps) if normalize else total).to(dtype)
