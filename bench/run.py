@@ -4,7 +4,6 @@ import argparse
 import datetime
 import importlib
 import json
-import os
 import platform
 import re
 import subprocess
@@ -24,6 +23,7 @@ if str(ROOT) not in sys.path:
 
 from bench.entry import Entry, Inputs, Peer  # noqa: E402
 from bench.timing import Candidate, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
+from torch_hrr._library import build_info  # noqa: E402
 
 SYSTEMS = ("hrr",)
 TOLERANCE = 1e-4
@@ -237,13 +237,9 @@ def machine(settings: Settings) -> dict[str, Any]:
         commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         commit = None
-    try:
-        info = importlib.import_module("torch_hrr.runtime").get_device_info()
-    except (ImportError, AttributeError):
-        info = {}
     return {
         "cpu": model,
-        "isa": info.get("isa", os.environ.get("TORCH_HRR_ISA")),
+        "isa": build_info()["isa"],
         "gpu": torch.cuda.get_device_name() if settings.cuda else None,
         "torch": torch.__version__,
         "python": platform.python_version(),

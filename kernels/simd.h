@@ -124,12 +124,6 @@ struct Reversed {
     return w - 1 - j;
   }
 };
-// Lanes 1..W of the sequence a, b, last first.
-struct ReversedAfterFirst {
-  static constexpr int of(int j, int w) {
-    return w - j;
-  }
-};
 template <int H>
 struct BlockLow {
   static constexpr int of(int j, int w) {

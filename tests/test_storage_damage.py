@@ -7,6 +7,7 @@ import os
 
 import pytest
 import torch
+from cases.storage import assert_same, small
 
 from torch_hrr._storage import IntegrityError, load, save
 
@@ -18,19 +19,6 @@ METADATA = {"names": ["a", "ü"], "eps": 1e-12}
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "state.safetensors"
-
-
-def small():
-    return {
-        "w": torch.tensor([[1.5, -0.0], [3.25, 4.0]]),
-        "mask": torch.tensor([True, False, True]),
-        "e": torch.ones(0),
-    }
-
-
-def assert_same(tensors, expected):
-    assert list(tensors) == sorted(expected)
-    assert all(torch.equal(tensors[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -18,10 +18,6 @@ inline at::ScalarType promote(const at::Tensor& a, const at::Tensor& b) {
   return c10::promoteTypes(a.scalar_type(), b.scalar_type());
 }
 
-inline bool is_present(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value();
-}
-
 // bind, unbind, bind_normalize: [..., D] and [..., D] give [..., D].
 template <typename Int>
 ResultContract<Int> binding_contract(const char* op, const Argument& a, const Argument& b, double eps = 0) {
@@ -71,7 +67,7 @@ ResultContract<Int> items_contract(const char* op, std::initializer_list<Argumen
     broadcast_into<Int>(op, sizes_of<Int>(argument.tensor).slice(0, static_cast<size_t>(argument.tensor.dim()) - 1),
                         "the leading dimensions and K of the arguments", result.sizes);
   }
-  if (is_present(weights)) {
+  if (weights.has_value()) {
     const Argument argument{"weights", *weights};
     check_floating(op, {first, argument});
     check_rank(op, argument, 1, "[..., K]");
