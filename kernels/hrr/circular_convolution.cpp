@@ -15,9 +15,12 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
     const auto a = engine.operand(scratch, used);
     const auto b = engine.operand(scratch, used);
     const auto sum = engine.operand(scratch, used);
+    const S* base_a = static_cast<const S*>(params.a);
+    const S* base_b = static_cast<const S*>(params.b);
+    const bool prefetch = prefetch_pays<S>(params.rows, params.dim);
     for (int64_t r = begin; r < end; ++r) {
-      const RecordRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-                             static_cast<const S*>(params.b) + row_offset(params.map, 1, r),
+      const RecordRow<S> row{base_a + row_offset(params.map, 0, r),
+                             base_b + row_offset(params.map, 1, r),
                              nullptr,
                              1,
                              0,
@@ -27,13 +30,17 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
                              params.normalize,
                              params.eps};
       S* out = static_cast<S*>(params.out) + r * params.dim;
+      NextRow<S> next;
+      if (prefetch && r + 1 < end) {
+        next = {base_a + row_offset(params.map, 0, r + 1), base_b + row_offset(params.map, 1, r + 1)};
+      }
       bool done = false;
       if constexpr (std::is_same_v<Engine, DirectEngine<S>>) {
         done = try_record_row<S, Engine>(engine, row, {a}, {b}, sum, out);
       } else if (params.product == Product::kConvolution) {
-        done = try_bind_row<Product::kConvolution, S>(engine, row, a, b, out);
+        done = try_bind_row<Product::kConvolution, S>(engine, row, next, a, b, out);
       } else {
-        done = try_bind_row<Product::kCorrelation, S>(engine, row, a, b, out);
+        done = try_bind_row<Product::kCorrelation, S>(engine, row, next, a, b, out);
       }
       if (!done) {
         careful_row<S>(engine, row, a, b, sum, out);
