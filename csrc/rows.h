@@ -10,6 +10,7 @@
 
 #include "csrc/checks.h"
 #include "kernels/rows.h"
+#include "kernels/storage.h"
 
 namespace torch_hrr {
 
@@ -17,6 +18,19 @@ namespace torch_hrr {
 inline at::Tensor with_unit_rows(const at::Tensor& tensor, at::ScalarType dtype) {
   const at::Tensor typed = tensor.scalar_type() == dtype ? tensor : tensor.to(dtype);
   return typed.size(-1) <= 1 || typed.stride(-1) == 1 ? typed : typed.contiguous();
+}
+
+inline kernels::Storage storage_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return kernels::Storage::kDouble;
+    case at::kHalf:
+      return kernels::Storage::kHalf;
+    case at::kBFloat16:
+      return kernels::Storage::kBFloat16;
+    default:
+      return kernels::Storage::kFloat;
+  }
 }
 
 // An operand of a row map: its leading dimensions end `trailing` dimensions before its last one.

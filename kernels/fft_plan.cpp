@@ -3,28 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "kernels/roots.h"
+
 namespace torch_hrr::kernels {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
-
-// e^{-2 pi i index / size}, reduced to an eighth of a turn so that symmetric factors are exact mirror images.
-void root_of_unity(int64_t index, int64_t size, double& re, double& im) {
-  const int64_t quarter = (4 * index + size / 2) / size;
-  const double angle = 2 * kPi * (static_cast<double>(4 * index - quarter * size) / static_cast<double>(4 * size));
-  // At an eighth of a turn the library's sine and cosine may differ in their last bit.
-  const bool eighth = 2 * (quarter * size - 4 * index) == size;
-  const double c = eighth ? std::sqrt(0.5) : std::cos(angle);
-  const double s = eighth ? -std::sqrt(0.5) : std::sin(angle);
-  const double turned[4][2] = {{c, -s}, {-s, -c}, {-c, s}, {s, c}};
-  re = turned[quarter % 4][0];
-  im = turned[quarter % 4][1];
-}
 
 template <typename T>
 struct OwnedPlan {
@@ -62,10 +48,8 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
   std::vector<T> values;
   std::vector<size_t> offsets(static_cast<size_t>(plan.passes), 0);
   const auto append_root = [&](int64_t index, int64_t n, bool imaginary) {
-    double re = 0;
-    double im = 0;
-    root_of_unity(index, n, re, im);
-    values.push_back(static_cast<T>(imaginary ? im : re));
+    const Complex<double> root = root_of_unity(index, n);
+    values.push_back(static_cast<T>(imaginary ? root.im : root.re));
   };
   const int64_t columns = size / width;
   for (int64_t start = 0; start < columns; start += width) {
@@ -96,10 +80,8 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
   const size_t coupling = values.size();
   for (const bool imaginary : {false, true}) {
     for (int64_t k = 0; k < size / 2; ++k) {
-      double re = 0;
-      double im = 0;
-      root_of_unity(k, size, re, im);
-      values.push_back(static_cast<T>(imaginary ? im / 4 : (1 + re) / 4));
+      const Complex<double> root = root_of_unity(k, size);
+      values.push_back(static_cast<T>(imaginary ? root.im / 4 : (1 + root.re) / 4));
     }
   }
 

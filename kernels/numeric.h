@@ -59,5 +59,14 @@ HRR_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
 }
 
+// Squared norms in this range lose nothing to overflow or underflow; a row outside is computed again from inputs that
+// were scaled by powers of two. The decision depends on the row alone.
+template <typename T>
+HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
+  constexpr T kLowest = sizeof(T) == 4 ? static_cast<T>(0x1p-60) : static_cast<T>(0x1p-900);
+  constexpr T kHighest = sizeof(T) == 4 ? static_cast<T>(0x1p100) : static_cast<T>(0x1p900);
+  return squared >= kLowest && squared <= kHighest;
+}
+
 HRR_ISA_END
 } // namespace torch_hrr::kernels

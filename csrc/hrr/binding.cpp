@@ -238,12 +238,9 @@ struct BindNormalizeFormula {
     return {grad_a, grad_b};
   }
   Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    const auto widened = [](const std::vector<Tensor>& tensors) {
-      return std::vector<Tensor>{tensors[0].defined() ? in_compute_type(tensors[0]) : tensors[0],
-                                 tensors[1].defined() ? in_compute_type(tensors[1]) : tensors[1]};
-    };
-    const std::vector<Tensor> wide = widened(inputs);
-    return normalization_jacobian(torch_hrr::bind(wide[0], wide[1]), BindFormula{}.jvp(wide, widened(tangents)), eps);
+    const std::vector<Tensor> wide = in_compute_type(inputs);
+    return normalization_jacobian(torch_hrr::bind(wide[0], wide[1]), BindFormula{}.jvp(wide, in_compute_type(tangents)),
+                                  eps);
   }
 };
 

@@ -8,16 +8,7 @@ namespace torch_hrr::hrr {
 namespace {
 
 const kernels::HrrKernels& table_for(const at::Tensor& out) {
-  switch (out.scalar_type()) {
-    case at::kDouble:
-      return kernels::hrr_kernels(kernels::Storage::kDouble);
-    case at::kHalf:
-      return kernels::hrr_kernels(kernels::Storage::kHalf);
-    case at::kBFloat16:
-      return kernels::hrr_kernels(kernels::Storage::kBFloat16);
-    default:
-      return kernels::hrr_kernels(kernels::Storage::kFloat);
-  }
+  return kernels::hrr_kernels(storage_of(out));
 }
 
 // entry(params, begin, end, scratch) over all rows; elements_per_row weighs how many rows make a thread's chunk

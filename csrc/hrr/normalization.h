@@ -9,12 +9,22 @@
 #include <ATen/ops/where.h>
 
 #include <limits>
+#include <vector>
 
 namespace torch_hrr::hrr {
 
 inline at::Tensor in_compute_type(const at::Tensor& tensor) {
   const bool half = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   return half ? tensor.to(at::kFloat) : tensor;
+}
+
+// All of them in their compute type; undefined ones stay undefined.
+inline std::vector<at::Tensor> in_compute_type(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> wide;
+  for (const at::Tensor& tensor : tensors) {
+    wide.push_back(tensor.defined() ? in_compute_type(tensor) : tensor);
+  }
+  return wide;
 }
 
 // x 2^exponent for integral exponents, in two steps because one factor may not be representable.

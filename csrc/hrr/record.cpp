@@ -92,13 +92,6 @@ struct RecordFormula {
   Tensor forward(const Tensor& a, const Tensor& b, const Tensor& weights) const {
     return torch_hrr::bind_superpose(a, b, optional_of(weights), normalize, eps);
   }
-  static std::vector<Tensor> widened(const std::vector<Tensor>& tensors) {
-    std::vector<Tensor> result;
-    for (const Tensor& tensor : tensors) {
-      result.push_back(tensor.defined() ? in_compute_type(tensor) : tensor);
-    }
-    return result;
-  }
   static Tensor sum(const Tensor& a, const Tensor& b, const Tensor& weights) {
     return torch_hrr::bind_superpose(a, b, optional_of(weights), /*normalize=*/false, /*eps=*/0);
   }
@@ -107,7 +100,7 @@ struct RecordFormula {
   }
 
   variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>& wanted) const {
-    const std::vector<Tensor> wide = widened(inputs);
+    const std::vector<Tensor> wide = in_compute_type(inputs);
     const Tensor grad_items = through_norm(wide, in_compute_type(grad)).unsqueeze(-2);
     Tensor p;
     Tensor q;
@@ -123,8 +116,8 @@ struct RecordFormula {
             wanted[2] ? (wide[0] * p).sum(-1) : Tensor()};
   }
   Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    const std::vector<Tensor> wide = widened(inputs);
-    const std::vector<Tensor> moved = widened(tangents);
+    const std::vector<Tensor> wide = in_compute_type(inputs);
+    const std::vector<Tensor> moved = in_compute_type(tangents);
     Tensor direction;
     for (size_t i = 0; i < moved.size(); ++i) {
       if (moved[i].defined()) {

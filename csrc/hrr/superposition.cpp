@@ -96,13 +96,9 @@ struct SuperposeFormula {
   Tensor through_norm(const std::vector<Tensor>& inputs, const Tensor& v) const {
     return normalize ? normalization_jacobian(sum(inputs[0], inputs[1]), v, eps) : v;
   }
-  static std::vector<Tensor> widened(const std::vector<Tensor>& tensors) {
-    return {tensors[0].defined() ? in_compute_type(tensors[0]) : tensors[0],
-            tensors[1].defined() ? in_compute_type(tensors[1]) : tensors[1]};
-  }
 
   variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>& wanted) const {
-    const std::vector<Tensor> wide = widened(inputs);
+    const std::vector<Tensor> wide = in_compute_type(inputs);
     const Tensor grad_items = through_norm(wide, in_compute_type(grad)).unsqueeze(-2);
     variable_list grads(2);
     if (wanted[0]) {
@@ -115,8 +111,8 @@ struct SuperposeFormula {
     return grads;
   }
   Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    const std::vector<Tensor> wide = widened(inputs);
-    const std::vector<Tensor> moved = widened(tangents);
+    const std::vector<Tensor> wide = in_compute_type(inputs);
+    const std::vector<Tensor> moved = in_compute_type(tangents);
     Tensor direction = moved[0].defined() ? sum(moved[0], wide[1]) : Tensor();
     if (moved[1].defined()) {
       const Tensor from_weights = sum(wide[0], moved[1]);

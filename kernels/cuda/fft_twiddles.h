@@ -5,8 +5,9 @@
 //   fill_twiddle_table(table.data());
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+
+#include "kernels/roots.h"
 
 namespace torch_hrr::kernels {
 
@@ -77,26 +78,6 @@ constexpr int stage_twiddle_offset(int log2_points, bool inverse, int stage) {
 
 constexpr int kTwiddleTablePoints = stage_twiddle_offset(kMaxDeviceFftLog2, true, kMaxDeviceFftStages);
 
-// e^{-2 pi i index / size}, reduced to an eighth of a turn, where sine and cosine are exact to the last bit of T.
-template <typename T>
-TwiddlePoint<T> twiddle(int64_t index, int64_t size) {
-  constexpr double kTurn = 6.28318530717958647692;
-  const int64_t quarter = (4 * index + size / 2) / size;
-  const double angle = kTurn * static_cast<double>(4 * index - quarter * size) / static_cast<double>(4 * size);
-  const T c = static_cast<T>(std::cos(angle));
-  const T s = static_cast<T>(std::sin(angle));
-  switch (quarter % 4) {
-    case 0:
-      return {c, -s};
-    case 1:
-      return {-s, -c};
-    case 2:
-      return {-c, s};
-    default:
-      return {s, c};
-  }
-}
-
 // table[offset(stage) + run * period + p] = e^{-2 pi i p 2^run / (period radix)}
 template <typename T>
 void fill_twiddle_table(TwiddlePoint<T>* table) {
@@ -109,7 +90,8 @@ void fill_twiddle_table(TwiddlePoint<T>* table) {
         TwiddlePoint<T>* runs = table + stage_twiddle_offset(m, inverse, s);
         for (int run = 0; run < stage_twiddle_runs(stages.radix[s]); ++run) {
           for (int p = 0; p < period; ++p) {
-            runs[run * period + p] = twiddle<T>(int64_t{p} << run, int64_t{period} * stages.radix[s]);
+            const Complex<double> root = root_of_unity(int64_t{p} << run, int64_t{period} * stages.radix[s]);
+            runs[run * period + p] = {static_cast<T>(root.re), static_cast<T>(root.im)};
           }
         }
       }

@@ -10,16 +10,16 @@ namespace {
 
 // launch_as(S{}, table) with the storage type and its twiddle table
 template <typename Launch>
-void with_storage(CudaStorage storage, const void* twiddles, const Launch& launch_as) {
+void with_storage(Storage storage, const void* twiddles, const Launch& launch_as) {
   const auto* of_float = static_cast<const TwiddlePoint<float>*>(twiddles);
   switch (storage) {
-    case CudaStorage::kFloat:
+    case Storage::kFloat:
       return launch_as(float{}, of_float);
-    case CudaStorage::kDouble:
+    case Storage::kDouble:
       return launch_as(double{}, static_cast<const TwiddlePoint<double>*>(twiddles));
-    case CudaStorage::kHalf:
+    case Storage::kHalf:
       return launch_as(Half{}, of_float);
-    case CudaStorage::kBFloat16:
+    case Storage::kBFloat16:
       return launch_as(BFloat16{}, of_float);
   }
   throw std::runtime_error("bind: unknown storage type");
@@ -27,18 +27,18 @@ void with_storage(CudaStorage storage, const void* twiddles, const Launch& launc
 
 }  // namespace
 
-void launch_binding(CudaStorage storage, const BindingParams& params, const void* twiddles, CudaStream stream) {
+void launch_binding(Storage storage, const BindingParams& params, const void* twiddles, CudaStream stream) {
   with_storage(storage, twiddles,
                [&](auto zero, const auto* table) { launch_binding_rows<decltype(zero)>(params, table, stream); });
 }
 
-void launch_binding_backward(CudaStorage storage, const BindingBackwardParams& params, const void* twiddles,
+void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
                              CudaStream stream) {
   with_storage(storage, twiddles,
                [&](auto zero, const auto* table) { launch_backward_rows<decltype(zero)>(params, table, stream); });
 }
 
-void launch_record(CudaStorage storage, const RecordParams& params, const void* twiddles, CudaStream stream) {
+void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream) {
   with_storage(storage, twiddles,
                [&](auto zero, const auto* table) { launch_record_rows<decltype(zero)>(params, table, stream); });
 }

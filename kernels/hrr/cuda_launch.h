@@ -10,6 +10,7 @@
 #include "kernels/cuda/fft_twiddles.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/superposition.h"
+#include "kernels/storage.h"
 
 struct CUstream_st;
 
@@ -17,30 +18,28 @@ namespace torch_hrr::kernels {
 
 using CudaStream = CUstream_st*;  // cudaStream_t
 
-enum class CudaStorage : int32_t { kFloat, kDouble, kHalf, kBFloat16 };
-
 // The twiddle table that the binding launchers take: computed on the host, uploaded by the caller once a device and
 // compute type (double for kDouble, float for the others), kept for as long as kernels may run.
-constexpr int64_t twiddle_table_bytes(CudaStorage storage) {
-  return static_cast<int64_t>(kTwiddleTablePoints) * static_cast<int64_t>(storage == CudaStorage::kDouble
+constexpr int64_t twiddle_table_bytes(Storage storage) {
+  return static_cast<int64_t>(kTwiddleTablePoints) * static_cast<int64_t>(storage == Storage::kDouble
                                                                               ? sizeof(TwiddlePoint<double>)
                                                                               : sizeof(TwiddlePoint<float>));
 }
-inline void fill_twiddle_table(CudaStorage storage, void* host_memory) {
-  if (storage == CudaStorage::kDouble) {
+inline void fill_twiddle_table(Storage storage, void* host_memory) {
+  if (storage == Storage::kDouble) {
     fill_twiddle_table(static_cast<TwiddlePoint<double>*>(host_memory));
   } else {
     fill_twiddle_table(static_cast<TwiddlePoint<float>*>(host_memory));
   }
 }
 
-void launch_binding(CudaStorage storage, const BindingParams& params, const void* twiddles, CudaStream stream);
-void launch_binding_backward(CudaStorage storage, const BindingBackwardParams& params, const void* twiddles,
+void launch_binding(Storage storage, const BindingParams& params, const void* twiddles, CudaStream stream);
+void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
                              CudaStream stream);
-void launch_record(CudaStorage storage, const RecordParams& params, const void* twiddles, CudaStream stream);
+void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream);
 
 // workspace: superposition_workspace_bytes(storage, params) bytes, aligned to 16; null where that is 0.
-int64_t superposition_workspace_bytes(CudaStorage storage, const SuperpositionParams& params);
-void launch_superposition(CudaStorage storage, const SuperpositionParams& params, void* workspace, CudaStream stream);
+int64_t superposition_workspace_bytes(Storage storage, const SuperpositionParams& params);
+void launch_superposition(Storage storage, const SuperpositionParams& params, void* workspace, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

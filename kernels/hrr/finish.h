@@ -6,16 +6,6 @@
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 
-// Squared norms in this range lose nothing to overflow or underflow; a row outside is computed again from inputs that
-// were scaled by powers of two. The decision depends on the row alone.
-template <typename T>
-HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
-  constexpr int kHighest = sizeof(T) == 4 ? 100 : 900;
-  constexpr int kLowest = sizeof(T) == 4 ? -60 : -900;
-  return squared >= static_cast<T>(__builtin_ldexp(1, kLowest)) &&
-      squared <= static_cast<T>(__builtin_ldexp(1, kHighest));
-}
-
 // out = c 2^-exponent, divided by its max(norm2, eps) where normalize is set. c is overwritten.
 template <typename S, int W>
 HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponent, bool normalize, double eps, S* out) {

@@ -78,14 +78,6 @@ struct PowerOfTwo {
   }
 };
 
-// Squared norms in this range lose nothing to overflow or underflow; other rows are computed again from scaled inputs.
-template <typename T>
-HRR_DEVICE bool safe_squared_norm(T squared) {
-  constexpr T kLowest = sizeof(T) == 4 ? static_cast<T>(0x1p-60) : static_cast<T>(0x1p-900);
-  constexpr T kHighest = sizeof(T) == 4 ? static_cast<T>(0x1p100) : static_cast<T>(0x1p900);
-  return squared >= kLowest && squared <= kHighest;
-}
-
 // 1 / max(norm2, eps) as factor 2^exponent for a row that stands for row 2^row_exponent.
 template <typename T>
 struct NormalizingScale {

@@ -14,11 +14,11 @@ void launch_rows(const SuperpositionParams& params, void* workspace, CudaStream 
   launch_superposition_rows<S>(params, static_cast<compute_t<S>*>(workspace), DeviceLauncher{stream});
 }
 
-int storage_bytes(CudaStorage storage) {
+int storage_bytes(Storage storage) {
   switch (storage) {
-    case CudaStorage::kFloat:
+    case Storage::kFloat:
       return sizeof(float);
-    case CudaStorage::kDouble:
+    case Storage::kDouble:
       return sizeof(double);
     default:
       return sizeof(Half);
@@ -27,21 +27,21 @@ int storage_bytes(CudaStorage storage) {
 
 }  // namespace
 
-int64_t superposition_workspace_bytes(CudaStorage storage, const SuperpositionParams& params) {
+int64_t superposition_workspace_bytes(Storage storage, const SuperpositionParams& params) {
   const SuperpositionPlan plan = superposition_plan(params.items, params.dim, storage_bytes(storage));
-  const int64_t compute_bytes = storage == CudaStorage::kDouble ? sizeof(double) : sizeof(float);
+  const int64_t compute_bytes = storage == Storage::kDouble ? sizeof(double) : sizeof(float);
   return superposition_workspace_elements(plan, params.rows, params.dim) * compute_bytes;
 }
 
-void launch_superposition(CudaStorage storage, const SuperpositionParams& params, void* workspace, CudaStream stream) {
+void launch_superposition(Storage storage, const SuperpositionParams& params, void* workspace, CudaStream stream) {
   switch (storage) {
-    case CudaStorage::kFloat:
+    case Storage::kFloat:
       return launch_rows<float>(params, workspace, stream);
-    case CudaStorage::kDouble:
+    case Storage::kDouble:
       return launch_rows<double>(params, workspace, stream);
-    case CudaStorage::kHalf:
+    case Storage::kHalf:
       return launch_rows<Half>(params, workspace, stream);
-    case CudaStorage::kBFloat16:
+    case Storage::kBFloat16:
       return launch_rows<BFloat16>(params, workspace, stream);
   }
   throw std::runtime_error("superpose: unknown storage type");

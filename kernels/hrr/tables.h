@@ -3,6 +3,7 @@
 
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/superposition.h"
+#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -17,8 +18,6 @@ struct HrrKernels {
   int64_t (*superpose_scratch)(int64_t dim);
   void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);
 };
-
-enum class Storage : int32_t { kFloat, kDouble, kHalf, kBFloat16 };
 
 // The table for the instruction set chosen for this process (isa.h).
 const HrrKernels& hrr_kernels(Storage storage);

@@ -10,34 +10,22 @@
 #include <mutex>
 #include <vector>
 
+#include "csrc/rows.h"
 #include "kernels/hrr/cuda_launch.h"
 
 namespace torch_hrr::hrr::cuda {
 namespace {
 
-kernels::CudaStorage storage_of(const at::Tensor& out) {
-  switch (out.scalar_type()) {
-    case at::kDouble:
-      return kernels::CudaStorage::kDouble;
-    case at::kHalf:
-      return kernels::CudaStorage::kHalf;
-    case at::kBFloat16:
-      return kernels::CudaStorage::kBFloat16;
-    default:
-      return kernels::CudaStorage::kFloat;
-  }
-}
-
 // The twiddle table of a device and compute type: uploaded at the first call, which therefore must not be captured in a
 // graph, and kept until the process ends (never freed: the CUDA context may be gone by then).
-const void* twiddles_for(const at::Tensor& out, kernels::CudaStorage storage) {
+const void* twiddles_for(const at::Tensor& out, kernels::Storage storage) {
   constexpr size_t kMaxDevices = 64;
   static std::mutex mutex;
   static auto& tables = *new std::array<std::array<at::Tensor, 2>, kMaxDevices>();
   const auto device = static_cast<size_t>(out.get_device());
   TORCH_CHECK(device < kMaxDevices, "torch_hrr: device index must be below ", kMaxDevices, ", got ", device);
   const std::lock_guard<std::mutex> lock(mutex);
-  at::Tensor& table = tables[device][storage == kernels::CudaStorage::kDouble ? 1 : 0];
+  at::Tensor& table = tables[device][storage == kernels::Storage::kDouble ? 1 : 0];
   if (!table.defined()) {
     std::vector<char> host(static_cast<size_t>(kernels::twiddle_table_bytes(storage)));
     kernels::fill_twiddle_table(storage, host.data());
@@ -47,10 +35,10 @@ const void* twiddles_for(const at::Tensor& out, kernels::CudaStorage storage) {
 }
 
 template <typename Params>
-void launch(void (*launcher)(kernels::CudaStorage, const Params&, const void*, kernels::CudaStream),
+void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kernels::CudaStream),
             const Params& params, const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
-  const kernels::CudaStorage storage = storage_of(out);
+  const kernels::Storage storage = storage_of(out);
   launcher(storage, params, twiddles_for(out, storage), c10::cuda::getCurrentCUDAStream().stream());
 }
 
@@ -70,7 +58,7 @@ void execute(const kernels::RecordParams& params, const at::Tensor& out) {
 
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
-  const kernels::CudaStorage storage = storage_of(out);
+  const kernels::Storage storage = storage_of(out);
   const at::Tensor workspace =
       at::empty({kernels::superposition_workspace_bytes(storage, params)}, out.options().dtype(at::kByte));
   kernels::launch_superposition(storage, params, workspace.numel() > 0 ? workspace.mutable_data_ptr() : nullptr,
