@@ -43,3 +43,14 @@ target_sources(torch_hrr PRIVATE ${TORCH_HRR_CUDA_BINDINGS} $<TARGET_OBJECTS:hrr
 target_include_directories(torch_hrr SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(torch_hrr PRIVATE "${TORCH_HRR_TORCH_ROOT}/lib/libc10_cuda.so" CUDA::cudart)
 target_compile_definitions(torch_hrr PRIVATE TORCH_HRR_WITH_CUDA)
+
+# The wheels' CUDA runtime, beside torch: a program without Python loads this library before torch has loaded it.
+get_target_property(torch_hrr_rpath torch_hrr INSTALL_RPATH)
+file(GLOB torch_hrr_cudart RELATIVE "${TORCH_HRR_TORCH_ROOT}/lib" "${TORCH_HRR_TORCH_ROOT}/../nvidia/*/lib/libcudart.so*")
+list(GET torch_hrr_rpath 0 torch_hrr_torch_libraries)
+foreach(cudart IN LISTS torch_hrr_cudart)
+  get_filename_component(directory "${cudart}" DIRECTORY)
+  list(APPEND torch_hrr_rpath "${torch_hrr_torch_libraries}/${directory}")
+endforeach()
+list(REMOVE_DUPLICATES torch_hrr_rpath)
+set_target_properties(torch_hrr PROPERTIES INSTALL_RPATH "${torch_hrr_rpath}")
