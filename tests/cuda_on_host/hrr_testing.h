@@ -12,7 +12,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/hrr/launch_product.cuh"
+#include "kernels/cuda/fft.cuh"
+#include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/superposition.h"
 
 namespace torch_hrr::kernels::hrr_testing {
 
@@ -30,17 +32,6 @@ const TwiddlePoint<T>* twiddle_table() {
   }();
   return table.data();
 }
-
-// What the launchers of the .cu files pass to the device.
-struct HostLauncher {
-  Schedule schedule;
-
-  template <typename... Params, typename... Args>
-  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                  const Args&... args) const {
-    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
-  }
-};
 
 // How far from the oracle, relative to the norm of the row: rounding of the result (half types) or of a float
 // transform.
@@ -103,6 +94,11 @@ oracle_product(Product product, const Exact& a, const Exact& b) {
     }
   }
   return result;
+}
+
+// Of long rows only the last is compared with the sum, which takes most of a run.
+inline int64_t first_checked_row(int64_t dim, int64_t rows) {
+  return dim > 1024 ? rows - 1 : 0;
 }
 
 inline long double dot(const Exact& x, const Exact& y) {
@@ -177,20 +173,17 @@ inline RowMap contiguous_rows(int64_t rows, int64_t stride) {
   return map;
 }
 
-template <typename S, typename Lengths = AllLengths>
-void run_binding(const BindingParams& params, const Schedule& schedule = {}, int threads = 0) {
-  launch_product<S, false, Lengths>("bind", record_of_one(params), params.product, twiddle_table<compute_t<S>>(),
-                                    HostLauncher{schedule}, threads);
-}
-template <typename S, typename Lengths = AllLengths>
-void run_record(const RecordParams& params, const Schedule& schedule = {}, int threads = 0) {
-  launch_product<S, true, Lengths>("bind_superpose", params, Product::kConvolution, twiddle_table<compute_t<S>>(),
-                                   HostLauncher{schedule}, threads);
-}
-template <typename S, typename Lengths = AllLengths>
-void run_backward(const BindingBackwardParams& params, const Schedule& schedule = {}, int threads = 0) {
-  launch_product_backward<S, Lengths>("bind_backward", params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
-                                      threads);
-}
+// The launches of each family at its parameters, compiled once for all tests: float rows of every length,
+// rows of the other types of at most 1024 elements that are direct or take a transform of 512 or 1024. threads = 0
+// takes the block of the kernel's table.
+template <typename S>
+void run_binding(const BindingParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_record(const RecordParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_backward(const BindingBackwardParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_superposition(const SuperpositionParams& params, const Schedule& schedule = {},
+                       int64_t max_blocks = kMaxGridX);
 
 }  // namespace torch_hrr::kernels::hrr_testing

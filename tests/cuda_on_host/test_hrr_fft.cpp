@@ -1,6 +1,8 @@
 // The row transform alone, every length, against the DFT sum.
 #include "tests/cuda_on_host/hrr_testing.h"
 
+#include "kernels/roots.h"
+
 namespace torch_hrr::kernels {
 namespace {
 
@@ -59,16 +61,16 @@ void check_transform(double tolerance) {
     in[i] = {static_cast<T>(normal(generator)), static_cast<T>(normal(generator))};
     expected_back[i] = {in[i].re * static_cast<double>(kPoints), in[i].im * static_cast<double>(kPoints)};
   }
-  std::vector<TwiddlePoint<double>> roots;
+  std::vector<Complex<double>> roots;
   for (int i = 0; i < kPoints; ++i) {
-    roots.push_back(twiddle<double>(i, kPoints));
+    roots.push_back(root_of_unity(i, kPoints));
   }
   for (int row = 0; row < kRows; ++row) {
     for (int k = 0; k < kPoints; ++k) {
       Complex<long double> sum{0, 0};
       for (int n = 0; n < kPoints; ++n) {
         const Complex<T> x = in[static_cast<size_t>(row * kPoints + n)];
-        const TwiddlePoint<double> w = roots[static_cast<size_t>(static_cast<int64_t>(n) * k % kPoints)];
+        const Complex<double> w = roots[static_cast<size_t>(static_cast<int64_t>(n) * k % kPoints)];
         sum.re += static_cast<long double>(x.re) * w.re - static_cast<long double>(x.im) * w.im;
         sum.im += static_cast<long double>(x.re) * w.im + static_cast<long double>(x.im) * w.re;
       }
@@ -123,7 +125,7 @@ TEST(DeviceFft, TwiddleTableIsWrittenWholeAndExact) {
   }
   EXPECT_EQ(table.back().re, unwritten);
   for (int64_t index = 0; index < 48; ++index) {
-    const TwiddlePoint<double> w = twiddle<double>(index, 48);
+    const Complex<double> w = root_of_unity(index, 48);
     const long double angle = 2 * 3.141592653589793238462643383279502884L * index / 48;
     EXPECT_NEAR(w.re, static_cast<double>(std::cos(angle)), 1.2e-16) << index;
     EXPECT_NEAR(w.im, -static_cast<double>(std::sin(angle)), 1.2e-16) << index;

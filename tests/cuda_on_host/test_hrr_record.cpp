@@ -1,72 +1,10 @@
 // The kernel of bind_superpose against sums of direct products: items, weights, strides, range, edge rows.
-#include "tests/cuda_on_host/hrr_testing.h"
+#include "tests/cuda_on_host/hrr_problems.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-template <typename S>
-using SomeLengths = std::conditional_t<std::is_same_v<S, float>, Lengths<5, 10>, Lengths<8, 9>>;
-
-// Rows of K pairs with K weights each.
-template <typename S>
-struct Records {
-  int64_t rows;
-  int64_t items;
-  int64_t dim;
-  Rows<S> a;
-  Rows<S> b;
-  Rows<S> weights;
-  bool weighted = true;
-  bool normalize = false;
-  double eps = 1e-12;
-
-  Records(int64_t rows_, int64_t items_, int64_t dim_, unsigned seed)
-      : rows(rows_),
-        items(items_),
-        dim(dim_),
-        a(rows_ * items_, dim_, seed),
-        b(rows_ * items_, dim_, seed + 1),
-        weights(rows_ * items_, 1, seed + 2) {}
-
-  RecordParams params(std::vector<S>& out) const {
-    RecordParams result;
-    result.a = a.values.data();
-    result.b = b.values.data();
-    result.weights = weighted ? weights.values.data() : nullptr;
-    result.out = out.data();
-    result.rows = rows;
-    result.items = items;
-    result.dim = dim;
-    result.map = contiguous_rows(rows, items * dim);
-    result.map.strides[2][0] = items;
-    result.item_stride_a = dim;
-    result.item_stride_b = dim;
-    result.item_stride_weights = 1;
-    result.normalize = normalize;
-    result.eps = eps;
-    return result;
-  }
-
-  std::vector<S> run(const Schedule& schedule = {}, int threads = 0) const {
-    auto out = poisoned<S>(static_cast<size_t>(rows * dim));
-    run_record<S, SomeLengths<S>>(params(out), schedule, threads);
-    return out;
-  }
-
-  Exact expected(int64_t r) const {
-    Exact sum(static_cast<size_t>(dim));
-    for (int64_t k = r * items; k < (r + 1) * items; ++k) {
-      const long double weight = weighted ? static_cast<double>(weights.values[static_cast<size_t>(k)]) : 1.0;
-      const Exact c = oracle_product(Product::kConvolution, a.exact(k), b.exact(k));
-      for (size_t n = 0; n < sum.size(); ++n) {
-        sum[n] += weight * c[n];
-      }
-    }
-    return normalize ? oracle_normalized(sum, eps) : sum;
-  }
-};
 
 constexpr int64_t kDims[] = {4, 16, 40, 64, 300, 512, 1000};
 
@@ -145,7 +83,7 @@ TEST(Record, LayoutsAndBlocksGiveTheSameBits) {
       params.item_stride_a = rows * dim;
       params.item_stride_b = dim;
       params.item_stride_weights = 0;
-      run_record<float, SomeLengths<float>>(params, {}, dim == 1000 ? 128 : threads);
+      run_record<float>(params, {}, dim == 1000 ? 128 : threads);
       EXPECT_TRUE(same_bits(out.data(), expected.data(), rows * dim)) << dim << " threads " << threads;
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -156,7 +94,7 @@ TEST(Record, LayoutsAndBlocksGiveTheSameBits) {
       params.a = records.a.row(r * items);
       params.b = records.b.row(r * items);
       params.weights = records.weights.row(r * items);
-      run_record<float, SomeLengths<float>>(params);
+      run_record<float>(params);
       EXPECT_TRUE(same_bits(alone.data(), expected.data() + r * dim, dim)) << dim << " row " << r;
     }
   }

@@ -1,73 +1,10 @@
 // The kernels of superpose against a plain sum: one block and workspace forms, types, layouts, range, edge rows.
-#include "tests/cuda_on_host/hrr_testing.h"
-
-#include "kernels/hrr/launch_superposition.cuh"
+#include "tests/cuda_on_host/hrr_problems.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-template <typename S>
-struct Superposition {
-  int64_t rows;
-  int64_t items;
-  int64_t dim;
-  Rows<S> vectors;
-  Rows<S> weights;
-  bool weighted = true;
-  bool normalize = true;
-  double eps = 1e-12;
-
-  Superposition(int64_t rows_, int64_t items_, int64_t dim_, unsigned seed)
-      : rows(rows_),
-        items(items_),
-        dim(dim_),
-        vectors(rows_ * items_, dim_, seed),
-        weights(rows_ * items_, 1, seed + 1) {}
-
-  SuperpositionParams params(std::vector<S>& out) const {
-    SuperpositionParams result;
-    result.vectors = vectors.values.data();
-    result.weights = weighted ? weights.values.data() : nullptr;
-    result.out = out.data();
-    result.rows = rows;
-    result.items = items;
-    result.dim = dim;
-    result.map = contiguous_rows(rows, items * dim);
-    result.map.strides[1][0] = items;
-    result.item_stride_vectors = dim;
-    result.item_stride_weights = 1;
-    result.normalize = normalize;
-    result.eps = eps;
-    return result;
-  }
-
-  static void launch(const SuperpositionParams& params, const Schedule& schedule = {}, int64_t max_blocks = kMaxGridX) {
-    const SuperpositionPlan plan = superposition_plan(params.items, params.dim, sizeof(S));
-    auto workspace =
-        poisoned<compute_t<S>>(static_cast<size_t>(superposition_workspace_elements(plan, params.rows, params.dim)));
-    launch_superposition_rows<S>(params, workspace.data(), HostLauncher{schedule}, max_blocks);
-  }
-
-  std::vector<S> run(const Schedule& schedule = {}, int64_t max_blocks = kMaxGridX) const {
-    auto out = poisoned<S>(static_cast<size_t>(rows * dim));
-    launch(params(out), schedule, max_blocks);
-    return out;
-  }
-
-  Exact expected(int64_t r) const {
-    Exact sum(static_cast<size_t>(dim));
-    for (int64_t k = r * items; k < (r + 1) * items; ++k) {
-      const long double weight = weighted ? static_cast<double>(weights.values[static_cast<size_t>(k)]) : 1.0;
-      const Exact x = vectors.exact(k);
-      for (size_t n = 0; n < sum.size(); ++n) {
-        sum[n] += weight * x[n];
-      }
-    }
-    return normalize ? oracle_normalized(sum, eps) : sum;
-  }
-};
 
 struct Size {
   int64_t items, dim;
@@ -116,7 +53,7 @@ TEST(Superposition, NoItemsGiveZeros) {
   }
   SuperpositionParams nothing;
   nothing.dim = 8;
-  EXPECT_NO_THROW(Superposition<float>::launch(nothing));
+  EXPECT_NO_THROW(run_superposition<float>(nothing));
 }
 
 // Odd addresses and strides, shared vectors and weights, small grids, one row at a time.
@@ -150,7 +87,7 @@ TEST(Superposition, LayoutsAndGridsGiveTheSameBits) {
       params.map.strides[0][0] = stride;
       params.map.strides[1][0] = 0;
       params.item_stride_vectors = rows * stride;
-      Superposition<float>::launch(params);
+      run_superposition<float>(params);
       EXPECT_TRUE(same_bits(out.data(), expected.data(), rows * dim)) << size.items << " x " << dim;
     }
     auto alone = poisoned<float>(static_cast<size_t>(dim));
@@ -159,7 +96,7 @@ TEST(Superposition, LayoutsAndGridsGiveTheSameBits) {
     params.map = RowMap{};
     params.vectors = sum.vectors.row(3 * size.items);
     params.weights = sum.weights.row(3 * size.items);
-    Superposition<float>::launch(params);
+    run_superposition<float>(params);
     EXPECT_TRUE(same_bits(alone.data(), expected.data() + 3 * dim, dim)) << size.items << " x " << dim;
   }
 }

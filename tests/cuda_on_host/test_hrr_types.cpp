@@ -1,37 +1,17 @@
 // The binding kernels in double and the half types: accuracy, rounding of the result, range, edge rows.
-#include "tests/cuda_on_host/hrr_testing.h"
+#include "tests/cuda_on_host/hrr_problems.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
 
-// A warp's rows and a block's row, both widths of a run of elements.
-using SomeLengths = Lengths<8, 9>;
 constexpr int64_t kDims[] = {1, 6, 16, 300, 512, 511, 1024};
 
 template <typename S>
 class BindingTypes : public testing::Test {};
 using StorageTypes = testing::Types<double, Half, BFloat16>;
 TYPED_TEST_SUITE(BindingTypes, StorageTypes);
-
-template <typename S>
-std::vector<S> bound(const Rows<S>& a, const Rows<S>& b, Product product, bool normalize, double eps = 1e-12,
-                     const Schedule& schedule = {}) {
-  auto out = poisoned<S>(a.values.size());
-  BindingParams params;
-  params.a = a.values.data();
-  params.b = b.values.data();
-  params.out = out.data();
-  params.dim = a.dim;
-  params.rows = static_cast<int64_t>(a.values.size()) / a.dim;
-  params.map = contiguous_rows(params.rows, a.dim);
-  params.product = product;
-  params.normalize = normalize;
-  params.eps = eps;
-  run_binding<S, SomeLengths>(params, schedule);
-  return out;
-}
 
 TYPED_TEST(BindingTypes, MatchesTheDirectSum) {
   using S = TypeParam;

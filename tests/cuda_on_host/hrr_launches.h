@@ -1,0 +1,54 @@
+// Definitions of the launches of hrr_testing.h, for the files that instantiate them: hrr_launches_*.cpp.
+#pragma once
+
+#include "tests/cuda_on_host/hrr_testing.h"
+
+#include <type_traits>
+
+#include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/launch_superposition.cuh"
+
+namespace torch_hrr::kernels::hrr_testing {
+
+// What the launchers of the .cu files pass to the device.
+struct HostLauncher {
+  Schedule schedule;
+
+  template <typename... Params, typename... Args>
+  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                  const Args&... args) const {
+    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
+  }
+};
+
+// Types other than float: a warp's rows and a block's row, both widths of a run of elements.
+template <typename S>
+using TestedLengths = std::conditional_t<std::is_same_v<S, float>, AllLengths, Lengths<8, 9>>;
+
+template <typename S>
+void run_binding(const BindingParams& params, const Schedule& schedule, int threads) {
+  launch_product<S, false, TestedLengths<S>>("bind", record_of_one(params), params.product,
+                                             twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_record(const RecordParams& params, const Schedule& schedule, int threads) {
+  launch_product<S, true, TestedLengths<S>>("bind_superpose", params, Product::kConvolution,
+                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_backward(const BindingBackwardParams& params, const Schedule& schedule, int threads) {
+  launch_product_backward<S, TestedLengths<S>>("bind_backward", params, twiddle_table<compute_t<S>>(),
+                                               HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_superposition(const SuperpositionParams& params, const Schedule& schedule, int64_t max_blocks) {
+  const SuperpositionPlan plan = superposition_plan(params.items, params.dim, sizeof(S));
+  auto workspace =
+      poisoned<compute_t<S>>(static_cast<size_t>(superposition_workspace_elements(plan, params.rows, params.dim)));
+  launch_superposition_rows<S>(params, workspace.data(), HostLauncher{schedule}, max_blocks);
+}
+
+}  // namespace torch_hrr::kernels::hrr_testing

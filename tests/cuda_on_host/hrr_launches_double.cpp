@@ -1,0 +1,11 @@
+// The host launches of the HRR kernels in double.
+#include "tests/cuda_on_host/hrr_launches.h"
+
+namespace torch_hrr::kernels::hrr_testing {
+
+template void run_binding<double>(const BindingParams&, const Schedule&, int);
+template void run_record<double>(const RecordParams&, const Schedule&, int);
+template void run_backward<double>(const BindingBackwardParams&, const Schedule&, int);
+template void run_superposition<double>(const SuperpositionParams&, const Schedule&, int64_t);
+
+}  // namespace torch_hrr::kernels::hrr_testing
