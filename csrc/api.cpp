@@ -39,6 +39,36 @@ Tensor bind_superpose(const Tensor& a, const Tensor& b, const OptionalTensor& we
   return op.call(a, b, weights, normalize, eps);
 }
 
+Tensor multibind(const Tensor& vectors) {
+  static const auto op = typed_operator<Tensor(const Tensor&)>("torch_hrr::multibind");
+  return op.call(vectors);
+}
+
+Tensor inverse(const Tensor& a, double eps) {
+  static const auto op = typed_operator<Tensor(const Tensor&, double)>("torch_hrr::inverse");
+  return op.call(a, eps);
+}
+
+Tensor unitary(const Tensor& a) {
+  static const auto op = typed_operator<Tensor(const Tensor&)>("torch_hrr::unitary");
+  return op.call(a);
+}
+
+Tensor bind_power(const Tensor& a, const Tensor& exponent) {
+  static const auto op = typed_operator<Tensor(const Tensor&, const Tensor&)>("torch_hrr::bind_power", "Tensor");
+  return op.call(a, exponent);
+}
+
+Tensor bind_power(const Tensor& a, double exponent) {
+  static const auto op = typed_operator<Tensor(const Tensor&, double)>("torch_hrr::bind_power");
+  return op.call(a, exponent);
+}
+
+Tensor permute(const Tensor& a, int64_t seed, int64_t power) {
+  static const auto op = typed_operator<Tensor(const Tensor&, int64_t, int64_t)>("torch_hrr::permute");
+  return op.call(a, seed, power);
+}
+
 void bind_out(Tensor& out, const Tensor& a, const Tensor& b) {
   static const auto op = typed_operator<void(const Tensor&, const Tensor&, Tensor&)>("torch_hrr::bind", "out");
   op.call(a, b, out);

@@ -20,7 +20,18 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def(
       "bind_superpose(Tensor a, Tensor b, Tensor? weights=None, bool normalize=False, float eps=1e-12) -> Tensor",
       tags);
+  m.def("multibind(Tensor vectors) -> Tensor", tags);
+  m.def("inverse(Tensor a, float eps=0.) -> Tensor", tags);
+  m.def("unitary(Tensor a) -> Tensor", tags);
+  m.def("bind_power.Tensor(Tensor a, Tensor exponent) -> Tensor", tags);
+  m.def("bind_power(Tensor a, float exponent) -> Tensor", tags);
+  m.def("permute(Tensor a, int seed, int power=1) -> Tensor", tags);
   m.def("_bind_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)", tags);
   m.def("_unbind_backward(Tensor grad, Tensor bound, Tensor role) -> (Tensor, Tensor)", tags);
   m.def("_bind_normalize_backward(Tensor grad, Tensor a, Tensor b, float eps) -> (Tensor, Tensor)", tags);
+  m.def("_cut_inverse(Tensor a, float eps) -> Tensor", tags);
+  m.def("_inverse_backward(Tensor grad, Tensor a, float eps) -> Tensor", tags);
+  m.def("_unitary_jacobian(Tensor v, Tensor a) -> Tensor", tags);
+  m.def("_bind_power_log(Tensor a, Tensor exponent, int order) -> Tensor", tags);
+  m.def("_bind_power_backward(Tensor grad, Tensor a, Tensor exponent) -> Tensor", tags);
 }

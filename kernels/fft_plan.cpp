@@ -84,6 +84,12 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
       values.push_back(static_cast<T>(imaginary ? root.im / 4 : (1 + root.re) / 4));
     }
   }
+  const size_t half_roots = values.size();
+  for (const bool imaginary : {false, true}) {
+    for (int64_t k = 0; k < size / 2; ++k) {
+      append_root(k, 2 * size, imaginary);
+    }
+  }
 
   T* storage = static_cast<T*>(::operator new[](values.size() * sizeof(T), std::align_val_t{64}));
   std::copy(values.begin(), values.end(), storage);
@@ -93,6 +99,8 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
   }
   plan.coupling_re = storage + coupling;
   plan.coupling_im = plan.coupling_re + size / 2;
+  plan.half_root_re = storage + half_roots;
+  plan.half_root_im = plan.half_root_re + size / 2;
   return owned;
 }
 

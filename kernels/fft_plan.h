@@ -22,6 +22,9 @@ struct FftPlan {
   // u_k = (1 + e^{-2 pi i k / size}) / 4 for k < size / 2: the coupling of a pair (k, size - k) of a real row.
   const T* coupling_re = nullptr;
   const T* coupling_im = nullptr;
+  // e^{-2 pi i k / (2 size)} for k < size / 2: what untangles a real row's own bins.
+  const T* half_root_re = nullptr;
+  const T* half_root_im = nullptr;
 };
 
 // Lanes for that many points: the widest vectors of at most max_width lanes that the first pass fills (width^2 <= size)

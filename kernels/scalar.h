@@ -50,6 +50,15 @@ HRR_HOST_DEVICE void scale_row(T* x, int64_t count, int exponent) {
   }
 }
 
+// The same for elements near 1: an exponent beyond the type saturates, with 0 left 0.
+template <typename T>
+HRR_HOST_DEVICE void rescale_row(T* x, int64_t count, int64_t exponent) {
+  constexpr int64_t kLimit = sizeof(T) == 4 ? 252 : 2044;
+  if (exponent != 0) {
+    scale_row(x, count, static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent));
+  }
+}
+
 // sum_i x_i y_i: W running sums, then halves, then the tail; the order depends on the count alone.
 template <int W, typename T>
 HRR_HOST_DEVICE T dot(const T* x, const T* y, int64_t count) {

@@ -132,11 +132,11 @@ Gradients compute_backward(const Binding& op, const Tensor& grad, const Tensor& 
   params.dim = sizes.back();
   if (needs_library_fft(params.dim, a)) {
     const auto [grad_a, grad_b] = compose_backward(op, grad, a, b, eps);
-    // As in the kernels, a row of which any part is not finite gives NaN rows: 0 for the others.
+    // As in the kernels, a normalised row of which any part is not finite gives NaN rows: 0 for the others.
     const auto poison = [](const Tensor& x) { return x.mul(0).sum(-1, /*keepdim=*/true); };
-    const Tensor zero_or_nan = poison(grad) + poison(a) + poison(b);
+    const Tensor zero_or_nan = op.normalize ? poison(grad) + poison(a) + poison(b) : Tensor();
     const auto full = [&](const Tensor& x) {
-      return (x + zero_or_nan).to(contract.dtype).expand(sizes).contiguous();
+      return (op.normalize ? x + zero_or_nan : x).to(contract.dtype).expand(sizes).contiguous();
     };
     return {full(grad_a), full(grad_b)};
   }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 
 namespace torch_hrr::hrr {
@@ -20,12 +21,18 @@ void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out
 void execute(const kernels::RecordParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
 
+// CPU rows of native length alone.
+void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
+void execute(const kernels::MultibindParams& params, const at::Tensor& out);
+void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
+
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
 void execute(const kernels::BindingParams& params, const at::Tensor& out);
 void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out);
 void execute(const kernels::RecordParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
+void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
 } // namespace cuda
 
 } // namespace torch_hrr::hrr

@@ -1,9 +1,12 @@
-// Binding of long rows by at::fft_rfft and at::fft_irfft.
+// Rows beyond the native transforms, by at::fft_rfft and at::fft_irfft.
 #include "csrc/hrr/library_fft.h"
+
+#include "csrc/hrr/execute.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/all.h>
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
 #include <ATen/ops/frexp.h>
@@ -99,7 +102,50 @@ Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels:
   return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
+// The same for any number of rows at once; r is the first of them.
+void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Tensor& out) {
+  // Copies, so that a transform sees the same alignment whatever the layout.
+  const auto wide = [](const Tensor& x) { return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous(); };
+  const Tensor rows = wide(a);
+  Tensor finite = at::isfinite(rows).all(1, /*keepdim=*/true);
+  Tensor bins = at::fft_rfft(rows).contiguous();
+  Tensor directions;
+  if (v.defined()) {
+    const Tensor wide_v = wide(v);
+    finite = finite.logical_and(at::isfinite(wide_v).all(1, /*keepdim=*/true));
+    directions = at::fft_rfft(wide_v).contiguous();
+    params.v = static_cast<const double*>(directions.const_data_ptr());
+  }
+  const Tensor norms = at::linalg_vector_norm(rows, 2, {1});
+  params.bins = static_cast<double*>(bins.mutable_data_ptr());
+  params.norms = static_cast<const double*>(norms.const_data_ptr());
+  params.exponents = params.exponents == nullptr ? nullptr : params.exponents + r;
+  params.rows = a.size(0);
+  execute(params, bins);
+  out.copy_(at::where(finite, at::fft_irfft(bins, params.dim), std::numeric_limits<double>::quiet_NaN()));
+}
+
 } // namespace
+
+void library_spectral_map(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, const Tensor& out) {
+  const int64_t rows = out.size(0);
+  params.dim = a.size(1);
+  params.count = params.dim / 2 + 1;
+  params.last_is_real = params.dim % 2 == 0;
+  params.epsilon = out.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                    : static_cast<double>(std::numeric_limits<float>::epsilon());
+  if (!out.is_cpu()) {
+    return map_rows(a, v, params, 0, out);
+  }
+  // At least two rows, as below.
+  at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (int64_t r = begin; r < std::min(end, rows); ++r) {
+      const auto row = [&](const Tensor& x) { return x.defined() ? x.narrow(0, r, 1) : x; };
+      map_rows(row(a), row(v), params, r, row(out));
+    }
+  });
+}
 
 void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
                     double eps, const Tensor& out) {

@@ -21,17 +21,24 @@ struct BackwardRow {
   double eps;
 };
 
-// dL/dc = grad_factor g + c_factor c
+// dL/dc = (grad_factor g + c_factor c) 2^exponent, for c that stands for c 2^-scale
 struct NormalizeFactors {
   double grad;
   double c;
+  int exponent = 0;
 };
-HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps) {
-  if (norm > eps) {
+HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
+  if (norm > scale_by_power(eps, scale)) {
     return {1 / norm, -c_dot_grad / (norm * norm * norm)};
   }
-  return {1 / eps, 0};
+  // eps 2^scale may be beyond the type that its quotient still fits.
+  const int exponent = unit_exponent(eps);
+  return {1 / scale_by_power(eps, exponent), 0, exponent - scale};
 }
+
+// A gradient of this norm, or below, may lose bits to underflow on its way through 1 / norm; so may one whose square
+// underflows, unless it is 0.
+constexpr double kSmallestPlainNorm = 0x1p-70;
 
 template <typename S, typename Engine>
 struct BackwardBuffers {
@@ -84,11 +91,12 @@ void gradient_spectra(const FftPlan<T>& plan, Product product, NormalizeFactors 
   store_middle(a, points, middle.b);
 }
 
-// sum |c|^2 and Re sum c conj(g) over the M points, c = a conv b.
+// sum |c|^2, Re sum c conj(g) and sum |g|^2 over the M points, c = a conv b.
 template <typename T>
 struct Moments {
   T squared;
   T c_dot_grad;
+  T grad_squared;
 };
 template <typename T, int W>
 Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, Split<T> b) {
@@ -96,6 +104,7 @@ Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, S
   const int64_t points = plan.size;
   V squared = V::broadcast(0);
   V dotted = V::broadcast(0);
+  V grad_squared = V::broadcast(0);
   for (int64_t k = points / 2 - W; k >= 0; k -= W) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
     PairLanes<T, W> c = convolve_pair(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
@@ -103,12 +112,23 @@ Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, S
       const V once = without_first<T, W>();
       c.mirror = {c.mirror.re * once, c.mirror.im * once};
     }
+    const PairLanes<T, W> g = load_pairs<T, W>(grad, points, k);
     squared = inner(c, c, squared);
-    dotted = inner(c, load_pairs<T, W>(grad, points, k), dotted);
+    dotted = inner(c, g, dotted);
+    grad_squared = inner(g, g, grad_squared);
   }
   const Pair<T> middle = convolve_pair(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
   return {inner_of_half(middle.k, middle.k, horizontal_sum(squared)),
-          inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted))};
+          inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted)), horizontal_sum(grad_squared)};
+}
+
+// Whether g / max(norm2(c), eps) is representable without loss.
+template <typename S, typename Engine>
+bool is_plain_gradient(const Engine& engine, const BackwardRow<S>& row, double norm, NormalizeFactors factors) {
+  if (norm > kSmallestPlainNorm && norm * factors.grad > kSmallestPlainNorm) {
+    return true;
+  }
+  return largest_in(engine, row.grad, 0) == 0;
 }
 
 // Three forward and two inverse transforms; false if a gradient leaves the range.
@@ -127,7 +147,11 @@ bool try_spectral_backward(const Engine& engine, const BackwardRow<S>& row, cons
     }
     const double points = static_cast<double>(engine.points);
     factors = normalize_factors(square_root(static_cast<double>(moments.squared) / points),
-                                static_cast<double>(moments.c_dot_grad) / points, row.eps);
+                                static_cast<double>(moments.c_dot_grad) / points, row.eps, 0);
+    factors = {scale_by_power(factors.grad, factors.exponent), factors.c};
+    if (!is_plain_gradient(engine, row, square_root(static_cast<double>(moments.grad_squared) / points), factors)) {
+      return false;
+    }
   }
   gradient_spectra<T, W>(engine.plan, row.product, factors, row.normalize, buffers.grad, buffers.a, buffers.b);
   const T zero{0};
@@ -154,6 +178,7 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
   };
   engine.load(row.a, exponents.a, buffers.a);
   engine.load(row.b, exponents.b, buffers.b);
+  int restored = 0;
   if (row.normalize) {
     const T* c = product(Product::kConvolution, buffers.a, buffers.b);
     __builtin_memcpy(buffers.c, c, static_cast<size_t>(engine.dim) * sizeof(T));
@@ -164,8 +189,16 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
       return false;
     }
     const double c_dot_grad = static_cast<double>(dot<W>(buffers.c, buffers.upstream, engine.dim));
-    const NormalizeFactors factors = normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad,
-                                                       scale_by_power(row.eps, exponents.a + exponents.b));
+    NormalizeFactors factors = normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad, row.eps,
+                                                 exponents.a + exponents.b);
+    if (!last_resort) {
+      factors = {scale_by_power(factors.grad, factors.exponent), factors.c};
+      const double norm = square_root(static_cast<double>(dot<W>(buffers.upstream, buffers.upstream, engine.dim)));
+      if (!is_plain_gradient(engine, row, norm, factors)) {
+        return false;
+      }
+    }
+    restored = factors.exponent;
     for (int64_t i = 0; i < engine.dim; ++i) {
       buffers.upstream[i] = static_cast<T>(factors.grad * static_cast<double>(buffers.upstream[i]) +
                                            factors.c * static_cast<double>(buffers.c[i]));
@@ -176,7 +209,7 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
   }
   const bool correlation = row.product == Product::kCorrelation;
   const auto store = [&](T* result, int exponent, S* target) {
-    scale_row(result, engine.dim, exponent);
+    rescale_row(result, engine.dim, exponent);
     if (!last_resort && !all_finite(result, engine.dim)) {
       return false;
     }
@@ -184,8 +217,8 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
     return true;
   };
   // y does not change when a is scaled, so the gradient with respect to a scales back with a.
-  const int restore_a = row.normalize ? exponents.a - exponents.grad : -exponents.grad - exponents.b;
-  const int restore_b = row.normalize ? exponents.b - exponents.grad : -exponents.grad - exponents.a;
+  const int restore_a = row.normalize ? exponents.a - exponents.grad + restored : -exponents.grad - exponents.b;
+  const int restore_b = row.normalize ? exponents.b - exponents.grad + restored : -exponents.grad - exponents.a;
   const Product kind_a = correlation ? Product::kConvolution : Product::kCorrelation;
   if (row.grad_a != nullptr && !store(product(kind_a, buffers.grad, buffers.b), restore_a, row.grad_a)) {
     return false;
@@ -199,18 +232,40 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
 }
 
 template <typename S, typename Engine>
-void careful_backward(const Engine& engine, const BackwardRow<S>& row, const BackwardBuffers<S, Engine>& buffers) {
+bool try_row(const Engine& engine, const BackwardRow<S>& row, const BackwardBuffers<S, Engine>& buffers) {
+  if constexpr (kNativeSpectrum<Engine>) {
+    return try_spectral_backward(engine, row, buffers);
+  } else {
+    return try_backward(engine, row, buffers, {}, false);
+  }
+}
+
+// Rows that are not finite reach the gradients that read them: of a product, dL/da reads g and b, dL/db reads g and a.
+template <typename S, typename Engine>
+void careful_backward(const Engine& engine, BackwardRow<S> row, const BackwardBuffers<S, Engine>& buffers) {
   const double grad = largest_in(engine, row.grad, 0);
   const double a = largest_in(engine, row.a, 0);
   const double b = largest_in(engine, row.b, 0);
-  if (is_finite(grad + a + b)) {
-    try_backward(engine, row, buffers, {unit_exponent(grad), unit_exponent(a), unit_exponent(b)}, true);
-    return;
-  }
-  for (S* target : {row.grad_a, row.grad_b}) {
+  const auto poison = [&](S*& target) {
     if (target != nullptr) {
       fill_nan(target, engine.dim);
+      target = nullptr;
     }
+  };
+  const bool together = row.normalize || !is_finite(grad);
+  const bool poisoned = !is_finite(grad + a + b);
+  if (!is_finite(b) || (together && poisoned)) {
+    poison(row.grad_a);
+  }
+  if (!is_finite(a) || (together && poisoned)) {
+    poison(row.grad_b);
+  }
+  if (row.grad_a == nullptr && row.grad_b == nullptr) {
+    return;
+  }
+  // What is left may be in range by itself, as if it alone were asked for.
+  if (!poisoned || !try_row(engine, row, buffers)) {
+    try_backward(engine, row, buffers, {unit_exponent(grad), unit_exponent(a), unit_exponent(b)}, true);
   }
 }
 
@@ -231,13 +286,7 @@ void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t e
                                params.product,
                                params.normalize,
                                params.eps};
-      bool done = false;
-      if constexpr (kNativeSpectrum<Engine>) {
-        done = try_spectral_backward(engine, row, buffers);
-      } else {
-        done = try_backward(engine, row, buffers, {}, false);
-      }
-      if (!done) {
+      if (!try_row(engine, row, buffers)) {
         careful_backward(engine, row, buffers);
       }
     }

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/fft_twiddles.h"
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 #include "kernels/storage.h"
 
@@ -37,6 +38,9 @@ void launch_binding(Storage storage, const BindingParams& params, const void* tw
 void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
                              CudaStream stream);
 void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream);
+
+// Bins in double whatever the storage type; see LibraryBinsParams.
+void launch_map_library_bins(const LibraryBinsParams& params, CudaStream stream);
 
 // workspace: superposition_workspace_bytes(storage, params) bytes, aligned to 16; null where that is 0.
 int64_t superposition_workspace_bytes(Storage storage, const SuperpositionParams& params);

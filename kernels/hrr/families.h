@@ -13,6 +13,8 @@ template <typename S>
 void add_binding_backward(HrrKernels& kernels);
 template <typename S>
 void add_superposition(HrrKernels& kernels);
+template <typename S>
+void add_spectral_maps(HrrKernels& kernels);
 
 HRR_ISA_END
 } // namespace torch_hrr::kernels

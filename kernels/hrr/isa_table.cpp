@@ -12,6 +12,7 @@ const HrrKernels* table() {
     add_binding<S>(made);
     add_binding_backward<S>(made);
     add_superposition<S>(made);
+    add_spectral_maps<S>(made);
     return made;
   }();
   return &kernels;

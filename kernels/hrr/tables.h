@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 #include "kernels/storage.h"
 
@@ -17,6 +18,12 @@ struct HrrKernels {
   void (*record)(const RecordParams&, int64_t begin, int64_t end, void* scratch);
   int64_t (*superpose_scratch)(int64_t dim);
   void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);
+  // Rows of native length alone: cpu_algorithm_for(dim) is kNative, items at least 1.
+  int64_t (*spectral_scratch)(int64_t dim);
+  void (*spectral_map)(const SpectralMapParams&, int64_t begin, int64_t end, void* scratch);
+  void (*multibind)(const MultibindParams&, int64_t begin, int64_t end, void* scratch);
+  // Bins of any length, in double for every storage type; no scratch.
+  void (*map_library_bins)(const LibraryBinsParams&, int64_t begin, int64_t end, void* scratch);
 };
 
 // The table for the instruction set chosen for this process (isa.h).

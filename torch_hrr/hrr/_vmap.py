@@ -49,6 +49,16 @@ def register() -> None:
         (ops._bind_backward.default, (1, 1, 1)),
         (ops._unbind_backward.default, (1, 1, 1)),
         (ops._bind_normalize_backward.default, (1, 1, 1)),
+        (ops.multibind.default, (2,)),
+        (ops.inverse.default, (1,)),
+        (ops.unitary.default, (1,)),
+        (ops.bind_power.Tensor, (1, 0)),
+        (ops.permute.default, (1,)),
+        (ops._cut_inverse.default, (1,)),
+        (ops._inverse_backward.default, (1, 1)),
+        (ops._unitary_jacobian.default, (1, 1)),
+        (ops._bind_power_log.default, (1, 0)),
+        (ops._bind_power_backward.default, (1, 1, 0)),
     ]
     for operator, trailing in table:
         torch.library.register_vmap(operator, _rule(operator, trailing))

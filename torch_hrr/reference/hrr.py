@@ -71,3 +71,64 @@ def bind_superpose(
         dtype = torch.promote_types(dtype, weights.dtype)
     total = spectra.sum(-2) if empty else torch.fft.irfft(spectra.sum(-2), n=a.shape[-1])
     return (_normalize(total, eps) if normalize else total).to(dtype)
+
+
+def multibind(vectors: Tensor) -> Tensor:
+    """``a_1 bind a_2 ... bind a_K`` over K, ``irfft(prod_k rfft(a_k))``; K = 0 gives the delta vector."""
+    dim, items = vectors.shape[-1], vectors.shape[-2]
+    if items == 0 or vectors.numel() == 0:
+        delta = torch.zeros(dim, dtype=vectors.dtype, device=vectors.device)
+        delta[0] = 1
+        return delta.expand(*vectors.shape[:-2], dim).clone()
+    product: Tensor = torch.fft.irfft(torch.fft.rfft(_compute(vectors)).prod(-2), n=dim)
+    return product.to(vectors.dtype)
+
+
+def _spectrum(a: Tensor) -> tuple[Tensor, Tensor]:
+    """rfft(a), and which of its bins are empty: abs(A_k) <= eps(dtype) sqrt(D) norm2(a)."""
+    wide = _compute(a)
+    spectrum = torch.fft.rfft(wide)
+    norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    return spectrum, spectrum.abs() <= torch.finfo(wide.dtype).eps * a.shape[-1] ** 0.5 * norm
+
+
+def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
+    """``conj(A) / max(abs(A)^2, eps)``, 0 where a bin is empty."""
+    if a.numel() == 0:
+        return a.clone()
+    spectrum, empty = _spectrum(a)
+    power = spectrum.real.square() + spectrum.imag.square()
+    divisor = torch.where(empty, torch.ones_like(power), power.clamp_min(eps))
+    values = torch.where(empty, torch.zeros_like(spectrum), spectrum.conj() / divisor)
+    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    return result.to(a.dtype)
+
+
+def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
+    """``A^exponent`` bin by bin; a negative real bin gives abs(A)^e cos(pi e), an empty one 0."""
+    rows = exponent.unsqueeze(-1) if isinstance(exponent, Tensor) else exponent
+    dtype = torch.promote_types(a.dtype, exponent.dtype) if isinstance(exponent, Tensor) else a.dtype
+    if a.numel() == 0:
+        return (_compute(a) * rows).to(dtype)
+    spectrum, empty = _spectrum(a)
+    filled = torch.where(empty, torch.ones_like(spectrum), spectrum)
+    magnitude = filled.abs().pow(rows)
+    phase = filled.angle() * rows
+    values = torch.polar(magnitude, phase) * (~empty)
+    real = torch.zeros(values.shape[-1], dtype=torch.bool, device=a.device)
+    real[0] = True
+    if a.shape[-1] % 2 == 0:
+        real[-1] = True
+    values = torch.where(real, torch.complex(values.real, torch.zeros_like(values.real)), values)
+    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    return result.to(dtype)
+
+
+def unitary(a: Tensor) -> Tensor:
+    """``A / abs(A)`` bin by bin, 1 where a bin is empty."""
+    if a.numel() == 0:
+        return a.clone()
+    spectrum, empty = _spectrum(a)
+    values = torch.where(empty, torch.ones_like(spectrum), spectrum / spectrum.abs())
+    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    return result.to(a.dtype)

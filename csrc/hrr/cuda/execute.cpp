@@ -65,4 +65,9 @@ void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) 
                                 c10::cuda::getCurrentCUDAStream().stream());
 }
 
+void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
+  const c10::cuda::CUDAGuard guard(bins.device());
+  kernels::launch_map_library_bins(params, c10::cuda::getCurrentCUDAStream().stream());
+}
+
 } // namespace torch_hrr::hrr::cuda

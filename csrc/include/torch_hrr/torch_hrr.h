@@ -36,6 +36,21 @@ TORCH_HRR_API at::Tensor bind_superpose(const at::Tensor& a, const at::Tensor& b
                                         const std::optional<at::Tensor>& weights = std::nullopt,
                                         bool normalize = false, double eps = 1e-12);
 
+// vectors[..., 0, :] bind vectors[..., 1, :] bind ...: K = 0 gives the delta vector.
+TORCH_HRR_API at::Tensor multibind(const at::Tensor& vectors);
+
+// Bin by bin of the row's spectrum A. A bin is empty if |A_k| <= eps(dtype) sqrt(D) norm2(a).
+// conj(A) / max(|A|^2, eps), 0 where empty: the inverse under bind.
+TORCH_HRR_API at::Tensor inverse(const at::Tensor& a, double eps = 0);
+// A / |A|, 1 where empty.
+TORCH_HRR_API at::Tensor unitary(const at::Tensor& a);
+// A^exponent, 0 where empty; a negative real bin gives |A|^e cos(pi e). Exponents [...] broadcast with the rows.
+TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, const at::Tensor& exponent);
+TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, double exponent);
+
+// a[..., pi^power(n)] with a random permutation pi of D that depends on the seed alone; power = -1 is the inverse.
+TORCH_HRR_API at::Tensor permute(const at::Tensor& a, int64_t seed, int64_t power = 1);
+
 // The same into a preallocated result of the right shape and dtype that shares no memory with an input; no gradient.
 TORCH_HRR_API void bind_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 TORCH_HRR_API void unbind_out(at::Tensor& out, const at::Tensor& bound, const at::Tensor& role);

@@ -274,5 +274,13 @@ template <typename S>
 void run_superpose(const SuperpositionParams& params, int64_t begin, int64_t end) {
   run(kernels_of<S>().superpose_scratch(params.dim), kernels_of<S>().superpose, params, begin, end);
 }
+template <typename S>
+void run_spectral_map(const SpectralMapParams& params, int64_t begin, int64_t end) {
+  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().spectral_map, params, begin, end);
+}
+template <typename S>
+void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
+  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().multibind, params, begin, end);
+}
 
 } // namespace torch_hrr::kernels

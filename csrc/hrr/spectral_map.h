@@ -1,0 +1,76 @@
+// What the operators that map a row's spectrum share: a call in its schema's words, contract, computation, derivative.
+#pragma once
+
+#include <ATen/TensorOperators.h>
+
+#include "csrc/autograd.h"
+#include "csrc/hrr/contracts.h"
+#include "kernels/hrr/spectral_map.h"
+
+namespace torch_hrr::hrr {
+
+// A call of one of the maps, in its schema's words; v and exponent are undefined where the map takes none.
+struct MapCall {
+  const char* name;
+  kernels::SpectralMap kind;
+  at::Tensor a;
+  at::Tensor v;
+  at::Tensor exponent;
+  double eps = 0;
+  int64_t order = 0;
+  const char* v_name = "grad";
+};
+
+template <typename Int>
+ResultContract<Int> map_contract(const MapCall& call) {
+  const Argument a{"a", call.a};
+  const bool directed = kernels::takes_direction(call.kind);
+  ResultContract<Int> result{{}, at::kFloat};
+  if (directed) {
+    result = binding_contract<Int>(call.name, a, {call.v_name, call.v}, call.eps);
+  } else {
+    check_floating(call.name, {a});
+    check_rank(call.name, a, 1, "[..., D]");
+    check_not_empty_last<Int>(call.name, a);
+    check_eps(call.name, call.eps);
+    const auto sizes = sizes_of<Int>(call.a);
+    result = {Sizes<Int>(sizes.begin(), sizes.end()), call.a.scalar_type()};
+  }
+  if (call.kind == kernels::SpectralMap::kPower || call.kind == kernels::SpectralMap::kPowerBackward) {
+    const Argument exponent{"exponent", call.exponent};
+    // A number in a tensor may stay on the CPU, and takes no part in type promotion.
+    if (call.exponent.defined() && call.exponent.dim() == 0 && call.exponent.is_cpu()) {
+      check_floating(call.name, {exponent});
+    } else {
+      check_floating(call.name, {a, exponent});
+    }
+    if (call.exponent.dim() > 0) {
+      result.dtype = c10::promoteTypes(result.dtype, call.exponent.scalar_type());
+    }
+    TORCH_CHECK_VALUE(call.order >= 0, call.name, ": order must be at least 0, got ", call.order);
+    const Int dim = result.sizes.back();
+    result.sizes.pop_back();
+    broadcast_into<Int>(call.name, sizes_of<Int>(call.exponent), "exponent and the leading dimensions of a",
+                        result.sizes);
+    result.sizes.push_back(dim);
+  }
+  check_numel<Int>(call.name, result.sizes);
+  return result;
+}
+
+// On the CPU and CUDA.
+at::Tensor compute_map(const MapCall& call);
+at::Tensor compute_map_meta(const MapCall& call);
+
+// The fused derivative or, where it is differentiated itself, the composition with the same checks, shape and dtype.
+template <typename Fused, typename Composition>
+at::Tensor derivative_autograd(const MapCall& call, const Fused& fused, const Composition& composition) {
+  check_strided(call.name, {{call.v_name, call.v}, {"a", call.a}, {"exponent", call.exponent}});
+  const auto whole = [&] {
+    const auto contract = map_contract<c10::SymInt>(call);
+    return composition().to(contract.dtype).expand_symint(contract.sizes).contiguous();
+  };
+  return fused_unless_differentiated(fused, whole, call.v, call.a, call.exponent);
+}
+
+} // namespace torch_hrr::hrr

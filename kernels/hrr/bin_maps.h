@@ -1,0 +1,140 @@
+// The formulas of spectral_map.h on one bin; L is a double or a vector of doubles.
+//
+// The functions of L (lane_math.h, or kernels/cuda/device_math.cuh on a GPU) are included before this file.
+#pragma once
+
+#include "kernels/hrr/spectral_map.h"
+#include "kernels/numeric.h"
+
+namespace torch_hrr::kernels {
+
+template <SpectralMap kMap>
+struct MapConstant {
+  static constexpr SpectralMap value = kMap;
+};
+
+// What the bins of one row have in common. They stand for A = bin 2^scale.
+struct BinScalars {
+  double threshold;  // |bin|^2 at which a bin is empty
+  double eps;        // of the inverse, for scaled bins
+  double exponent;
+  double ln_scale;   // scale ln 2
+  int32_t order;
+};
+
+HRR_ISA_BEGIN
+
+HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
+  const double threshold = params.epsilon * params.norms[r];
+  return {threshold * threshold * static_cast<double>(params.dim), params.eps,
+          params.exponents == nullptr ? params.exponent : params.exponents[r], 0, params.order};
+}
+
+// body(MapConstant) with the map as a compile-time constant; on the host
+template <typename Body>
+void with_map(SpectralMap map, const Body& body) {
+  switch (map) {
+    case SpectralMap::kInverse:
+      return body(MapConstant<SpectralMap::kInverse>{});
+    case SpectralMap::kCutInverse:
+      return body(MapConstant<SpectralMap::kCutInverse>{});
+    case SpectralMap::kUnitary:
+      return body(MapConstant<SpectralMap::kUnitary>{});
+    case SpectralMap::kPower:
+      return body(MapConstant<SpectralMap::kPower>{});
+    case SpectralMap::kInverseBackward:
+      return body(MapConstant<SpectralMap::kInverseBackward>{});
+    case SpectralMap::kUnitaryJacobian:
+      return body(MapConstant<SpectralMap::kUnitaryJacobian>{});
+    case SpectralMap::kPowerBackward:
+      return body(MapConstant<SpectralMap::kPowerBackward>{});
+  }
+}
+
+// The power of two by which mapped bins are short: map(A) = map_bin(bin) 2^result. Powers account for it themselves.
+HRR_HOST_DEVICE int mapped_scale(SpectralMap map, int scale) {
+  switch (map) {
+    case SpectralMap::kInverse:
+    case SpectralMap::kCutInverse:
+    case SpectralMap::kUnitaryJacobian:
+      return -scale;
+    case SpectralMap::kInverseBackward:
+      return -2 * scale;
+    default:
+      return 0;
+  }
+}
+
+template <typename L>
+HRR_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
+  return {z.re * factor, z.im * factor};
+}
+
+// ln A = ln |bin| + scale ln 2 + i angle; where empty, some finite number
+template <typename L>
+HRR_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {
+  turns = angle_in_turns(a.re, a.im);
+  return {logarithm(power) * lanes_of<L>(0.5) + ln_scale, turns * lanes_of<L>(6.2831853071795864769)};
+}
+
+// A^e (ln A)^order
+template <typename L>
+HRR_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, const BinScalars& row, int order) {
+  L turns;
+  const Complex<L> ln = complex_logarithm(a, power, lanes_of<L>(row.ln_scale), turns);
+  const L size = exponential(exponent * ln.re);
+  L sine;
+  L cosine;
+  sine_cosine(exponent * turns, sine, cosine);
+  Complex<L> result{size * cosine, size * sine};
+  for (int i = 0; i < order; ++i) {
+    result = multiply(result, ln);
+  }
+  return result;
+}
+
+template <SpectralMap kMap, typename L>
+HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars& row) {
+  const L zero = lanes_of<L>(0);
+  const L one = lanes_of<L>(1);
+  const L power = multiply_add(a.re, a.re, a.im * a.im);
+  const auto empty = power <= lanes_of<L>(row.threshold);
+  const L filled = select(empty, one, power);
+  const auto blank = [&](Complex<L> y) { return Complex<L>{select(empty, zero, y.re), select(empty, zero, y.im)}; };
+  if constexpr (kMap == SpectralMap::kInverse) {
+    const L eps = lanes_of<L>(row.eps);
+    const L factor = divide(one, select(filled < eps, eps, filled));
+    return blank({a.re * factor, -(a.im * factor)});
+  } else if constexpr (kMap == SpectralMap::kCutInverse) {
+    const auto cut = filled <= lanes_of<L>(row.eps);
+    const L factor = select(cut, zero, divide(one, filled));
+    return blank({a.re * factor, -(a.im * factor)});
+  } else if constexpr (kMap == SpectralMap::kUnitary) {
+    const L factor = divide(one, square_root(filled));
+    return {select(empty, one, a.re * factor), select(empty, zero, a.im * factor)};
+  } else if constexpr (kMap == SpectralMap::kPower) {
+    return blank(complex_power(a, filled, lanes_of<L>(row.exponent), row, row.order));
+  } else if constexpr (kMap == SpectralMap::kInverseBackward) {
+    // y = 1/A: dy = -y^2 dA, so the gradient is -conj(y^2) V; below eps y = conj(A) / eps and it is conj(V) / eps.
+    const L eps = lanes_of<L>(row.eps);
+    const auto clamped = filled <= eps;
+    const Complex<L> conj_y = scaled(a, divide(one, filled));
+    const Complex<L> g = multiply(multiply(conj_y, conj_y), v);
+    const L factor = divide(one, select(clamped, eps, one));
+    return blank({select(clamped, v.re * factor, -g.re), select(clamped, -(v.im * factor), -g.im)});
+  } else if constexpr (kMap == SpectralMap::kUnitaryJacobian) {
+    // y = e^{i t}: dy = i y dt, dt = Im(V conj y) / |A|.
+    const L factor = divide(one, square_root(filled));
+    const Complex<L> y = scaled(a, factor);
+    const L turn = multiply_add(v.im, y.re, -(v.re * y.im)) * factor;
+    return blank({-(y.im * turn), y.re * turn});
+  } else {
+    static_assert(kMap == SpectralMap::kPowerBackward);
+    const L exponent = lanes_of<L>(row.exponent);
+    const Complex<L> slope = complex_power(a, filled, exponent - one, row, 0);
+    return blank(scaled(multiply_conjugate(v, slope), exponent));
+  }
+}
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,289 @@
+// Spectral maps of native rows on the CPU; compiled once per instruction set.
+#include "kernels/hrr/spectral_map.h"
+
+#include "kernels/lane_math.h"
+
+#include "kernels/hrr/bin_maps.h"
+#include "kernels/hrr/engine_dispatch.h"
+#include "kernels/hrr/families.h"
+#include "kernels/hrr/row_bins.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+constexpr int kMapLanes = kVectorBytes / static_cast<int>(sizeof(double));
+
+template <typename T>
+HRR_HOST_DEVICE DoubleLanes<kMapLanes> load_wide(const T* source) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return DoubleLanes<kMapLanes>::load(source);
+  } else {
+    using Lanes = typename DoubleLanes<kMapLanes>::Lanes;
+    return {__builtin_convertvector(Simd<T, kMapLanes>::load(source).lanes, Lanes)};
+  }
+}
+template <typename T>
+HRR_HOST_DEVICE void store_wide(DoubleLanes<kMapLanes> value, T* target) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    value.store(target);
+  } else {
+    using Lanes = typename Simd<T, kMapLanes>::Lanes;
+    Simd<T, kMapLanes>{__builtin_convertvector(value.lanes, Lanes)}.store(target);
+  }
+}
+
+// a <- map(a, v) for the bins 0 .. points, whose first and last stay real. Arrays reach a vector beyond the last bin.
+template <SpectralMap kMap, typename T>
+void map_bins(Split<T> a, Split<T> v, int64_t points, T factor, const BinScalars& row) {
+  using L = DoubleLanes<kMapLanes>;
+  const L scale = L::broadcast(static_cast<double>(factor));
+  for (int64_t k = 0; k <= points; k += kMapLanes) {
+    const Complex<L> bin{load_wide(a.re + k) * scale, load_wide(a.im + k) * scale};
+    Complex<L> direction{L::broadcast(0), L::broadcast(0)};
+    if constexpr (takes_direction(kMap)) {
+      direction = {load_wide(v.re + k), load_wide(v.im + k)};
+    }
+    const Complex<L> result = map_bin<kMap>(bin, direction, row);
+    store_wide(result.re, a.re + k);
+    store_wide(result.im, a.im + k);
+  }
+  a.im[0] = 0;
+  a.im[points] = 0;
+}
+
+template <typename S>
+struct MapRow {
+  const S* a;
+  const S* v;  // null where the map takes no direction
+  SpectralMap kind;
+  double eps;
+  double exponent;
+  int32_t order;
+};
+
+// Lanes beyond the last bin hold zeros, which every map takes.
+template <typename T>
+void clear_beyond(Split<T> z, int64_t points) {
+  for (int64_t i = points + 1; i < points + kMapLanes; ++i) {
+    z.re[i] = 0;
+    z.im[i] = 0;
+  }
+}
+
+// The row from inputs times 2^scale_a and 2^scale_v; false, with nothing written, if their plain transforms left the
+// safe range (then the caller scales).
+template <typename S, typename Engine>
+bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_a, int scale_v,
+             typename Engine::Operand a, typename Engine::Operand v, S* out) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  const int64_t points = engine.points;
+  engine.load(row.a, scale_a, a);
+  const T squared = squared_norm<T, W>(engine.plan, a);
+  if (!scaled && !safe_squared_norm(squared)) {
+    return false;
+  }
+  if (row.v != nullptr) {
+    engine.load(row.v, scale_v, v);
+    const T squared_v = squared_norm<T, W>(engine.plan, v);
+    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0)) {
+      return false;
+    }
+    untangle<T, W>(engine.plan, v);
+    clear_beyond(v, points);
+  }
+  untangle<T, W>(engine.plan, a);
+  clear_beyond(a, points);
+  // sum |A_k|^2 over all D bins is 2 sum |Z|^2 and D norm2(a)^2; the mapped bins are near 1.
+  const double total = 2 * static_cast<double>(squared);
+  const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(engine.dim)) / 2 : 0;
+  const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
+  const int scale = exponent - scale_a;
+  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent), scale_by_power(row.eps, -2 * scale),
+                           row.exponent, scale * 0.69314718055994530942, row.order};
+  const T factor = static_cast<T>(scale_by_power(1, -exponent));
+  with_map(row.kind, [&](auto kind) { map_bins<decltype(kind)::value>(a, v, points, factor, scalars); });
+  retangle<T, W>(engine.plan, a);
+  engine.inverse(a, T{1} / static_cast<T>(points), engine.stage);
+  rescale_row(engine.stage, engine.dim, mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0));
+  narrow_row<S>(engine.stage, engine.dim, T{1}, out);
+  return true;
+}
+
+// The exponent that brings a row's largest element near 1; false if an element is not finite.
+template <typename S, typename Engine>
+bool row_exponent(const Engine& engine, const S* row, int& exponent) {
+  widen_row<S>(row, engine.dim, engine.stage);
+  const double largest = largest_magnitude(engine.stage, engine.dim, 0);
+  exponent = unit_exponent(largest);
+  return is_finite(largest);
+}
+
+template <typename S, typename Engine>
+void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine::Operand a,
+                     typename Engine::Operand v, S* out) {
+  int scale_a = 0;
+  int scale_v = 0;
+  bool finite = row_exponent(engine, row.a, scale_a);
+  finite = (row.v == nullptr || row_exponent(engine, row.v, scale_v)) && finite;
+  if (!finite) {
+    return fill_nan(out, engine.dim);
+  }
+  map_row(engine, row, true, scale_a, scale_v, a, v, out);
+}
+
+// Calls body(engine, used) as with_engine does, for native lengths alone.
+template <typename S, typename Body>
+void with_native_engine(int64_t dim, void* scratch, const Body& body) {
+  with_engine<S>(dim, scratch, [&](const auto& engine, int64_t used) {
+    if constexpr (kNativeSpectrum<std::remove_cvref_t<decltype(engine)>>) {
+      body(engine, used);
+    }
+  });
+}
+
+template <typename S>
+void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto a = engine.operand(scratch, used);
+    const auto v = engine.operand(scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* direction = static_cast<const S*>(params.v);
+      const MapRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
+                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
+                          params.kind,
+                          params.eps,
+                          params.exponents == nullptr ? params.exponent
+                                                      : params.exponents[row_offset(params.map, 2, r)],
+                          params.order};
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (!map_row(engine, row, false, 0, 0, a, v, out)) {
+        careful_map_row(engine, row, a, v, out);
+      }
+    }
+  });
+}
+
+// The product as it stands; false, with nothing written, if it leaves the safe range on the way.
+template <typename S, typename Engine>
+bool try_multibind_row(const Engine& engine, const S* vectors, int64_t items, int64_t stride,
+                       typename Engine::Operand product, typename Engine::Operand item, S* out) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  engine.load(vectors, 0, product);
+  T squared = squared_norm<T, W>(engine.plan, product);
+  for (int64_t k = 1; k < items && safe_squared_norm(squared); ++k) {
+    engine.load(vectors + k * stride, 0, item);
+    squared = multiply_spectra<Product::kConvolution, true, T, W>(engine.plan, product, item, product);
+  }
+  if (!safe_squared_norm(squared)) {
+    return false;
+  }
+  engine.inverse(product, T{1} / static_cast<T>(engine.points), engine.stage);
+  narrow_row<S>(engine.stage, engine.dim, T{1}, out);
+  return true;
+}
+
+template <typename S, typename Engine>
+void careful_multibind_row(const Engine& engine, const S* vectors, int64_t items, int64_t stride,
+                           typename Engine::Operand product, typename Engine::Operand item, S* out) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  // The product so far stands for product 2^-total.
+  int64_t total = 0;
+  bool finite = true;
+  for (int64_t k = 0; k < items; ++k) {
+    int exponent = 0;
+    finite = row_exponent(engine, vectors + k * stride, exponent) && finite;
+    engine.load(vectors + k * stride, exponent, k == 0 ? product : item);
+    total += exponent;
+    const T squared = k == 0 ? squared_norm<T, W>(engine.plan, product)
+                             : multiply_spectra<Product::kConvolution, true, T, W>(engine.plan, product, item, product);
+    const int shift = unit_exponent(static_cast<double>(squared)) / 2;
+    scale_row(product.re, engine.points + 1, shift);
+    scale_row(product.im, engine.points + 1, shift);
+    total += shift;
+  }
+  if (!finite) {
+    return fill_nan(out, engine.dim);
+  }
+  engine.inverse(product, T{1} / static_cast<T>(engine.points), engine.stage);
+  rescale_row(engine.stage, engine.dim, -total);
+  narrow_row<S>(engine.stage, engine.dim, T{1}, out);
+}
+
+// Interleaved bins of a library's transform, mapped in place.
+template <SpectralMap kMap>
+void map_library_row(double* bins, const double* v, int64_t count, const BinScalars& row) {
+  using L = DoubleLanes<kMapLanes>;
+  double block[4][kMapLanes];
+  for (int64_t k = 0; k < count; k += kMapLanes) {
+    const int64_t lanes = count - k < kMapLanes ? count - k : kMapLanes;
+    for (int64_t i = 0; i < kMapLanes; ++i) {
+      const bool exists = i < lanes;
+      block[0][i] = exists ? bins[2 * (k + i)] : 0;
+      block[1][i] = exists ? bins[2 * (k + i) + 1] : 0;
+      block[2][i] = exists && takes_direction(kMap) ? v[2 * (k + i)] : 0;
+      block[3][i] = exists && takes_direction(kMap) ? v[2 * (k + i) + 1] : 0;
+    }
+    const Complex<L> result =
+        map_bin<kMap>(Complex<L>{L::load(block[0]), L::load(block[1])}, {L::load(block[2]), L::load(block[3])}, row);
+    result.re.store(block[0]);
+    result.im.store(block[1]);
+    for (int64_t i = 0; i < lanes; ++i) {
+      bins[2 * (k + i)] = block[0][i];
+      bins[2 * (k + i) + 1] = block[1][i];
+    }
+  }
+}
+
+void map_library_rows(const LibraryBinsParams& params, int64_t begin, int64_t end, void*) {
+  for (int64_t r = begin; r < end; ++r) {
+    const BinScalars row = scalars_of(params, r);
+    double* bins = params.bins + 2 * params.count * r;
+    const double* v = params.v == nullptr ? nullptr : params.v + 2 * params.count * r;
+    with_map(params.kind, [&](auto kind) { map_library_row<decltype(kind)::value>(bins, v, params.count, row); });
+    bins[1] = 0;
+    if (params.last_is_real) {
+      bins[2 * params.count - 1] = 0;
+    }
+  }
+}
+
+template <typename S>
+void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto product = engine.operand(scratch, used);
+    const auto item = engine.operand(scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* vectors = static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r);
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (!try_multibind_row(engine, vectors, params.items, params.item_stride, product, item, out)) {
+        careful_multibind_row(engine, vectors, params.items, params.item_stride, product, item, out);
+      }
+    }
+  });
+}
+
+template <typename S>
+int64_t spectral_scratch(int64_t dim) {
+  return scratch_bytes<S>(dim, 2, 0);
+}
+
+} // namespace
+
+template <typename S>
+void add_spectral_maps(HrrKernels& kernels) {
+  kernels.spectral_scratch = spectral_scratch<S>;
+  kernels.spectral_map = spectral_map_rows<S>;
+  kernels.multibind = multibind_rows<S>;
+  kernels.map_library_bins = map_library_rows;
+}
+template void add_spectral_maps<float>(HrrKernels&);
+template void add_spectral_maps<double>(HrrKernels&);
+template void add_spectral_maps<Half>(HrrKernels&);
+template void add_spectral_maps<BFloat16>(HrrKernels&);
+
+HRR_ISA_END
+} // namespace torch_hrr::kernels

@@ -1,0 +1,74 @@
+// Maps of a row's spectrum, bin by bin: inverse, unitary, fractional power and their derivatives; and the product of
+// many rows. Parameters; the formulas stand in bin_maps.h.
+//
+// A real row of length D = 2M has the bins A_k, k = 0 .. M. A bin is empty if |A_k| <= eps(T) sqrt(D) norm2(a), eps(T)
+// that of the compute type: its value is rounding. Bins are mapped in double on every device.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/rows.h"
+
+namespace torch_hrr::kernels {
+
+enum class SpectralMap : int32_t {
+  kInverse,          // conj(A) / max(|A|^2, eps), 0 where empty
+  kCutInverse,       // 1 / A where |A|^2 > eps, else 0
+  kUnitary,          // A / |A|, 1 where empty
+  kPower,            // A^e (ln A)^order, 0 where empty: the order-th derivative of A^e with respect to e
+  kInverseBackward,  // the gradient of kInverse for an upstream V
+  kUnitaryJacobian,  // the derivative of kUnitary in the direction V; symmetric, so its gradient too
+  kPowerBackward,    // the gradient of A^e with respect to the row: e conj(A^(e-1)) V
+};
+
+constexpr bool takes_direction(SpectralMap map) {
+  return map == SpectralMap::kInverseBackward || map == SpectralMap::kUnitaryJacobian ||
+      map == SpectralMap::kPowerBackward;
+}
+
+// out[r] = the row whose bins are map(A, V). Rows of a and of the direction v are placed by map operands 0 and 1, the
+// exponents (double, one a row) by operand 2; without exponents every row has `exponent`.
+struct SpectralMapParams {
+  const void* a = nullptr;
+  const void* v = nullptr;
+  const double* exponents = nullptr;
+  void* out = nullptr;
+  int64_t rows = 0;
+  int64_t dim = 0;
+  RowMap map;
+  SpectralMap kind = SpectralMap::kInverse;
+  double eps = 0;
+  double exponent = 0;
+  int32_t order = 0;
+};
+
+// bins[r] <- map(bins[r], v[r]), in place: the bins 0 .. D/2 that a library's real transform gives, interleaved complex
+// numbers, contiguous [rows, count]. The first bin, and the last where D is even, stay real.
+struct LibraryBinsParams {
+  double* bins = nullptr;
+  const double* v = nullptr;
+  const double* norms = nullptr;      // norm2 of the rows themselves
+  const double* exponents = nullptr;  // one a row, or null
+  int64_t rows = 0;
+  int64_t count = 0;
+  int64_t dim = 0;
+  double epsilon = 0;  // of the compute type
+  bool last_is_real = false;
+  SpectralMap kind = SpectralMap::kInverse;
+  double eps = 0;
+  double exponent = 0;
+  int32_t order = 0;
+};
+
+// out[r] = vectors[r,0] conv vectors[r,1] conv ... (K of them). The map places a row's first vector.
+struct MultibindParams {
+  const void* vectors = nullptr;
+  void* out = nullptr;
+  int64_t rows = 0;
+  int64_t items = 0;
+  int64_t dim = 0;
+  RowMap map;
+  int64_t item_stride = 0;
+};
+
+} // namespace torch_hrr::kernels
