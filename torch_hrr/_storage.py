@@ -56,7 +56,7 @@ _Content: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class IntegrityError(RuntimeError):
-    """A saved file is damaged, was written by something else, or does not fit the key it is read with."""
+    """A saved file is damaged, was written by something else, or does not fit the key; or stored memory was changed."""
 
 
 class _Entry(NamedTuple):

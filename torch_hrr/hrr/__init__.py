@@ -5,8 +5,57 @@ types are stored as such and computed in float32.
 """
 
 from torch_hrr.hrr import _vmap
-from torch_hrr.hrr.functional import bind, bind_normalize, bind_superpose, random, superpose, unbind
+from torch_hrr.hrr.encoders import at, graph, ngrams, sequence
+from torch_hrr.hrr.functional import (
+    bind,
+    bind_normalize,
+    bind_power,
+    bind_superpose,
+    inverse,
+    multibind,
+    permute,
+    random,
+    superpose,
+    unbind,
+    unitary,
+)
+from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
+from torch_hrr.hrr.resonator import Factorization, Resonator
+from torch_hrr.hrr.store import VectorStore
+from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
+from torch_hrr.hrr.vocabulary import Vocabulary
 
 _vmap.register()
 
-__all__ = ["bind", "bind_normalize", "bind_superpose", "random", "superpose", "unbind"]
+__all__ = [
+    "BatchHRROperations",
+    "Factorization",
+    "Graph",
+    "HRROperations",
+    "HashTable",
+    "HybridHRRSystem",
+    "ItemMemory",
+    "PyTorchHRROperations",
+    "Record",
+    "Resonator",
+    "Sequence",
+    "Stack",
+    "VectorStore",
+    "Vocabulary",
+    "at",
+    "bind",
+    "bind_normalize",
+    "bind_power",
+    "bind_superpose",
+    "graph",
+    "inverse",
+    "multibind",
+    "ngrams",
+    "permute",
+    "random",
+    "sequence",
+    "superpose",
+    "unbind",
+    "unitary",
+]

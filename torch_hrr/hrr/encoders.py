@@ -1,0 +1,148 @@
+"""Vectors of sequences, n-grams and graphs, which keep order and direction.
+
+Order and direction are marked by powers of one seeded random permutation P, ``P a = permute(a, seed)``; circular
+convolution, which commutes, could not keep them. All results are sums without normalisation, so that they can be added:
+of k unit items the norm is about sqrt(k). What a query returns is noisy, its cosine with the item about 1/sqrt(k) or
+less, and is to be cleaned up by an `ItemMemory`. A structure within a structure of the same kind needs another seed,
+since powers of one permutation add: position 1 of part 2 would be position 2 of part 1.
+
+All take float32, float64, float16 and bfloat16 on any device, are differentiable, and deterministic: the same arguments
+and seed give the same result, whatever else is in the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import functional
+from torch_hrr.hrr.memory import check_int, compute_dtype
+from torch_hrr.hrr.operations import check_vectors
+
+DEFAULT_SEED = 0
+"""Seed of the permutation where none is given."""
+
+
+def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
+    """A bundle of items marked by position: ``sum_i P^(i + 1) x_i``, i from 0.
+
+    Args:
+        items: ``[..., L, D]``; L may be 0, which gives a zero row.
+        seed: of the permutation.
+
+    Returns:
+        ``[..., D]``, not normalised. Half types are summed in float32.
+
+    Raises:
+        TypeError: `items` is not a tensor of a supported dtype.
+        RuntimeError: `items` has fewer than two dimensions.
+
+    Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all.
+
+    Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
+    """
+    check_vectors("sequence", "items", items, rank=2)
+    if items.shape[-2] == 0:
+        return functional.superpose(items, normalize=False)
+    total, power = items.to(compute_dtype(items.dtype)), 1
+    # Neighbours are added in pairs, x_i + P^power x_(i + 1), which are then neighbours 2 power apart.
+    while total.shape[-2] > 1:
+        even, odd = total[..., 0::2, :], total[..., 1::2, :]
+        moved = functional.permute(odd, seed, power)
+        last = even[..., moved.shape[-2] :, :]
+        total = torch.cat([even[..., : moved.shape[-2], :] + moved, last], -2)
+        power *= 2
+    return functional.permute(total.squeeze(-2), seed, 1).to(items.dtype)
+
+
+def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
+    """The noisy item at a position of a sequence: ``P^-(index + 1) s``.
+
+    Of L items of equal norm it has a cosine of about ``1/sqrt(L)`` with the right one and 0 with the others, whatever
+    the sequence was divided by.
+
+    Args:
+        sequence: ``[..., D]``, from `sequence` or `Sequence`.
+        index: from 0.
+        seed: the one that the sequence was made with.
+
+    Returns:
+        ``[..., D]``.
+
+    Raises:
+        TypeError: `sequence` is not a tensor of a supported dtype, or `index` not an int.
+        IndexError: `index` is negative; the length is not known here, so that beyond it noise comes back.
+
+    Cost: one permutation.
+    """
+    check_vectors("at", "sequence", sequence)
+    check_int("at", "index", index)
+    if index < 0:
+        raise IndexError(f"at: index must be >= 0, got {index}")
+    return functional.permute(sequence, seed, -(index + 1))
+
+
+def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
+    """All windows of n items: ``sum_i bind(x_i, P x_(i + 1), ..., P^(n - 1) x_(i + n - 1))``.
+
+    The order inside a window counts, that of the windows does not; n = 1 is the plain sum. Two texts have a cosine of
+    about that of their n-gram counts, if the items are nearly orthogonal and of equal norm.
+
+    Args:
+        items: ``[..., L, D]``; L < n gives a zero row.
+        n: length of a window, >= 1.
+        seed: of the permutation.
+
+    Returns:
+        ``[..., D]``, not normalised.
+
+    Raises:
+        TypeError: `items` is not a tensor of a supported dtype, or `n` not an int.
+        ValueError: `n` is less than 1.
+        RuntimeError: `items` has fewer than two dimensions.
+
+    Cost: n + 2 transforms a window; n - 1 copies of the items.
+
+    Source: Joshi, Halseth, Kanerva, Language geometry using random indexing, 2016, with circular convolution for the
+    product.
+    """
+    check_vectors("ngrams", "items", items, rank=2)
+    check_int("ngrams", "n", n)
+    if n < 1:
+        raise ValueError(f"ngrams: n must be >= 1, got {n}")
+    windows = max(items.shape[-2] - n + 1, 0)
+    if windows == 0:
+        return functional.superpose(items[..., :0, :], normalize=False)
+    parts = [items[..., :windows, :]]
+    parts += [functional.permute(items[..., k : windows + k, :], seed, k) for k in range(1, n)]
+    if n == 1:
+        return functional.superpose(parts[0], normalize=False)
+    heads = parts[0] if n == 2 else functional.multibind(torch.stack(parts[:-1], -2))
+    # The last factor is bound while summing, so that no product of a whole window is stored.
+    return functional.bind_superpose(heads, parts[-1])
+
+
+def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int = DEFAULT_SEED) -> Tensor:
+    """A sum of edges: ``sum_e bind(s_e, P t_e)``, or ``sum_e bind(s_e, t_e)`` if they have no direction.
+
+    Args:
+        sources: ``[..., E, D]``; E may be 0, which gives a zero row.
+        targets: ``[..., E, D]``, broadcast against `sources`.
+        directed: whether a -> b differs from b -> a.
+        seed: of the permutation.
+
+    Returns:
+        ``[..., D]``, not normalised.
+
+    Raises:
+        TypeError: an argument is not a tensor of a supported dtype.
+        RuntimeError: the shapes do not match, have fewer than two dimensions, or the devices differ.
+
+    Cost: 2 E + 1 transforms.
+
+    Source: Plate 1995, section VI; permutation of one end: Gayler, Levy, A distributed basis for analogical mapping,
+    2009.
+    """
+    check_vectors("graph", "sources", sources, rank=2)
+    check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
+    return functional.bind_superpose(sources, functional.permute(targets, seed) if directed else targets)

@@ -1,0 +1,270 @@
+"""Cleanup: the stored items that a noisy vector resembles most."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import functional
+from torch_hrr.runtime import resolve_device
+
+FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+"""The dtypes that the operators take."""
+
+_INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
+_BLOCK = 1024
+
+
+class ItemMemory:
+    """An immutable list of items; `cleanup` finds the nearest ones by cosine.
+
+    The items are copied and are constants: gradients flow to the query alone.
+    """
+
+    def __init__(self, vectors: Tensor, names: Sequence[str] | None = None) -> None:
+        """Copies and normalises the items, in O(N D) and without a host sync.
+
+        Args:
+            vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device.
+            names: N different strings, or None for items without names.
+
+        Raises:
+            TypeError: ``vectors`` is not a tensor of such a dtype, or ``names`` holds anything but strings.
+            ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or not N.
+        """
+        check_floating("ItemMemory", "vectors", vectors)
+        if vectors.dim() != 2 or 0 in vectors.shape:
+            raise ValueError(f"ItemMemory: vectors must have shape [N, D] above 0, got {list(vectors.shape)}")
+        self._names = None if names is None else _checked_names(names, len(vectors))
+        # A memory made in inference mode must still serve queries that want a gradient.
+        with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
+            self._vectors = vectors.detach().clone()
+            items = normalize(self._vectors.to(compute_dtype(vectors.dtype)))
+            self._items = {items.dtype: items}
+            self._first = _first_copies(items)
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return len(self._vectors)
+
+    @property
+    def vectors(self) -> Tensor:
+        """The items as they were given, ``[N, D]``; a copy."""
+        return self._vectors.clone()
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names in the order of the items, or None."""
+        return self._names
+
+    @property
+    def device(self) -> torch.device:
+        """Where the items are and queries must be."""
+        return self._vectors.device
+
+    def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
+        """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
+
+        Of equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine 0,
+        a query or item that holds NaN or infinity NaN, and such an item comes after all others. Deterministic, but one
+        matrix product gives all cosines, so that their last bits may depend on the shape of the batch. Computed in the
+        wider of the two dtypes and at least float32, under autocast too. Neither syncs with the host nor changes the
+        memory; differentiable in ``query``, through the cosines. O(N D + N log top_k) a query.
+
+        Args:
+            query: ``[..., D]``, real floating point, on the device of the memory.
+            top_k: number of items, 1 to N.
+
+        Returns:
+            Cosines ``[..., top_k]`` in the dtype computed in, and indices ``[..., top_k]``, int64.
+
+        Raises:
+            TypeError: ``query`` is not a floating point tensor, or ``top_k`` not an int.
+            ValueError: ``top_k`` is outside 1 to N.
+            RuntimeError: the last dimension or the device is not that of the items.
+
+        Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
+        """
+        self._check_query(query, top_k)
+        dtype = torch.promote_types(query.dtype, next(iter(self._items)))
+        with full_precision(query.device):
+            products = normalize(query.to(dtype)) @ self._normalized(dtype).mT
+            cosines = products.index_select(-1, self._first)
+            indices = _largest(cosines.detach(), top_k)
+            return cosines.gather(-1, indices).clamp(-1, 1), indices
+
+    def names_of(self, indices: Tensor | int) -> Any:
+        """The names of items: a str for a number or a 0-d tensor, else lists nested as the tensor is.
+
+        Reads the indices back, so that it waits for the device.
+
+        Raises:
+            TypeError: ``indices`` is neither an int nor an integer tensor.
+            ValueError: the memory has no names.
+            IndexError: an index is outside 0 to N - 1.
+        """
+        if self._names is None:
+            raise ValueError("names_of: memory must have names, got None")
+        kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
+        if kind not in _INDICES:
+            raise TypeError(f"names_of: indices must be an int or an integer tensor, got {kind}")
+        return self._named(indices.tolist() if isinstance(indices, Tensor) else indices)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Moves the memory, choosing the device as `runtime.resolve_device` does, and returns it."""
+        target = resolve_device(device)
+        with torch.inference_mode(False):
+            items = {dtype: item.to(target) for dtype, item in self._items.items()}
+            vectors, first = self._vectors.to(target), self._first.to(target)
+        self._vectors, self._first, self._items = vectors, first, items
+        return self
+
+    def _check_query(self, query: Tensor, top_k: int) -> None:
+        check_floating("cleanup", "query", query)
+        check_int("cleanup", "top_k", top_k)
+        count, dim = self._vectors.shape
+        if not 1 <= top_k <= count:
+            raise ValueError(f"cleanup: top_k must be 1 to {count}, got {top_k}")
+        if query.dim() == 0 or query.shape[-1] != dim:
+            raise RuntimeError(f"cleanup: query must have the last dimension {dim}, got shape {list(query.shape)}")
+        if query.device != self.device:
+            raise RuntimeError(f"cleanup: query must be on {self.device}, got {query.device}")
+
+    def _normalized(self, dtype: torch.dtype) -> Tensor:
+        items = self._items.get(dtype)
+        if items is None:
+            with torch.inference_mode(False), torch.no_grad():
+                items = self._items[dtype] = normalize(self._vectors.to(dtype))
+        return items
+
+    def _named(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return [self._named(item) for item in index]
+        names = self._names or ()
+        if not 0 <= index < len(names):
+            raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {index}")
+        return names[index]
+
+
+def check_floating(op: str, argument: str, tensor: Tensor) -> None:
+    """Raises TypeError unless the tensor is strided and of a dtype that the operators take."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in FLOATING:
+        raise TypeError(f"{op}: {argument} must be float32, float64, float16 or bfloat16, got {tensor.dtype}")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        raise TypeError(f"{op}: {argument} must be strided, got {tensor.layout}, nested={tensor.is_nested}")
+
+
+def check_vector(op: str, argument: str, vectors: Tensor, shape: tuple[int, ...]) -> None:
+    """Raises TypeError as `check_floating`, and ValueError unless the tensor has the shape and holds data."""
+    check_floating(op, argument, vectors)
+    if vectors.shape != shape:
+        raise ValueError(f"{op}: {argument} must have shape {list(shape)}, got {list(vectors.shape)}")
+    if vectors.is_meta:
+        raise ValueError(f"{op}: {argument} must hold data, got a meta tensor")
+
+
+def check_dtype(op: str, dtype: torch.dtype) -> None:
+    """Raises TypeError unless the operators take the dtype."""
+    if dtype not in FLOATING:
+        raise TypeError(f"{op}: dtype must be float32, float64, float16 or bfloat16, got {dtype}")
+
+
+def check_int(op: str, argument: str, value: int) -> None:
+    """Raises TypeError unless the value is an int and no bool."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
+
+
+def resolve_storage(op: str, device: torch.device | str | None) -> torch.device:
+    """`runtime.resolve_device` for an object that reads its values back, and so cannot live on meta."""
+    target = resolve_device(device)
+    if target.type == "meta":
+        raise ValueError(f"{op}: device must hold data, got meta")
+    # With its index, so that the object stays where it is when the current device changes.
+    return torch.empty(0, device=target).device
+
+
+def check_finite(op: str, argument: str, vectors: Tensor) -> None:
+    """Raises ValueError if a value is NaN or infinite; waits for the device."""
+    if not bool(vectors.isfinite().all()):
+        raise ValueError(f"{op}: {argument} must be finite in {vectors.dtype}, got NaN or infinity")
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that values of a dtype are computed in: float32 for the half types, else itself."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Switches autocast off, which would compute matrix products and bindings in a half type."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def normalize(vectors: Tensor) -> Tensor:
+    """``x / norm2(x)`` over the last dimension for any norm that is not subnormal; a zero row stays zero."""
+    return functional.superpose(vectors.unsqueeze(-2), eps=torch.finfo(vectors.dtype).tiny)
+
+
+def _first_copies(items: Tensor) -> Tensor:
+    """For every row the index of the first row equal to it, itself where there is none.
+
+    A matrix product may round the cosines of equal items differently, depending on where they stand; taken from one of
+    them they are equal. Rows are compared by a 64-bit polynomial hash and then whole.
+    """
+    count, dim = items.shape
+    blocks = [slice(start, start + _BLOCK) for start in range(0, count, _BLOCK)]
+    factors = torch.full((dim * items.element_size() // 4,), 6364136223846793005, device=items.device).cumprod(0)
+    hashes = torch.cat([(_words(items[block]) * factors).sum(-1) for block in blocks])
+    ordered, order = hashes.sort(stable=True)
+    positions = torch.arange(count, device=items.device)
+    starts = torch.where(ordered == ordered.roll(1), 0, positions).cummax(0).values
+    first = torch.empty_like(order).scatter_(0, order, order[starts])
+    same = torch.cat([(items[block] == items[first[block]]).all(-1) for block in blocks])
+    return torch.where(same, first, positions)
+
+
+def _words(items: Tensor) -> Tensor:
+    """The bits of every row in words of 32, as int64.
+
+    Simple values such as 1 end in zeros, which a product would keep: so the upper half of a word goes into its lower
+    one. Adding 0 makes negative zeros positive, because equal rows must have equal words.
+    """
+    words = (items + 0.0).view(torch.int32).long()
+    return words ^ ((words >> 16) & 0xFFFF)
+
+
+def _largest(cosines: Tensor, top_k: int) -> Tensor:
+    """Indices of the largest values, best first and of equals the lower first; NaN counts as the least."""
+    # Adding 0 makes negative zeros positive, which a radix sort may tell apart.
+    values = cosines.nan_to_num(-torch.inf) + 0.0
+    if top_k == 1:
+        return values.max(-1, keepdim=True).indices
+    # topk breaks ties as it likes, so it gets different integers: first by side of its own threshold, then by index.
+    count = values.shape[-1]
+    threshold = values.topk(top_k).values[..., -1:]
+    integers = torch.int32 if count < 2**30 else torch.int64
+    lowest_first = torch.arange(count, 0, -1, dtype=integers, device=values.device)
+    scores = torch.where(values > threshold, lowest_first + count, lowest_first)
+    indices = torch.where(values >= threshold, scores, 0).topk(top_k).indices.sort(-1).values
+    best = values.gather(-1, indices).sort(dim=-1, descending=True, stable=True).indices
+    return indices.gather(-1, best)
+
+
+def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"ItemMemory: names must be a sequence of str, got {names!r:.80}")
+    if len(names) != count:
+        raise ValueError(f"ItemMemory: names must be as many as the {count} vectors, got {len(names)}")
+    if len(set(names)) < count:
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"ItemMemory: names must be different, got {repeated!r} twice")
+    return tuple(names)

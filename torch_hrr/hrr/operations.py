@@ -1,0 +1,286 @@
+"""The operators for vectors of one dimension on one device, and a system that chooses between CPU and accelerator."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import functional
+from torch_hrr.hrr.memory import check_dtype, check_floating, check_int
+from torch_hrr.runtime import resolve_device
+
+# Batches that calibration measures: powers of two, as long as an operand has at most so many elements.
+_LARGEST_OPERAND = 2**22
+_LARGEST_BATCH = 2**13
+_REPEATS = 5
+
+
+def check_vectors(
+    op: str, argument: str, value: Tensor, dim: int | None = None, device: torch.device | None = None, rank: int = 1
+) -> None:
+    """Checks that `value` is a tensor of vectors before any work is done with it.
+
+    Args:
+        op: Name of the caller, for the error's text.
+        argument: Name of the argument.
+        value: What was given for it.
+        dim: The last dimension it must have; None for any.
+        device: Where it must be; None for anywhere.
+        rank: The least number of dimensions.
+
+    Raises:
+        TypeError: Not a strided tensor of float32, float64, float16 or bfloat16.
+        RuntimeError: Too few dimensions, another last dimension or another device.
+    """
+    check_floating(op, argument, value)
+    if value.dim() < rank:
+        raise RuntimeError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(value.shape)}")
+    if dim is not None and value.shape[-1] != dim:
+        raise RuntimeError(f"{op}: {argument} must have the last dimension {dim}, got shape {list(value.shape)}")
+    if device is not None and value.device != device:
+        raise RuntimeError(f"{op}: {argument} must be on {device}, got {value.device}")
+
+
+def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
+    """The shape that leading dimensions broadcast to.
+
+    Raises:
+        RuntimeError: They do not broadcast; the text names the `arguments`, as "a and b".
+    """
+    try:
+        return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+    except RuntimeError:
+        got = " and ".join(str(list(shape)) for shape in shapes)
+        raise RuntimeError(f"{op}: {arguments} must have leading dimensions that broadcast, got {got}") from None
+
+
+class HRROperations:
+    """The operators for vectors of one dimension, in one dtype on one device, which arguments are moved to.
+
+    Methods take tensors or numpy arrays ``[..., dimensionality]``, real floating point, and give tensors on `device`
+    in `dtype`; gradients flow back to where the arguments are. Leading dimensions broadcast. Cost, determinism and
+    source are those of the function of `torch_hrr.hrr` that each names.
+
+    Args:
+        dimensionality: D, >= 1.
+        device: As for `runtime.resolve_device`: "auto" for an accelerator if there is one that works, else the CPU.
+        dtype: float32, float64, float16 or bfloat16; arguments of another are converted to it.
+
+    Attributes:
+        dimensionality: D.
+        device: The device found.
+        dtype: The dtype.
+
+    Raises:
+        ValueError: `dimensionality` is less than 1.
+        TypeError: `dimensionality` is not an int, or `dtype` is not supported. Of a method: an argument is not a real
+            floating-point tensor or array.
+        RuntimeError: Of a method: an argument has another last dimension, or too few dimensions.
+    """
+
+    def __init__(
+        self,
+        dimensionality: int = 512,
+        device: torch.device | str | None = "auto",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Resolves the device."""
+        name = type(self).__name__
+        check_int(name, "dimensionality", dimensionality)
+        check_dtype(name, dtype)
+        if dimensionality < 1:
+            raise ValueError(f"{name}: dimensionality must be >= 1, got {dimensionality}")
+        self.dimensionality = dimensionality
+        self.device = resolve_device(device)
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        """The constructor's call."""
+        return f"{type(self).__name__}({self.dimensionality}, device='{self.device}', dtype={self.dtype})"
+
+    def bind(self, a: Any, b: Any) -> Tensor:
+        """Circular convolution, `hrr.bind`: ``[..., D]``."""
+        return functional.bind(self._place("bind", "a", a), self._place("bind", "b", b))
+
+    def unbind(self, bound: Any, role: Any) -> Tensor:
+        """Circular correlation, `hrr.unbind`: ``[..., D]``."""
+        return functional.unbind(self._place("unbind", "bound", bound), self._place("unbind", "role", role))
+
+    def superpose(self, vectors: Any, weights: Any = None, normalize: bool = True) -> Tensor:
+        """Weighted sum, `hrr.superpose`: ``[..., K, D]`` and weights ``[..., K]`` to ``[..., D]``, of unit norm."""
+        return self._superpose("superpose", "vectors", vectors, weights, normalize)
+
+    def batch_bind(self, a_batch: Any, b_batch: Any) -> Tensor:
+        """`bind` of whole batches: ``[..., B, D]`` and ``[..., B, D]`` to ``[..., B, D]``."""
+        a = self._place("batch_bind", "a_batch", a_batch, rank=2)
+        return functional.bind(a, self._place("batch_bind", "b_batch", b_batch, rank=2))
+
+    def batch_superpose(self, vectors_batch: Any, weights: Any = None) -> Tensor:
+        """Unit sums of a batch of sets: ``[B, K, D]`` and weights ``[B, K]`` or ``[K]`` to ``[B, D]``."""
+        return self._superpose("batch_superpose", "vectors_batch", vectors_batch, weights, True)
+
+    def fused_bind_normalize(self, a: Any, b: Any) -> Tensor:
+        """Binding of unit norm in one pass, `hrr.bind_normalize`: ``[..., D]``."""
+        op = "fused_bind_normalize"
+        return functional.bind_normalize(self._place(op, "a", a), self._place(op, "b", b))
+
+    def random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
+        """Random vectors, elements from N(0, 1/D), `hrr.random`: ``[n, D]``; the generator is a CPU one."""
+        return functional.random(n, self.dimensionality, generator, False, self.device, self.dtype)
+
+    def unitary_random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
+        """Random unitary vectors, which `unbind` inverts exactly, `hrr.random`: ``[n, D]``."""
+        return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
+
+    def _superpose(self, op: str, argument: str, vectors: Any, weights: Any, normalize: bool) -> Tensor:
+        vectors = self._place(op, argument, vectors, rank=2)
+        if weights is not None:
+            weights = _as_tensor(weights)
+            check_vectors(op, "weights", weights)
+            weights = weights.to(self.device, self.dtype)
+        return functional.superpose(vectors, weights, normalize)
+
+    def _place(self, op: str, argument: str, value: Any, rank: int = 1) -> Tensor:
+        value = _as_tensor(value)
+        check_vectors(op, argument, value, self.dimensionality, rank=rank)
+        placed: Tensor = value.to(self.device, self.dtype)
+        return placed
+
+
+PyTorchHRROperations = HRROperations
+BatchHRROperations = HRROperations
+
+
+class HybridHRRSystem:
+    """Binds on the CPU or on the accelerator, whichever a batch is done on sooner, transfers included.
+
+    From which batch the accelerator pays is measured by `calibrate`, once for the object: when it is first needed,
+    which takes tenths of a second, unless `threshold_batch_size` was set before. Without an accelerator it never pays,
+    and nothing is measured.
+
+    Args:
+        dimensionality: D, >= 1.
+        device: The accelerator, as for `HRROperations`.
+        dtype: As for `HRROperations`.
+
+    Attributes:
+        dimensionality: D.
+        cpu_ops: `HRROperations` on the CPU.
+        gpu_ops: `HRROperations` on the accelerator; on the CPU where there is none.
+    """
+
+    def __init__(
+        self,
+        dimensionality: int = 512,
+        device: torch.device | str | None = "auto",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Makes both sets of operations; nothing is measured yet."""
+        self.dimensionality = dimensionality
+        self.cpu_ops = HRROperations(dimensionality, "cpu", dtype)
+        self.gpu_ops = HRROperations(dimensionality, device, dtype)
+        self._threshold: float | None = None
+
+    @property
+    def has_accelerator(self) -> bool:
+        """Whether `gpu_ops` is on a device other than the CPU."""
+        return self.gpu_ops.device.type not in ("cpu", "meta")
+
+    @property
+    def threshold_batch_size(self) -> float:
+        """Least batch that goes to the accelerator; infinity for none. Measured when first read, unless it was set."""
+        return self.calibrate() if self._threshold is None else self._threshold
+
+    @threshold_batch_size.setter
+    def threshold_batch_size(self, value: float) -> None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise TypeError(f"threshold_batch_size: value must be a number, got {type(value).__name__}")
+        if math.isnan(value) or value < 0:
+            raise ValueError(f"threshold_batch_size: value must be >= 0, got {value}")
+        self._threshold = value
+
+    def calibrate(self) -> float:
+        """Measures from which batch on the accelerator is faster, and sets `threshold_batch_size` to it.
+
+        Times both ways for batches of 1, 2, 4, ... 8192 rows (of at most 2^22 elements), the best of several runs each,
+        with operands and result on the CPU. Changes no result but in the last bits, in which devices may differ.
+
+        Returns:
+            The least measured batch from which on the accelerator always won; infinity if it lost with the largest, or
+            if there is none.
+        """
+        threshold = math.inf
+        if self.has_accelerator:
+            largest = max(1, min(_LARGEST_BATCH, _LARGEST_OPERAND // self.dimensionality))
+            batch = 2 ** (largest.bit_length() - 1)
+            # Downwards from the largest: where the accelerator first loses, smaller batches need not be timed.
+            while batch >= 1:
+                a, b = torch.ones(2, batch, self.dimensionality, dtype=self.cpu_ops.dtype, device="cpu")
+                if self._seconds(self.gpu_ops, a, b) >= self._seconds(self.cpu_ops, a, b):
+                    break
+                threshold = batch
+                batch //= 2
+        self._threshold = threshold
+        return threshold
+
+    def adaptive_bind(self, a: Any, b: Any, batch_size: int | None = None) -> Tensor:
+        """``bind(a, b)`` where it is done soonest; the result comes back to the device of the arguments.
+
+        Arguments that are not on the CPU are bound where they are. A batch that the accelerator has no memory for is
+        bound on the CPU.
+
+        Args:
+            a: ``[..., D]``, a tensor or numpy array, real floating point; taken in the system's dtype.
+            b: ``[..., D]``, broadcast against `a`, on the same device.
+            batch_size: To compare with the threshold; None for the number of rows of the result.
+
+        Returns:
+            ``[..., D]``.
+
+        Raises:
+            TypeError: An argument is not a real floating-point tensor or array, or `batch_size` not an int.
+            ValueError: `batch_size` is negative.
+            RuntimeError: The shapes do not match each other or D, or the devices differ.
+        """
+        op = "adaptive_bind"
+        a, b = _as_tensor(a), _as_tensor(b)
+        check_vectors(op, "a", a, self.dimensionality)
+        check_vectors(op, "b", b, self.dimensionality, a.device)
+        rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
+        if batch_size is None:
+            batch_size = rows
+        check_int(op, "batch_size", batch_size)
+        if batch_size < 0:
+            raise ValueError(f"{op}: batch_size must be >= 0, got {batch_size}")
+        if a.device.type != "cpu":
+            return functional.bind(a.to(self.cpu_ops.dtype), b.to(self.cpu_ops.dtype))
+        if self.has_accelerator and batch_size >= self.threshold_batch_size:
+            try:
+                return self.gpu_ops.bind(a, b).to(a.device)
+            except torch.OutOfMemoryError:
+                pass
+        return self.cpu_ops.bind(a, b)
+
+    def _seconds(self, ops: HRROperations, a: Tensor, b: Tensor) -> float:
+        """The least of several times of a binding from the CPU's memory to the CPU's memory."""
+        seconds = []
+        for _ in range(_REPEATS + 1):
+            start = time.perf_counter()
+            # Copying to the CPU waits for the result.
+            ops.bind(a, b).to("cpu")
+            seconds.append(time.perf_counter() - start)
+        return min(seconds[1:])
+
+
+def _as_tensor(value: Any) -> Any:
+    """A copy of a numpy array as a tensor; anything else as it is."""
+    # Whoever holds an array has imported numpy; torch_hrr itself does not need it.
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray):
+        return value
+    return torch.from_numpy(numpy.array(value, dtype=value.dtype.newbyteorder("="), order="C"))

@@ -1,0 +1,186 @@
+"""The resonator network: which vectors of several codebooks were bound together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import functional
+from torch_hrr.hrr.memory import check_floating, check_int, compute_dtype, full_precision, normalize
+from torch_hrr.hrr.operations import check_vectors
+
+_CONVERGED = 0.9
+# Most problems are solved in a few iterations or run into a cycle, so that short attempts beat long ones.
+_ATTEMPT = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """What `Resonator.factorize` found; ``...`` are the leading dimensions of its argument, F is the number of factors.
+
+    Attributes:
+        indices: ``[..., F]`` int64, the row of each codebook.
+        signs: ``[..., F]``, +1 or -1 in the dtype computed in. A bound vector determines only their product, so the
+            first factor bears it and the others are +1.
+        iterations: ``[...]`` int64, iterations until convergence, `max_iterations` without it.
+        converged: ``[...]`` bool, whether the bound answers, signs included, have a cosine above 0.9 with the argument.
+        cosines: ``[...]``, that cosine; NaN for a row that holds NaN or infinity.
+    """
+
+    indices: Tensor
+    signs: Tensor
+    iterations: Tensor
+    converged: Tensor
+    cosines: Tensor
+
+
+class Resonator:
+    """Factorises ``x = s bind(X_1[i_1], ..., X_F[i_F])``, s = +1 or -1, into its indices and its sign.
+
+    Searches all products at once, in superposition: the estimate of a factor is ``unitary(sum_m c_m X_f[m])``, where
+    ``c_m`` is the dot product of ``X_f[m]`` and x unbound by the newest estimates of the other factors. It starts from
+    the sum of each codebook, and every ten iterations from a random mixture of it for the problems not yet solved. An
+    iteration's answer is the row with the largest ``abs(c_m)`` of each codebook; the best one seen is reported.
+
+    Meant for unitary codebooks, which unbinding inverts exactly. With D = 1024 and three of them, 20 vectors each,
+    every problem is solved, nearly all within ten iterations; the number of products that can be searched grows faster
+    than D. Other codebooks work as far as unbinding approximates their inverse.
+
+    Deterministic: a problem's answer depends on it, the codebooks and the seed alone, not on the batch or the threads.
+    A solved problem is frozen, and one that holds NaN leaves the others as they are.
+
+    Args:
+        codebooks: F >= 1 tensors ``[M_f, D]``, M_f >= 1, floating point, of one D, dtype and device. They are copied;
+            half types are held and computed in float32.
+        seed: of the random mixtures.
+
+    Raises:
+        TypeError: A codebook is not a tensor, not of a supported dtype, or not of the first one's.
+        ValueError: There is no codebook, or one is not ``[M, D]`` or empty.
+        RuntimeError: A codebook differs from the first in D or device.
+
+    Source: Frady, Kent, Olshausen, Sommer, Resonator networks 1, Neural Computation 32(12), 2020.
+    """
+
+    def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
+        """Copies the codebooks."""
+        books = tuple(codebooks)
+        if not books:
+            raise ValueError("Resonator: codebooks must hold at least one codebook, got 0")
+        for book in books:
+            check_floating("Resonator", "codebooks", book)
+            if book.dim() != 2 or 0 in book.shape:
+                raise ValueError(f"Resonator: codebooks must be [M, D] with M, D >= 1, got {list(book.shape)}")
+            check_vectors("Resonator", "codebooks", book, books[0].shape[1], books[0].device)
+            if book.dtype != books[0].dtype:
+                raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
+        check_int("Resonator", "seed", seed)
+        dtype = compute_dtype(books[0].dtype)
+        self.seed = seed
+        self.codebooks = tuple(
+            book.detach().to(dtype, copy=True, memory_format=torch.contiguous_format) for book in books
+        )
+        # Dot products with all rows as one weighted sum of columns, whose order is fixed, unlike a matrix product's.
+        self._columns = tuple(book.t().contiguous() for book in self.codebooks)
+
+    @torch.no_grad()
+    def factorize(self, x: Tensor, max_iterations: int = 200, *, check_every: int | None = 4) -> Factorization:
+        """Finds the factors of each row of `x`; see the class.
+
+        Cost of an iteration: F (F - 1) unbindings, F projections, 2 F products with a codebook and F + 2 further
+        transforms a row. Reads nothing back from the device but one bool every `check_every` iterations. No gradient.
+
+        Args:
+            x: ``[..., D]`` of any scale, floating point, on the codebooks' device; taken in their dtype.
+            max_iterations: at which an unsolved problem is given up, >= 1.
+            check_every: after how many iterations to see whether all are solved; None for never, with no host sync.
+
+        Returns:
+            The factors, their signs and how the search went.
+
+        Raises:
+            TypeError: `x` is not a tensor of a supported dtype.
+            ValueError: `max_iterations` or `check_every` is less than 1.
+            RuntimeError: `x` does not fit the codebooks in D or device.
+        """
+        first, factors = self.codebooks[0], len(self.codebooks)
+        check_vectors("factorize", "x", x, first.shape[1], first.device)
+        check_int("factorize", "max_iterations", max_iterations)
+        if max_iterations < 1:
+            raise ValueError(f"factorize: max_iterations must be >= 1, got {max_iterations}")
+        check_int("factorize", "check_every", 1 if check_every is None else check_every)
+        if check_every is not None and check_every < 1:
+            raise ValueError(f"factorize: check_every must be >= 1 or None, got {check_every}")
+        rows = x.reshape(-1, first.shape[1]).to(first.dtype)
+        with full_precision(x.device):
+            found = self._search(rows, max_iterations, check_every)
+        batch = x.shape[:-1]
+        return Factorization(
+            indices=found.indices.view(*batch, factors),
+            signs=found.signs.view(*batch, factors),
+            iterations=found.iterations.view(batch),
+            converged=found.converged.view(batch),
+            cosines=found.cosines.view(batch),
+        )
+
+    def _search(self, x: Tensor, max_iterations: int, check_every: int | None) -> Factorization:
+        count, factors = x.shape[0], len(self.codebooks)
+        x = normalize(x)
+        starts = self._starts(1 + (max_iterations - 1) // _ATTEMPT)
+        estimates: list[Tensor] = []
+        indices = torch.zeros(count, factors, dtype=torch.int64, device=x.device)
+        cosines = torch.zeros(count, dtype=x.dtype, device=x.device)
+        iterations = torch.full((count,), max_iterations, dtype=torch.int64, device=x.device)
+        converged = torch.zeros(count, dtype=torch.bool, device=x.device)
+        for iteration in range(1, max_iterations + 1):
+            if (iteration - 1) % _ATTEMPT == 0:
+                estimates = [start[(iteration - 1) // _ATTEMPT].expand_as(x) for start in starts]
+            answer = self._update(x, estimates)
+            cosine = self._cosine(x, answer)
+            # The first answer is taken whatever its cosine, so that a row of NaN reports NaN.
+            better = ~converged & ((cosine.abs() > cosines.abs()) | (iteration == 1))
+            indices = torch.where(better.unsqueeze(-1), answer, indices)
+            cosines = torch.where(better, cosine, cosines)
+            solved = ~converged & (cosines.abs() > _CONVERGED)
+            iterations = torch.where(solved, iteration, iterations)
+            converged = converged | solved
+            if check_every is not None and iteration % check_every == 0 and bool(converged.all()):
+                break
+        signs = torch.ones(count, factors, dtype=x.dtype, device=x.device)
+        signs[:, 0] = torch.where(cosines < 0, -1.0, 1.0)
+        return Factorization(indices, signs, iterations, converged, cosines.abs())
+
+    def _starts(self, attempts: int) -> list[Tensor]:
+        """For each factor the first estimates of every attempt, ``[attempts, D]``."""
+        generator = torch.Generator().manual_seed(self.seed)
+        weights = [torch.ones(attempts, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
+        # Attempt by attempt, so that to allow for more of them does not change the earlier.
+        for attempt in range(1, attempts):
+            for weight in weights:
+                weight[attempt].normal_(generator=generator)
+        return [
+            functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
+            for book, weight in zip(self.codebooks, weights, strict=True)
+        ]
+
+    def _update(self, x: Tensor, estimates: list[Tensor]) -> Tensor:
+        """One iteration: replaces the estimates one after the other and returns the answer ``[B, F]``."""
+        answer = []
+        for factor, (book, columns) in enumerate(zip(self.codebooks, self._columns, strict=True)):
+            rest = x
+            for other, estimate in enumerate(estimates):
+                if other != factor:
+                    rest = functional.unbind(rest, estimate)
+            similarities = functional.superpose(columns, rest, normalize=False)
+            estimates[factor] = functional.unitary(functional.superpose(book, similarities, normalize=False))
+            answer.append(similarities.abs().argmax(-1))
+        return torch.stack(answer, -1)
+
+    def _cosine(self, x: Tensor, answer: Tensor) -> Tensor:
+        chosen = [book[index] for book, index in zip(self.codebooks, answer.unbind(-1), strict=True)]
+        bound = normalize(functional.multibind(torch.stack(chosen, -2)))
+        # Element 0 of a correlation is the dot product; torch.sum's bits may depend on the batch, these do not.
+        return functional.unbind(x, bound)[:, 0]

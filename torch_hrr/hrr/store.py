@@ -1,0 +1,314 @@
+"""Named vectors that change: pre-allocated, fingerprinted, and saved to one checked file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr import _storage
+from torch_hrr._storage import IntegrityError
+from torch_hrr.hrr.memory import FLOATING, check_dtype, check_finite, check_int, check_vector, resolve_storage
+
+_FORMAT = "torch_hrr.vector_store"
+_VERSION = 1
+_CPU = torch.device("cpu")
+
+
+class _Entry(NamedTuple):
+    row: int
+    sha256: str
+
+
+class VectorStore(Mapping[str, Tensor]):
+    """Vectors by name, in the order in which they were added; a mapping to copies of them.
+
+    Rows of one tensor on one device, made in advance and doubled when they run out; the row of a removed vector is used
+    again. Values are finite: NaN and infinity are refused, because one such vector would spoil every sum and every
+    comparison with the others, long after the call that let it in. Vectors may come from any device and in any floating
+    dtype and are rounded to that of the store. A call that raises leaves the store as it was.
+
+    Every change records the SHA-256 of the vectors that it wrote, for which it copies them to the host once.
+    """
+
+    def __init__(
+        self,
+        dim: int = 512,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        capacity: int = 64,
+    ) -> None:
+        """Makes an empty store.
+
+        Args:
+            dim: dimension D of the vectors, >= 1.
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`.
+            dtype: float32, float64, float16 or bfloat16.
+            capacity: number of vectors to make room for, >= 0.
+
+        Raises:
+            TypeError: an argument of another type, or another dtype.
+            ValueError: ``dim`` or ``capacity`` is too small, or a device that there is not or that holds no data.
+        """
+        check_int("VectorStore", "dim", dim)
+        check_int("VectorStore", "capacity", capacity)
+        if dim < 1:
+            raise ValueError(f"VectorStore: dim must be >= 1, got {dim}")
+        if capacity < 0:
+            raise ValueError(f"VectorStore: capacity must be >= 0, got {capacity}")
+        check_dtype("VectorStore", dtype)
+        self._dim, self._dtype, self._device = dim, dtype, resolve_storage("VectorStore", device)
+        self._entries: dict[str, _Entry] = {}
+        self._rows = self._allocate(capacity, self._device)
+        # The rows without a vector, the next one to use last.
+        self._free = list(range(capacity - 1, -1, -1))
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in the order in which they were added."""
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a vector of that name."""
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A copy of the vector, ``[D]``; KeyError if there is none of that name."""
+        return self._rows[self._entry("VectorStore", name).row].clone()
+
+    @property
+    def dim(self) -> int:
+        """Dimension D."""
+        return self._dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the vectors are."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the vectors."""
+        return self._dtype
+
+    @property
+    def capacity(self) -> int:
+        """Number of vectors that there is room for without another allocation."""
+        return len(self._rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the order in which they were added."""
+        return tuple(self._entries)
+
+    @property
+    def vectors(self) -> Tensor:
+        """All vectors in the order of `names`, ``[N, D]``; a copy."""
+        return self._gather([entry.row for entry in self._entries.values()])
+
+    def add(self, name: str, vector: Tensor) -> None:
+        """Adds a vector ``[D]`` at the end.
+
+        Raises:
+            TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
+            ValueError: the name is known or no valid Unicode, or ``vector`` is not ``[D]`` or not finite.
+        """
+        _check_names("add", [name])
+        self._add("add", [name], self._converted("add", "vector", vector, (self._dim,)).unsqueeze(0))
+
+    def add_many(self, names: Sequence[str], vectors: Tensor) -> None:
+        """Adds the rows of ``vectors``, ``[N, D]``, at the end in the order of ``names``; all or, on an error, none.
+
+        Errors as for `add`; names given twice are a ValueError too. One copy to the host for all.
+        """
+        _check_names("add_many", names)
+        self._add("add_many", names, self._converted("add_many", "vectors", vectors, (len(names), self._dim)))
+
+    def get_many(self, names: Sequence[str]) -> Tensor:
+        """Copies of the vectors of ``names``, which may repeat, ``[N, D]``; KeyError for an unknown one."""
+        if isinstance(names, str):
+            raise TypeError("get_many: names must be a sequence of str, got one str")
+        return self._gather([self._entry("get_many", name).row for name in names])
+
+    def update(self, name: str, vector: Tensor) -> None:
+        """Replaces the vector of a name, which keeps its place in the order.
+
+        Raises:
+            KeyError: the name is unknown.
+            TypeError, ValueError: as for `add`.
+        """
+        row = self._entry("update", name).row
+        converted = self._converted("update", "vector", vector, (self._dim,))
+        (sha256,) = _fingerprints(converted.unsqueeze(0).to(_CPU))
+        self._rows[row].copy_(converted)
+        self._entries[name] = _Entry(row, sha256)
+
+    def remove(self, name: str) -> None:
+        """Removes a vector and overwrites it with zeros; the others keep their order. KeyError for an unknown name."""
+        row = self._entry("remove", name).row
+        del self._entries[name]
+        self._free.append(row)
+        self._rows[row].zero_()
+
+    def to(self, device: torch.device | str) -> Self:
+        """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the store."""
+        target = resolve_storage("to", device)
+        rows = self._allocate(len(self._rows), target)
+        rows.copy_(self._rows)
+        self._rows, self._device = rows, target
+        return self
+
+    def digest(self) -> str:
+        """Fingerprint of what the store holds now: 64 hexadecimal digits.
+
+        `_storage.digest` of the names in their order and of all vectors ``[N, D]`` in it, so that names, order, D,
+        dtype and every bit of the values count, and device, capacity and the way there do not.
+
+        Cost: one copy to the host and one pass over the bytes.
+        """
+        return _storage.digest(*self._content(self.vectors.to(_CPU)))
+
+    def verify(self) -> None:
+        """Checks that every vector still is what the last change through this class wrote.
+
+        Raises:
+            IntegrityError: the SHA-256 of a vector is not the one recorded; the text names it.
+
+        Cost: one copy to the host and one pass over the bytes.
+        """
+        self._verified("verify")
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the store to one file, whole or not at all, after verifying it.
+
+        The file is a safetensors file with a SHA-256 manifest over every tensor. It depends on what `digest` depends on
+        and on the key alone.
+
+        Args:
+            path: where to write; an existing file is replaced at once, or on an error kept.
+            key: seals the file with HMAC-SHA256, so that it can be read, and changed unnoticed, only with this key.
+
+        Raises:
+            IntegrityError: as for `verify`; nothing is written.
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: the file cannot be written.
+        """
+        _storage.save(path, *self._content(self._verified("save")), format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], key: bytes | None = None, *, device: torch.device | str | None = None
+    ) -> Self:
+        """Reads a store that `save` wrote, with its names, order, D, dtype and digest.
+
+        Args:
+            path: the file.
+            key: the one it was saved with; None for a file without one.
+            device: as for the class; the device that the store was saved from does not matter.
+
+        Raises:
+            IntegrityError: the file is damaged, holds something else, or does not fit the key.
+            TypeError, ValueError: ``key`` is not bytes or empty, or a device that there is not.
+            OSError: the file cannot be read; FileNotFoundError where there is none.
+        """
+        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        names, vectors = _checked_content(path, tensors, metadata)
+        store = cls(vectors.shape[1], device=device, dtype=vectors.dtype, capacity=len(names))
+        store._add("load", names, vectors)
+        return store
+
+    def _allocate(self, count: int, device: torch.device) -> Tensor:
+        # Rows made in inference mode could not be written outside it.
+        with torch.inference_mode(False):
+            return torch.zeros(count, self._dim, dtype=self._dtype, device=device)
+
+    def _entry(self, op: str, name: str) -> _Entry:
+        if name not in self._entries:
+            raise KeyError(f"{op}: name must be known, got {name!r}")
+        return self._entries[name]
+
+    def _converted(self, op: str, argument: str, vectors: Tensor, shape: tuple[int, ...]) -> Tensor:
+        check_vector(op, argument, vectors, shape)
+        converted = vectors.detach().to(device=self._device, dtype=self._dtype)
+        check_finite(op, argument, converted)
+        return converted
+
+    def _add(self, op: str, names: Sequence[str], vectors: Tensor) -> None:
+        for name in names:
+            if name in self._entries:
+                raise ValueError(f"{op}: name must be new, got {name!r}")
+        fingerprints = _fingerprints(vectors.to(_CPU))
+        if len(self._free) < len(names):
+            self._grow(len(self._entries) + len(names))
+        rest = len(self._free) - len(names)
+        rows = self._free[rest:][::-1]
+        self._rows.index_copy_(0, self._index(rows), vectors.to(self._device))
+        del self._free[rest:]
+        self._entries.update(zip(names, map(_Entry, rows, fingerprints), strict=True))
+
+    def _grow(self, needed: int) -> None:
+        capacity = len(self._rows)
+        rows = self._allocate(max(needed, 2 * capacity), self._device)
+        rows[:capacity].copy_(self._rows)
+        self._rows = rows
+        # Below the rows freed earlier, which are taken first.
+        self._free[:0] = range(len(rows) - 1, capacity - 1, -1)
+
+    def _gather(self, rows: Sequence[int]) -> Tensor:
+        return self._rows.index_select(0, self._index(rows))
+
+    def _index(self, rows: Sequence[int]) -> Tensor:
+        return torch.tensor(rows, dtype=torch.int64, device=self._device)
+
+    def _content(self, vectors: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"vectors": vectors}, {"names": list(self._entries)}
+
+    def _verified(self, op: str) -> Tensor:
+        """All vectors on the host, after comparing them with what was recorded."""
+        vectors = self.vectors.to(_CPU)
+        pairs = zip(self._entries.items(), _fingerprints(vectors), strict=True)
+        changed = [name for (name, entry), found in pairs if entry.sha256 != found]
+        if changed:
+            shown = ", ".join(map(repr, changed[:5])) + (" and more" if len(changed) > 5 else "")
+            raise IntegrityError(f"{op}: vectors must be as they were last written, got others for {shown}")
+        return vectors
+
+
+def _check_names(op: str, names: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise TypeError(f"{op}: names must be a sequence of str, got one str")
+    for name in names:
+        _storage._check_text(op, "name", name)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{op}: names must be different, got one twice")
+
+
+def _fingerprints(vectors: Tensor) -> list[str]:
+    """SHA-256 of every row on the host, over its values in order, little-endian."""
+    data = memoryview(_storage._to_bytes(vectors))
+    step = vectors.shape[1] * vectors.element_size()
+    return [hashlib.sha256(data[at : at + step]).hexdigest() for at in range(0, len(data), step)]
+
+
+def _checked_content(
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, Any]
+) -> tuple[list[str], Tensor]:
+    """Names and vectors of a file whose seal is right; without a key, anybody can make one that holds anything."""
+    match tensors, metadata:
+        case {"vectors": vectors, **others}, {"names": [*names], **rest} if not others and not rest:
+            known = vectors.dtype in FLOATING and vectors.dim() == 2 and vectors.shape[1] > 0
+            named = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+            if known and named and len(names) == len(vectors) and bool(vectors.isfinite().all()):
+                return names, vectors
+    raise IntegrityError(f"load: {os.fsdecode(path)} must hold finite vectors [N, D] and N different names")

@@ -1,0 +1,310 @@
+"""Structures in one vector each that grow and shrink: records, sequences, stacks, graphs and hash tables.
+
+They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do, whose
+notes on norms, noise and seeds hold here too. Every method that adds or queries takes tensors of float32, float64,
+float16 or bfloat16 of the structure's D on its device, else it raises TypeError or RuntimeError and changes nothing.
+Leading dimensions broadcast: a structure may be a batch of them, of one length. Differentiable; deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import encoders, functional
+from torch_hrr.hrr.encoders import DEFAULT_SEED
+from torch_hrr.hrr.memory import ItemMemory, check_dtype, check_int
+from torch_hrr.hrr.operations import check_broadcast, check_vectors
+from torch_hrr.runtime import resolve_device
+
+
+class Record:
+    """Role and filler pairs in one vector, ``sum_k bind(role_k, filler_k)``.
+
+    A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
+
+    Args:
+        roles: the role vector ``[D]`` of each name, of one D and device; unitary ones unbind exactly.
+
+    Raises:
+        TypeError: a role is not a tensor of a supported dtype.
+        ValueError: there is no role, or a role is not ``[D]``.
+        RuntimeError: roles differ in D or device.
+    """
+
+    def __init__(self, roles: Mapping[str, Tensor]) -> None:
+        """An empty record."""
+        if not roles:
+            raise ValueError("Record: roles must name at least one role, got 0")
+        first = next(iter(roles.values()))
+        for role in roles.values():
+            check_vectors("Record", "roles", role)
+            if role.dim() != 1:
+                raise ValueError(f"Record: roles must have shape [D], got {list(role.shape)}")
+            check_vectors("Record", "roles", role, first.shape[-1], first.device)
+        self._roles = dict(roles)
+        self._fillers: dict[str, Tensor] = {}
+
+    @property
+    def vector(self) -> Tensor:
+        """The record ``[..., D]``; zero while it is empty. Cost: 2 k + 1 transforms."""
+        if not self._fillers:
+            return torch.zeros_like(next(iter(self._roles.values())))
+        roles = torch.stack([self._roles[name] for name in self._fillers], -2)
+        fillers = torch.broadcast_tensors(*self._fillers.values())  # type: ignore[no-untyped-call]
+        return functional.bind_superpose(roles, torch.stack(fillers, -2))
+
+    def set(self, role: str, filler: Tensor) -> None:
+        """Fills a role with ``[..., D]``, instead of what it held.
+
+        Raises:
+            KeyError: there is no such role.
+            TypeError: `filler` is not a tensor of a supported dtype.
+            RuntimeError: its D, device or leading dimensions do not fit.
+        """
+        vector = self._role("set", role)
+        check_vectors("set", "filler", filler, vector.shape[-1], vector.device)
+        fillers = {**self._fillers, role: filler}
+        check_broadcast("set", "fillers", *(one.shape[:-1] for one in fillers.values()))
+        self._fillers = fillers
+
+    def get(self, role: str) -> Tensor:
+        """The noisy filler ``unbind(vector, role)``, ``[..., D]``; noise alone for a role that is not filled.
+
+        Raises:
+            KeyError: there is no such role.
+        """
+        return functional.unbind(self.vector, self._role("get", role))
+
+    def remove(self, role: str) -> None:
+        """Empties a role.
+
+        Raises:
+            KeyError: it is not filled.
+        """
+        if role not in self._fillers:
+            raise KeyError(f"remove: role must be one of {sorted(self._fillers)}, got {role!r}")
+        del self._fillers[role]
+
+    def __contains__(self, role: object) -> bool:
+        """Whether a role is filled."""
+        return role in self._fillers
+
+    def __len__(self) -> int:
+        """Number of filled roles."""
+        return len(self._fillers)
+
+    def _role(self, op: str, role: str) -> Tensor:
+        if role not in self._roles:
+            raise KeyError(f"{op}: role must be one of {sorted(self._roles)}, got {role!r}")
+        return self._roles[role]
+
+
+class _Structure:
+    """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
+
+    def __init__(
+        self,
+        dim: int = 512,
+        *,
+        seed: int = DEFAULT_SEED,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """An empty structure.
+
+        Args:
+            dim: D, >= 1.
+            seed: of the permutation.
+            device: as for `hrr.random`, None being the current one; arguments of the methods must be on it.
+            dtype: None means torch's default; arguments of a wider one widen the vector.
+
+        Raises:
+            TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
+            ValueError: `dim` is less than 1.
+        """
+        name = type(self).__name__
+        check_int(name, "dim", dim)
+        check_int(name, "seed", seed)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        check_dtype(name, dtype)
+        if dim < 1:
+            raise ValueError(f"{name}: dim must be >= 1, got {dim}")
+        self.seed = seed
+        self._vector = torch.zeros(dim, device=resolve_device(device), dtype=dtype)
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self._vector.shape[-1]
+
+    @property
+    def vector(self) -> Tensor:
+        """The structure, ``[..., D]``; zero while it is empty."""
+        return self._vector
+
+    def _check(self, op: str, rank: int = 1, **vectors: Tensor) -> None:
+        for argument, value in vectors.items():
+            check_vectors(op, argument, value, self.dim, self._vector.device, rank)
+        names = " and ".join([*vectors, "vector"])
+        check_broadcast(op, names, *(value.shape[:-rank] for value in vectors.values()), self._vector.shape[:-1])
+
+    def _permute(self, vectors: Tensor, power: int = 1) -> Tensor:
+        return functional.permute(vectors, self.seed, power)
+
+
+class Sequence(_Structure):
+    """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item."""
+
+    _length = 0
+
+    def append(self, item: Tensor) -> None:
+        """Adds ``[..., D]`` at the end."""
+        self._check("append", item=item)
+        self._vector = self._vector + self._permute(item, self._length + 1)
+        self._length += 1
+
+    def extend(self, items: Tensor) -> None:
+        """Adds ``[..., L, D]`` at the end, in order."""
+        self._check("extend", rank=2, items=items)
+        self._vector = self._vector + self._permute(encoders.sequence(items, seed=self.seed), self._length)
+        self._length += items.shape[-2]
+
+    def __getitem__(self, index: int) -> Tensor:
+        """The noisy item ``[..., D]`` at a position; negative ones count from the end.
+
+        Raises:
+            TypeError: `index` is not an int.
+            IndexError: it is outside the sequence.
+        """
+        check_int("Sequence", "index", index)
+        if not -self._length <= index < self._length:
+            raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
+        return encoders.at(self._vector, index % self._length, seed=self.seed)
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return self._length
+
+
+class Stack(_Structure):
+    """Items one upon the other: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
+
+    _length = 0
+
+    def push(self, item: Tensor) -> None:
+        """Puts ``[..., D]`` on the top."""
+        self._check("push", item=item)
+        self._vector = self._permute(self._vector + item)
+        self._length += 1
+
+    def top(self) -> Tensor:
+        """The noisy top item, ``P^-1 s``, ``[..., D]``.
+
+        Raises:
+            IndexError: the stack is empty.
+        """
+        return self._top("top")
+
+    def pop(self, memory: ItemMemory) -> Tensor:
+        """Takes the top off: cleaned up, ``x = cleanup(P^-1 s)``, it is subtracted, ``P^-1 s - x``.
+
+        What is left is exact but for rounding where the memory holds the items as they were pushed; where it finds
+        another item, both stay behind as noise. The last pop leaves zeros.
+
+        Args:
+            memory: of the items, on the same device.
+
+        Returns:
+            The item of the memory, ``[..., D]``.
+
+        Raises:
+            IndexError: the stack is empty.
+            RuntimeError: the memory has another D or device.
+        """
+        noisy = self._top("pop")
+        item = memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
+        self._vector = noisy - item if self._length > 1 else torch.zeros_like(noisy)
+        self._length -= 1
+        return item
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return self._length
+
+    def _top(self, op: str) -> Tensor:
+        if self._length == 0:
+            raise IndexError(f"{op}: stack must hold an item, got 0")
+        return self._permute(self._vector, -1)
+
+
+class Graph(_Structure):
+    """Edges between node vectors: the vector of the function `graph`, made edge by edge.
+
+    Unitary nodes answer best: `neighbours` is then exact but for the other edges.
+    """
+
+    def __init__(
+        self,
+        dim: int = 512,
+        directed: bool = True,
+        *,
+        seed: int = DEFAULT_SEED,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """A graph without edges; `directed` tells whether a -> b differs from b -> a, the rest as for `Sequence`."""
+        super().__init__(dim, seed=seed, device=device, dtype=dtype)
+        self.directed = directed
+
+    def add(self, sources: Tensor, targets: Tensor) -> None:
+        """Adds edges, ``[..., E, D]`` to ``[..., E, D]``, or one, ``[D]`` to ``[D]``."""
+        self._vector = self._vector + self._edges("add", sources, targets)
+
+    def remove(self, sources: Tensor, targets: Tensor) -> None:
+        """Subtracts edges that were added, as `add` takes them."""
+        self._vector = self._vector - self._edges("remove", sources, targets)
+
+    def neighbours(self, source: Tensor) -> Tensor:
+        """The noisy sum of the targets of a source's edges, ``[..., D]``; of their other ends if undirected."""
+        self._check("neighbours", source=source)
+        found = functional.unbind(self._vector, source)
+        return self._permute(found, -1) if self.directed else found
+
+    def sources(self, target: Tensor) -> Tensor:
+        """The noisy sum of the sources of edges to ``[..., D]``; the same as `neighbours` without directions."""
+        self._check("sources", target=target)
+        return functional.unbind(self._vector, self._permute(target) if self.directed else target)
+
+    def _edges(self, op: str, sources: Tensor, targets: Tensor) -> Tensor:
+        many = any(isinstance(ends, Tensor) and ends.dim() > 1 for ends in (sources, targets))
+        self._check(op, 2 if many else 1, sources=sources, targets=targets)
+        if not many:
+            sources, targets = sources.unsqueeze(0), targets.unsqueeze(0)
+        return encoders.graph(sources, targets, self.directed, seed=self.seed)
+
+
+class HashTable(_Structure):
+    """Key and value vectors, ``sum_k bind(key_k, P value_k)``: a value leads to no key, though both may be of one kind.
+
+    Of k entries with unitary keys a value comes back with a cosine of about ``1/sqrt(k)``.
+    """
+
+    def add(self, key: Tensor, value: Tensor) -> None:
+        """Adds an entry of ``[..., D]`` each; a key that was there has two values then."""
+        self._vector = self._vector + self._entry("add", key, value)
+
+    def remove(self, key: Tensor, value: Tensor) -> None:
+        """Subtracts an entry that was added."""
+        self._vector = self._vector - self._entry("remove", key, value)
+
+    def get(self, key: Tensor) -> Tensor:
+        """The noisy value ``P^-1 unbind(table, key)``, ``[..., D]``; noise alone for an unknown key."""
+        self._check("get", key=key)
+        return self._permute(functional.unbind(self._vector, key), -1)
+
+    def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
+        self._check(op, key=key, value=value)
+        return functional.bind(key, self._permute(value))

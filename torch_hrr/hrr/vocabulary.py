@@ -1,0 +1,248 @@
+"""Named vectors and the expressions that combine them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr.hrr import functional
+from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
+from torch_hrr.hrr.memory import (
+    ItemMemory,
+    check_dtype,
+    check_finite,
+    check_int,
+    check_vector,
+    compute_dtype,
+    full_precision,
+    resolve_storage,
+)
+
+
+class Vocabulary(Mapping[str, Tensor]):
+    """Vectors by name, in the order of their declaration; a read-only mapping to copies of them.
+
+    Expressions know these operators, with the precedence and the association of Python, from tight to loose:
+
+        ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts, ``A ** 0`` is the identity
+        ``~A``, ``-A``        the involution ``a[(-n) mod D]``, which is the approximate inverse; the negative
+        ``A * B``, ``x * A``  ``bind(A, B)``; a vector times a number, in either order
+        ``A + B``, ``A - B``  superposition, not normalised
+
+    beside parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector.
+    Anything else is a ValueError that states the position, counted from 0. Strings of nengo_spa that keep to these
+    operators mean the same; its method calls, its division and its bare numbers for scaled identities are not known.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        seed: int = 0,
+        *,
+        unitary: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Makes an empty vocabulary.
+
+        Args:
+            dim: dimension D of the vectors, >= 1.
+            seed: of the vectors drawn, modulo 2^64.
+            unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`.
+            dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
+
+        Raises:
+            TypeError: an argument of another type, or another dtype.
+            ValueError: ``dim`` is less than 1, or a device that there is not or that holds no data.
+        """
+        check_int("Vocabulary", "dim", dim)
+        check_int("Vocabulary", "seed", seed)
+        if not isinstance(unitary, bool):
+            raise TypeError(f"Vocabulary: unitary must be a bool, got {type(unitary).__name__}")
+        if dim < 1:
+            raise ValueError(f"Vocabulary: dim must be >= 1, got {dim}")
+        self._dtype = dtype or torch.get_default_dtype()
+        check_dtype("Vocabulary", self._dtype)
+        self._dim, self._seed, self._unitary = dim, seed, unitary
+        self._device = resolve_storage("Vocabulary", device)
+        self._vectors: dict[str, Tensor] = {}
+        self._memory: ItemMemory | None = None
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __len__(self) -> int:
+        """Number of names."""
+        return len(self._vectors)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in the order of their declaration."""
+        return iter(self._vectors)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a name is declared."""
+        return name in self._vectors
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A copy of the vector of a name, ``[D]``; KeyError if it is not declared."""
+        if name not in self._vectors:
+            raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
+        return self._vectors[name].clone()
+
+    @property
+    def dim(self) -> int:
+        """Dimension D."""
+        return self._dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the vectors are."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the vectors."""
+        return self._dtype
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the order of their declaration, which is that of the indices `cleanup` gives."""
+        return tuple(self._vectors)
+
+    @property
+    def vectors(self) -> Tensor:
+        """All vectors, ``[N, D]``; a copy."""
+        rows = list(self._vectors.values())
+        return torch.stack(rows) if rows else torch.empty(0, self._dim, dtype=self._dtype, device=self._device)
+
+    def populate(self, text: str) -> None:
+        """Declares names: ``"A; B; C = A*B"`` draws A and B and binds them to C. All of them or, on an error, none.
+
+        A vector that is drawn depends on the seed, its name, D, dtype and ``unitary`` alone, not on the device, the
+        order or the other names; the chance that two names share one is 2^-64. Blank text declares nothing.
+
+        Args:
+            text: names, which are identifiers as in Python, or assignments of expressions, separated by semicolons.
+
+        Raises:
+            TypeError: ``text`` is not a str.
+            ValueError: anything but the grammar above, a name that is already declared or not yet, or a value that
+                the dtype cannot hold. The vocabulary is unchanged.
+
+        Cost: linear in the text; a statement waits once for the device.
+        """
+        statements = parse_statements("populate", text, self._vectors, torch.finfo(self._dtype).max)
+        pending: dict[str, Tensor] = {}
+        known = ChainMap(pending, self._vectors)
+        for name, program in statements:
+            vector = self._draw(name) if program is None else self._evaluate(program, known)
+            check_finite("populate", f"vector of {name!r}", vector)
+            pending[name] = vector
+        self._extend(pending)
+
+    def add(self, name: str, vector: Tensor) -> None:
+        """Declares a name for a given vector, of which it keeps a copy in its own dtype and on its own device.
+
+        Raises:
+            TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
+            ValueError: the name is declared already or no identifier, or ``vector`` is not ``[D]`` or not finite.
+        """
+        check_name("add", name)
+        if name in self._vectors:
+            raise ValueError(f"add: name must be new, got {name!r}")
+        check_vector("add", "vector", vector, (self._dim,))
+        copy = torch.empty(self._dim, dtype=self._dtype, device=self._device).copy_(vector.detach())
+        check_finite("add", "vector", copy)
+        self._extend({name: copy})
+
+    def parse(self, text: str) -> Tensor:
+        """The value of an expression such as ``"A*B + 0.5*~C"``, computed in float32 or wider and rounded once.
+
+        Deterministic, and not normalised. Values may overflow to infinity, as those of the operators do.
+
+        Returns:
+            ``[D]``, a new tensor without gradient.
+
+        Raises:
+            TypeError: ``text`` is not a str.
+            ValueError: anything but the grammar above or an unknown name, before anything is computed.
+
+        Cost: linear in the text; one operator of O(D log D) at most for each one written; no host sync.
+        """
+        program = parse_expression("parse", text, self._vectors, torch.finfo(self._dtype).max)
+        return self._evaluate(program, self._vectors)
+
+    def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
+        """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
+
+        As `ItemMemory.cleanup`; the indices ``[..., top_k]`` count the names in the order of their declaration, and
+        `names_of` turns them into names. No host sync.
+
+        Raises:
+            ValueError: the vocabulary is empty, or ``top_k`` is outside 1 to N.
+            TypeError, RuntimeError: as for `ItemMemory.cleanup`.
+        """
+        return self._items("cleanup").cleanup(query, top_k)
+
+    def names_of(self, indices: Tensor | int) -> Any:
+        """The names of indices, as `ItemMemory.names_of`; waits for the device."""
+        return self._items("names_of").names_of(indices)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the vocabulary."""
+        target = resolve_storage("to", device)
+        self._vectors = {name: vector.to(target) for name, vector in self._vectors.items()}
+        self._device, self._memory = target, None
+        return self
+
+    def _items(self, op: str) -> ItemMemory:
+        if not self._vectors:
+            raise ValueError(f"{op}: vocabulary must have names, got none")
+        if self._memory is None:
+            self._memory = ItemMemory(self.vectors, self.names)
+        return self._memory
+
+    def _extend(self, vectors: dict[str, Tensor]) -> None:
+        self._memory = None
+        self._vectors.update(vectors)
+
+    def _draw(self, name: str) -> Tensor:
+        """The vector of a name: a random one bound with a random unitary one, which keeps its distribution.
+
+        A CPU generator takes 32 bits of its seed. One alone would give two of 65536 names the same vector more likely
+        than not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
+        """
+        digest = hashlib.sha256(f"torch_hrr.vocabulary:{self._seed % 2**64}:{name}".encode()).digest()
+        first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
+        vector = functional.random(1, self._dim, first, self._unitary, "cpu", torch.float64)
+        rotation = functional.random(1, self._dim, second, True, "cpu", torch.float64)
+        return functional.bind(vector, rotation)[0].to(device=self._device, dtype=self._dtype)
+
+    def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Tensor:
+        dtype = compute_dtype(self._dtype)
+        stack: list[Tensor] = []
+        with torch.no_grad(), full_precision(self._device):
+            for action, value in program:
+                match action:
+                    case "name":
+                        stack.append(vectors[str(value)].to(dtype))
+                    case "scale":
+                        stack.append(stack.pop() * float(value))
+                    case "power":
+                        stack.append(functional.bind_power(stack.pop(), float(value)))
+                    case "~":
+                        stack.append(stack.pop().flip(-1).roll(1, -1))
+                    case _:
+                        right, left = stack.pop(), stack.pop()
+                        stack.append(_BINARY[action](left, right))
+        (result,) = stack
+        return result.to(self._dtype, copy=True)
+
+
+_BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"*": functional.bind, "+": torch.add, "-": torch.sub}
