@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import fft, ifft, irfft, rfft
 
+from bench import hrr_algebra
 from bench.entry import Entry, Inputs, Peer
 from torch_hrr import hrr
 from torch_hrr.reference import hrr as reference
@@ -243,4 +244,5 @@ ENTRIES: tuple[Entry, ...] = (
     *(superposition(1000, d, aim=0.95) for d in MAIN_DIMENSIONS),
     superposition(64, 1024, batch=16),
     backward(100, 512, aim=1.5),
+    *hrr_algebra.ENTRIES,
 )

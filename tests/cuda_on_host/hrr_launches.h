@@ -10,17 +10,6 @@
 
 namespace torch_hrr::kernels::hrr_testing {
 
-// What the launchers of the .cu files pass to the device.
-struct HostLauncher {
-  Schedule schedule;
-
-  template <typename... Params, typename... Args>
-  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                  const Args&... args) const {
-    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
-  }
-};
-
 // Types other than float: a warp's rows and a block's row, both widths of a run of elements.
 template <typename S>
 using TestedLengths = std::conditional_t<std::is_same_v<S, float>, AllLengths, Lengths<8, 9>>;

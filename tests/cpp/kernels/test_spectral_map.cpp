@@ -72,7 +72,7 @@ Bin mapped(const SpectralMapParams& p, Bin a, Bin v, long double exponent, long 
           : power <= static_cast<long double>(p.eps) ? std::conj(v) / static_cast<long double>(p.eps)
                                                      : -std::conj(1.0L / (a * a)) * v;
     case SpectralMap::kUnitaryJacobian:
-      return empty ? 0 : Bin(0, 1) * a * (v / a).imag();
+      return empty ? 0 : Bin(0, 1) * (a / std::abs(a)) * (v / a).imag();
     case SpectralMap::kPowerBackward:
       return empty ? 0 : exponent * std::conj(part(std::exp((exponent - 1) * ln))) * v;
   }

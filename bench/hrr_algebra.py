@@ -1,0 +1,176 @@
+"""Benchmark entries of the HRR algebra beyond binding, and of the memories built on it."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.fft import irfft, rfft
+
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr import hrr
+from torch_hrr.reference import hrr as reference
+
+
+def vectors(*shape: int, generator: torch.Generator) -> Tensor:
+    """Rows of N(0, 1/D), the usual HRR vectors."""
+    return torch.randn(shape, generator=generator) / shape[-1] ** 0.5
+
+
+def multibind_fold(x: Tensor) -> Tensor:
+    """The product as most code builds it, factor by factor."""
+    product = x[..., 0, :]
+    for k in range(1, x.shape[-2]):
+        product = irfft(rfft(product) * rfft(x[..., k, :]), n=x.shape[-1])
+    return product
+
+
+def multibind_spectra(x: Tensor) -> Tensor:
+    """irfft(prod_k rfft(x_k)): K + 1 transforms."""
+    return irfft(rfft(x).prod(-2), n=x.shape[-1])
+
+
+def inverse_rfft(a: Tensor) -> Tensor:
+    """irfft(conj A / |A|^2), without care for empty bins."""
+    spectrum = rfft(a)
+    return irfft(spectrum.conj() / (spectrum.real.square() + spectrum.imag.square()), n=a.shape[-1])
+
+
+def unitary_rfft(a: Tensor) -> Tensor:
+    """irfft(A / |A|), without care for empty bins."""
+    spectrum = rfft(a)
+    return irfft(spectrum / spectrum.abs(), n=a.shape[-1])
+
+
+def bind_power_rfft(a: Tensor, exponent: Tensor) -> Tensor:
+    """irfft(|A|^e exp(i e angle A)), without care for real or empty bins."""
+    spectrum, e = rfft(a), exponent.unsqueeze(-1)
+    return irfft(torch.polar(spectrum.abs().pow(e), spectrum.angle() * e), n=a.shape[-1])
+
+
+def permute_gather(a: Tensor, table: Tensor) -> Tensor:
+    """The permutation as an index."""
+    return a[..., table]
+
+
+def many(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """`batch` sets of `items` vectors."""
+    return (vectors(batch, items, dim, generator=generator),)
+
+
+def one(dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """`batch` vectors."""
+    return (vectors(batch, dim, generator=generator),)
+
+
+def with_exponents(dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """`batch` vectors and an exponent for each."""
+    return vectors(batch, dim, generator=generator), torch.rand(batch, generator=generator) * 4 - 2
+
+
+def queries(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """A memory of normalised items, and noisy queries."""
+    memory = torch.nn.functional.normalize(vectors(items, dim, generator=generator), dim=-1)
+    return memory[torch.arange(batch) % items] + 0.5 * vectors(batch, dim, generator=generator), memory
+
+
+_MEMORIES: dict[int, hrr.ItemMemory] = {}
+
+
+def cleanup_ours(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+    """The best item of an `ItemMemory`, which is made once."""
+    found = _MEMORIES.get(memory.data_ptr())
+    if found is None:
+        _MEMORIES.clear()
+        found = _MEMORIES.setdefault(memory.data_ptr(), hrr.ItemMemory(memory))
+    return (found.cleanup(query)[0],)
+
+
+def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+    """normalize(query) @ memory.T, then the largest: items are normalised already."""
+    cosines = torch.nn.functional.normalize(query, dim=-1) @ memory.T
+    return (cosines.max(-1, keepdim=True).values,)
+
+
+def resonator_inputs(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """A unitary codebook, bound vectors, and the estimates of the two other factors."""
+    book = hrr.random(items, dim, generator=generator, unitary=True, device="cpu")
+    others = [hrr.random(batch, dim, generator=generator, unitary=True, device="cpu") for _ in range(2)]
+    x = hrr.multibind(torch.stack([book[torch.arange(batch) % items], *others], -2))
+    return x, others[0], others[1], book
+
+
+def resonator_step(x: Tensor, first: Tensor, second: Tensor, book: Tensor) -> Tensor:
+    """One factor's update: unitary(c @ X), c = X (x unbind first unbind second)."""
+    rest = hrr.unbind(hrr.unbind(x, first), second)
+    return hrr.unitary((rest @ book.T) @ book)
+
+
+def resonator_step_rfft(x: Tensor, first: Tensor, second: Tensor, book: Tensor) -> Tensor:
+    """The same on spectra."""
+    dim = x.shape[-1]
+    rest = irfft(rfft(x) * (rfft(first) * rfft(second)).conj(), n=dim)
+    return unitary_rfft((rest @ book.T) @ book)
+
+
+def entry(
+    op: str,
+    shape: str,
+    batch: int,
+    inputs: Callable[[int, torch.Generator], Inputs],
+    ours: Callable[..., Tensor | tuple[Tensor, ...]],
+    peers: tuple[Peer, ...],
+    floats: int,
+    aim: float | None = None,
+) -> Entry:
+    """An entry whose traffic is counted in floats."""
+    return Entry(op=op, shape=shape, batch=batch, inputs=inputs, ours=ours, peers=peers, traffic=4 * floats, aim=aim)
+
+
+def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
+    """The row-wise operators at one size."""
+    shape = f"{batch}x{dim}"
+    permuted = partial(hrr.permute, seed=1)
+    table = hrr.permute(torch.arange(dim, dtype=torch.float64), 1).long()
+    return (
+        entry(
+            "inverse", shape, batch, partial(one, dim), hrr.inverse,
+            (Peer("irfft(conj/abs^2)", inverse_rfft), Peer("torch.compile", inverse_rfft, kind="compile")),
+            2 * batch * dim,
+        ),
+        entry(
+            "unitary", shape, batch, partial(one, dim), hrr.unitary,
+            (Peer("irfft(A/abs)", unitary_rfft), Peer("torch.compile", unitary_rfft, kind="compile")),
+            2 * batch * dim,
+        ),
+        entry(
+            "bind_power", shape, batch, partial(with_exponents, dim), hrr.bind_power,
+            (
+                Peer("polar(abs^e, e angle)", bind_power_rfft),
+                Peer("torch.compile of the reference", reference.bind_power, kind="compile"),
+            ),
+            2 * batch * dim,
+        ),
+        entry(
+            "permute", shape, batch, partial(one, dim), permuted,
+            (Peer("a[..., table]", partial(permute_gather, table=table)),), 2 * batch * dim,
+        ),
+    )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "multibind", "100x8x1024", 100, partial(many, 8, 1024), hrr.multibind,
+        (Peer("fold over the factors", multibind_fold), Peer("irfft(prod(rfft))", multibind_spectra)),
+        100 * 9 * 1024, aim=2.0,
+    ),
+    *algebra(100, 1024),
+    entry(
+        "cleanup", "100x1000x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
+        (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 1100 * 1024,
+    ),
+    entry(
+        "resonator step", "100x20x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
+        (Peer("spectra", resonator_step_rfft),), 420 * 1024,
+    ),
+)  # fmt: skip
