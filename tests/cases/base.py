@@ -39,12 +39,16 @@ class TensorArgument:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One call: a shape for every tensor argument (None: an optional one left out), and the other arguments."""
+    """One call: a shape for every tensor argument (None: an optional one left out), and the other arguments.
+
+    `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape.
+    """
 
     id: str
     shapes: Mapping[str, tuple[int, ...] | None]
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtypes: tuple[torch.dtype, ...] = FLOATS
+    adjust: Mapping[str, Callable[[Tensor], Tensor]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +95,8 @@ class OpCase:
         magnitude: scale that errors are relative to, [..., 1] a result; by default the norm of the oracle's row.
         functional: of an out form, the overload that returns its result.
         wrapper: the Python function of the package, if public.
+        uncast: tensor arguments that autocast leaves as they are, and whose dtype decides nothing there.
+        moves_elements: whether results are elements of the argument in another order, so that NaN fills no row.
         holes: lanes that do not take the operator.
     """
 
@@ -108,6 +114,8 @@ class OpCase:
     magnitude: Callable[..., Any] | None = None
     functional: Any = None
     wrapper: Callable[..., Any] | None = None
+    uncast: tuple[str, ...] = ()
+    moves_elements: bool = False
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
 
     @property
@@ -123,11 +131,16 @@ class OpCase:
         return lane not in self.holes
 
     def result_dtype(self, arguments: Arguments) -> torch.dtype:
-        dtype = None
-        for tensor in tensors_of(arguments).values():
-            dtype = tensor.dtype if dtype is None else torch.promote_types(dtype, tensor.dtype)
-        assert dtype is not None
-        return dtype
+        """As of torch.mul: a tensor without dimensions takes no part in promotion."""
+        dtypes = [tensor.dtype for tensor in tensors_of(arguments).values() if tensor.dim()]
+        return functools.reduce(torch.promote_types, dtypes)
+
+    def cast(self, arguments: Arguments, dtype: torch.dtype) -> Arguments:
+        """The arguments as autocast makes them."""
+        return {
+            name: value.to(dtype) if isinstance(value, Tensor) and name not in self.uncast else value
+            for name, value in arguments.items()
+        }
 
     def run(self, arguments: Arguments) -> tuple[Tensor, ...]:
         """The operator's results; an out form writes into a fresh tensor full of NaN."""
@@ -177,12 +190,14 @@ def build(sample: Sample, dtype: torch.dtype = torch.float32, seed: int = 0, dev
     """The arguments of a call, elements from N(0, 1) rounded to `dtype`."""
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(shape: tuple[int, ...] | None) -> Tensor | None:
+    def draw(name: str, shape: tuple[int, ...] | None) -> Tensor | None:
         if shape is None:
             return None
-        return torch.randn(shape, dtype=torch.float64, generator=generator).to(device=device, dtype=dtype)
+        drawn = torch.randn(shape, dtype=torch.float64, generator=generator)
+        adjusted = sample.adjust[name](drawn) if name in sample.adjust else drawn
+        return adjusted.to(device=device, dtype=dtype)
 
-    return {name: draw(shape) for name, shape in sample.shapes.items()} | dict(sample.options)
+    return {name: draw(name, shape) for name, shape in sample.shapes.items()} | dict(sample.options)
 
 
 def split(arguments: Arguments, names: tuple[str, ...]) -> tuple[tuple[Tensor, ...], Callable[..., Arguments]]:

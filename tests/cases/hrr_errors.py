@@ -11,9 +11,17 @@ from torch import Tensor
 
 from cases.base import Arguments, ErrorInput, Sample, TensorArgument, build
 
-RANK = {"D": 1, "KD": 2, "K": 1}
-SHAPE = {"D": "[..., D]", "KD": "[..., K, D]", "K": "[..., K]"}
+RANK = {"D": 1, "KD": 2, "K": 1, "": 0}
+SHAPE = {"D": "[..., D]", "KD": "[..., K, D]", "K": "[..., K]", "": "[...]"}
 FLOATING = "float32, float64, float16 or bfloat16"
+NAN, INF = float("nan"), float("inf")
+# Of every argument that is a number: the requirement, and values that do not meet it.
+BAD_NUMBERS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "eps": ("a number >= 0", (-1.0, -1e-300, NAN, -INF)),
+    "exponent": ("finite", (NAN, INF, -INF)),
+    "order": ("at least 0", (-1, -(2**63))),
+    "power": ("above -2^63", (-(2**63),)),
+}
 
 
 def quantized(tensor: Tensor) -> Tensor:
@@ -40,8 +48,8 @@ def repeated(shape: tuple[int, ...]) -> Tensor:
 
 
 def anchor(arguments: tuple[TensorArgument, ...]) -> TensorArgument:
-    """The argument that the others are compared with: the first one that is not a gradient."""
-    return next(argument for argument in arguments if argument.name != "grad")
+    """The argument that the others are compared with: the first one that is not a gradient or direction."""
+    return next(argument for argument in arguments if argument.name not in {"grad", "v"})
 
 
 class Table:
@@ -111,13 +119,14 @@ def devices(table: Table, argument: str, first: str) -> None:
 def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
     name, dims = argument.name, argument.dims
     rank, shape = RANK[dims], re.escape(SHAPE[dims])
-    table.replace(
-        name,
-        "rank",
-        lambda x: x.reshape(-1)[0] if rank == 1 else x.reshape(-1, x.shape[-1])[0],
-        RuntimeError,
-        rf"{name} must have at least {rank} dimensions? {shape}, got {rank - 1}",
-    )
+    if rank:
+        table.replace(
+            name,
+            "rank",
+            lambda x: x.reshape(-1)[0] if rank == 1 else x.reshape(-1, x.shape[-1])[0],
+            RuntimeError,
+            rf"{name} must have at least {rank} dimensions? {shape}, got {rank - 1}",
+        )
     if "D" in dims:
         other = r"\w+" if argument is first else first.name
         pair = rf"({other} and {name}|{name} and {other})"
@@ -136,7 +145,7 @@ def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> Non
 
 def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
     """Sizes whose product is not an int64, of the result or of a broadcast pair."""
-    tail = {"D": (4,), "KD": (1, 4), "K": (1,)}
+    tail = {"D": (4,), "KD": (1, 4), "K": (1,), "": ()}
     message = r"the result must have fewer than 2\^63 bytes, got sizes"
 
     def enlarge(arguments: Arguments) -> Arguments:
@@ -159,10 +168,13 @@ def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> N
         )
 
 
-def epsilons(table: Table) -> None:
-    for value in (-1.0, -1e-300, float("nan"), float("-inf")):
-        message = re.escape(f"eps must be a number >= 0, got {value:g}")
-        table.replace("eps", f"{value:g}", lambda _, v=value: v, ValueError, message)
+def numbers(table: Table) -> None:
+    for name in table.good.options:
+        requirement, values = BAD_NUMBERS.get(name, ("", ()))
+        for value in values:
+            written = str(value) if isinstance(value, int) else f"{value:g}"
+            message = re.escape(f"{name} must be {requirement}, got {written}")
+            table.replace(name, written, lambda _, v=value: v, ValueError, message)
 
 
 def outs(table: Table) -> None:
@@ -203,8 +215,7 @@ def generate(
         if not argument.optional:
             undefined = f"{argument.name} must be a defined tensor, got an undefined one"
             table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
-    if "eps" in good.options:
-        epsilons(table)
+    numbers(table)
     if out is not None:
         unsupported_tensors(table, "out")
         devices(table, "out", first.name)

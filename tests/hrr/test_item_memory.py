@@ -226,10 +226,11 @@ class NoReading(TorchDispatchMode):
 
 
 def test_nothing_is_read_back():
-    """Neither while a memory is made nor by a query: under a mode that forbids it, and without any data."""
+    """Not by a query, under a mode that forbids it; and without any data not while a memory is made either."""
     items, query = normal(40, 32), normal(4, 32, seed=1)
+    memory = ItemMemory(items)
     with NoReading():
-        found = [ItemMemory(items).cleanup(query, top_k) for top_k in (1, 5)]
+        found = [memory.cleanup(query, top_k) for top_k in (1, 5)]
     assert [indices.shape for _, indices in found] == [(4, 1), (4, 5)]
     memory = ItemMemory(items.to("meta"))
     assert memory.device.type == "meta"

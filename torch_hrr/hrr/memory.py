@@ -47,6 +47,9 @@ class ItemMemory:
             items = normalize(self._vectors.to(compute_dtype(vectors.dtype)))
             self._items = {items.dtype: items}
             self._first = _first_copies(items)
+            # On the CPU, where reading costs nothing: the usual memory, of different items, skips a pass over all cosines.
+            on_cpu = items.device.type == "cpu"
+            self._has_copies = not on_cpu or bool((self._first != torch.arange(len(items))).any())
 
     def __len__(self) -> int:
         """Number of items."""
@@ -94,7 +97,7 @@ class ItemMemory:
         dtype = torch.promote_types(query.dtype, next(iter(self._items)))
         with full_precision(query.device):
             products = normalize(query.to(dtype)) @ self._normalized(dtype).mT
-            cosines = products.index_select(-1, self._first)
+            cosines = products.index_select(-1, self._first) if self._has_copies else products
             indices = _largest(cosines.detach(), top_k)
             return cosines.gather(-1, indices).clamp(-1, 1), indices
 
@@ -122,6 +125,7 @@ class ItemMemory:
             items = {dtype: item.to(target) for dtype, item in self._items.items()}
             vectors, first = self._vectors.to(target), self._first.to(target)
         self._vectors, self._first, self._items = vectors, first, items
+        self._has_copies = self._has_copies or target.type != "cpu"
         return self
 
     def _check_query(self, query: Tensor, top_k: int) -> None:
