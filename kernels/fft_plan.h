@@ -28,16 +28,16 @@ struct FftPlan {
 };
 
 // Lanes for that many points: the widest vectors of at most max_width lanes that the first pass fills (width^2 <= size)
-// and that divide half the spectrum.
+// and that divide the points.
 constexpr int fft_width(int64_t size, int max_width) {
   int width = max_width;
-  while (width > 4 && (int64_t{width} * width > size || size % (2 * width) != 0)) {
+  while (width > 4 && (int64_t{width} * width > size || size % width != 0)) {
     width /= 2;
   }
   return width;
 }
 
-// The plan for `size` points: a multiple of 16, at most 4096, with no prime factor above 5, or a power of two up to
+// The plan for `size` points: a multiple of 8, at most 8192, with no prime factor above 5, or a power of two up to
 // 2^20. Thread-safe; plans live until the process ends.
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width);

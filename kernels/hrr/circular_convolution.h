@@ -45,8 +45,9 @@ constexpr Algorithm algorithm_for(int64_t dim) {
   return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The CPU transforms more lengths itself: multiples of 32 with no prime factor above 5, and much longer rows, because
+// The CPU transforms more lengths itself: multiples of 16 with no prime factor above 5, and much longer rows, because
 // the bits of its library FFT depend on the number of threads.
+constexpr int64_t kMaxCpuSmoothDim = 16384;
 constexpr int64_t kMaxCpuNativeDim = int64_t{1} << 20;
 constexpr int64_t kMaxCpuPaddedDim = int64_t{1} << 19;
 
@@ -57,7 +58,7 @@ constexpr Algorithm cpu_algorithm_for(int64_t dim) {
       odd /= factor;
     }
   }
-  const bool smooth = dim > kMaxDirectDim && dim <= kMaxNativeDim && dim % 32 == 0 && odd == 1;
+  const bool smooth = dim > kMaxDirectDim && dim <= kMaxCpuSmoothDim && dim % 16 == 0 && odd == 1;
   if (dim <= kMaxDirectDim) {
     return Algorithm::kDirect;
   }

@@ -78,7 +78,13 @@ void gradient_spectra(const FftPlan<T>& plan, Product product, NormalizeFactors 
   };
   const V grad_lanes = V::broadcast(static_cast<T>(factors.grad));
   const V c_lanes = V::broadcast(static_cast<T>(factors.c));
-  for (int64_t k = points / 2 - W; k >= 0; k -= W) {
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const auto both = gradients(load_pair(grad, points, k), load_pair(a, points, k), load_pair(b, points, k),
+                                coupling(plan, k), static_cast<T>(factors.grad), static_cast<T>(factors.c));
+    store_pair(grad, points, k, both.a);
+    store_pair(a, points, k, both.b);
+  }
+  for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
     const auto both = gradients(load_pairs<T, W>(grad, points, k), load_pairs<T, W>(a, points, k),
                                 load_pairs<T, W>(b, points, k), u, grad_lanes, c_lanes);
@@ -105,7 +111,13 @@ Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, S
   V squared = V::broadcast(0);
   V dotted = V::broadcast(0);
   V grad_squared = V::broadcast(0);
-  for (int64_t k = points / 2 - W; k >= 0; k -= W) {
+  Moments<T> singles{0, 0, 0};
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const Pair<T> c = convolve_pair(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
+    const Pair<T> g = load_pair(grad, points, k);
+    singles = {inner(c, c, singles.squared), inner(c, g, singles.c_dot_grad), inner(g, g, singles.grad_squared)};
+  }
+  for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
     PairLanes<T, W> c = convolve_pair(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
     if (k == 0) {
@@ -118,8 +130,9 @@ Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, S
     grad_squared = inner(g, g, grad_squared);
   }
   const Pair<T> middle = convolve_pair(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
-  return {inner_of_half(middle.k, middle.k, horizontal_sum(squared)),
-          inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted)), horizontal_sum(grad_squared)};
+  return {inner_of_half(middle.k, middle.k, horizontal_sum(squared) + singles.squared),
+          inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted) + singles.c_dot_grad),
+          horizontal_sum(grad_squared) + singles.grad_squared};
 }
 
 // Whether g / max(norm2(c), eps) is representable without loss.

@@ -42,6 +42,27 @@ HRR_HOST_DEVICE void store_pairs(Split<T> z, int64_t points, int64_t k, PairLane
   pair.k.im.store(z.im + k);
 }
 
+// The pairs below this index go in whole vectors, the few others up to M/2 one by one.
+template <int W>
+constexpr int64_t whole_blocks(int64_t points) {
+  return points / 2 / W * W;
+}
+template <typename T>
+HRR_HOST_DEVICE Pair<T> load_pair(Split<T> z, int64_t points, int64_t k) {
+  return {{z.re[k], z.im[k]}, {z.re[points - k], z.im[points - k]}};
+}
+template <typename T>
+HRR_HOST_DEVICE void store_pair(Split<T> z, int64_t points, int64_t k, Pair<T> pair) {
+  z.re[k] = pair.k.re;
+  z.im[k] = pair.k.im;
+  z.re[points - k] = pair.mirror.re;
+  z.im[points - k] = pair.mirror.im;
+}
+template <typename T>
+HRR_HOST_DEVICE Complex<T> coupling(const FftPlan<T>& plan, int64_t k) {
+  return {plan.coupling_re[k], plan.coupling_im[k]};
+}
+
 // The bin k = M/2 is its own mirror, with u = 0.
 template <typename T>
 HRR_HOST_DEVICE Pair<T> load_middle(Split<T> z, int64_t points) {
@@ -101,7 +122,7 @@ T multiply_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst)
     store_pairs<T, W>(dst, points, k, c);
     return c;
   };
-  for (int64_t k = points / 2 - W; k > 0; k -= W) {
+  for (int64_t k = whole_blocks<W>(points) - W; k > 0; k -= W) {
     const PairLanes<T, W> c = block(k);
     if constexpr (kNorm) {
       sum = inner(c, c, sum);
@@ -111,12 +132,19 @@ T multiply_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst)
   const Pair<T> middle =
       product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
   store_middle(dst, points, middle);
+  T single = 0;
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const Pair<T> c =
+        product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
+    store_pair(dst, points, k, c);
+    single = inner(c, c, single);
+  }
   if constexpr (!kNorm) {
     return T{0};
   }
   sum = inner_of_half(first.k, first.k, sum);
   sum = multiply_add(inner_of_half(first.mirror, first.mirror, V::broadcast(0)), without_first<T, W>(), sum);
-  return inner_of_half(middle.k, middle.k, horizontal_sum(sum));
+  return inner_of_half(middle.k, middle.k, horizontal_sum(sum) + single);
 }
 
 // sum <- sum + weight (a conv b)
@@ -125,7 +153,12 @@ void accumulate_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, T weight
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V factor = V::broadcast(weight);
-  for (int64_t k = points / 2 - W; k >= 0; k -= W) {
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const Pair<T> c =
+        product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
+    store_pair(sum, points, k, add_scaled(load_pair(sum, points, k), weight, c));
+  }
+  for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
     const PairLanes<T, W> c =
         product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);

@@ -31,9 +31,13 @@ void untangle(const FftPlan<T>& plan, Split<T> z) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V half = V::broadcast(static_cast<T>(0.5));
-  for (int64_t k = 0; k < points / 2; k += W) {
+  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
     const Complex<V> w{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)};
     store_pairs<T, W>(z, points, k, bins_of_pair(load_pairs<T, W>(z, points, k), w, half));
+  }
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const Complex<T> w{plan.half_root_re[k], plan.half_root_im[k]};
+    store_pair(z, points, k, bins_of_pair(load_pair(z, points, k), w, static_cast<T>(0.5)));
   }
   z.im[points / 2] = -z.im[points / 2];
 }
@@ -44,9 +48,13 @@ void retangle(const FftPlan<T>& plan, Split<T> a) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V half = V::broadcast(static_cast<T>(0.5));
-  for (int64_t k = 0; k < points / 2; k += W) {
+  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
     const Complex<V> w{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)};
     store_pairs<T, W>(a, points, k, pair_of_bins(load_pairs<T, W>(a, points, k), w, half));
+  }
+  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+    const Complex<T> w{plan.half_root_re[k], plan.half_root_im[k]};
+    store_pair(a, points, k, pair_of_bins(load_pair(a, points, k), w, static_cast<T>(0.5)));
   }
   a.im[points / 2] = -a.im[points / 2];
 }

@@ -144,8 +144,8 @@ def bind_superpose(
 def multibind(vectors: Tensor) -> Tensor:
     """All of K vectors bound together, ``vectors[..., 0, :] bind vectors[..., 1, :] bind ...``.
 
-    Equal to folding ``bind`` up to rounding, in K + 1 transforms for powers of two up to 2^20 and multiples of 32
-    without prime factors above 5 up to 8192 on the CPU; elsewhere it is that fold. Differentiable in every mode.
+    Equal to folding ``bind`` up to rounding, in K + 1 transforms for powers of two up to 2^20 and multiples of 16
+    without prime factors above 5 up to 16384 on the CPU; elsewhere it is that fold. Differentiable in every mode.
     Shapes, dtypes, determinism and errors as for ``bind``.
 
     Args:
