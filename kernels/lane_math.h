@@ -121,9 +121,9 @@ template <int W>
 HRR_HOST_DEVICE DoubleLanes<W> exponential(DoubleLanes<W> x) {
   using V = DoubleLanes<W>;
   using Bits = typename LongLanes<W>::type;
-  constexpr double kSeries[] = {1.0,        1.0,         1.0 / 2,       1.0 / 6,        1.0 / 24,
-                                1.0 / 120,  1.0 / 720,   1.0 / 5040,    1.0 / 40320,    1.0 / 362880,
-                                1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+  constexpr double kSeries[] = {
+      1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+      1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
   constexpr double kLimit = 1400;
   x = select(x < V::broadcast(kLimit), x, V::broadcast(kLimit));
   x = select(V::broadcast(-kLimit) < x, x, V::broadcast(-kLimit));
@@ -142,8 +142,8 @@ HRR_HOST_DEVICE DoubleLanes<W> exponential(DoubleLanes<W> x) {
 template <int W>
 HRR_HOST_DEVICE DoubleLanes<W> angle_in_turns(DoubleLanes<W> x, DoubleLanes<W> y) {
   using V = DoubleLanes<W>;
-  constexpr double kSeries[] = {1.0,       -1.0 / 3,  1.0 / 5,   -1.0 / 7, 1.0 / 9,   -1.0 / 11, 1.0 / 13,
-                                -1.0 / 15, 1.0 / 17,  -1.0 / 19, 1.0 / 21, -1.0 / 23, 1.0 / 25};
+  constexpr double kSeries[] = {1.0,       -1.0 / 3, 1.0 / 5,   -1.0 / 7, 1.0 / 9,   -1.0 / 11, 1.0 / 13,
+                                -1.0 / 15, 1.0 / 17, -1.0 / 19, 1.0 / 21, -1.0 / 23, 1.0 / 25};
   constexpr double kTanSixteenth = 0.41421356237309503;  // of a turn
   constexpr double kTanThirtysecond = 0.19891236737965800;
   constexpr double kInverseTurn = 0.15915494309189535;  // 1 / (2 pi)
@@ -153,8 +153,8 @@ HRR_HOST_DEVICE DoubleLanes<W> angle_in_turns(DoubleLanes<W> x, DoubleLanes<W> y
   const V low = select(steep, ax, ay);
   const V high = select(steep, ay, ax);
   const V one = V::broadcast(1);
-  // An angle of at most an eighth of a turn, minus the sixteenth or the thirty-second that brings its tangent below 0.2:
-  // tan(a - b) = (t - tan b) / (1 + t tan b).
+  // An angle of at most an eighth of a turn, minus the sixteenth or the thirty-second that brings its tangent below
+  // 0.2: tan(a - b) = (t - tan b) / (1 + t tan b).
   const V t = select(V::broadcast(0) < high, divide(low, select(V::broadcast(0) < high, high, one)), V::broadcast(0));
   const LaneMask<W> far = V::broadcast(0.66817863791929892) < t;  // 3/32 of a turn
   const LaneMask<W> middle = V::broadcast(kTanThirtysecond) < t;
@@ -172,10 +172,24 @@ template <int W>
 HRR_HOST_DEVICE void sine_cosine(DoubleLanes<W> turns, DoubleLanes<W>& sine, DoubleLanes<W>& cosine) {
   using V = DoubleLanes<W>;
   using Bits = typename LongLanes<W>::type;
-  constexpr double kSine[] = {1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800,
-                              1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000};
-  constexpr double kCosine[] = {1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800,
-                                1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888000,
+  constexpr double kSine[] = {1.0,
+                              -1.0 / 6,
+                              1.0 / 120,
+                              -1.0 / 5040,
+                              1.0 / 362880,
+                              -1.0 / 39916800,
+                              1.0 / 6227020800,
+                              -1.0 / 1307674368000,
+                              1.0 / 355687428096000};
+  constexpr double kCosine[] = {1.0,
+                                -1.0 / 2,
+                                1.0 / 24,
+                                -1.0 / 720,
+                                1.0 / 40320,
+                                -1.0 / 3628800,
+                                1.0 / 479001600,
+                                -1.0 / 87178291200,
+                                1.0 / 20922789888000,
                                 -1.0 / 6402373705728000};
   Bits quarter;
   // Turns modulo 1 first: that difference is exact.
@@ -194,4 +208,4 @@ HRR_HOST_DEVICE void sine_cosine(DoubleLanes<W> turns, DoubleLanes<W>& sine, Dou
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -137,14 +137,12 @@ void register_kernels(torch::Library& m) {
   m.impl("inverse", [](const Tensor& a, double eps) { return kRun(inverse_call(a, eps)); });
   m.impl("_cut_inverse", [](const Tensor& a, double eps) { return kRun(cut_inverse_call(a, eps)); });
   m.impl("unitary", [](const Tensor& a) { return kRun(unitary_call(a)); });
-  m.impl("_inverse_backward", [](const Tensor& grad, const Tensor& a, double eps) {
-    return kRun(inverse_backward_call(grad, a, eps));
-  });
-  m.impl("_unitary_jacobian",
-         [](const Tensor& v, const Tensor& a) { return kRun(unitary_jacobian_call(v, a)); });
+  m.impl("_inverse_backward",
+         [](const Tensor& grad, const Tensor& a, double eps) { return kRun(inverse_backward_call(grad, a, eps)); });
+  m.impl("_unitary_jacobian", [](const Tensor& v, const Tensor& a) { return kRun(unitary_jacobian_call(v, a)); });
 }
 
-} // namespace
+}  // namespace
 
 Tensor cut_inverse(const Tensor& a, double eps) {
   static const auto op = typed_operator<Tensor(const Tensor&, double)>("torch_hrr::_cut_inverse");
@@ -159,7 +157,7 @@ Tensor unitary_jacobian(const Tensor& v, const Tensor& a) {
   return op.call(v, a);
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 
@@ -180,12 +178,14 @@ TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
   m.impl("_cut_inverse", [](const Tensor& a, double eps) { return differentiable(CutInverseFormula{eps}, a); });
   m.impl("unitary", [](const Tensor& a) { return differentiable(UnitaryFormula{}, a); });
   m.impl("_inverse_backward", [](const Tensor& grad, const Tensor& a, double eps) {
-    return derivative_autograd(inverse_backward_call(grad, a, eps), [&] { return inverse_backward(grad, a, eps); },
-                               [&] { return compose_inverse_backward(grad, a, eps); });
+    return derivative_autograd(
+        inverse_backward_call(grad, a, eps), [&] { return inverse_backward(grad, a, eps); },
+        [&] { return compose_inverse_backward(grad, a, eps); });
   });
   m.impl("_unitary_jacobian", [](const Tensor& v, const Tensor& a) {
-    return derivative_autograd(unitary_jacobian_call(v, a), [&] { return unitary_jacobian(v, a); },
-                               [&] { return compose_unitary_jacobian(v, a); });
+    return derivative_autograd(
+        unitary_jacobian_call(v, a), [&] { return unitary_jacobian(v, a); },
+        [&] { return compose_unitary_jacobian(v, a); });
   });
 }
 TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {

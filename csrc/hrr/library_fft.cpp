@@ -102,10 +102,12 @@ Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels:
   return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
-// The same for any number of rows at once; r is the first of them.
+// Rows of library_spectral_map that begin with row r, whose exponent is the first of theirs; no synchronisation.
 void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Tensor& out) {
   // Copies, so that a transform sees the same alignment whatever the layout.
-  const auto wide = [](const Tensor& x) { return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous(); };
+  const auto wide = [](const Tensor& x) {
+    return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  };
   const Tensor rows = wide(a);
   Tensor finite = at::isfinite(rows).all(1, /*keepdim=*/true);
   Tensor bins = at::fft_rfft(rows).contiguous();

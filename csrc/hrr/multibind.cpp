@@ -130,8 +130,8 @@ void register_autocast(torch::Library& m) {
   });
 }
 
-} // namespace
-} // namespace torch_hrr::hrr
+}  // namespace
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 
@@ -147,8 +147,7 @@ TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("multibind", compute_meta);
 }
 TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
-  m.impl("multibind",
-         [](const Tensor& vectors) { return torch_hrr::differentiable(MultibindFormula{}, vectors); });
+  m.impl("multibind", [](const Tensor& vectors) { return torch_hrr::differentiable(MultibindFormula{}, vectors); });
 }
 TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {
   register_autocast<c10::DeviceType::CPU>(m);

@@ -21,8 +21,8 @@ namespace {
 using at::Tensor;
 using c10::SymInt;
 
-// Fisher and Yates: for i = D-1 .. 1 exchange i and floor((i + 1) r_i / 2^64), r_i the first two words of Philox block i
-// of stream kPermutationStream under the key `seed` (modulo 2^64).
+// Fisher and Yates: for i = D-1 .. 1 exchange i and floor((i + 1) r_i / 2^64), r_i the first two words of Philox block
+// i of stream kPermutationStream under the key `seed` (modulo 2^64).
 constexpr uint64_t kPermutationStream = 0x7065726d;
 
 std::vector<int64_t> random_permutation(int64_t dim, int64_t seed) {
@@ -48,7 +48,8 @@ std::vector<int64_t> permutation_power(const std::vector<int64_t>& table, int64_
       continue;
     }
     cycle.clear();
-    for (auto at = static_cast<int64_t>(start); cycle.empty() || at != cycle.front(); at = table[static_cast<size_t>(at)]) {
+    for (auto at = static_cast<int64_t>(start); cycle.empty() || at != cycle.front();
+         at = table[static_cast<size_t>(at)]) {
       cycle.push_back(at);
     }
     const auto length = static_cast<int64_t>(cycle.size());
@@ -71,7 +72,8 @@ struct TableKey {
 
 Tensor make_table(const TableKey& key) {
   std::vector<int64_t> table = permutation_power(random_permutation(key.dim, key.seed), key.power);
-  return at::from_blob(table.data(), {key.dim}, at::kLong).to(key.device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  return at::from_blob(table.data(), {key.dim}, at::kLong)
+      .to(key.device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
 }
 
 // The tables used last are kept, those of short rows alone: at most kMaxTables of 8 MiB. The first use of a table on a
@@ -145,8 +147,8 @@ void register_autocast(torch::Library& m) {
   });
 }
 
-} // namespace
-} // namespace torch_hrr::hrr
+}  // namespace
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 

@@ -54,8 +54,8 @@ struct PowerFormula {
     const Tensor g = in_compute_type(grad);
     variable_list grads(2);
     if (wanted[0]) {
-      grads[0] = order == 0 ? bind_power_backward(g, a, inputs[1])
-                            : torch_hrr::unbind(g, power_slope(a, inputs[1], order));
+      grads[0] =
+          order == 0 ? bind_power_backward(g, a, inputs[1]) : torch_hrr::unbind(g, power_slope(a, inputs[1], order));
     }
     if (wanted[1]) {
       grads[1] = (g * bind_power_log(a, inputs[1], order + 1)).sum(-1).to(inputs[1].device());
@@ -103,11 +103,10 @@ void register_kernels(torch::Library& m) {
   });
 }
 
-} // namespace
+}  // namespace
 
 Tensor bind_power_log(const Tensor& a, const Tensor& exponent, int64_t order) {
-  static const auto op =
-      typed_operator<Tensor(const Tensor&, const Tensor&, int64_t)>("torch_hrr::_bind_power_log");
+  static const auto op = typed_operator<Tensor(const Tensor&, const Tensor&, int64_t)>("torch_hrr::_bind_power_log");
   return op.call(a, exponent, order);
 }
 Tensor bind_power_backward(const Tensor& grad, const Tensor& a, const Tensor& exponent) {
@@ -116,7 +115,7 @@ Tensor bind_power_backward(const Tensor& grad, const Tensor& a, const Tensor& ex
   return op.call(grad, a, exponent);
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 
@@ -142,9 +141,9 @@ TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
     return differentiable(PowerFormula{order}, a, exponent);
   });
   m.impl("_bind_power_backward", [](const Tensor& grad, const Tensor& a, const Tensor& exponent) {
-    return derivative_autograd(power_backward_call(grad, a, exponent),
-                               [&] { return bind_power_backward(grad, a, exponent); },
-                               [&] { return compose_power_backward(grad, a, exponent); });
+    return derivative_autograd(
+        power_backward_call(grad, a, exponent), [&] { return bind_power_backward(grad, a, exponent); },
+        [&] { return compose_power_backward(grad, a, exponent); });
   });
 }
 TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {

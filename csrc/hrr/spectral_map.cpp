@@ -71,4 +71,4 @@ Tensor compute_map_meta(const MapCall& call) {
   return at::empty_symint(contract.sizes, call.a.options().dtype(contract.dtype));
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

@@ -73,4 +73,4 @@ at::Tensor derivative_autograd(const MapCall& call, const Fused& fused, const Co
   return fused_unless_differentiated(fused, whole, call.v, call.a, call.exponent);
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

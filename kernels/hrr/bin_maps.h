@@ -18,7 +18,7 @@ struct BinScalars {
   double threshold;  // |bin|^2 at which a bin is empty
   double eps;        // of the inverse, for scaled bins
   double exponent;
-  double ln_scale;   // scale ln 2
+  double ln_scale;  // scale ln 2
   int32_t order;
 };
 
@@ -137,4 +137,4 @@ HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars&
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

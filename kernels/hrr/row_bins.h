@@ -60,4 +60,4 @@ void retangle(const FftPlan<T>& plan, Split<T> a) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -100,8 +100,9 @@ bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_
   const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(engine.dim)) / 2 : 0;
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
   const int scale = exponent - scale_a;
-  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent), scale_by_power(row.eps, -2 * scale),
-                           row.exponent, scale * 0.69314718055994530942, row.order};
+  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent),
+                           scale_by_power(row.eps, -2 * scale), row.exponent, scale * 0.69314718055994530942,
+                           row.order};
   const T factor = static_cast<T>(scale_by_power(1, -exponent));
   with_map(row.kind, [&](auto kind) { map_bins<decltype(kind)::value>(a, v, points, factor, scalars); });
   retangle<T, W>(engine.plan, a);
@@ -121,8 +122,8 @@ bool row_exponent(const Engine& engine, const S* row, int& exponent) {
 }
 
 template <typename S, typename Engine>
-void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine::Operand a,
-                     typename Engine::Operand v, S* out) {
+void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine::Operand a, typename Engine::Operand v,
+                     S* out) {
   int scale_a = 0;
   int scale_v = 0;
   bool finite = row_exponent(engine, row.a, scale_a);
@@ -150,13 +151,13 @@ void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t e
     const auto v = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
       const S* direction = static_cast<const S*>(params.v);
-      const MapRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
-                          params.kind,
-                          params.eps,
-                          params.exponents == nullptr ? params.exponent
-                                                      : params.exponents[row_offset(params.map, 2, r)],
-                          params.order};
+      const MapRow<S> row{
+          static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
+          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
+          params.kind,
+          params.eps,
+          params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)],
+          params.order};
       S* out = static_cast<S*>(params.out) + r * params.dim;
       if (!map_row(engine, row, false, 0, 0, a, v, out)) {
         careful_map_row(engine, row, a, v, out);
@@ -271,7 +272,7 @@ int64_t spectral_scratch(int64_t dim) {
   return scratch_bytes<S>(dim, 2, 0);
 }
 
-} // namespace
+}  // namespace
 
 template <typename S>
 void add_spectral_maps(HrrKernels& kernels) {
@@ -286,4 +287,4 @@ template void add_spectral_maps<Half>(HrrKernels&);
 template void add_spectral_maps<BFloat16>(HrrKernels&);
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

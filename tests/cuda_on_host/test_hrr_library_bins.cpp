@@ -14,9 +14,9 @@ namespace {
 
 using namespace hrr_testing;
 
-constexpr SpectralMap kMaps[] = {SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,
-                                 SpectralMap::kPower,           SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian,
-                                 SpectralMap::kPowerBackward};
+constexpr SpectralMap kMaps[] = {
+    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
+    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
 
 // Rows of bins whose first one (and last, for even dims) is real; row 1 has empty bins and row 2 is zero.
 struct Bins {
@@ -69,7 +69,8 @@ TEST(LibraryBins, AgreeWithTheCpuKernel) {
       for (const bool own_exponents : {false, true}) {
         SCOPED_TRACE(testing::Message() << "dim " << dim << " map " << static_cast<int>(kind));
         std::vector<double> expected = bins.values;
-        hrr_kernels(Storage::kDouble).map_library_bins(bins.params(expected, kind, own_exponents), 0, bins.rows, nullptr);
+        hrr_kernels(Storage::kDouble)
+            .map_library_bins(bins.params(expected, kind, own_exponents), 0, bins.rows, nullptr);
         for (const Schedule& schedule : all_schedules(1)) {
           std::vector<double> got = bins.values;
           launch_library_bins(bins.params(got, kind, own_exponents), HostLauncher{schedule}, /*max_blocks=*/2);
@@ -88,8 +89,8 @@ TEST(LibraryBins, BlockShapesGiveTheSameBits) {
   launch_library_bins(bins.params(expected, SpectralMap::kUnitary, false), HostLauncher{});
   for (const dim3 block : {dim3(32), dim3(8, 4), dim3(96)}) {
     std::vector<double> got = bins.values;
-    host_launch("map_library_bins_kernel", map_library_bins_kernel<SpectralMap::kUnitary>, dim3(2), block, 0, Schedule{},
-                bins.params(got, SpectralMap::kUnitary, false));
+    host_launch("map_library_bins_kernel", map_library_bins_kernel<SpectralMap::kUnitary>, dim3(2), block, 0,
+                Schedule{}, bins.params(got, SpectralMap::kUnitary, false));
     EXPECT_EQ(got, expected);
   }
 }

@@ -161,8 +161,12 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     """The inverse under ``bind``: ``conj(A) / max(abs(A)^2, eps)`` in the Fourier domain, 0 where a bin is empty.
 
     A bin is empty if ``abs(A_k) <= eps(dtype) sqrt(D) norm2(a)``, eps that of the compute type: its value is rounding.
-    ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Bins are mapped in double. Differentiable in every
-    mode, with a zero derivative on empty bins; determinism and errors as for ``bind``.
+    ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Differentiable in every mode, with a zero derivative
+    on empty bins; determinism and errors as for ``bind``.
+
+    Bins are mapped in double. One pass over memory and two transforms on the CPU for powers of two up to 2^20 and
+    multiples of 16 without prime factors above 5 up to 16384; else the library's transforms in double, with a kernel
+    for the map.
 
     Args:
         a: ``[..., D]``.
@@ -183,7 +187,7 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     """Fractional binding power: every Fourier bin raised to ``exponent``, ``abs(A)^e exp(i e angle(A))``.
 
     An integer exponent agrees with repeated ``bind``, a negative one inverts. The real bins (DC, and Nyquist for even
-    D), where negative, give ``abs(A)^e cos(pi e)``; an empty bin (see ``inverse``) gives 0. Computed in double.
+    D), where negative, give ``abs(A)^e cos(pi e)``; an empty bin (see ``inverse``) gives 0. Cost as for ``inverse``.
     Differentiable in both arguments in every mode, with zero derivatives on empty bins and the one-sided derivative of
     the principal branch on the cut. Determinism as for ``bind``.
 
@@ -209,7 +213,7 @@ def unitary(a: Tensor) -> Tensor:
     """The nearest unitary vector: every Fourier magnitude becomes 1, ``A / abs(A)``, and an empty bin becomes 1.
 
     A unitary vector keeps norms under ``bind``, and ``unbind`` inverts it exactly. Differentiable in every mode, with a
-    zero derivative on empty bins (see ``inverse``); determinism and errors as for ``bind``.
+    zero derivative on empty bins (see ``inverse``); determinism and errors as for ``bind``, cost as for ``inverse``.
 
     Args:
         a: ``[..., D]``.

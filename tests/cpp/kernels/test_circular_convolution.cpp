@@ -13,9 +13,10 @@ std::vector<int64_t> all_dims() {
   for (int64_t dim = 1; dim <= 40; ++dim) {
     dims.push_back(dim);
   }
-  dims.insert(dims.end(), {63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4095, 4096, 8192});
+  dims.insert(dims.end(), {63,  64,  65,   100,  127,  128,  129,  255,   256,
+                           257, 512, 1000, 1024, 2048, 4095, 4096, 8192, 10000, 12960});
   // Other lengths that the CPU transforms natively; each has passes of its own.
-  for (int64_t dim = 96; dim <= kMaxNativeDim; dim += 32) {
+  for (int64_t dim = 48; dim <= kMaxNativeDim; dim += 16) {
     if (cpu_algorithm_for(dim) == Algorithm::kNative && !is_power_of_two(dim)) {
       dims.push_back(dim);
     }
@@ -24,7 +25,7 @@ std::vector<int64_t> all_dims() {
 }
 
 // One of each algorithm, of each vector width and of an odd and an even number of passes.
-const std::vector<int64_t> kSomeDims = {1, 3, 16, 17, 32, 96, 100, 128, 160, 256, 512, 768, 1000, 1024, 2048};
+const std::vector<int64_t> kSomeDims = {1, 3, 16, 17, 32, 96, 100, 128, 160, 256, 400, 512, 768, 1000, 1024, 2048};
 
 constexpr Product kProducts[] = {Product::kConvolution, Product::kCorrelation};
 

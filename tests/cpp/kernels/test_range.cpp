@@ -6,7 +6,7 @@
 namespace torch_hrr::kernels {
 namespace {
 
-const std::vector<int64_t> kDims = {5, 16, 17, 32, 96, 100, 128, 512, 768, 1000, 1024};
+const std::vector<int64_t> kDims = {5, 16, 17, 32, 96, 100, 128, 400, 512, 768, 1000, 1024};
 
 template <typename S>
 Buffer<S> bound(const Buffer<S>& a, const Buffer<S>& b, Product product, bool normalize, double eps) {

@@ -5,7 +5,7 @@
 namespace torch_hrr::kernels {
 namespace {
 
-const std::vector<int64_t> kDims = {1, 2, 7, 16, 17, 32, 64, 96, 100, 128, 160, 256, 512, 768, 1000, 1024, 2048};
+const std::vector<int64_t> kDims = {1, 2, 7, 16, 17, 32, 64, 96, 100, 128, 160, 256, 400, 512, 768, 1000, 1024, 2048};
 
 // A record problem with its own memory. A stride of 0 repeats one item (or one record) everywhere.
 template <typename S>

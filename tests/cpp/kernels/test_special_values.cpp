@@ -7,7 +7,7 @@ namespace torch_hrr::kernels {
 namespace {
 
 // One length of each algorithm and vector width.
-const std::vector<int64_t> kDims = {1, 5, 16, 17, 32, 96, 100, 128, 512, 768, 1000, 1024};
+const std::vector<int64_t> kDims = {1, 5, 16, 17, 32, 96, 100, 128, 400, 512, 768, 1000, 1024};
 
 template <typename S>
 BindingParams binding(const Buffer<S>& a, const Buffer<S>& b, Buffer<S>& out, int64_t dim, Product product,

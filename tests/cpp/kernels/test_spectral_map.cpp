@@ -12,10 +12,10 @@ using Bin = std::complex<long double>;
 using Bins = std::vector<Bin>;
 
 constexpr long double kTurn = 6.283185307179586476925286766559L;
-constexpr int64_t kDims[] = {32, 64, 96, 160, 256, 480, 512, 1024};
-constexpr SpectralMap kMaps[] = {SpectralMap::kInverse,        SpectralMap::kCutInverse,      SpectralMap::kUnitary,
-                                 SpectralMap::kPower,          SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian,
-                                 SpectralMap::kPowerBackward};
+constexpr int64_t kDims[] = {32, 64, 80, 96, 160, 256, 400, 480, 512, 1024};
+constexpr SpectralMap kMaps[] = {
+    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
+    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
 
 Bins roots(int64_t dim, int sign) {
   Bins roots;
@@ -32,7 +32,8 @@ Bins bins_of(const std::vector<double>& row) {
   Bins bins(row.size());
   for (int64_t k = 0; k < dim; ++k) {
     for (int64_t n = 0; n < dim; ++n) {
-      bins[static_cast<size_t>(k)] += static_cast<long double>(row[static_cast<size_t>(n)]) * w[static_cast<size_t>(n * k % dim)];
+      const long double element = row[static_cast<size_t>(n)];
+      bins[static_cast<size_t>(k)] += element * w[static_cast<size_t>(n * k % dim)];
     }
   }
   return bins;
@@ -68,9 +69,9 @@ Bin mapped(const SpectralMapParams& p, Bin a, Bin v, long double exponent, long 
     case SpectralMap::kPower:
       return empty ? 0 : part(std::exp(exponent * ln) * std::pow(ln, p.order));
     case SpectralMap::kInverseBackward:
-      return empty                                            ? 0
-          : power <= static_cast<long double>(p.eps) ? std::conj(v) / static_cast<long double>(p.eps)
-                                                     : -std::conj(1.0L / (a * a)) * v;
+      return empty                                      ? 0
+             : power <= static_cast<long double>(p.eps) ? std::conj(v) / static_cast<long double>(p.eps)
+                                                        : -std::conj(1.0L / (a * a)) * v;
     case SpectralMap::kUnitaryJacobian:
       return empty ? 0 : Bin(0, 1) * (a / std::abs(a)) * (v / a).imag();
     case SpectralMap::kPowerBackward:
@@ -113,7 +114,8 @@ class SpectralMaps : public ::testing::Test {
     Bins bins = bins_of(row);
     const Bins directions = bins_of(row_at(v, params.dim));
     const long double threshold = static_cast<long double>(std::numeric_limits<compute_t<S>>::epsilon()) *
-        std::sqrt(static_cast<long double>(params.dim)) * static_cast<long double>(norm_of(row));
+                                  std::sqrt(static_cast<long double>(params.dim)) *
+                                  static_cast<long double>(norm_of(row));
     for (size_t k = 0; k < bins.size(); ++k) {
       bins[k] = mapped(params, bins[k], directions[k], static_cast<long double>(exponent), threshold,
                        k == 0 || 2 * k == bins.size());
@@ -196,7 +198,7 @@ TYPED_TEST(SpectralMaps, MagnitudesDoNotMatter) {
   constexpr int64_t kDim = 128;
   const Buffer<S> a = tame_rows<S>(this->kRows, kDim);
   const std::vector<int> shifts = std::is_same_v<S, double> ? std::vector<int>{-900, -40, 40, 900}
-      : std::is_same_v<S, Half>                             ? std::vector<int>{-3, 3}
+                                  : std::is_same_v<S, Half> ? std::vector<int>{-3, 3}
                                                             : std::vector<int>{-110, -20, 20, 110};
   for (const int shift : shifts) {
     Buffer<S> moved(this->kRows * kDim);
@@ -299,5 +301,5 @@ TYPED_TEST(SpectralMaps, ProductsSurviveTheirFactors) {
   EXPECT_TRUE(all_nan(out.data(), kDim));
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels
