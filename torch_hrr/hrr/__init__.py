@@ -19,7 +19,9 @@ from torch_hrr.hrr.functional import (
     unbind,
     unitary,
 )
+from torch_hrr.hrr.losses import HRRMultiLabelLoss
 from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
@@ -30,8 +32,12 @@ _vmap.register()
 
 __all__ = [
     "BatchHRROperations",
+    "Bind",
+    "BindSuperpose",
     "Factorization",
     "Graph",
+    "HRRAttention",
+    "HRRMultiLabelLoss",
     "HRROperations",
     "HashTable",
     "HybridHRRSystem",
@@ -41,6 +47,7 @@ __all__ = [
     "Resonator",
     "Sequence",
     "Stack",
+    "Unbind",
     "VectorStore",
     "Vocabulary",
     "at",

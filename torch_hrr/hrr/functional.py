@@ -283,11 +283,11 @@ def random(
     if dim < 1:
         raise ValueError(f"random: dim must be >= 1, got {dim}")
     if unitary:
-        phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64) * (2 * torch.pi)
+        phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)
         phases[:, 0] = 0
         if dim % 2 == 0:
             phases[:, -1] = 0
         values: Tensor = torch.fft.irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
     else:
-        values = torch.randn(n, dim, generator=generator, dtype=torch.float64) / dim**0.5
+        values = torch.randn(n, dim, generator=generator, dtype=torch.float64, device="cpu") / dim**0.5
     return values.to(device=resolve_device(device), dtype=dtype or torch.get_default_dtype())

@@ -47,7 +47,7 @@ class ItemMemory:
             items = normalize(self._vectors.to(compute_dtype(vectors.dtype)))
             self._items = {items.dtype: items}
             self._first = _first_copies(items)
-            # On the CPU, where reading costs nothing, the usual memory of different items skips a pass over all cosines.
+            # On the CPU reading costs nothing, and the usual memory of different items skips a pass over all cosines.
             on_cpu = items.device.type == "cpu"
             self._has_copies = not on_cpu or bool((self._first != torch.arange(len(items))).any())
 

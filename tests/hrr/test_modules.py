@@ -1,0 +1,275 @@
+"""Layers against their formulas written out in sums, what they promise, and their errors."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
+
+DOUBLE = torch.float64
+
+
+laws = settings(max_examples=20, derandomize=True, database=None, deadline=None)
+
+
+seeds = st.integers(0, 2**32)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def draw(*shape, seed=0, dtype=DOUBLE):
+    return torch.randn(shape, generator=seeded(seed), dtype=DOUBLE).to(dtype)
+
+
+def convolve(a, b):
+    """The direct sum, sum_m a[m] b[n - m]."""
+    n = torch.arange(a.shape[-1])
+    return (a.unsqueeze(-2) * b[..., (n.unsqueeze(1) - n) % len(n)]).sum(-1)
+
+
+def correlate(c, b):
+    """The direct sum, sum_m c[n + m] b[m]."""
+    n = torch.arange(c.shape[-1])
+    return (c[..., (n.unsqueeze(1) + n) % len(n)] * b.unsqueeze(-2)).sum(-1)
+
+
+def cosine(a, b):
+    return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+
+def attention_oracle(module, x, padding):
+    """One sequence [T, E], a head and a step at a time."""
+    width = module.embed_dim // module.num_heads
+    bias = torch.zeros(3 * module.embed_dim, dtype=x.dtype) if module.in_bias is None else module.in_bias
+    queries, keys, values = (x @ module.in_weight.T + bias).split(module.embed_dim, -1)
+    kept = [t for t in range(len(x)) if not padding[t]]
+    rows = torch.zeros_like(x)
+    for head in range(module.num_heads):
+        part = slice(head * width, (head + 1) * width)
+        beta = sum((convolve(keys[t, part], values[t, part]) for t in kept), torch.zeros(width, dtype=x.dtype))
+        cosines = {t: cosine(values[t, part], correlate(beta, queries[t, part])).exp() for t in kept}
+        for t in kept:
+            rows[t, part] = cosines[t] / sum(cosines.values()) * values[t, part]
+    result = rows @ module.out_weight.T
+    return result if module.out_bias is None else result + module.out_bias
+
+
+def test_bind_is_the_circular_convolution_with_its_roles():
+    single, several = Bind(12, dtype=DOUBLE), Bind(12, 4, dtype=DOUBLE)
+    for shape in ((12,), (3, 12), (2, 3, 12)):
+        torch.testing.assert_close(single(draw(*shape)), convolve(draw(*shape), single.weight[0]))
+    for shape in ((4, 12), (3, 4, 12), (3, 1, 12)):
+        torch.testing.assert_close(several(draw(*shape)), convolve(draw(*shape), several.weight))
+
+
+def test_unbind_is_the_circular_correlation_with_every_role():
+    single, several = Unbind(12, dtype=DOUBLE), Unbind(12, 4, dtype=DOUBLE)
+    for shape in ((12,), (3, 12), (2, 3, 12)):
+        x = draw(*shape)
+        torch.testing.assert_close(single(x), correlate(x, single.weight[0]))
+        expected = torch.stack([correlate(x, role) for role in several.weight], dim=-2)
+        torch.testing.assert_close(several(x), expected)
+
+
+def test_a_record_is_the_weighted_sum_of_bound_pairs():
+    plain, unit = BindSuperpose(12, 4, dtype=DOUBLE), BindSuperpose(12, 4, normalize=True, dtype=DOUBLE)
+    fillers, weights = draw(3, 4, 12), draw(3, 4, seed=1)
+    torch.testing.assert_close(plain(fillers), convolve(fillers, plain.weight).sum(-2))
+    expected = (weights.unsqueeze(-1) * convolve(fillers, unit.weight)).sum(-2)
+    torch.testing.assert_close(unit(fillers, weights), expected / expected.norm(dim=-1, keepdim=True))
+    torch.testing.assert_close(
+        plain(fillers, weights[0]), (weights[0].unsqueeze(-1) * convolve(fillers, plain.weight)).sum(-2)
+    )
+
+
+@pytest.mark.parametrize("dim", (1, 2, 7, 12, 64))
+def test_unitary_roles_stay_unitary_in_training_and_unbind_exactly(dim):
+    bind, ask = Bind(dim, 3, True, dtype=DOUBLE), Unbind(dim, 3, True, dtype=DOUBLE)
+    ask.weight = bind.weight
+    first = bind.role_vectors().detach().clone()
+    torch.testing.assert_close(first, bind.weight.detach())
+    optimizer = torch.optim.SGD(bind.parameters(), lr=0.5)
+    x, wanted = draw(8, 3, dim), draw(8, 3, dim, seed=1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (bind(x) - wanted).square().sum().backward()
+        optimizer.step()
+    roles = bind.role_vectors()
+    assert dim <= 2 or not torch.allclose(roles, first, atol=1e-3)
+    torch.testing.assert_close(torch.fft.fft(roles).abs(), torch.ones(3, dim, dtype=DOUBLE))
+    bound = bind(x)
+    torch.testing.assert_close(bound.norm(dim=-1), x.norm(dim=-1))
+    for k in range(3):
+        torch.testing.assert_close(ask(bound[:, k])[:, k], x[:, k])
+
+
+def test_a_record_answers_with_the_filler_of_the_role():
+    record = BindSuperpose(1024, 5, True, generator=seeded())
+    ask = Unbind(1024, 5, True)
+    ask.weight = record.weight
+    fillers = draw(4, 5, 1024, dtype=torch.float32)
+    answers = ask(record(fillers))
+    # Of k pairs with unitary roles the cosine is 1 / sqrt(k), give or take a few 1 / sqrt(D).
+    torch.testing.assert_close(cosine(answers, fillers), torch.full((4, 5), 5**-0.5), rtol=0, atol=0.1)
+    others = torch.einsum(
+        "bid,bjd->bij", nn.functional.normalize(answers, dim=-1), nn.functional.normalize(fillers, dim=-1)
+    )
+    assert (others.argmax(-1) == torch.arange(5)).all()
+
+
+@pytest.mark.parametrize(("heads", "bias"), ((1, False), (2, True), (3, False), (12, True)))
+def test_attention_is_its_formula(heads, bias):
+    module = HRRAttention(12, heads, bias, generator=seeded(), dtype=DOUBLE)
+    if bias:
+        nn.init.normal_(module.in_bias)
+        nn.init.normal_(module.out_bias)
+    x = draw(2, 3, 6, 12)
+    padding = torch.rand(2, 3, 6, generator=seeded(2)) < 0.4
+    result, padded = module(x), module(x, padding)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(result[i, j], attention_oracle(module, x[i, j], [False] * 6))
+            torch.testing.assert_close(padded[i, j], attention_oracle(module, x[i, j], padding[i, j].tolist()))
+    weights = module.attention_weights(x, padding)
+    assert weights.shape == (2, 3, heads, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, heads, dtype=DOUBLE))
+    assert (weights.masked_select(padding.unsqueeze(-2)) == 0).all()
+
+
+@laws
+@given(st.integers(1, 9), st.integers(0, 5), seeds)
+def test_attention_ignores_padding_and_moves_with_the_order(length, padding, seed):
+    module = HRRAttention(8, 2, generator=seeded(seed), dtype=DOUBLE)
+    x = draw(2, length, 8, seed=seed + 1)
+    order = torch.randperm(length, generator=seeded(seed))
+    torch.testing.assert_close(module(x[:, order]), module(x)[:, order])
+    longer = torch.cat((x, torch.full((2, padding, 8), torch.nan, dtype=DOUBLE)), dim=1).requires_grad_()
+    mask = (torch.arange(length + padding) >= length).expand(2, -1)
+    result = module(longer, mask)
+    torch.testing.assert_close(result[:, :length], module(x))
+    assert (result[:, length:] == 0).all()
+    (gradient,) = torch.autograd.grad(result.square().sum(), longer)
+    assert gradient.isfinite().all() and (gradient[:, length:] == 0).all()
+
+
+def test_attention_of_padding_alone_and_of_nothing():
+    module = HRRAttention(8, 2, True)
+    nn.init.ones_(module.in_bias)
+    nn.init.constant_(module.out_bias, 3.0)
+    x = draw(2, 4, 8, dtype=torch.float32).requires_grad_()
+    result = module(x, torch.tensor([[True] * 4, [False] * 4]))
+    assert (result[0] == 3).all() and result[1].isfinite().all()
+    result.sum().backward()
+    assert all(p.grad.isfinite().all() for p in module.parameters()) and x.grad.isfinite().all()
+    zeros = HRRAttention(8, 2)(torch.zeros(2, 4, 8, requires_grad=True))
+    assert (zeros == 0).all()
+    assert module(torch.zeros(2, 0, 8)).shape == (2, 0, 8)
+    assert module(torch.zeros(0, 4, 8)).shape == (0, 4, 8)
+
+
+class LargestResult(TorchDispatchMode):
+    """Remembers the size of the largest tensor that an operator returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+        self.numel = max([self.numel, *(x.numel() for x in tensors)])
+        return result
+
+
+def test_memory_of_attention_is_linear_in_the_length():
+    module = HRRAttention(8, 2)
+    for length in (512, 4096):
+        x = draw(1, length, 8, dtype=torch.float32).requires_grad_()
+        with LargestResult() as largest:
+            module(x, torch.zeros(1, length, dtype=torch.bool)).sum().backward()
+        assert largest.numel == 3 * length * 8
+
+
+def test_initial_scale_and_reset():
+    attention = HRRAttention(256, 4, True, generator=seeded())
+    for weight in (attention.in_weight, attention.out_weight, BindSuperpose(256, 100).weight):
+        assert abs(weight.std().item() * 16 - 1) < 0.02
+    before = attention.in_weight.detach().clone()
+    nn.init.ones_(attention.in_bias)
+    attention.reset_parameters(seeded(1))
+    assert not torch.equal(attention.in_weight, before) and (attention.in_bias == 0).all()
+    attention.reset_parameters(seeded())
+    assert torch.equal(attention.in_weight, before)
+    roles = Bind(16, 3, True)
+    roles.reset_parameters(seeded())
+    assert torch.equal(roles.weight, Bind(16, 3, True, generator=seeded()).weight)
+
+
+def test_repr_shows_the_settings():
+    assert repr(Bind(12)) == "Bind(12, roles=1, unitary=False)"
+    assert repr(Unbind(12, 3, True)) == "Unbind(12, roles=3, unitary=True)"
+    assert repr(BindSuperpose(12, 3)) == "BindSuperpose(12, roles=3, unitary=False, normalize=False)"
+    assert repr(HRRAttention(12, 3, True)) == "HRRAttention(12, num_heads=3, bias=True)"
+
+
+CONSTRUCTORS = [
+    (lambda: Bind(0), ValueError, "Bind: dim must be >= 1, got 0"),
+    (lambda: Unbind(4, 0), ValueError, "Unbind: roles must be >= 1, got 0"),
+    (lambda: BindSuperpose(4, -1), ValueError, "BindSuperpose: roles must be >= 1, got -1"),
+    (lambda: Bind(4, dtype=torch.int64), TypeError, "Bind: dtype must be float32, float64, float16 or bfloat16"),
+    (lambda: HRRAttention(0), ValueError, "HRRAttention: embed_dim must be >= 1, got 0"),
+    (lambda: HRRAttention(4, 0), ValueError, "HRRAttention: num_heads must be >= 1, got 0"),
+    (lambda: HRRAttention(4, 3), ValueError, "HRRAttention: num_heads must divide embed_dim = 4, got 3"),
+    (lambda: HRRAttention(4, dtype=torch.complex64), TypeError, "HRRAttention: dtype must be"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "text"), CONSTRUCTORS)
+def test_constructor_errors(make, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        make()
+
+
+CALLS = [
+    (lambda: Bind(4), [(3, 5)], r"Bind: x must have shape \[..., 4\], got \[3, 5\]"),
+    (lambda: Bind(4), [()], r"Bind: x must have shape \[..., 4\], got \[\]"),
+    (lambda: Bind(4, 3), [(2, 4)], r"Bind: x must have shape \[..., 3, 4\], got \[2, 4\]"),
+    (lambda: Bind(4, 3), [(4,)], r"Bind: x must have shape \[..., 3, 4\], got \[4\]"),
+    (lambda: Unbind(4, 3), [(2, 3)], r"Unbind: x must have shape \[..., 4\], got \[2, 3\]"),
+    (lambda: BindSuperpose(4, 3), [(2, 4)], r"BindSuperpose: x must have shape \[..., 3, 4\], got \[2, 4\]"),
+    (lambda: BindSuperpose(4, 3), [(1, 4)], r"BindSuperpose: x must have shape \[..., 3, 4\], got \[1, 4\]"),
+    (lambda: BindSuperpose(4, 3), [(4,)], r"BindSuperpose: x must have shape \[..., 3, 4\], got \[4\]"),
+    (lambda: BindSuperpose(4, 3), [(3, 4), (2,)], r"BindSuperpose: weights must have shape \[..., 3\], got \[2\]"),
+    (lambda: BindSuperpose(4, 3), [(3, 4), ()], r"BindSuperpose: weights must have shape \[..., 3\], got \[\]"),
+    (lambda: HRRAttention(4), [(2, 5)], r"HRRAttention: x must have shape \[..., T, 4\], got \[2, 5\]"),
+    (lambda: HRRAttention(4), [(4,)], r"HRRAttention: x must have shape \[..., T, 4\], got \[4\]"),
+    (
+        lambda: HRRAttention(4),
+        [(2, 5, 4), (2, 5)],
+        r"HRRAttention: key_padding_mask must be bool of shape \[2, 5\], got .* of shape \[2, 5\]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "shapes", "text"), CALLS)
+def test_call_errors_eager_and_scripted(make, shapes, text):
+    module = make()
+    inputs = [torch.zeros(shape) for shape in shapes]
+    with pytest.raises(RuntimeError, match=f"^{text}"):
+        module(*inputs)
+    with pytest.raises(torch.jit.Error, match=text):
+        torch.jit.script(module)(*inputs)
+
+
+def test_other_calls_check_their_arguments():
+    attention = HRRAttention(4)
+    with pytest.raises(RuntimeError, match=r"^HRRAttention: key_padding_mask must be bool of shape"):
+        attention.attention_weights(torch.zeros(2, 5, 4), torch.zeros(5, dtype=torch.bool))
+    for module, inputs in ((Bind(4), (3, 4)), (Unbind(4), (3, 4)), (BindSuperpose(4, 3), (3, 4))):
+        with pytest.raises(TypeError):
+            module(torch.zeros(inputs, dtype=torch.complex64))

@@ -1,0 +1,154 @@
+"""A loss for sets of labels, held in one holographic vector whatever their number."""
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr.hrr.modules import check_positive, check_rows, draw_rows, empty_matrix, widen
+
+
+class HRRMultiLabelLoss(nn.Module):
+    """A loss on one vector that holds a set of labels, and its decoder: the output width is D for any number of labels.
+
+    Every label has a fixed random unitary vector ``c_l``, and so have "present", p, and "missing", m. For a prediction
+    s and the set Y of its labels, w being ``missing_weight``::
+
+        J = sum over y in Y of (1 - cos(unbind(s, p), c_y)) + w sum over y in Y of abs(cos(unbind(s, m), c_y))
+
+    The first sum pulls the labels into what s says is present; all cosines are those of one direction, so that it
+    drives other labels out. The second keeps the labels out of what s says is missing. For k labels the least J is
+    about ``k - sqrt(k)``, at `encode`, where each cosine is about ``1 / sqrt(k)``.
+
+    This is the loss of the authors' code, which averages it over a batch too, but for two things: there the first
+    cosine is taken without its sign, so that a label may be stored with either; and p and m are trained there by
+    default, which here stay fixed.
+
+    No parameters; the vectors are buffers, saved with the state, of unit norm up to the rounding of their dtype. Half
+    types are widened to float32 first; the result has that dtype, or that of ``s``. Binding is deterministic as
+    `functional.bind_normalize`, the cosines are as deterministic as torch's matrix products. O(D log D + L D) a row.
+
+    Attributes:
+        labels: ``[L, D]``.
+        present: ``[D]``.
+        missing: ``[D]``.
+
+    Source: Ganesan, Gao, Gandhi, Raff, Oates, Holt and McLean, Learning with holographic reduced representations,
+    NeurIPS 2021, and its code.
+    """
+
+    labels: Tensor
+    present: Tensor
+    missing: Tensor
+
+    def __init__(
+        self,
+        num_labels: int,
+        dim: int,
+        missing_weight: float = 1.0,
+        reduction: str = "mean",
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the vectors.
+
+        Args:
+            num_labels: L, at least 1; a prediction tells sets of labels apart while they are much fewer than D.
+            dim: D, at least 1.
+            missing_weight: Weight of the second sum, >= 0 and finite.
+            reduction: "mean" or "sum" over the rows of a batch, or "none".
+            generator: A CPU generator; None draws from torch's default one.
+            device: Of the vectors; None means torch's default device.
+            dtype: Of the vectors; None means torch's default dtype.
+
+        Raises:
+            ValueError: An argument is outside its range.
+            TypeError: ``dtype`` is not one the operators take.
+        """
+        super().__init__()
+        check_positive("HRRMultiLabelLoss", num_labels=num_labels, dim=dim)
+        if not 0 <= missing_weight < float("inf"):
+            raise ValueError(f"HRRMultiLabelLoss: missing_weight must be >= 0 and finite, got {missing_weight}")
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"HRRMultiLabelLoss: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+        self.num_labels = num_labels
+        self.dim = dim
+        self.missing_weight = float(missing_weight)
+        self.reduction = reduction
+        vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
+        draw_rows(vectors, generator, unitary=True)
+        # Copies, so that the three do not share one storage, which safetensors would refuse to save.
+        self.register_buffer("labels", vectors[2:].clone())
+        self.register_buffer("present", vectors[0].clone())
+        self.register_buffer("missing", vectors[1].clone())
+
+    def forward(self, s: Tensor, targets: Tensor) -> Tensor:
+        """The loss.
+
+        Args:
+            s: Predictions, ``[..., D]``; their length does not count.
+            targets: ``[..., L]``, 1 or true where a label is in the set and 0 elsewhere; numbers between are weights.
+
+        Returns:
+            A scalar, or ``[...]`` without reduction. A row without labels has loss 0.
+
+        Raises:
+            RuntimeError: A shape is not as above.
+            TypeError: ``s`` is of a dtype the operators do not take.
+        """
+        check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
+        self._check_targets(targets)
+        if targets.shape[:-1] != s.shape[:-1]:
+            raise RuntimeError(
+                f"HRRMultiLabelLoss: targets must have the leading dimensions {list(s.shape[:-1])} of s, "
+                f"got shape {list(targets.shape)}"
+            )
+        costs = 1 - self._cosines(s, self.present)
+        if self.missing_weight > 0:
+            costs = costs + self.missing_weight * self._cosines(s, self.missing).abs()
+        losses = (costs * targets.to(costs.dtype)).sum(-1)
+        if self.reduction == "none":
+            return losses
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
+    @torch.jit.export
+    def scores(self, s: Tensor) -> Tensor:
+        """How much a prediction says that each label is present, ``cos(unbind(s, p), c_l)``.
+
+        Args:
+            s: ``[..., D]``.
+
+        Returns:
+            ``[..., L]`` in -1 to 1, up to rounding. Of k labels stored alike each has about ``1 / sqrt(k)``, the others
+            0 give or take ``1 / sqrt(D)``, so that a threshold is best chosen on data.
+
+        Raises:
+            RuntimeError: D is not the last dimension.
+        """
+        check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
+        return self._cosines(s, self.present)
+
+    @torch.jit.export
+    def encode(self, targets: Tensor) -> Tensor:
+        """The vector of a set of labels, ``sum over l of targets_l bind(p, c_l)``: ``[..., L]`` to ``[..., D]``."""
+        self._check_targets(targets)
+        encoded: Tensor = torch.ops.torch_hrr.bind(targets.to(self.labels.dtype) @ self.labels, self.present)
+        return encoded
+
+    def _check_targets(self, targets: Tensor) -> None:
+        if targets.dim() == 0 or targets.shape[-1] != self.num_labels:
+            raise RuntimeError(
+                f"HRRMultiLabelLoss: targets must have shape [..., {self.num_labels}], got {list(targets.shape)}"
+            )
+
+    # unbind(s, c) = bind(s, c~) with c~[n] = c[-n mod D], so that binding and norm are one pass
+    def _cosines(self, s: Tensor, cue: Tensor) -> Tensor:
+        """Cosines of ``unbind(s, cue)`` with every label."""
+        s = widen(s)
+        involution = cue.to(s.dtype).flip(-1).roll(1, -1)
+        direction: Tensor = torch.ops.torch_hrr.bind_normalize(s, involution)
+        return direction @ self.labels.to(s.dtype).t()
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"{self.num_labels}, {self.dim}, missing_weight={self.missing_weight}, reduction={self.reduction!r}"

@@ -1,0 +1,312 @@
+"""Layers for networks: binding with learnable roles, records, and attention by unbinding a superposition.
+
+All are scripted, exported and compiled as any module of torch is, take float32, float64, float16 and bfloat16 on any
+device, and are differentiable in input and parameters. Their parameters are drawn on the CPU, so that a generator gives
+the same ones on every device, and live where modules of torch live: on torch's default device unless one is given.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_hrr.hrr import functional
+from torch_hrr.hrr.memory import check_dtype
+
+
+class _Roles(nn.Module):
+    """K learnable role vectors.
+
+    Attributes:
+        weight: The parameter, ``[K, D]``; the roles themselves unless they are unitary.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        roles: int = 1,
+        unitary: bool = False,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the roles as `functional.random` does, from N(0, 1/D) or unitary.
+
+        Args:
+            dim: D, at least 1.
+            roles: K, at least 1.
+            unitary: Whether roles are unitary and stay so: the layer then uses ``unitary(weight)``, the projection of
+                the parameter, in every call, and gradients pass through the projection.
+            generator: A CPU generator; None draws from torch's default one.
+            device: Of the parameter; None means torch's default device.
+            dtype: Of the parameter; None means torch's default dtype.
+
+        Raises:
+            ValueError: ``dim`` or ``roles`` is less than 1.
+            TypeError: ``dtype`` is not one the operators take.
+        """
+        super().__init__()
+        name = type(self).__name__
+        check_positive(name, dim=dim, roles=roles)
+        self.dim = dim
+        self.roles = roles
+        self.unitary = unitary
+        self.weight = nn.Parameter(empty_matrix(name, (roles, dim), device, dtype))
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws the roles anew."""
+        draw_rows(self.weight, generator, self.unitary)
+
+    def role_vectors(self) -> Tensor:
+        """The roles in use, ``[K, D]``: the parameter, or its projection onto unitary vectors."""
+        if self.unitary:
+            projected: Tensor = torch.ops.torch_hrr.unitary(self.weight)
+            return projected
+        return self.weight
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"{self.dim}, roles={self.roles}, unitary={self.unitary}"
+
+
+class Bind(_Roles):
+    """Binds fillers to learnable roles: ``y[..., k, :] = bind(x[..., k, :], role_k)``.
+
+    Input ``[..., D]`` for one role, else ``[..., K, D]``, where a dimension of 1 in place of K binds the same filler to
+    every role. Output ``[..., D]`` or ``[..., K, D]``. Deterministic as `functional.bind`; O(D log D) a row.
+
+    Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995; the projection
+    onto unitary vectors: Ganesan et al., Learning with holographic reduced representations, NeurIPS 2021.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Binds; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        roles = self.role_vectors()
+        if self.roles == 1:
+            check_rows("Bind", "x", x, 0, self.dim)
+            roles = roles[0]
+        elif x.dim() < 2 or x.shape[-1] != self.dim or (x.shape[-2] != self.roles and x.shape[-2] != 1):
+            raise RuntimeError(f"Bind: x must have shape [..., {self.roles}, {self.dim}], got {list(x.shape)}")
+        bound: Tensor = torch.ops.torch_hrr.bind(x, roles)
+        return bound
+
+
+class Unbind(_Roles):
+    """Asks a record for the fillers of learnable roles: ``y[..., k, :] = unbind(x, role_k)``.
+
+    Input ``[..., D]``, output ``[..., D]`` for one role, else ``[..., K, D]``. What comes back is the filler plus noise
+    of everything else in the record, exact but for that noise if roles are unitary. To ask with the roles of another
+    layer share its parameter, ``unbind.weight = record.weight``, and its setting of ``unitary``. Deterministic as
+    `functional.unbind`; O(D log D) a row of the output. Source: as `Bind`.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Unbinds; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        check_rows("Unbind", "x", x, 0, self.dim)
+        roles = self.role_vectors()
+        if self.roles == 1:
+            roles = roles[0]
+        else:
+            x = x.unsqueeze(-2)
+        fillers: Tensor = torch.ops.torch_hrr.unbind(x, roles)
+        return fillers
+
+
+class BindSuperpose(_Roles):
+    """A record with learnable roles: ``y = sum_k w_k bind(role_k, x[..., k, :])``, divided by its norm if asked.
+
+    Input ``[..., K, D]`` and weights ``[..., K]`` (None: ones), output ``[..., D]``. One pass of 2 K + 1 transforms a
+    record, without a ``[K, D]`` temporary; deterministic as `functional.bind_superpose`. Source: as `Bind`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        roles: int,
+        unitary: bool = False,
+        normalize: bool = False,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """As `Bind`; ``normalize`` says whether records are divided by ``max(norm2, 1e-12)``."""
+        super().__init__(dim, roles, unitary, generator=generator, device=device, dtype=dtype)
+        self.normalize = normalize
+
+    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Makes the record; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        check_rows("BindSuperpose", "x", x, self.roles, self.dim)
+        if weights is not None and (weights.dim() == 0 or weights.shape[-1] != self.roles):
+            raise RuntimeError(f"BindSuperpose: weights must have shape [..., {self.roles}], got {list(weights.shape)}")
+        record: Tensor = torch.ops.torch_hrr.bind_superpose(self.role_vectors(), x, weights, self.normalize)
+        return record
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"{super().extra_repr()}, normalize={self.normalize}"
+
+
+class HRRAttention(nn.Module):
+    """Multi-head self-attention linear in the sequence length, through one superposition of bound keys and values.
+
+    Of each head, with ``q_t, k_t, v_t`` of width ``E / heads`` and padding left out of every sum::
+
+        beta = sum_i bind(k_i, v_i),  beta := beta / norm2(beta)
+        a_t  = cos(v_t, unbind(beta, q_t))
+        w    = softmax over t of a_t
+        y_t  = w_t v_t
+
+    and the heads side by side go through an output projection. This is the attention of the authors' code but for two
+    things: beta has unit norm, which leaves the cosine as it is and keeps float16 in range; and padding is left out of
+    beta too, not of the softmax alone, so that a result does not depend on how far or with what a sequence was padded.
+
+    Row t of a head's output is a multiple of ``v_t`` alone: positions meet in the weights, which are about 1/T in size.
+    Nothing marks order, so that positions are to be added to the input.
+
+    Input ``[..., T, E]``, output the same. O(T E log(E / heads) + T E^2) time and O(T E) memory. The binding is
+    deterministic as `functional.bind`, the projections are as deterministic as torch's matrix products. For half types
+    the cosine and the softmax are computed in float32.
+
+    Attributes:
+        in_weight: ``[3 E, E]``, the projections to queries, keys and values, drawn from N(0, 1/E) as ``out_weight``.
+        in_bias: ``[3 E]``, zeros at first, or None.
+        out_weight: ``[E, E]``.
+        out_bias: ``[E]`` or None.
+
+    Source: Alam, Raff, Biderman, Oates and Holt, Recasting self-attention with holographic reduced representations,
+    ICML 2023.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int = 1,
+        bias: bool = False,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the projections.
+
+        Args:
+            embed_dim: E, at least 1.
+            num_heads: Number of heads, a divisor of E.
+            bias: Whether the projections have biases; the paper's have none.
+            generator: A CPU generator; None draws from torch's default one.
+            device: Of the parameters; None means torch's default device.
+            dtype: Of the parameters; None means torch's default dtype.
+
+        Raises:
+            ValueError: A size is less than 1 or ``num_heads`` does not divide ``embed_dim``.
+            TypeError: ``dtype`` is not one the operators take.
+        """
+        super().__init__()
+        check_positive("HRRAttention", embed_dim=embed_dim, num_heads=num_heads)
+        if embed_dim % num_heads:
+            raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.in_weight = nn.Parameter(empty_matrix("HRRAttention", (3 * embed_dim, embed_dim), device, dtype))
+        self.out_weight = nn.Parameter(torch.empty_like(self.in_weight[:embed_dim]))
+        self.in_bias = nn.Parameter(torch.zeros_like(self.in_weight[:, 0])) if bias else None
+        self.out_bias = nn.Parameter(torch.zeros_like(self.out_weight[:, 0])) if bias else None
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws the projections anew and sets biases to 0."""
+        draw_rows(self.in_weight, generator)
+        draw_rows(self.out_weight, generator)
+        for bias in (self.in_bias, self.out_bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
+
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """Attends.
+
+        Args:
+            x: ``[..., T, E]``.
+            key_padding_mask: bool ``[..., T]``, true where ``x`` is padding, as in `torch.nn.MultiheadAttention`; what
+                stands there, NaN too, is ignored.
+
+        Returns:
+            ``[..., T, E]``; zero, or the output bias, at padding.
+
+        Raises:
+            RuntimeError: A shape is not as above, or the mask is not boolean.
+        """
+        values, weights = self._attend(x, key_padding_mask)
+        heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)
+        return F.linear(heads, self.out_weight, self.out_bias)
+
+    @torch.jit.export
+    def attention_weights(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """The weights ``w`` of `forward`, ``[..., heads, T]``, at least float32: 0 at padding, else they sum to 1."""
+        return self._attend(x, key_padding_mask)[1]
+
+    def _attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Values ``[..., heads, T, E / heads]`` and their weights ``[..., heads, T]``."""
+        if x.dim() < 2 or x.shape[-1] != self.embed_dim:
+            raise RuntimeError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
+        kept: Tensor | None = None
+        if mask is not None:
+            if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
+                raise RuntimeError(
+                    f"HRRAttention: key_padding_mask must be bool of shape {list(x.shape[:-1])}, "
+                    f"got {mask.dtype} of shape {list(mask.shape)}"
+                )
+            x = x.masked_fill(mask.unsqueeze(-1), 0.0)
+            mask = mask.unsqueeze(-2)
+            kept = mask.logical_not().to(x.dtype)
+        projected = F.linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))  # type: ignore[no-untyped-call]
+        queries, keys, values = projected.unbind(-3)
+        queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
+        superposed: Tensor = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True)
+        retrieved: Tensor = torch.ops.torch_hrr.unbind(superposed.unsqueeze(-2), queries)
+        cosines = F.cosine_similarity(widen(values), widen(retrieved), dim=-1)
+        if mask is None:
+            return values, cosines.softmax(-1)
+        # Cosines are at most 1 and exp(-1e4) is 0 in every dtype. Twice, because a softmax of padding alone is uniform.
+        return values, cosines.masked_fill(mask, -1e4).softmax(-1).masked_fill(mask, 0.0)
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"{self.embed_dim}, num_heads={self.num_heads}, bias={self.in_bias is not None}"
+
+
+def widen(x: Tensor) -> Tensor:
+    """Half types to float32, others as they are."""
+    return x.float() if x.dtype == torch.float16 or x.dtype == torch.bfloat16 else x
+
+
+def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> None:
+    """Raises RuntimeError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items."""
+    if items == 0:
+        if x.dim() == 0 or x.shape[-1] != dim:
+            raise RuntimeError(f"{name}: {argument} must have shape [..., {dim}], got {list(x.shape)}")
+    elif x.dim() < 2 or x.shape[-1] != dim or x.shape[-2] != items:
+        raise RuntimeError(f"{name}: {argument} must have shape [..., {items}, {dim}], got {list(x.shape)}")
+
+
+def check_positive(name: str, **sizes: int) -> None:
+    """Raises ValueError unless every size is at least 1."""
+    for argument, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: {argument} must be >= 1, got {size}")
+
+
+def empty_matrix(
+    name: str, shape: tuple[int, int], device: torch.device | str | None, dtype: torch.dtype | None
+) -> Tensor:
+    """A matrix to be filled; TypeError for a dtype the operators do not take."""
+    dtype = dtype or torch.get_default_dtype()
+    check_dtype(name, dtype)
+    return torch.empty(shape, device=device, dtype=dtype)
+
+
+def draw_rows(weight: Tensor, generator: torch.Generator | None, unitary: bool = False) -> None:
+    """Fills a matrix with rows of `functional.random`, drawn on the CPU whatever torch's default device is."""
+    with torch.no_grad(), torch.device("cpu"):
+        weight.copy_(functional.random(weight.shape[0], weight.shape[1], generator, unitary, "cpu", torch.float64))
