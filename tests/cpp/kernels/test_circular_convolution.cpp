@@ -240,11 +240,14 @@ TEST(CircularConvolutionPlan, AlgorithmsCoverEveryLength) {
   EXPECT_EQ(algorithm_for(16384), Algorithm::kLibrary);
   EXPECT_EQ(algorithm_for(96), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(96), Algorithm::kNative);
-  EXPECT_EQ(cpu_algorithm_for(48), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(48), Algorithm::kNative);
+  EXPECT_EQ(cpu_algorithm_for(40), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(224), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(7680), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(16), Algorithm::kDirect);
+  EXPECT_EQ(cpu_algorithm_for(10000), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(8192 + 32), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(20000), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuPaddedDim - 1), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuPaddedDim + 1), Algorithm::kLibrary);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuNativeDim), Algorithm::kNative);
