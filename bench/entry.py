@@ -10,6 +10,11 @@ from torch import Tensor
 Inputs = tuple[Tensor, ...]
 
 
+def vectors(*shape: int, generator: torch.Generator) -> Tensor:
+    """Rows of N(0, 1/D), the usual HRR vectors."""
+    return torch.randn(shape, generator=generator) / shape[-1] ** 0.5
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another way to the same result.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.fft import fft, ifft, irfft, rfft
 
 from bench import hrr_algebra
-from bench.entry import Entry, Inputs, Peer
+from bench.entry import Entry, Inputs, Peer, vectors
 from torch_hrr import hrr
 from torch_hrr.reference import hrr as reference
 
@@ -103,11 +103,6 @@ def torchhd_peers(op: str) -> tuple[Peer, ...]:
         "bind_superpose": lambda a, b, w: torchhd.multiset(torchhd.bind(a, b) * w.unsqueeze(-1)),
     }
     return (Peer("torchhd", forms[op], kind="library", prepare=lambda x: x.as_subclass(torchhd.HRRTensor)),)
-
-
-def vectors(*shape: int, generator: torch.Generator) -> Tensor:
-    """Rows of N(0, 1/D), the usual HRR vectors."""
-    return torch.randn(shape, generator=generator) / shape[-1] ** 0.5
 
 
 def two_vectors(dim: int, batch: int, generator: torch.Generator) -> Inputs:

@@ -1,5 +1,6 @@
 """Benchmark entries of the HRR algebra beyond binding, and of the memories built on it."""
 
+import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -7,14 +8,9 @@ import torch
 from torch import Tensor
 from torch.fft import irfft, rfft
 
-from bench.entry import Entry, Inputs, Peer
+from bench.entry import Entry, Inputs, Peer, vectors
 from torch_hrr import hrr
 from torch_hrr.reference import hrr as reference
-
-
-def vectors(*shape: int, generator: torch.Generator) -> Tensor:
-    """Rows of N(0, 1/D), the usual HRR vectors."""
-    return torch.randn(shape, generator=generator) / shape[-1] ** 0.5
 
 
 def multibind_fold(x: Tensor) -> Tensor:
@@ -74,16 +70,15 @@ def queries(items: int, dim: int, batch: int, generator: torch.Generator) -> Inp
     return memory[torch.arange(batch) % items] + 0.5 * vectors(batch, dim, generator=generator), memory
 
 
-_MEMORIES: dict[int, hrr.ItemMemory] = {}
+@functools.lru_cache(maxsize=64)
+def _item_memory(items: Tensor) -> hrr.ItemMemory:
+    """The memory of a tensor, which the cache keeps alive."""
+    return hrr.ItemMemory(items)
 
 
 def cleanup_ours(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
     """The best item of an `ItemMemory`, which is made once."""
-    found = _MEMORIES.get(memory.data_ptr())
-    if found is None:
-        _MEMORIES.clear()
-        found = _MEMORIES.setdefault(memory.data_ptr(), hrr.ItemMemory(memory))
-    return (found.cleanup(query)[0],)
+    return (_item_memory(memory).cleanup(query)[0],)
 
 
 def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:

@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <type_traits>
 #include <vector>

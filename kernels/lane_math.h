@@ -1,6 +1,6 @@
 // Elementary functions of double lanes, branch-free and accurate to a few ulp: logarithm, exponential, angles in turns.
 //
-// Series of Taylor after reductions of the argument; the lanes never mix, so a value does not depend on its neighbours.
+// Taylor series after reductions of the argument; the lanes never mix, so a value does not depend on its neighbours.
 #pragma once
 
 #include "kernels/simd.h"
@@ -68,8 +68,7 @@ HRR_HOST_DEVICE DoubleLanes<W> with_sign_of(DoubleLanes<W> x, DoubleLanes<W> sig
   return {(typename DoubleLanes<W>::Lanes)(((Bits)x.lanes & INT64_MAX) | ((Bits)sign.lanes & INT64_MIN))};
 }
 
-// The nearest integer to x, |x| < 2^51, as a number and (in the low bits of the result) as an integer: the sum with
-// 1.5 2^52 has no fraction left.
+// The nearest integer to x, |x| < 2^51, as a number and as an integer: the sum with 1.5 2^52 has no fraction left.
 constexpr double kRounding = 6755399441055744.0;
 template <int W>
 HRR_HOST_DEVICE DoubleLanes<W> nearest(DoubleLanes<W> x, typename LongLanes<W>::type& integer) {
@@ -146,22 +145,21 @@ HRR_HOST_DEVICE DoubleLanes<W> angle_in_turns(DoubleLanes<W> x, DoubleLanes<W> y
                                 -1.0 / 15, 1.0 / 17, -1.0 / 19, 1.0 / 21, -1.0 / 23, 1.0 / 25};
   constexpr double kTanSixteenth = 0.41421356237309503;  // of a turn
   constexpr double kTanThirtysecond = 0.19891236737965800;
-  constexpr double kInverseTurn = 0.15915494309189535;  // 1 / (2 pi)
   const V ax = magnitude(x);
   const V ay = magnitude(y);
   const LaneMask<W> steep = ax < ay;
   const V low = select(steep, ax, ay);
   const V high = select(steep, ay, ax);
   const V one = V::broadcast(1);
-  // An angle of at most an eighth of a turn, minus the sixteenth or the thirty-second that brings its tangent below
-  // 0.2: tan(a - b) = (t - tan b) / (1 + t tan b).
+  // An angle of at most an eighth of a turn, minus the eighth or the sixteenth that brings its tangent below 0.2:
+  // tan(a - b) = (t - tan b) / (1 + t tan b).
   const V t = select(V::broadcast(0) < high, divide(low, select(V::broadcast(0) < high, high, one)), V::broadcast(0));
   const LaneMask<W> far = V::broadcast(0.66817863791929892) < t;  // 3/32 of a turn
   const LaneMask<W> middle = V::broadcast(kTanThirtysecond) < t;
   const V tangent = select(far, one, select(middle, V::broadcast(kTanSixteenth), V::broadcast(0)));
   const V base = select(far, V::broadcast(0.125), select(middle, V::broadcast(0.0625), V::broadcast(0)));
   const V s = divide(t - tangent, multiply_add(t, tangent, one));
-  const V turns = multiply_add(s * polynomial(kSeries, s * s), V::broadcast(kInverseTurn), base);
+  const V turns = multiply_add(s * polynomial(kSeries, s * s), V::broadcast(1 / kTurn), base);
   const V first = select(steep, V::broadcast(0.25) - turns, turns);
   const V second = select(x < V::broadcast(0), V::broadcast(0.5) - first, first);
   return with_sign_of(second, y);
@@ -196,7 +194,7 @@ HRR_HOST_DEVICE void sine_cosine(DoubleLanes<W> turns, DoubleLanes<W>& sine, Dou
   const V whole = nearest(turns, quarter);
   const V part = turns - whole;
   const V quarters = nearest(part * V::broadcast(4), quarter);
-  const V r = multiply_add(quarters, V::broadcast(-0.25), part) * V::broadcast(6.2831853071795864769);
+  const V r = multiply_add(quarters, V::broadcast(-0.25), part) * V::broadcast(kTurn);
   const V square = r * r;
   const V s = r * polynomial(kSine, square);
   const V c = polynomial(kCosine, square);

@@ -11,6 +11,9 @@ namespace torch_hrr::kernels {
 using Half = c10::Half;
 using BFloat16 = c10::BFloat16;
 
+constexpr double kTurn = 6.2831853071795864769;  // 2 pi
+constexpr double kLn2 = 0.69314718055994530942;
+
 // The half types are stored as such and computed in float.
 template <typename S>
 struct ComputeType {

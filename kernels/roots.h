@@ -10,9 +10,8 @@ namespace torch_hrr::kernels {
 
 // e^{-2 pi i index / size}, reduced to an eighth of a turn so that symmetric factors are exact mirror images.
 inline Complex<double> root_of_unity(int64_t index, int64_t size) {
-  constexpr double kPi = 3.14159265358979323846;
   const int64_t quarter = (4 * index + size / 2) / size;
-  const double angle = 2 * kPi * (static_cast<double>(4 * index - quarter * size) / static_cast<double>(4 * size));
+  const double angle = kTurn * (static_cast<double>(4 * index - quarter * size) / static_cast<double>(4 * size));
   // At an eighth of a turn the library's sine and cosine may differ in their last bit.
   const bool eighth = 2 * (quarter * size - 4 * index) == size;
   const double c = eighth ? std::sqrt(0.5) : std::cos(angle);

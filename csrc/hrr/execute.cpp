@@ -1,6 +1,8 @@
 // Chooses the device and, on the CPU, the kernel table and the threads.
 #include "csrc/hrr/execute.h"
 
+#include <algorithm>
+
 #include "csrc/rows.h"
 #include "kernels/hrr/tables.h"
 

@@ -36,7 +36,9 @@ Tensor delta_like(const Tensor& rows) {
 }
 
 // Below eps the inverse is conj(A) / eps, a time reversal; elsewhere 1 / A.
-Tensor compose_inverse_backward(const Tensor& grad, const Tensor& a, double eps) {
+Tensor compose_inverse_backward(const Tensor& half_grad, const Tensor& half_a, double eps) {
+  const Tensor grad = in_compute_type(half_grad);
+  const Tensor a = in_compute_type(half_a);
   const Tensor y = cut_inverse(a, eps);
   const Tensor regular = -torch_hrr::unbind(grad, torch_hrr::bind(y, y));
   if (eps == 0) {
@@ -53,7 +55,9 @@ Tensor cut_inverse_jvp(const Tensor& a, const Tensor& v, double eps) {
   return -torch_hrr::bind(v, torch_hrr::bind(y, y));
 }
 
-Tensor compose_unitary_jacobian(const Tensor& v, const Tensor& a) {
+Tensor compose_unitary_jacobian(const Tensor& half_v, const Tensor& half_a) {
+  const Tensor v = in_compute_type(half_v);
+  const Tensor a = in_compute_type(half_a);
   // y = A / |A|: dy = i y Im(V conj y) / |A|, and i Im z = (z - conj z) / 2.
   const Tensor turned = torch_hrr::unbind(v, torch_hrr::unitary(a));
   const Tensor imaginary = (turned - torch_hrr::unbind(delta_like(turned), turned)) / 2;

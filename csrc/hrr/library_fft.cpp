@@ -108,23 +108,32 @@ void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams param
   const auto wide = [](const Tensor& x) {
     return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
   };
-  const Tensor rows = wide(a);
-  Tensor finite = at::isfinite(rows).all(1, /*keepdim=*/true);
+  // Rows near 1 by exact powers of two, so that squares stay in range.
+  const Tensor wide_a = wide(a);
+  Tensor finite = at::isfinite(wide_a).all(1, /*keepdim=*/true);
+  const Tensor exponents = unit_exponents(wide_a.abs().amax({1}, /*keepdim=*/true));
+  const Tensor rows = scaled(wide_a, exponents);
+  const Tensor scales = exponents.neg().to(at::kDouble);
+  Tensor restored = exponents.mul(kernels::mapped_scale(params.kind, -1));
   Tensor bins = at::fft_rfft(rows).contiguous();
   Tensor directions;
   if (v.defined()) {
     const Tensor wide_v = wide(v);
     finite = finite.logical_and(at::isfinite(wide_v).all(1, /*keepdim=*/true));
-    directions = at::fft_rfft(wide_v).contiguous();
+    const Tensor exponents_v = unit_exponents(wide_v.abs().amax({1}, /*keepdim=*/true));
+    restored = restored - exponents_v;
+    directions = at::fft_rfft(scaled(wide_v, exponents_v)).contiguous();
     params.v = static_cast<const double*>(directions.const_data_ptr());
   }
   const Tensor norms = at::linalg_vector_norm(rows, 2, {1});
   params.bins = static_cast<double*>(bins.mutable_data_ptr());
   params.norms = static_cast<const double*>(norms.const_data_ptr());
+  params.scales = static_cast<const double*>(scales.const_data_ptr());
   params.exponents = params.exponents == nullptr ? nullptr : params.exponents + r;
   params.rows = a.size(0);
   execute(params, bins);
-  out.copy_(at::where(finite, at::fft_irfft(bins, params.dim), std::numeric_limits<double>::quiet_NaN()));
+  const Tensor mapped = scaled(at::fft_irfft(bins, params.dim), restored);
+  out.copy_(at::where(finite, mapped, std::numeric_limits<double>::quiet_NaN()));
 }
 
 } // namespace

@@ -49,8 +49,7 @@ Tensor compute(const Tensor& vectors) {
     out.zero_().select(-1, 0).fill_(1);
     return out;
   }
-  const bool native = out.is_cpu() && kernels::cpu_algorithm_for(params.dim) == kernels::Algorithm::kNative;
-  if (!native || params.items == 1) {
+  if (!has_native_spectrum(params.dim, out) || params.items == 1) {
     return out.copy_(fold(vectors));
   }
   Tensor rows = with_unit_rows(vectors, contract.dtype);

@@ -76,29 +76,40 @@ Tensor make_table(const TableKey& key) {
       .to(key.device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
 }
 
-// The tables used last are kept, those of short rows alone: at most kMaxTables of 8 MiB. The first use of a table on a
-// GPU copies it there and must not be captured in a graph.
+// Tables of short rows are kept: on the CPU the kMaxCpuTables used last, at most 8 MiB each; on a GPU all of them, for
+// a captured graph may hold their addresses. The first use on a GPU copies the table there and must not be captured.
 Tensor index_table(const TableKey& key) {
-  constexpr size_t kMaxTables = 64;
+  constexpr size_t kMaxCpuTables = 64;
   constexpr int64_t kMaxKeptDim = int64_t{1} << 20;
   if (key.dim > kMaxKeptDim) {
     return make_table(key);
   }
+  using Tables = std::list<std::pair<TableKey, Tensor>>;
   // Never freed: a CUDA context may be gone before the statics are.
-  static auto& tables = *new std::list<std::pair<TableKey, Tensor>>();
+  static auto& cpu_tables = *new Tables();
+  static auto& gpu_tables = *new Tables();
   static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (auto entry = tables.begin(); entry != tables.end(); ++entry) {
-    if (entry->first == key) {
-      tables.splice(tables.begin(), tables, entry);
-      return entry->second;
+  Tables& tables = key.device.is_cpu() ? cpu_tables : gpu_tables;
+  const auto find = [&]() -> Tensor {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto entry = tables.begin(); entry != tables.end(); ++entry) {
+      if (entry->first == key) {
+        tables.splice(tables.begin(), tables, entry);
+        return entry->second;
+      }
     }
+    return Tensor();
+  };
+  if (const Tensor found = find(); found.defined()) {
+    return found;
   }
-  tables.emplace_front(key, make_table(key));
-  if (tables.size() > kMaxTables) {
-    tables.pop_back();
+  const Tensor table = make_table(key);
+  const std::lock_guard<std::mutex> lock(mutex);
+  tables.emplace_front(key, table);
+  if (cpu_tables.size() > kMaxCpuTables) {
+    cpu_tables.pop_back();
   }
-  return tables.front().second;
+  return table;
 }
 
 template <typename Int>

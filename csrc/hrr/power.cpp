@@ -2,6 +2,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/library.h>
 
+#include <cmath>
+
 #include "csrc/dispatch.h"
 #include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
@@ -30,13 +32,15 @@ Tensor beside_rows(const Tensor& exponent) {
 
 // d/dA of A^e (ln A)^order = e A^(e-1) (ln A)^order + order A^(e-1) (ln A)^(order-1)
 Tensor power_slope(const Tensor& a, const Tensor& exponent, int64_t order) {
-  const Tensor less = exponent - 1;
-  const Tensor slope = beside_rows(exponent) * bind_power_log(a, less, order);
+  // One less than an exponent of a half type may not be one.
+  const Tensor wide = in_compute_type(exponent);
+  const Tensor less = wide - 1;
+  const Tensor slope = beside_rows(wide) * bind_power_log(a, less, order);
   return order == 0 ? slope : slope + order * bind_power_log(a, less, order - 1);
 }
 
 Tensor compose_power_backward(const Tensor& grad, const Tensor& a, const Tensor& exponent) {
-  return torch_hrr::unbind(grad, power_slope(a, exponent, 0));
+  return torch_hrr::unbind(in_compute_type(grad), power_slope(in_compute_type(a), exponent, 0));
 }
 
 // A^e (ln A)^order: closed under both derivatives.

@@ -25,10 +25,10 @@ Tensor compute_map(const MapCall& call) {
   if (params.rows == 0) {
     return out;
   }
-  const bool number = call.exponent.defined() && call.exponent.dim() == 0 && call.exponent.is_cpu();
+  const bool number = is_number(call.exponent);
   Tensor exponents = call.exponent.defined() && !number ? call.exponent.to(at::kDouble) : Tensor();
   params.exponent = number ? call.exponent.item<double>() : 0;
-  if (!out.is_cpu() || kernels::cpu_algorithm_for(params.dim) != kernels::Algorithm::kNative) {
+  if (!has_native_spectrum(params.dim, out)) {
     const auto rows = [&](const Tensor& x) {
       return x.defined() ? x.to(contract.dtype).expand(sizes).reshape({params.rows, params.dim}) : x;
     };

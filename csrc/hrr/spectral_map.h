@@ -21,6 +21,11 @@ struct MapCall {
   const char* v_name = "grad";
 };
 
+// A number in a tensor may stay on the CPU; wherever it is, it takes no part in type promotion.
+inline bool is_number(const at::Tensor& exponent) {
+  return exponent.defined() && exponent.dim() == 0 && exponent.is_cpu();
+}
+
 template <typename Int>
 ResultContract<Int> map_contract(const MapCall& call) {
   const Argument a{"a", call.a};
@@ -38,8 +43,7 @@ ResultContract<Int> map_contract(const MapCall& call) {
   }
   if (call.kind == kernels::SpectralMap::kPower || call.kind == kernels::SpectralMap::kPowerBackward) {
     const Argument exponent{"exponent", call.exponent};
-    // A number in a tensor may stay on the CPU, and takes no part in type promotion.
-    if (call.exponent.defined() && call.exponent.dim() == 0 && call.exponent.is_cpu()) {
+    if (is_number(call.exponent)) {
       check_floating(call.name, {exponent});
     } else {
       check_floating(call.name, {a, exponent});
@@ -47,7 +51,8 @@ ResultContract<Int> map_contract(const MapCall& call) {
     if (call.exponent.dim() > 0) {
       result.dtype = c10::promoteTypes(result.dtype, call.exponent.scalar_type());
     }
-    TORCH_CHECK_VALUE(call.order >= 0, call.name, ": order must be at least 0, got ", call.order);
+    TORCH_CHECK_VALUE(call.order >= 0 && call.order <= INT32_MAX, call.name, ": order must be 0 to 2^31 - 1, got ",
+                      call.order);
     const Int dim = result.sizes.back();
     result.sizes.pop_back();
     broadcast_into<Int>(call.name, sizes_of<Int>(call.exponent), "exponent and the leading dimensions of a",
@@ -58,7 +63,6 @@ ResultContract<Int> map_contract(const MapCall& call) {
   return result;
 }
 
-// On the CPU and CUDA.
 at::Tensor compute_map(const MapCall& call);
 at::Tensor compute_map_meta(const MapCall& call);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
 
@@ -25,10 +26,10 @@ HRR_DEVICE double exponential(double x) {
   return ::exp(x);
 }
 HRR_DEVICE double angle_in_turns(double x, double y) {
-  return ::atan2(y, x) * 0.15915494309189535;  // 1 / (2 pi)
+  return ::atan2(y, x) * (1 / kTurn);
 }
 HRR_DEVICE void sine_cosine(double turns, double& sine, double& cosine) {
-  const double angle = (turns - ::rint(turns)) * 6.2831853071795864769;
+  const double angle = (turns - ::rint(turns)) * kTurn;
   sine = ::sin(angle);
   cosine = ::cos(angle);
 }

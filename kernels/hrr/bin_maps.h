@@ -3,6 +3,8 @@
 // The functions of L (lane_math.h, or kernels/cuda/device_math.cuh on a GPU) are included before this file.
 #pragma once
 
+#include <math.h>
+
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/numeric.h"
 
@@ -11,6 +13,13 @@ namespace torch_hrr::kernels {
 template <SpectralMap kMap>
 struct MapConstant {
   static constexpr SpectralMap value = kMap;
+};
+
+// eps for bins that stand for bin 2^scale, as eps 2^shift. Far above every bin the divisor is eps alone: it stays near
+// them, and shift, which a map's result is then short of, keeps that result in range.
+struct ScaledEps {
+  double eps;
+  int shift;
 };
 
 // What the bins of one row have in common. They stand for A = bin 2^scale.
@@ -24,10 +33,22 @@ struct BinScalars {
 
 HRR_ISA_BEGIN
 
+HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
+  constexpr int kFarAboveBins = 64;
+  if (!(eps > 0) || !(eps - eps == 0)) {
+    return {eps, 0};
+  }
+  const int excess = ::ilogb(eps) - 2 * scale - kFarAboveBins;
+  const int shift = excess > 0 ? excess : 0;
+  return {::ldexp(eps, -2 * scale - shift), shift};
+}
+
 HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
   const double threshold = params.epsilon * params.norms[r];
-  return {threshold * threshold * static_cast<double>(params.dim), params.eps,
-          params.exponents == nullptr ? params.exponent : params.exponents[r], 0, params.order};
+  const int scale = static_cast<int>(params.scales[r]);
+  return {threshold * threshold * static_cast<double>(params.dim),
+          ::ldexp(params.eps, -2 * scale),
+          params.exponents == nullptr ? params.exponent : params.exponents[r], scale * kLn2, params.order};
 }
 
 // body(MapConstant) with the map as a compile-time constant; on the host
@@ -51,20 +72,6 @@ void with_map(SpectralMap map, const Body& body) {
   }
 }
 
-// The power of two by which mapped bins are short: map(A) = map_bin(bin) 2^result. Powers account for it themselves.
-HRR_HOST_DEVICE int mapped_scale(SpectralMap map, int scale) {
-  switch (map) {
-    case SpectralMap::kInverse:
-    case SpectralMap::kCutInverse:
-    case SpectralMap::kUnitaryJacobian:
-      return -scale;
-    case SpectralMap::kInverseBackward:
-      return -2 * scale;
-    default:
-      return 0;
-  }
-}
-
 template <typename L>
 HRR_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
   return {z.re * factor, z.im * factor};
@@ -74,7 +81,7 @@ HRR_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
 template <typename L>
 HRR_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {
   turns = angle_in_turns(a.re, a.im);
-  return {logarithm(power) * lanes_of<L>(0.5) + ln_scale, turns * lanes_of<L>(6.2831853071795864769)};
+  return {logarithm(power) * lanes_of<L>(0.5) + ln_scale, turns * lanes_of<L>(kTurn)};
 }
 
 // A^e (ln A)^order

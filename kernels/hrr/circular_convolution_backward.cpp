@@ -29,7 +29,7 @@ struct NormalizeFactors {
 };
 HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
   if (norm > scale_by_power(eps, scale)) {
-    return {1 / norm, -c_dot_grad / (norm * norm * norm)};
+    return {1 / norm, -c_dot_grad / norm / norm / norm};
   }
   // eps 2^scale may be beyond the type that its quotient still fits.
   const int exponent = unit_exponent(eps);
@@ -266,7 +266,7 @@ void careful_backward(const Engine& engine, BackwardRow<S> row, const BackwardBu
     }
   };
   const bool together = row.normalize || !is_finite(grad);
-  const bool poisoned = !is_finite(grad + a + b);
+  const bool poisoned = !(is_finite(grad) && is_finite(a) && is_finite(b));
   if (!is_finite(b) || (together && poisoned)) {
     poison(row.grad_a);
   }

@@ -51,7 +51,8 @@ ItemExponents item_exponents(const Engine& engine, const RecordRow<S>& row, int6
   const double a = largest_in(engine, row.a + k * row.stride_a, 0);
   const double b = largest_in(engine, row.b + k * row.stride_b, 0);
   const double w = largest_magnitude(&weight, 1, 0);
-  return {unit_exponent(a), unit_exponent(b), unit_exponent(w), is_finite(a + b + w), a == 0 || b == 0 || w == 0};
+  return {unit_exponent(a), unit_exponent(b), unit_exponent(w), is_finite(a) && is_finite(b) && is_finite(w),
+          a == 0 || b == 0 || w == 0};
 }
 
 // The row from items scaled by exact powers of two, each by its own: for rows whose plain computation leaves the range
@@ -150,6 +151,7 @@ bool prefetch_pays(int64_t rows, int64_t dim) {
 template <typename S>
 HRR_HOST_DEVICE void prefetch_row(const S* row, int64_t dim) {
   const int64_t bytes = row == nullptr ? 0 : dim * static_cast<int64_t>(sizeof(S));
+  // The level is part of the instruction: a constant each.
   const char* memory = reinterpret_cast<const char*>(row);
   if (bytes <= kMaxFirstLevelRowBytes) {
     for (int64_t i = 0; i < bytes; i += kCacheLineBytes) {

@@ -4,8 +4,8 @@
 #include "kernels/lane_math.h"
 
 #include "kernels/hrr/bin_maps.h"
-#include "kernels/hrr/engine_dispatch.h"
 #include "kernels/hrr/families.h"
+#include "kernels/hrr/record_row.h"
 #include "kernels/hrr/row_bins.h"
 
 namespace torch_hrr::kernels {
@@ -38,6 +38,8 @@ template <SpectralMap kMap, typename T>
 void map_bins(Split<T> a, Split<T> v, int64_t points, T factor, const BinScalars& row) {
   using L = DoubleLanes<kMapLanes>;
   const L scale = L::broadcast(static_cast<double>(factor));
+  // What the inverse transform multiplies by is divided out where bins may still be beyond T.
+  const L share = L::broadcast(1 / static_cast<double>(points));
   for (int64_t k = 0; k <= points; k += kMapLanes) {
     const Complex<L> bin{load_wide(a.re + k) * scale, load_wide(a.im + k) * scale};
     Complex<L> direction{L::broadcast(0), L::broadcast(0)};
@@ -45,8 +47,8 @@ void map_bins(Split<T> a, Split<T> v, int64_t points, T factor, const BinScalars
       direction = {load_wide(v.re + k), load_wide(v.im + k)};
     }
     const Complex<L> result = map_bin<kMap>(bin, direction, row);
-    store_wide(result.re, a.re + k);
-    store_wide(result.im, a.im + k);
+    store_wide(result.re * share, a.re + k);
+    store_wide(result.im * share, a.im + k);
   }
   a.im[0] = 0;
   a.im[points] = 0;
@@ -87,7 +89,7 @@ bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_
   if (row.v != nullptr) {
     engine.load(row.v, scale_v, v);
     const T squared_v = squared_norm<T, W>(engine.plan, v);
-    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0)) {
+    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0 && largest_in(engine, row.v, 0) == 0)) {
       return false;
     }
     untangle<T, W>(engine.plan, v);
@@ -100,14 +102,16 @@ bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_
   const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(engine.dim)) / 2 : 0;
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
   const int scale = exponent - scale_a;
-  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent),
-                           scale_by_power(row.eps, -2 * scale), row.exponent, scale * 0.69314718055994530942,
-                           row.order};
+  const ScaledEps eps = scaled_eps(row.eps, scale);
+  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent), eps.eps, row.exponent,
+                           scale * kLn2, row.order};
   const T factor = static_cast<T>(scale_by_power(1, -exponent));
   with_map(row.kind, [&](auto kind) { map_bins<decltype(kind)::value>(a, v, points, factor, scalars); });
   retangle<T, W>(engine.plan, a);
-  engine.inverse(a, T{1} / static_cast<T>(points), engine.stage);
-  rescale_row(engine.stage, engine.dim, mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0));
+  engine.inverse(a, T{1}, engine.stage);
+  const bool divided = row.kind == SpectralMap::kInverse || row.kind == SpectralMap::kInverseBackward;
+  rescale_row(engine.stage, engine.dim,
+              mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divided ? eps.shift : 0));
   narrow_row<S>(engine.stage, engine.dim, T{1}, out);
   return true;
 }
@@ -115,8 +119,7 @@ bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_
 // The exponent that brings a row's largest element near 1; false if an element is not finite.
 template <typename S, typename Engine>
 bool row_exponent(const Engine& engine, const S* row, int& exponent) {
-  widen_row<S>(row, engine.dim, engine.stage);
-  const double largest = largest_magnitude(engine.stage, engine.dim, 0);
+  const double largest = largest_in(engine, row, 0);
   exponent = unit_exponent(largest);
   return is_finite(largest);
 }

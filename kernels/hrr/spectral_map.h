@@ -26,6 +26,21 @@ constexpr bool takes_direction(SpectralMap map) {
       map == SpectralMap::kPowerBackward;
 }
 
+// The power of two by which mapped bins are short: for A = bin 2^scale, map(A) = map_bin(bin) 2^result. Powers account
+// for it themselves.
+constexpr int mapped_scale(SpectralMap map, int scale) {
+  switch (map) {
+    case SpectralMap::kInverse:
+    case SpectralMap::kCutInverse:
+    case SpectralMap::kUnitaryJacobian:
+      return -scale;
+    case SpectralMap::kInverseBackward:
+      return -2 * scale;
+    default:
+      return 0;
+  }
+}
+
 // out[r] = the row whose bins are map(A, V). Rows of a and of the direction v are placed by map operands 0 and 1, the
 // exponents (double, one a row) by operand 2; without exponents every row has `exponent`.
 struct SpectralMapParams {
@@ -47,7 +62,8 @@ struct SpectralMapParams {
 struct LibraryBinsParams {
   double* bins = nullptr;
   const double* v = nullptr;
-  const double* norms = nullptr;      // norm2 of the rows themselves
+  const double* norms = nullptr;      // norm2 of the rows that were transformed
+  const double* scales = nullptr;     // these stand for row 2^scale, an integer
   const double* exponents = nullptr;  // one a row, or null
   int64_t rows = 0;
   int64_t count = 0;

@@ -110,7 +110,7 @@ void careful_group(const Group<S>& group, int64_t dim, bool normalize, double ep
     const T weight = group.weight(k);
     const double largest = load_row(k);
     const double magnitude = largest_magnitude(&weight, 1, 0);
-    if (!is_finite(largest + magnitude)) {
+    if (!is_finite(largest) || !is_finite(magnitude)) {
       return fill_nan(out, dim);
     }
     if (largest != 0 && magnitude != 0) {

@@ -23,7 +23,7 @@ struct Bins {
   int64_t rows;
   int64_t dim;
   int64_t count;
-  std::vector<double> values, v, norms, exponents;
+  std::vector<double> values, v, norms, scales, exponents;
 
   Bins(int64_t rows_, int64_t dim_) : rows(rows_), dim(dim_), count(dim_ / 2 + 1) {
     std::mt19937 generator(7);
@@ -39,6 +39,7 @@ struct Bins {
         squared += (real ? 1 : 2) * std::norm(bin);
       }
       norms.push_back(std::sqrt(squared / static_cast<double>(dim)));
+      scales.push_back(static_cast<double>(r % 3 - 1));
       exponents.push_back(1.5 * normal(generator));
     }
   }
@@ -48,6 +49,7 @@ struct Bins {
     params.bins = bins.data();
     params.v = takes_direction(kind) ? v.data() : nullptr;
     params.norms = norms.data();
+    params.scales = scales.data();
     params.exponents = own_exponents ? exponents.data() : nullptr;
     params.rows = rows;
     params.count = count;

@@ -231,7 +231,8 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
 
     Marks order: unlike a cyclic shift, a random permutation does not commute with circular convolution. Powers add, and
     ``permute(permute(a, seed), seed, -1)`` is ``a`` bit for bit. The same permutation on every device and in every
-    release: Fisher and Yates driven by Philox4x32-10. Differentiable in every mode.
+    release: Fisher and Yates driven by Philox4x32-10. Differentiable in every mode. NaN and infinity move with their
+    element. The first call of a seed, power and D copies a table to the GPU and must not be captured in a graph.
 
     Args:
         a: ``[..., D]``.
