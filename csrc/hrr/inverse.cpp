@@ -40,7 +40,8 @@ Tensor compose_inverse_backward(const Tensor& half_grad, const Tensor& half_a, d
   const Tensor grad = in_compute_type(half_grad);
   const Tensor a = in_compute_type(half_a);
   const Tensor y = cut_inverse(a, eps);
-  const Tensor regular = -torch_hrr::unbind(grad, torch_hrr::bind(y, y));
+  // One factor at a time: y^2 may leave a range that the result does not.
+  const Tensor regular = -torch_hrr::unbind(torch_hrr::unbind(grad, y), y);
   if (eps == 0) {
     return regular;
   }
@@ -52,7 +53,7 @@ Tensor compose_inverse_backward(const Tensor& half_grad, const Tensor& half_a, d
 // y = 1/A on the bins above eps: dy = -y^2 dA.
 Tensor cut_inverse_jvp(const Tensor& a, const Tensor& v, double eps) {
   const Tensor y = cut_inverse(a, eps);
-  return -torch_hrr::bind(v, torch_hrr::bind(y, y));
+  return -torch_hrr::bind(torch_hrr::bind(v, y), y);
 }
 
 Tensor compose_unitary_jacobian(const Tensor& half_v, const Tensor& half_a) {
@@ -100,7 +101,7 @@ struct CutInverseFormula {
   }
   variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>&) const {
     const Tensor y = cut_inverse(in_compute_type(inputs[0]), eps);
-    return {-torch_hrr::unbind(in_compute_type(grad), torch_hrr::bind(y, y))};
+    return {-torch_hrr::unbind(torch_hrr::unbind(in_compute_type(grad), y), y)};
   }
   Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
     return cut_inverse_jvp(in_compute_type(inputs[0]), in_compute_type(tangents[0]), eps);

@@ -7,6 +7,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
 #include <ATen/ops/frexp.h>
@@ -14,12 +16,19 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ldexp.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "csrc/include/torch_hrr/torch_hrr.h"
+#include "kernels/roots.h"
 
 namespace torch_hrr::hrr {
 namespace {
@@ -102,38 +111,126 @@ Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels:
   return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
-// Rows of library_spectral_map that begin with row r, whose exponent is the first of theirs; no synchronisation.
-void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Tensor& out) {
+// Real transforms of any length D by Bluestein's sum, nk = (n^2 + k^2 - (k-n)^2)/2, which turns them into convolutions of
+// length L >= 2D - 1 with the chirp e^{i pi m^2/D}: done by our own operators, so that bits depend on a row alone. The
+// library's transforms differ with the number of threads at some lengths.
+struct Chirp {
+  int64_t dim;
+  int64_t length;
+  Tensor re, im;                // e^{i pi n^2 / D}, n < D
+  Tensor for_real, for_imaginary;  // [2, L]: what (p, q) is bound with for the parts of (p + i q) * chirp
+
+  explicit Chirp(int64_t the_dim) : dim(the_dim) {
+    length = kernels::kMaxDirectDim;
+    while (length < 2 * dim - 1) {
+      length *= 2;
+    }
+    re = at::empty({dim}, at::kDouble);
+    im = at::empty({dim}, at::kDouble);
+    const Tensor wrapped_re = at::zeros({length}, at::kDouble);
+    const Tensor wrapped_im = at::zeros({length}, at::kDouble);
+    for (int64_t n = 0; n < dim; ++n) {
+      const kernels::Complex<double> root = kernels::root_of_unity(n * n % (2 * dim), 2 * dim);
+      re.mutable_data_ptr<double>()[n] = root.re;
+      im.mutable_data_ptr<double>()[n] = -root.im;
+      for (const int64_t lag : {n, (length - n) % length}) {
+        wrapped_re.mutable_data_ptr<double>()[lag] = root.re;
+        wrapped_im.mutable_data_ptr<double>()[lag] = -root.im;
+      }
+    }
+    for_real = at::stack({wrapped_re, wrapped_im.neg()});
+    for_imaginary = at::stack({wrapped_im, wrapped_re});
+  }
+
+  // (p + i q) conv chirp of rows [rows, n <= D], its first `count` elements
+  std::pair<Tensor, Tensor> convolve(const Tensor& p, const Tensor& q, int64_t count) const {
+    const Tensor rows = at::constant_pad_nd(at::stack({p, q}, -2), {0, length - p.size(-1)});
+    return {torch_hrr::bind_superpose(rows, for_real).narrow(-1, 0, count),
+            torch_hrr::bind_superpose(rows, for_imaginary).narrow(-1, 0, count)};
+  }
+
+  // X_k, k <= D/2, as [rows, D/2 + 1, 2]: conj(w_k) sum_n x_n conj(w_n) w_{k-n}
+  Tensor forward(const Tensor& rows) const {
+    const int64_t count = dim / 2 + 1;
+    const auto [p, q] = convolve(rows * re, (rows * im).neg(), count);
+    const Tensor c = re.narrow(0, 0, count);
+    const Tensor s = im.narrow(0, 0, count);
+    return at::stack({p * c + q * s, q * c - p * s}, -1);
+  }
+
+  // x_n = Re sum_k m_k X_k e^{2 pi i nk/D} / D over k <= D/2, m_k = 1 for the real bins and 2 for the others: the
+  // conjugate of a forward sum.
+  Tensor inverse(const Tensor& bins) const {
+    const int64_t count = dim / 2 + 1;
+    Tensor weights = at::full({count}, 2.0 / static_cast<double>(dim), at::kDouble);
+    weights.select(0, 0).div_(2);
+    if (dim % 2 == 0) {
+      weights.select(0, count - 1).div_(2);
+    }
+    const Tensor c = re.narrow(0, 0, count) * weights;
+    const Tensor s = im.narrow(0, 0, count) * weights;
+    const Tensor x = bins.select(-1, 0);
+    const Tensor y = bins.select(-1, 1);
+    // conj(X_k w_k) = (x c - y s) - i (x s + y c)
+    const auto [p, q] = convolve(x * c - y * s, (x * s + y * c).neg(), dim);
+    return p * re + q * im;
+  }
+};
+
+// norm2 of every row, summed in the order of its elements
+Tensor row_norms(const Tensor& rows) {
+  if (!rows.is_cpu()) {
+    return at::linalg_vector_norm(rows, 2, {1});
+  }
+  const Tensor norms = at::empty({rows.size(0)}, at::kDouble);
+  const double* x = rows.const_data_ptr<double>();
+  for (int64_t r = 0; r < rows.size(0); ++r) {
+    double sum = 0;
+    for (int64_t n = 0; n < rows.size(1); ++n, ++x) {
+      sum += *x * *x;
+    }
+    norms.mutable_data_ptr<double>()[r] = std::sqrt(sum);
+  }
+  return norms;
+}
+
+// Rows of library_spectral_map that begin with row r, whose exponent is the first of theirs; no synchronisation. With a
+// chirp the transforms are its, else the library's.
+void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Chirp* chirp,
+              const Tensor& out) {
   // Copies, so that a transform sees the same alignment whatever the layout.
   const auto wide = [](const Tensor& x) {
     return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  };
+  const auto bins_of = [&](const Tensor& rows) {
+    return (chirp != nullptr ? chirp->forward(rows) : at::view_as_real(at::fft_rfft(rows))).contiguous();
   };
   // Rows near 1 by exact powers of two, so that squares stay in range.
   const Tensor wide_a = wide(a);
   Tensor finite = at::isfinite(wide_a).all(1, /*keepdim=*/true);
   const Tensor exponents = unit_exponents(wide_a.abs().amax({1}, /*keepdim=*/true));
-  const Tensor rows = scaled(wide_a, exponents);
+  const Tensor rows = scaled(wide_a, exponents).contiguous();
   const Tensor scales = exponents.neg().to(at::kDouble);
   Tensor restored = exponents.mul(kernels::mapped_scale(params.kind, -1));
-  Tensor bins = at::fft_rfft(rows).contiguous();
+  const Tensor bins = bins_of(rows);
   Tensor directions;
   if (v.defined()) {
     const Tensor wide_v = wide(v);
     finite = finite.logical_and(at::isfinite(wide_v).all(1, /*keepdim=*/true));
     const Tensor exponents_v = unit_exponents(wide_v.abs().amax({1}, /*keepdim=*/true));
     restored = restored - exponents_v;
-    directions = at::fft_rfft(scaled(wide_v, exponents_v)).contiguous();
-    params.v = static_cast<const double*>(directions.const_data_ptr());
+    directions = bins_of(scaled(wide_v, exponents_v));
+    params.v = directions.const_data_ptr<double>();
   }
-  const Tensor norms = at::linalg_vector_norm(rows, 2, {1});
-  params.bins = static_cast<double*>(bins.mutable_data_ptr());
-  params.norms = static_cast<const double*>(norms.const_data_ptr());
-  params.scales = static_cast<const double*>(scales.const_data_ptr());
+  const Tensor norms = row_norms(rows);
+  params.bins = bins.mutable_data_ptr<double>();
+  params.norms = norms.const_data_ptr<double>();
+  params.scales = scales.const_data_ptr<double>();
   params.exponents = params.exponents == nullptr ? nullptr : params.exponents + r;
   params.rows = a.size(0);
   execute(params, bins);
-  const Tensor mapped = scaled(at::fft_irfft(bins, params.dim), restored);
-  out.copy_(at::where(finite, mapped, std::numeric_limits<double>::quiet_NaN()));
+  const Tensor mapped = chirp != nullptr ? chirp->inverse(bins) : at::fft_irfft(at::view_as_complex(bins), params.dim);
+  out.copy_(at::where(finite, scaled(mapped, restored), std::numeric_limits<double>::quiet_NaN()));
 }
 
 } // namespace
@@ -146,14 +243,25 @@ void library_spectral_map(const Tensor& a, const Tensor& v, kernels::LibraryBins
   params.epsilon = out.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                     : static_cast<double>(std::numeric_limits<float>::epsilon());
   if (!out.is_cpu()) {
-    return map_rows(a, v, params, 0, out);
+    return map_rows(a, v, params, 0, nullptr, out);
+  }
+  if (params.dim <= kernels::kMaxCpuPaddedDim) {
+    const Chirp chirp(params.dim);
+    // A bound on the memory of the padded rows.
+    const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / chirp.length);
+    for (int64_t r = 0; r < rows; r += step) {
+      const int64_t count = std::min(step, rows - r);
+      const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, r, count) : x; };
+      map_rows(some(a), some(v), params, r, &chirp, some(out));
+    }
+    return;
   }
   // At least two rows, as below.
   at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (int64_t r = begin; r < std::min(end, rows); ++r) {
       const auto row = [&](const Tensor& x) { return x.defined() ? x.narrow(0, r, 1) : x; };
-      map_rows(row(a), row(v), params, r, row(out));
+      map_rows(row(a), row(v), params, r, nullptr, row(out));
     }
   });
 }

@@ -123,6 +123,9 @@ void check(const Tensor& a, int64_t power) {
 
 Tensor compute(const Tensor& a, int64_t seed, int64_t power) {
   check<int64_t>(a, power);
+  if (a.numel() == 0) {
+    return at::empty(a.sizes(), a.options());
+  }
   const Tensor table = index_table({a.size(-1), seed, power, a.device()});
   return at::index_select(a, -1, table);
 }

@@ -32,8 +32,8 @@ Tensor beside_rows(const Tensor& exponent) {
 
 // d/dA of A^e (ln A)^order = e A^(e-1) (ln A)^order + order A^(e-1) (ln A)^(order-1)
 Tensor power_slope(const Tensor& a, const Tensor& exponent, int64_t order) {
-  // One less than an exponent of a half type may not be one.
-  const Tensor wide = in_compute_type(exponent);
+  // In the rows' type at least: one less than a number of a narrower one may not be one of its numbers.
+  const Tensor wide = exponent.to(c10::promoteTypes(exponent.scalar_type(), in_compute_type(a).scalar_type()));
   const Tensor less = wide - 1;
   const Tensor slope = beside_rows(wide) * bind_power_log(a, less, order);
   return order == 0 ? slope : slope + order * bind_power_log(a, less, order - 1);
@@ -78,6 +78,11 @@ struct PowerFormula {
     }
     return direction;
   }
+};
+
+// The same under the name of the private operator.
+struct PowerLogFormula : PowerFormula {
+  static constexpr const char* kOperator = "_bind_power_log";
 };
 
 Tensor bind_power_of_number(const Tensor& a, double exponent) {
@@ -142,7 +147,7 @@ TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
   m.impl("bind_power.Tensor",
          [](const Tensor& a, const Tensor& exponent) { return differentiable(PowerFormula{0}, a, exponent); });
   m.impl("_bind_power_log", [](const Tensor& a, const Tensor& exponent, int64_t order) {
-    return differentiable(PowerFormula{order}, a, exponent);
+    return differentiable(PowerLogFormula{order}, a, exponent);
   });
   m.impl("_bind_power_backward", [](const Tensor& grad, const Tensor& a, const Tensor& exponent) {
     return derivative_autograd(

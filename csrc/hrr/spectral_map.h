@@ -51,8 +51,9 @@ ResultContract<Int> map_contract(const MapCall& call) {
     if (call.exponent.dim() > 0) {
       result.dtype = c10::promoteTypes(result.dtype, call.exponent.scalar_type());
     }
-    TORCH_CHECK_VALUE(call.order >= 0 && call.order <= INT32_MAX, call.name, ": order must be 0 to 2^31 - 1, got ",
-                      call.order);
+    constexpr int64_t kMaxOrder = 64;
+    TORCH_CHECK_VALUE(call.order >= 0, call.name, ": order must be at least 0, got ", call.order);
+    TORCH_CHECK_VALUE(call.order <= kMaxOrder, call.name, ": order must be at most ", kMaxOrder, ", got ", call.order);
     const Int dim = result.sizes.back();
     result.sizes.pop_back();
     broadcast_into<Int>(call.name, sizes_of<Int>(call.exponent), "exponent and the leading dimensions of a",

@@ -11,7 +11,7 @@ template <typename S, int W>
 HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponent, bool normalize, double eps, S* out) {
   using T = compute_t<S>;
   if (!normalize) {
-    scale_row(c, dim, -exponent);
+    rescale_row(c, dim, -exponent);
     return narrow_row<S>(c, dim, T{1}, out);
   }
   const double largest = largest_magnitude(c, dim, 0);

@@ -26,6 +26,10 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
         leading = 0
         for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False):
             if tensor is not None:
+                rank = tensor.dim() - (batch_dim is not None)
+                if rank < own:
+                    name = operator._schema.name.removeprefix("torch_hrr::")
+                    raise RuntimeError(f"{name}: every vector must have at least {own} dimensions, got {rank}")
                 leading = max(leading, tensor.dim() - own - (batch_dim is not None))
         moved = [
             _to_front(tensor, batch_dim, leading + own)
@@ -53,6 +57,7 @@ def register() -> None:
         (ops.inverse.default, (1,)),
         (ops.unitary.default, (1,)),
         (ops.bind_power.Tensor, (1, 0)),
+        (ops.bind_power.default, (1,)),
         (ops.permute.default, (1,)),
         (ops._cut_inverse.default, (1,)),
         (ops._inverse_backward.default, (1, 1)),

@@ -275,6 +275,7 @@ def random(
         ``[n, dim]``.
 
     Raises:
+        TypeError: ``dtype`` is not float32, float64, float16 or bfloat16.
         ValueError: ``n`` is negative or ``dim`` is less than 1.
     """
     from torch_hrr.runtime import resolve_device
@@ -283,6 +284,8 @@ def random(
         raise ValueError(f"random: n must be >= 0, got {n}")
     if dim < 1:
         raise ValueError(f"random: dim must be >= 1, got {dim}")
+    if dtype not in (None, torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        raise TypeError(f"random: dtype must be float32, float64, float16 or bfloat16, got {dtype}")
     if unitary:
         phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)
         phases[:, 0] = 0

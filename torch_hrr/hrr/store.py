@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,6 +71,10 @@ class VectorStore(Mapping[str, Tensor]):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    def __copy__(self) -> Self:
+        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
+        return copy.deepcopy(self)
 
     def __len__(self) -> int:
         """Number of vectors."""

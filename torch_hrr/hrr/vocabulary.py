@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -76,6 +77,10 @@ class Vocabulary(Mapping[str, Tensor]):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    def __copy__(self) -> Self:
+        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
+        return copy.deepcopy(self)
 
     def __len__(self) -> int:
         """Number of names."""

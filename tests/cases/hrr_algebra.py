@@ -1,0 +1,237 @@
+"""The cases of multibind, inverse, unitary, bind_power, permute and their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cases import hrr_algebra_oracle as oracle
+from cases import hrr_algebra_plain as plain
+from cases import hrr_errors
+from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
+from cases.hrr import BACKWARD_HOLES, DIMS, LIBRARY_DIM
+from cases.hrr_algebra_samples import Calls, Options, Shape
+from torch_hrr import hrr
+from torch_hrr.reference import hrr as reference
+
+ops = torch.ops.torch_hrr
+
+
+def result_sizes(arguments: Arguments) -> tuple[Shape, ...]:
+    rows = [arguments[name] for name in ("grad", "v", "a") if name in arguments]
+    exponent = arguments.get("exponent")
+    leading = [exponent.shape] if isinstance(exponent, Tensor) else []
+    return ((*torch.broadcast_shapes(*(row.shape[:-1] for row in rows), *leading), rows[0].shape[-1]),)
+
+
+def no_options(dim: int) -> dict[str, Any]:
+    return {}
+
+
+def clamping(dim: int) -> dict[str, Any]:
+    """eps amid the |A|^2 of rows away from zero."""
+    return {"eps": 16.0 * dim}
+
+
+def constant(**options: Any) -> Options:
+    return lambda dim: options
+
+
+def mapping(
+    op: Any,
+    names: tuple[str, ...],
+    definition: Callable[..., Any],
+    plain_torch: Callable[..., Any],
+    options: Options = no_options,
+    **fields: Any,
+) -> OpCase:
+    name = op._schema.name.split("::")[1]
+    arguments = tuple(TensorArgument(argument, "" if argument == "exponent" else "D") for argument in names)
+    calls = Calls(names, options)
+    return OpCase(
+        name=name,
+        op=op,
+        arguments=arguments,
+        oracle=definition,
+        reference=plain_torch,
+        result_sizes=result_sizes,
+        samples=calls.many(),
+        lane_samples=calls.small(),
+        sized=calls.sized,
+        errors=hrr_errors.generate(name, arguments, calls.sample("good", (3, 8))),
+        **({"differentiable": names, "holes": BACKWARD_HOLES if name.startswith("_") else {}} | fields),
+    )
+
+
+def items(id: str, *shape: int, dtypes: tuple[torch.dtype, ...] = FLOATS) -> Sample:
+    return Sample(id, {"vectors": shape}, {}, dtypes)
+
+
+def unit_rows(vectors: Tensor) -> Tensor:
+    """Rows of norm 1 or so: float16 holds the product of any number of them."""
+    return vectors / vectors.shape[-1] ** 0.5
+
+
+MULTIBIND = (TensorArgument("vectors", "KD"),)
+PERMUTE = (TensorArgument("a", "D"),)
+LARGEST = 2**63 - 1
+
+
+def permutations(id: str, *shape: int, seed: int = 7, power: int = -3) -> Sample:
+    return Sample(id, {"a": shape}, {"seed": seed, "power": power})
+
+
+CASES = (
+    OpCase(
+        name="multibind",
+        op=ops.multibind.default,
+        arguments=MULTIBIND,
+        oracle=oracle.multibind,
+        reference=reference.multibind,
+        result_sizes=lambda arguments: ((*arguments["vectors"].shape[:-2], arguments["vectors"].shape[-1]),),
+        samples=(
+            *(items(f"K{k}-D{dim}", 2, k, dim) for k in (0, 1, 2, 3, 5) for dim in (1, 5, 24, 32, 100, 128)),
+            *(items(f"D{dim}", 2, 3, dim) for dim in DIMS),
+            items("D2048", 3, 2048),
+            items("D4097", 2, 2, 4097),
+            items("D4096", 2, 4096, dtypes=(torch.float32, torch.bfloat16)),
+            items("D8192", 2, 8192, dtypes=(torch.float32,)),
+            items("items", 3, 24),
+            items("empty", 0, 3, 24),
+            items("empty-without-items", 0, 0, 64),
+            items("empty-inside", 2, 0, 3, 64),
+            items("ten-dimensions", 2, 1, 2, 1, 2, 1, 2, 1, 3, 20),
+        ),
+        lane_samples=(
+            items("items", 3, 6),
+            items("no-items", 2, 0, 4),
+            items("one-item", 2, 1, 5),
+            items("two-items", 2, 2, 5),
+            items("five-items", 5, 4),
+            items("D32", 3, 32),
+            items("D17", 2, 3, 17),
+            items("D1", 2, 3, 1),
+            items("empty", 0, 3, 4),
+            items("library", 2, LIBRARY_DIM),
+        ),
+        # The gradient calls as many operators as there are vectors: their number is fixed, or one graph could not do.
+        sized=lambda batch, _, dim: Sample(
+            f"{batch}x4x{dim}", {"vectors": (batch, 4, dim)}, adjust={"vectors": unit_rows}
+        ),
+        errors=hrr_errors.generate("multibind", MULTIBIND, items("good", 3, 4, 8)),
+        differentiable=("vectors",),
+        magnitude=oracle.multibind_scale,
+        wrapper=hrr.multibind,
+    ),
+    OpCase(
+        name="permute",
+        op=ops.permute.default,
+        arguments=PERMUTE,
+        oracle=oracle.permute,
+        reference=oracle.permute,
+        result_sizes=lambda arguments: (tuple(arguments["a"].shape),),
+        samples=(
+            *(permutations(f"D{dim}", 2, dim) for dim in DIMS),
+            *(
+                permutations(f"seed-{seed}-power-{power}", 2, 24, seed=seed, power=power)
+                for seed in (0, 1, -1, 2**32, LARGEST, -LARGEST - 1)
+                for power in (0, 1, -1, 2, -5, 10**12, LARGEST, -LARGEST)
+            ),
+            permutations("D4097", 4097),
+            permutations("row", 24),
+            permutations("empty", 0, 24),
+            permutations("empty-inside", 2, 0, 64),
+            permutations("ten-dimensions", 2, 1, 2, 1, 2, 1, 2, 1, 2, 20),
+        ),
+        lane_samples=(
+            permutations("row", 6),
+            permutations("batch", 2, 3, 5, seed=-1, power=1),
+            permutations("power-0", 2, 17, power=0),
+            permutations("one", 2, 1),
+            permutations("empty", 0, 5),
+            permutations("library", LIBRARY_DIM),
+        ),
+        sized=lambda batch, _, dim: permutations(f"{batch}x{dim}", batch, dim),
+        errors=hrr_errors.generate("permute", PERMUTE, permutations("good", 3, 8)),
+        differentiable=("a",),
+        wrapper=hrr.permute,
+        moves_elements=True,
+    ),
+    mapping(
+        ops.inverse.default,
+        ("a",),
+        oracle.inverse,
+        reference.inverse,
+        clamping,
+        magnitude=oracle.inverse_scale,
+        wrapper=hrr.inverse,
+    ),
+    mapping(
+        ops.unitary.default,
+        ("a",),
+        oracle.unitary,
+        reference.unitary,
+        magnitude=oracle.unitary_scale,
+        wrapper=hrr.unitary,
+    ),
+    mapping(
+        ops.bind_power.Tensor,
+        ("a", "exponent"),
+        oracle.bind_power,
+        reference.bind_power,
+        magnitude=oracle.bind_power_scale,
+        wrapper=hrr.bind_power,
+        uncast=("exponent",),
+    ),
+    mapping(
+        ops.bind_power.default,
+        ("a",),
+        oracle.bind_power,
+        reference.bind_power,
+        constant(exponent=0.75),
+        magnitude=oracle.bind_power_scale,
+        wrapper=hrr.bind_power,
+        holes={"export": Hole("a number becomes a tensor, and the graph holds bind_power.Tensor")},
+    ),
+    mapping(
+        ops._cut_inverse.default,
+        ("a",),
+        oracle.cut_inverse,
+        plain.cut_inverse,
+        clamping,
+        magnitude=oracle.cut_inverse_scale,
+    ),
+    mapping(
+        ops._inverse_backward.default,
+        ("grad", "a"),
+        oracle.inverse_backward,
+        plain.inverse_backward,
+        clamping,
+        magnitude=oracle.inverse_backward_scale,
+    ),
+    mapping(
+        ops._unitary_jacobian.default,
+        ("v", "a"),
+        oracle.unitary_jacobian,
+        plain.unitary_jacobian,
+        magnitude=oracle.unitary_jacobian_scale,
+    ),
+    mapping(
+        ops._bind_power_log.default,
+        ("a", "exponent"),
+        oracle.bind_power,
+        plain.bind_power_log,
+        constant(order=1),
+        magnitude=oracle.bind_power_scale,
+    ),
+    mapping(
+        ops._bind_power_backward.default,
+        ("grad", "a", "exponent"),
+        oracle.bind_power_backward,
+        plain.bind_power_backward,
+        magnitude=oracle.bind_power_backward_scale,
+    ),
+)
