@@ -3,7 +3,7 @@
 // The functions of L (lane_math.h, or kernels/cuda/device_math.cuh on a GPU) are included before this file.
 #pragma once
 
-#include <math.h>
+#include <cmath>
 
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/numeric.h"
