@@ -161,11 +161,11 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     *algebra(100, 1024),
     entry(
-        "cleanup", "100x1000x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
+        "cleanup among 1000", "100x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
         (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 1100 * 1024,
     ),
     entry(
-        "resonator step", "100x20x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
+        "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
         (Peer("spectra", resonator_step_rfft),), 420 * 1024,
     ),
 )  # fmt: skip
