@@ -116,10 +116,9 @@ def entry(
     ours: Callable[..., Tensor | tuple[Tensor, ...]],
     peers: tuple[Peer, ...],
     floats: int,
-    aim: float | None = None,
 ) -> Entry:
     """An entry whose traffic is counted in floats."""
-    return Entry(op=op, shape=shape, batch=batch, inputs=inputs, ours=ours, peers=peers, traffic=4 * floats, aim=aim)
+    return Entry(op=op, shape=shape, batch=batch, inputs=inputs, ours=ours, peers=peers, traffic=4 * floats)
 
 
 def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
@@ -157,7 +156,7 @@ ENTRIES: tuple[Entry, ...] = (
     entry(
         "multibind", "100x8x1024", 100, partial(many, 8, 1024), hrr.multibind,
         (Peer("fold over the factors", multibind_fold), Peer("irfft(prod(rfft))", multibind_spectra)),
-        100 * 9 * 1024, aim=2.0,
+        100 * 9 * 1024,
     ),
     *algebra(100, 1024),
     entry(
