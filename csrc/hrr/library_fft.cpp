@@ -111,14 +111,14 @@ Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels:
   return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
-// Real transforms of any length D by Bluestein's sum, nk = (n^2 + k^2 - (k-n)^2)/2, which turns them into convolutions of
-// length L >= 2D - 1 with the chirp e^{i pi m^2/D}: done by our own operators, so that bits depend on a row alone. The
-// library's transforms differ with the number of threads at some lengths.
+// Real transforms of any length D by Bluestein's sum, nk = (n^2 + k^2 - (k-n)^2)/2, which turns them into convolutions
+// of length L >= 2D - 1 with the chirp e^{i pi m^2/D}: done by our own operators, so that bits depend on a row alone.
+// The library's transforms differ with the number of threads at some lengths.
 struct Chirp {
   int64_t dim;
   int64_t length;
-  Tensor re, im;                // e^{i pi n^2 / D}, n < D
-  Tensor for_real, for_imaginary;  // [2, L]: what (p, q) is bound with for the parts of (p + i q) * chirp
+  Tensor re, im;                   // e^{i pi n^2 / D}, n < D
+  Tensor for_real, for_imaginary;  // [2, L]: what (p, q) is bound with for the parts of (p + i q) conv chirp
 
   explicit Chirp(int64_t the_dim) : dim(the_dim) {
     length = kernels::kMaxDirectDim;

@@ -165,8 +165,8 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     on empty bins; determinism and errors as for ``bind``.
 
     Bins are mapped in double. One pass over memory and two transforms on the CPU for powers of two up to 2^20 and
-    multiples of 16 without prime factors above 5 up to 16384; else the library's transforms in double, with a kernel
-    for the map.
+    multiples of 16 without prime factors above 5 up to 16384; else Bluestein's sum in double. On CUDA the library's
+    transforms in double, with a kernel for the map.
 
     Args:
         a: ``[..., D]``.
