@@ -25,38 +25,36 @@ HRR_HOST_DEVICE Pair<V> pair_of_bins(Pair<V> a, Complex<V> w, V half) {
   return {{even.re - odd.im, even.im + odd.re}, {even.re + odd.im, odd.re - even.im}};
 }
 
-// Z, wrapped, becomes A_0 .. A_M.
-template <typename T, int W>
-void untangle(const FftPlan<T>& plan, Split<T> z) {
+// z <- map(pair, w, 1/2) for every pair (k, M-k), in whole vectors and then one by one. The bin M/2, where w = -i, is
+// conjugated in both directions.
+template <typename T, int W, typename Map>
+HRR_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V half = V::broadcast(static_cast<T>(0.5));
   for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
     const Complex<V> w{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)};
-    store_pairs<T, W>(z, points, k, bins_of_pair(load_pairs<T, W>(z, points, k), w, half));
+    store_pairs<T, W>(z, points, k, map(load_pairs<T, W>(z, points, k), w, half));
   }
   for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
     const Complex<T> w{plan.half_root_re[k], plan.half_root_im[k]};
-    store_pair(z, points, k, bins_of_pair(load_pair(z, points, k), w, static_cast<T>(0.5)));
+    store_pair(z, points, k, map(load_pair(z, points, k), w, static_cast<T>(0.5)));
   }
   z.im[points / 2] = -z.im[points / 2];
+}
+
+// Z, wrapped, becomes A_0 .. A_M.
+template <typename T, int W>
+void untangle(const FftPlan<T>& plan, Split<T> z) {
+  map_pairs<T, W>(plan, z,
+                  [](const auto& pair, const auto& w, const auto& half) { return bins_of_pair(pair, w, half); });
 }
 
 // The inverse; the last point is no longer set.
 template <typename T, int W>
 void retangle(const FftPlan<T>& plan, Split<T> a) {
-  using V = Simd<T, W>;
-  const int64_t points = plan.size;
-  const V half = V::broadcast(static_cast<T>(0.5));
-  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
-    const Complex<V> w{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)};
-    store_pairs<T, W>(a, points, k, pair_of_bins(load_pairs<T, W>(a, points, k), w, half));
-  }
-  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Complex<T> w{plan.half_root_re[k], plan.half_root_im[k]};
-    store_pair(a, points, k, pair_of_bins(load_pair(a, points, k), w, static_cast<T>(0.5)));
-  }
-  a.im[points / 2] = -a.im[points / 2];
+  map_pairs<T, W>(plan, a,
+                  [](const auto& pair, const auto& w, const auto& half) { return pair_of_bins(pair, w, half); });
 }
 
 HRR_ISA_END
