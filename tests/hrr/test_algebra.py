@@ -175,3 +175,20 @@ def test_a_bound_pair_resembles_neither_operand_nor_a_third_vector():
         check_mean(cosines(bound, other), 0.0, 0.0)
         # Three standard errors of a deviation estimated from so many trials.
         assert float(cosines(bound, other).std()) == pytest.approx(deviation, rel=3 / math.sqrt(2 * TRIALS))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.complex64], ids=str)
+def test_random_refuses_what_the_operators_do_not_take(dtype):
+    with pytest.raises(TypeError, match=r"^random: dtype must be float32, float64, float16 or bfloat16, got torch"):
+        hrr.random(2, 4, dtype=dtype)
+
+
+def test_vmap_refuses_the_ranks_that_the_operator_refuses():
+    for operator, arguments in ((hrr.superpose, (torch.rand(4, 8),)), (hrr.bind, (torch.rand(4), torch.rand(4)))):
+        with pytest.raises(RuntimeError, match="must have at least"):
+            torch.vmap(operator)(*arguments)
+
+
+def test_permute_of_no_rows_makes_no_table():
+    """A table of this length would not fit into memory."""
+    assert hrr.permute(torch.empty(0, 2**45), 0).shape == (0, 2**45)

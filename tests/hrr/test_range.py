@@ -199,3 +199,14 @@ def test_tangents_of_rows_out_of_range(name, size, dim):
     moved = torch.func.jvp(ours, primals, tangents)[1]
     truth = torch.func.jvp(exact, tuple(x.double() for x in primals), tuple(x.double() for x in tangents))[1]
     check_derivative(moved, truth)
+
+
+def test_the_largest_numbers_of_float64_are_no_overflow():
+    """Every operand is finite, whatever their magnitudes add up to."""
+    delta = torch.zeros(4, dtype=torch.float64)
+    delta[0] = 1
+    huge = 1e308 * delta
+    assert torch.equal(hrr.bind_normalize(huge, huge), delta)
+    assert torch.equal(hrr.superpose(huge[None], torch.tensor([1e308], dtype=torch.float64)), delta)
+    record = hrr.bind_superpose(huge[None], huge[None], torch.tensor([1e-308], dtype=torch.float64))
+    torch.testing.assert_close(record, huge, rtol=1e-12, atol=0)

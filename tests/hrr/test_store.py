@@ -1,5 +1,6 @@
 """The store against a dict, its fingerprints against hashlib, and damage in memory."""
 
+import copy
 import hashlib
 import json
 import os
@@ -102,8 +103,8 @@ def test_vectors_are_copies_both_ways():
     made, given_vector = VectorStore(DIM, device="cpu"), vector(1)
     made.add("a", given_vector)
     given_vector.zero_()
-    for copy in (made["a"], made.vectors, made.get_many(["a"]), next(iter(made.values())), made.get("a")):
-        copy.zero_()
+    for taken in (made["a"], made.vectors, made.get_many(["a"]), next(iter(made.values())), made.get("a")):
+        taken.zero_()
     assert_holds(made, {"a": vector(1)})
 
 
@@ -316,3 +317,13 @@ def test_inference_mode_leaves_no_trace():
     made.update("n0", vector(5))
     made["n1"].requires_grad_().sum().backward()
     assert_holds(made, {"n0": vector(5), "n1": vector(1)})
+
+
+def test_a_copy_shares_nothing():
+    store = VectorStore(4, capacity=1)
+    store.add("a", torch.ones(4))
+    copied = copy.copy(store)
+    copied.add("b", torch.zeros(4))
+    assert list(store) == ["a"] and list(copied) == ["a", "b"]
+    store.verify()
+    copied.verify()

@@ -1,5 +1,6 @@
 """Expressions against Python's own reading of them, and vectors by name."""
 
+import copy
 import math
 import warnings
 
@@ -162,8 +163,8 @@ def test_operators_are_those_of_the_library():
 def test_a_parsed_name_is_a_copy():
     words = vocabulary()
     kept = words["A"]
-    for copy in (words.parse("A"), words["A"], words.vectors, next(iter(words.values()))):
-        copy.zero_()
+    for taken in (words.parse("A"), words["A"], words.vectors, next(iter(words.values()))):
+        taken.zero_()
     assert torch.equal(words["A"], kept) and torch.equal(words.vectors[0], kept)
 
 
@@ -326,3 +327,13 @@ def test_to_returns_the_vocabulary():
     with pytest.raises(ValueError, match=r"^to: device must hold data, got meta$"):
         words.to("meta")
     assert words.device.type == "cpu"
+
+
+def test_a_copy_shares_nothing():
+    vocabulary = Vocabulary(16)
+    vocabulary.populate("A; B")
+    query = vocabulary["A"]
+    vocabulary.cleanup(query)
+    copy.copy(vocabulary).populate("C")
+    assert list(vocabulary) == ["A", "B"]
+    assert vocabulary.cleanup(query, 2)[1].tolist() == [0, 1]
