@@ -49,6 +49,7 @@ class Entry:
         traffic: Bytes that must move at least once: inputs read and outputs written.
         floor: Ratio to the best torch form below which the entry is broken, if one was promised.
         aim: Ratio asked for, if any.
+        aim_peer: Name of the peer that floor and aim refer to; None for the fastest torch form.
         reuse: `ours` with `out=`, where the operator has it.
     """
 
@@ -62,6 +63,7 @@ class Entry:
     floor: float | None = None
     aim: float | None = None
     reuse: Callable[..., Any] | None = None
+    aim_peer: str | None = None
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ BIND_NORMALIZE_AIMS = {1: (8.0, 10.0), 10: (3.0, 3.5), 100: (1.0, 1.8), 1000: (1
 MAIN_DIMENSIONS = (512, 1024, 4096)
 OTHER_POWERS_OF_TWO = (256, 2048, 8192)
 FOLDED_DIMENSIONS = (768, 1000)
+COMPOSITE_DIMENSIONS = (*FOLDED_DIMENSIONS, 1536, 10000)
 
 
 def bind_rfft(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -233,7 +234,7 @@ ENTRIES: tuple[Entry, ...] = (
     *(binding("bind_normalize", n, d, aim=0.95) for d in FOLDED_DIMENSIONS for n in BIND_NORMALIZE_AIMS),
     *(binding("bind", 100, d, aim=1.4) for d in MAIN_DIMENSIONS),
     *(binding("bind", 100, d, aim=1.0) for d in OTHER_POWERS_OF_TWO),
-    *(binding("bind", 100, d, aim=0.95) for d in FOLDED_DIMENSIONS),
+    *(binding("bind", n, d, aim=1.2) for d in COMPOSITE_DIMENSIONS for n in (100, 1000)),
     *(binding("unbind", 100, d, aim=1.0) for d in MAIN_DIMENSIONS),
     *(record(n, 64, 1024, aim=2.0) for n in (1, 10)),
     *(superposition(1000, d, aim=0.95) for d in MAIN_DIMENSIONS),

@@ -116,9 +116,12 @@ def entry(
     ours: Callable[..., Tensor | tuple[Tensor, ...]],
     peers: tuple[Peer, ...],
     floats: int,
+    aim: float | None = None,
+    aim_peer: str | None = None,
 ) -> Entry:
     """An entry whose traffic is counted in floats."""
-    return Entry(op=op, shape=shape, batch=batch, inputs=inputs, ours=ours, peers=peers, traffic=4 * floats)
+    traffic = 4 * floats
+    return Entry(op, shape, batch, inputs, ours, peers, traffic, aim=aim, aim_peer=aim_peer)
 
 
 def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
@@ -156,7 +159,7 @@ ENTRIES: tuple[Entry, ...] = (
     entry(
         "multibind", "100x8x1024", 100, partial(many, 8, 1024), hrr.multibind,
         (Peer("fold over the factors", multibind_fold), Peer("irfft(prod(rfft))", multibind_spectra)),
-        100 * 9 * 1024,
+        100 * 9 * 1024, aim=2.0, aim_peer="fold over the factors",
     ),
     *algebra(100, 1024),
     entry(

@@ -116,6 +116,7 @@ def test_entries_are_distinct_and_ordered():
         assert len({*peers, "ours"}) == len(peers) + 1, entry.name
         assert any(peer.kind == "torch" for peer in entry.peers), entry.name
         assert entry.floor is None or entry.floor <= entry.aim, entry.name
+        assert entry.aim_peer in {None, *(peer.name for peer in entry.peers if peer.kind == "torch")}, entry.name
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -148,14 +149,24 @@ def test_benchmark_json(tmp_path, threads, capsys):
     assert report["machine"].keys() == {"cpu", "isa", "gpu", "torch", "python", "threads", "date", "commit"}
     assert report["machine"]["threads"] == 1
     (row,) = report["entries"]
-    documented = {"op", "shape", "floor", "aim", "met", "ours", "ratios", "fraction_of_limit", "left_out"}
-    assert row.keys() == documented | {"traffic_bytes", "candidates", "error"}
+    documented = {"op", "shape", "floor", "aim", "aim_peer", "judged", "met", "ours", "ratios", "fraction_of_limit"}
+    assert row.keys() == documented | {"left_out", "traffic_bytes", "candidates", "error"}
     assert row["error"] is None
     assert row["ratios"].keys() == {"fresh warm", "reused warm"}
     for candidate in row["candidates"]:
         assert len(candidate["rounds"]) == report["settings"]["rounds"] == 3
         assert min(candidate["rounds"]) > 0
     assert "bind                     100x256" in capsys.readouterr().out
+
+
+def test_benchmark_judges_by_the_peer_that_the_aim_names(monkeypatch, threads, capsys, tmp_path):
+    path = tmp_path / "hrr.json"
+    entry = next(entry for entry in ENTRIES if entry.name == "bind 100x256")
+    monkeypatch.setattr("bench.hrr.ENTRIES", (replace(entry, aim=1e-6, aim_peer="ifft(fft*fft).real"),))
+    assert run.main(["hrr", "--quick", "--filter", "^bind 100x256$", "--json", str(path)]) == 0
+    (row,) = json.loads(path.read_text())["entries"]
+    assert (row["aim_peer"], row["judged"]["peer"], row["met"]) == ("ifft(fft*fft).real",) * 2 + ("yes",)
+    assert "  aim and met? refer to ifft(fft*fft).real: " in capsys.readouterr().out
 
 
 def test_benchmark_reports_disagreement(monkeypatch, threads, capsys):
