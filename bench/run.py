@@ -10,7 +10,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,55 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench.agreement import check_agreement  # noqa: E402
 from bench.entry import Entry, Inputs, Peer  # noqa: E402
-from bench.timing import Candidate, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
+from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
+from bench.timing import Candidate, Settings, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
 from torch_hrr._library import build_info  # noqa: E402
 
 SYSTEMS = ("hrr",)
-TOLERANCE = 1e-4
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (
     ("op", 24), ("shape", 12), ("ours us", 16), ("torch us", 10), ("ratio", 6), ("floor", 5), ("aim", 5), ("met?", 5),
     ("reused", 6), ("cold", 6), ("torchhd", 7), ("compile", 7), ("limit", 6),
 )  # fmt: skip
-
-
-class Disagreement(Exception):
-    """A peer computes something else, so that its time means nothing."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to measure; see the command line."""
-
-    rounds: int
-    block_seconds: float
-    threads: int
-    device: str
-    cold: bool
-    compile: bool
-    seed: int
-
-    @property
-    def cuda(self) -> bool:
-        """Whether CUDA events are the clock."""
-        return self.device == "cuda"
-
-
-def as_tuple(result: Any) -> tuple[Tensor, ...]:
-    """The tensors of a result, stripped of a library's own tensor type."""
-    results = result if isinstance(result, tuple) else (result,)
-    return tuple(each.detach().as_subclass(Tensor) for each in results)
-
-
-def check_agreement(name: str, theirs: Any, ours: Any) -> None:
-    """Raises Disagreement unless all elements are within 1e-4 of the peer's, relative to its largest."""
-    for expected, actual in zip(as_tuple(theirs), as_tuple(ours), strict=True):
-        scale = float(expected.abs().max())
-        if not torch.allclose(actual, expected, rtol=TOLERANCE, atol=TOLERANCE * scale):
-            worst = float((actual - expected).abs().max()) / scale
-            raise Disagreement(f"differs from {name} by {worst:.1e} of its largest element")
 
 
 def make_sets(entry: Entry, count: int, settings: Settings) -> list[Inputs]:
@@ -259,7 +222,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("--rounds", type=int, default=9, help="rounds in which every candidate runs once")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--filter", default="", help='regular expression on "op shape"')
+    parser.add_argument("--filter", default="", help='regular expression on "op shape" and "target ..."')
     parser.add_argument("--json", type=Path, help="write machine, settings and all rounds to this file")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
@@ -286,21 +249,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         compile=not (options.quick or options.no_compile),
         seed=options.seed,
     )
-    entries: tuple[Entry, ...] = importlib.import_module(f"bench.{options.system}").ENTRIES
-    chosen = [entry for entry in entries if re.search(options.filter, entry.name)]
-    if not chosen:
-        print(f"no entry matches {options.filter!r}; there are: {', '.join(e.name for e in entries)}", file=sys.stderr)
+    all_entries: tuple[Entry, ...] = importlib.import_module(f"bench.{options.system}").ENTRIES
+    all_targets: tuple[Target, ...] = importlib.import_module(f"bench.{options.system}_targets").TARGETS
+    entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
+    targets = [target for target in all_targets if re.search(options.filter, target.name)]
+    if not entries and not targets:
+        known = ", ".join(each.name for each in (*all_entries, *all_targets))
+        print(f"no entry matches {options.filter!r}; there are: {known}", file=sys.stderr)
         return 1
     limits = machine_limits(settings.threads, settings.cuda)
     report: dict[str, Any] = {
         "system": options.system, "machine": machine(settings), "limits": limits, "settings": vars(settings),
-        "entries": [],
+        "entries": [], "targets": [],
     }  # fmt: skip
     print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
-    print(format_cells([name for name, _ in COLUMNS]))
+    if entries:
+        print(format_cells([name for name, _ in COLUMNS]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for entry in chosen:
+        for entry in entries:
             row = measure(entry, settings, limits)
             report["entries"].append(row)
             print(format_row(row), flush=True)
@@ -308,10 +275,17 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"  aim and met? refer to {entry.aim_peer}: {row['judged']['ratio']:.2f}")
             for name, reason in row.get("left_out", {}).items():
                 print(f"  without {name}: {reason}")
+        if targets:
+            print(heading(settings))
+        session = Session(settings)
+        for target in targets:
+            row = measure_target(target, session)
+            report["targets"].append(row)
+            print(format_target(row), flush=True)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-    return int(any(row["error"] for row in report["entries"]))
+    return int(any(row["error"] for row in report["entries"] + report["targets"]))
 
 
 if __name__ == "__main__":

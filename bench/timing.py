@@ -19,6 +19,24 @@ FLUSH_FACTOR = 16
 MAX_CALLS = 1 << 20
 
 
+@dataclass(frozen=True)
+class Settings:
+    """How to measure; see the command line."""
+
+    rounds: int
+    block_seconds: float
+    threads: int
+    device: str
+    cold: bool
+    compile: bool
+    seed: int
+
+    @property
+    def cuda(self) -> bool:
+        """Whether CUDA events are the clock."""
+        return self.device == "cuda"
+
+
 class Clock(Protocol):
     """Times a statement."""
 

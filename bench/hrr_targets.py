@@ -1,0 +1,236 @@
+"""The performance targets that were set for the HRR operators, at D = 512: time, speed-up, transfers and memory."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fft import irfft, rfft
+
+from bench import gpu_figures
+from bench.entry import Inputs, vectors
+from bench.hrr import bind_fft, bind_rfft, unbind_rfft
+from bench.targets import Target, Work, growth, timed
+from torch_hrr import hrr
+
+# Only the baselines need it, and they are left out where it is not installed.
+np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") is not None else None
+
+DIM = 512
+SUPERPOSED = 1000
+# Batch -> (seconds asked for, speed-up asked for, seconds that the baseline was expected to take).
+BATCHES = {1: (0.5e-3, 2, 1e-3), 10: (1e-3, 10, 10e-3), 100: (2e-3, 50, 100e-3), 1000: (10e-3, 100, 1.0)}
+NUMPY = "NumPy, one vector at a time"
+
+
+def bind_numpy(a: Any, b: Any) -> Any:
+    """Re ifft(fft(a) fft(b))."""
+    return np.fft.ifft(np.fft.fft(a) * np.fft.fft(b)).real
+
+
+def unbind_numpy(bound: Any, role: Any) -> Any:
+    """Re ifft(fft(c) conj fft(r))."""
+    return np.fft.ifft(np.fft.fft(bound) * np.conj(np.fft.fft(role))).real
+
+
+def bind_numpy_loop(a: Any, b: Any) -> Any:
+    """bind_numpy of row after row."""
+    bound = np.empty_like(a)
+    for k in range(len(a)):
+        bound[k] = bind_numpy(a[k], b[k])
+    return bound
+
+
+def superpose_numpy(x: Any) -> Any:
+    """The sum over K, of norm 1."""
+    total = x.sum(0)
+    return total / np.linalg.norm(total)
+
+
+def superpose_numpy_loop(x: Any) -> Any:
+    """The same, vector after vector."""
+    total = np.zeros_like(x[0])
+    for vector in x:
+        total += vector
+    return total / np.linalg.norm(total)
+
+
+def cycle_numpy(a: Any, b: Any) -> Any:
+    """Bind, then unbind."""
+    bound = bind_numpy(a, b)
+    return bound, unbind_numpy(bound, a)
+
+
+def cycle(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Bind, then unbind."""
+    bound = hrr.bind(a, b)
+    return bound, hrr.unbind(bound, a)
+
+
+def cycle_rfft(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, every transform made."""
+    bound = bind_rfft(a, b)
+    return bound, unbind_rfft(bound, a)
+
+
+def cycle_spectra(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, the spectra of `a` and of the bound vector kept."""
+    role = rfft(a)
+    bound = role * rfft(b)
+    return irfft(bound, n=a.shape[-1]), irfft(bound * role.conj(), n=a.shape[-1])
+
+
+def superpose_sum(x: Tensor) -> Tensor:
+    """normalize(sum_k x_k)."""
+    return F.normalize(x.sum(-2), dim=-1)
+
+
+def superpose_gemv(x: Tensor) -> Tensor:
+    """normalize(1 @ x)."""
+    return F.normalize(x.new_ones(len(x)) @ x, dim=-1)
+
+
+def pair(shape: tuple[int, ...], generator: torch.Generator) -> Inputs:
+    """Two vectors, or two batches of them."""
+    return vectors(*shape, generator=generator), vectors(*shape, generator=generator)
+
+
+def one_set(shape: tuple[int, ...], generator: torch.Generator) -> Inputs:
+    """Vectors to add."""
+    return (vectors(*shape, generator=generator),)
+
+
+def binding(batch: int, dim: int) -> Work:
+    """`batch` bindings; a single one has no batch dimension, nor a loop in its baseline."""
+    single = batch == 1
+    return Work(
+        name=f"bind {dim}" if single else f"bind {batch}x{dim}",
+        inputs=partial(pair, (dim,) if single else (batch, dim)),
+        ours=hrr.bind,
+        torch_forms={"irfft(rfft*rfft)": bind_rfft, "ifft(fft*fft).real": bind_fft},
+        baseline=bind_numpy if single else bind_numpy_loop,
+        batched=None if single else bind_numpy,
+    )
+
+
+def superposition(count: int, dim: int) -> Work:
+    """One sum of norm 1."""
+    return Work(
+        name=f"superpose {count}x{dim}",
+        inputs=partial(one_set, (count, dim)),
+        ours=hrr.superpose,
+        torch_forms={"normalize(sum)": superpose_sum, "normalize(ones @ x)": superpose_gemv},
+        baseline=superpose_numpy_loop,
+        batched=superpose_numpy,
+    )
+
+
+def bind_and_unbind(dim: int) -> Work:
+    """A pair, and one of it back."""
+    return Work(
+        name=f"bind and unbind {dim}",
+        inputs=partial(pair, (dim,)),
+        ours=cycle,
+        torch_forms={"rfft of each": cycle_rfft, "spectra kept": cycle_spectra},
+        baseline=cycle_numpy,
+    )
+
+
+def time_target(
+    what: str, work: Work, limit: float, speedup: float | None = None, expected: float | None = None
+) -> Target:
+    """A time of an operator, and its speed-up over NumPy."""
+    return Target(
+        what=what,
+        run=work.name,
+        measure=partial(timed, work=work),
+        limit=limit,
+        speedup=speedup,
+        baseline=NUMPY,
+        expected_baseline=expected,
+    )
+
+
+def gpu_target(what: str, run: str, measure: Callable[..., Any], limit: float | None = None) -> Target:
+    """A share in percent that only a GPU has."""
+    return Target(what=what, run=run, measure=measure, limit=limit, unit="%", needs_gpu=True)
+
+
+def transfer(
+    what: str, rows: int, dim: int, pinned: bool, to_device: bool, limit: float | None = None,
+    speedup: float | None = None, expected: float | None = None,
+) -> Target:  # fmt: skip
+    """A copy between host and device; pinned memory has pageable memory as its baseline."""
+    kind = "pinned, non_blocking" if pinned else "pageable"
+    way = "host to device" if to_device else "device to host"
+    return Target(
+        what=what,
+        run=f"copy of {rows}x{dim} float32, {kind}, {way}",
+        measure=partial(gpu_figures.copy_time, rows=rows, dim=dim, pinned=pinned, to_device=to_device),
+        limit=limit,
+        speedup=speedup,
+        baseline="the same copy in pageable memory" if pinned else None,
+        expected_baseline=expected,
+        needs_gpu=True,
+    )
+
+
+def targets(dim: int = DIM) -> tuple[Target, ...]:
+    """Every row; tests make vectors of another dimension."""
+    state = (16 << 20) // (4 * dim)
+    return (
+        time_target("single bind", binding(1, dim), 0.1e-3, 10, 1e-3),
+        time_target("batch bind 100", binding(100, dim), 2e-3, 50, 100e-3),
+        time_target("superposition 1000", superposition(SUPERPOSED, dim), 1e-3, 50, 50e-3),
+        time_target("bind and unbind", bind_and_unbind(dim), 1e-3),
+        *(time_target(f"batch size {n}", binding(n, dim), *asked) for n, asked in BATCHES.items()),
+        Target(
+            what="linear scaling",
+            run="bind: largest factor in time for ten times the batch, from 1 to 1000",
+            measure=partial(growth, works=[binding(n, dim) for n in BATCHES]),
+            limit=10.0,
+            unit="x",
+        ),
+        transfer("memory transfer, 16 MiB state", state, dim, True, True, 1e-3, 10, 10e-3),
+        *(
+            transfer(f"{size} {kind}, {way}", rows, dim, kind == "pinned", way == "to device")
+            for size, rows in (("1000 vectors", 1000), ("16 MiB", state))
+            for way in ("to device", "to host")
+            for kind in ("pinned", "pageable")
+        ),
+        *(
+            gpu_target(
+                f"overhead of transfers, {job}{'' if overlapped else ', in turn'}",
+                f"16 batches of 1000x{dim} from pinned memory, {job} of each, "
+                f"{'copied ahead on a side stream' if overlapped else 'copy and computation in turn'}: "
+                "time above that of the computation alone",
+                partial(gpu_figures.transfer_overhead, job=job, dim=dim, overlapped=overlapped),
+                limit=0.1,
+            )
+            for job in gpu_figures.JOBS
+            for overlapped in (True, False)
+        ),
+        gpu_target(
+            "GPU memory usage",
+            f"share of the whole device in use after a VectorStore has grown to {gpu_figures.STORED}x{dim}",
+            partial(gpu_figures.memory_usage, dim=dim),
+            limit=0.8,
+        ),
+        *(
+            gpu_target(
+                f"fragmentation, store {'made large' if preallocated else 'grown'}",
+                f"1 - allocated / reserved by a VectorStore of {gpu_figures.STORED}x{dim}, "
+                f"{'capacity made in advance' if preallocated else 'doubled as it fills'}",
+                partial(gpu_figures.fragmentation, dim=dim, preallocated=preallocated),
+                limit=0.2,
+            )
+            for preallocated in (False, True)
+        ),
+    )
+
+
+TARGETS: tuple[Target, ...] = targets()

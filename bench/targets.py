@@ -1,0 +1,267 @@
+"""Targets that were set for a system, and what is measured beside them: one row each, as data."""
+
+import importlib.util
+import itertools
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from bench.agreement import check_agreement
+from bench.entry import Inputs
+from bench.timing import Candidate, CpuClock, CudaClock, Settings, median_and_iqr, ratio, run_rounds
+
+T = TypeVar("T")
+COLUMNS = (
+    ("what", 36), ("device", 6), ("target", 8), ("result", 12), ("met?", 4), ("torch", 11), ("baseline", 11),
+    ("aim", 5), ("speed-up", 8), ("met?", 4),
+)  # fmt: skip
+NEEDS_A_GPU = "needs a GPU"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to time, with the forms that it is compared with.
+
+    Attributes:
+        name: Unique, "bind 100x512".
+        inputs: generator -> the arguments, on the CPU.
+        ours: Takes the arguments.
+        torch_forms: By name, the same in torch.
+        baseline: The same in NumPy, one vector at a time.
+        batched: The same in NumPy at once, where that is another form.
+    """
+
+    name: str
+    inputs: Callable[[torch.Generator], Inputs]
+    ours: Callable[..., Any]
+    torch_forms: Mapping[str, Callable[..., Any]]
+    baseline: Callable[..., Any]
+    batched: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found for a target.
+
+    Attributes:
+        value: Seconds or a fraction, in the unit of the target.
+        torch: The best torch form and the ratio to it: `peer`, `seconds`, `ratio`.
+        baseline_seconds: Of what the speed-up refers to.
+        speedup: Baseline time / our time, the median over the rounds.
+        note: What a reader has to know besides.
+        candidates: Everything that was timed for it.
+    """
+
+    value: float
+    torch: dict[str, Any] | None = None
+    baseline_seconds: float | None = None
+    speedup: float | None = None
+    note: str = ""
+    candidates: Sequence[Candidate] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row: what was asked for, and how it is measured.
+
+    Attributes:
+        what: Unique; "target " and this is what --filter matches.
+        run: What is run.
+        measure: Measures it.
+        limit: The largest result that meets the target; None where none was set.
+        unit: Of limit and result: seconds, a fraction shown in percent, or a factor.
+        speedup: Least speed-up over the baseline that was asked for, if any.
+        baseline: What the speed-up refers to, in words.
+        expected_baseline: Seconds that the baseline was expected to take when the targets were set.
+        needs_gpu: Whether there is nothing to measure without one.
+    """
+
+    what: str
+    run: str
+    measure: Callable[["Session"], Measured]
+    limit: float | None = None
+    unit: Literal["s", "%", "x"] = "s"
+    speedup: float | None = None
+    baseline: str | None = None
+    expected_baseline: float | None = None
+    needs_gpu: bool = False
+
+    @property
+    def name(self) -> str:
+        """What --filter matches: "target single bind"."""
+        return f"target {self.what}"
+
+
+class Session:
+    """Times what the targets of one run need, once however many of them refer to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is measured yet."""
+        self.settings = settings
+        self._known: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gave when it was first called for `key`."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+    def times(
+        self,
+        functions: Mapping[str, Callable[[], Any]],
+        host: Collection[str] = (),
+        events: Collection[str] = (),
+    ) -> dict[str, Candidate]:
+        """Times functions in interleaved rounds by the wall clock, on CUDA from an idle device to an idle device.
+
+        Args:
+            functions: By name.
+            host: Names of those that leave the device alone, so that nothing has to be waited for.
+            events: Names of those whose device time is wanted too; on CUDA "NAME on the device" has it.
+        """
+        s = self.settings
+        candidates: dict[str, Candidate] = {}
+        for name, function in functions.items():
+            names = {"f": function, "wait": torch.cuda.synchronize}
+            statement = "f(); wait()" if s.cuda and name not in host else "f()"
+            candidates[name] = Candidate(name, "fresh", "warm", CpuClock(statement, names, s.threads))
+            if s.cuda and name in events:
+                on_device = f"{name} on the device"
+                candidates[on_device] = Candidate(on_device, "fresh", "warm", CudaClock("f()", names, s.threads))
+        run_rounds(list(candidates.values()), s.rounds, s.block_seconds, s.seed)
+        return candidates
+
+    def work(self, work: Work) -> dict[str, Candidate]:
+        """Times a work: "ours", its torch forms, and "baseline" and "batched" where NumPy is installed."""
+        return self.once(work.name, partial(self._work, work))
+
+    def _work(self, work: Work) -> dict[str, Candidate]:
+        on_host = work.inputs(torch.Generator().manual_seed(self.settings.seed))
+        inputs = tuple(x.to(self.settings.device) for x in on_host)
+        functions = {"ours": partial(work.ours, *inputs)}
+        functions |= {name: partial(form, *inputs) for name, form in work.torch_forms.items()}
+        if importlib.util.find_spec("numpy") is not None:
+            arrays = tuple(x.numpy() for x in on_host)
+            functions["baseline"] = partial(work.baseline, *arrays)
+            if work.batched is not None:
+                functions["batched"] = partial(work.batched, *arrays)
+        ours = _on_host(functions["ours"]())
+        for name, function in functions.items():
+            check_agreement(name, _on_host(function()), ours)
+        return self.times(functions, host=("baseline", "batched"), events=("ours",))
+
+
+def _on_host(result: Any) -> tuple[Tensor, ...]:
+    """Tensors or arrays as tensors of float32 on the CPU."""
+    results = result if isinstance(result, tuple) else (result,)
+    return tuple(torch.as_tensor(each).to("cpu", torch.float32) for each in results)
+
+
+def timed(session: Session, *, work: Work) -> Measured:
+    """The time of a work beside the best torch form and NumPy."""
+    found = session.work(work)
+    ours, baseline = found["ours"], found.get("baseline")
+    form = min((found[name] for name in work.torch_forms), key=lambda c: median_and_iqr(c.rounds)[0])
+    notes = [f"{ratio(form, ours)[0]:.2f}x over torch"]
+    if "batched" in found:
+        notes.append(f"{ratio(found['batched'], ours)[0]:.3g}x over one NumPy call for all")
+    if "ours on the device" in found:
+        notes.append(f"{milliseconds(median_and_iqr(found['ours on the device'].rounds)[0])} on the device")
+    return Measured(
+        value=median_and_iqr(ours.rounds)[0],
+        torch={"peer": form.name, "seconds": median_and_iqr(form.rounds)[0], "ratio": ratio(form, ours)[0]},
+        baseline_seconds=median_and_iqr(baseline.rounds)[0] if baseline else None,
+        speedup=ratio(baseline, ours)[0] if baseline else None,
+        note=", ".join(notes),
+        candidates=tuple(found.values()),
+    )
+
+
+def growth(session: Session, *, works: Sequence[Work]) -> Measured:
+    """The largest factor between the times of two works that follow each other."""
+    seconds = [median_and_iqr(session.work(work)["ours"].rounds)[0] for work in works]
+    factors = [later / earlier for earlier, later in itertools.pairwise(seconds)]
+    steps = ", ".join(f"{factor:.3g}x" for factor in factors)
+    return Measured(max(factors), note=f"steps of {steps}; {seconds[-1] / seconds[0]:.3g}x from first to last")
+
+
+def measure_target(target: Target, session: Session) -> dict[str, Any]:
+    """The row of a target: what was asked, what was found, and whether that is enough."""
+    row: dict[str, Any] = {
+        "name": target.name, "run": target.run, "device": session.settings.device, "status": "measured", "error": None,
+        "unit": target.unit, "target": target.limit, "result": None, "met": None, "torch": None,
+        "baseline": {"what": target.baseline, "expected_seconds": target.expected_baseline, "seconds": None},
+        "speedup": {"target": target.speedup, "measured": None, "met": None}, "note": "", "candidates": [],
+    }  # fmt: skip
+    if target.needs_gpu and not session.settings.cuda:
+        return row | {"status": NEEDS_A_GPU}
+    try:
+        found = target.measure(session)
+    except Exception as error:
+        return row | {"status": "error", "error": f"{type(error).__name__}: {error}"}
+    row["baseline"]["seconds"] = found.baseline_seconds
+    row["speedup"]["measured"] = found.speedup
+    if target.speedup is not None and found.speedup is not None:
+        row["speedup"]["met"] = found.speedup >= target.speedup
+    return row | {
+        "result": found.value,
+        "met": None if target.limit is None else found.value <= target.limit,
+        "torch": found.torch,
+        "note": found.note,
+        "candidates": [{"name": c.name, "calls": c.calls, "rounds": c.rounds} for c in found.candidates],
+    }
+
+
+def milliseconds(seconds: float) -> str:
+    """A time as the targets were written."""
+    return f"{seconds * 1e3:.4g} ms"
+
+
+def heading(settings: Settings) -> str:
+    """What the table says, and its first line."""
+    return (
+        f"\nTargets, which were set for a GPU; measured here: {settings.device}.\n"
+        f"Baseline: NumPy on the CPU, one vector at a time, same float32 input; of a pinned copy: the same, pageable.\n"
+        f"{_line([name for name, _ in COLUMNS], 'note')}"
+    )
+
+
+def format_target(row: Mapping[str, Any]) -> str:
+    """One line of the table."""
+    what = row["name"].removeprefix("target ")
+    if row["error"]:
+        return f"{what:<36} {row['device']:<6} ERROR {row['error']}"
+    torch_form, baseline, speedup = row["torch"], row["baseline"], row["speedup"]
+
+    def amount(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return {"s": milliseconds(value), "%": f"{value * 100:.3g} %", "x": f"{value:.3g}x"}[row["unit"]]
+
+    def answer(met: bool | None) -> str:
+        return "-" if met is None else "yes" if met else "no"
+
+    cells = (
+        what,
+        row["device"],
+        amount(row["target"]),
+        amount(row["result"]) if row["status"] == "measured" else row["status"],
+        answer(row["met"]),
+        milliseconds(torch_form["seconds"]) if torch_form else "-",
+        "-" if baseline["seconds"] is None else milliseconds(baseline["seconds"]),
+        "-" if speedup["target"] is None else f"{speedup['target']:g}x",
+        "-" if speedup["measured"] is None else f"{speedup['measured']:.3g}x",
+        answer(speedup["met"]),
+    )
+    return _line(cells, row["note"])
+
+
+def _line(cells: Sequence[str], note: str) -> str:
+    pairs = zip(cells, (width for _, width in COLUMNS), strict=True)
+    aligned = (f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
+    return f"{' '.join(aligned)}  {note}".rstrip()
