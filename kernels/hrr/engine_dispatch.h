@@ -69,6 +69,16 @@ constexpr bool kNativeSpectrum = false;
 template <typename S, int W>
 constexpr bool kNativeSpectrum<SpectralEngine<S, W, false>> = true;
 
+// Calls body(engine, used) as with_engine does, for native lengths alone.
+template <typename S, typename Body>
+void with_native_engine(int64_t dim, void* scratch, const Body& body) {
+  with_engine<S>(dim, scratch, [&](const auto& engine, int64_t used) {
+    if constexpr (kNativeSpectrum<std::remove_cvref_t<decltype(engine)>>) {
+      body(engine, used);
+    }
+  });
+}
+
 // out = the row of a native spectrum whose squared norm (times M) is given; false if the row needs scaling first.
 template <typename S, typename Engine, typename T>
 bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, bool normalize, double eps, S* out) {

@@ -15,6 +15,8 @@ template <typename S>
 void add_superposition(HrrKernels& kernels);
 template <typename S>
 void add_spectral_maps(HrrKernels& kernels);
+template <typename S>
+void add_packed_spectra(HrrKernels& kernels);
 
 HRR_ISA_END
 } // namespace torch_hrr::kernels

@@ -13,6 +13,7 @@ const HrrKernels* table() {
     add_binding_backward<S>(made);
     add_superposition<S>(made);
     add_spectral_maps<S>(made);
+    add_packed_spectra<S>(made);
     return made;
   }();
   return &kernels;

@@ -36,6 +36,14 @@ double largest_in(const Engine& engine, const S* row, double largest) {
   return largest_magnitude(engine.stage, engine.dim, largest);
 }
 
+// The exponent that brings a row's largest element near 1; false if an element is not finite.
+template <typename S, typename Engine>
+bool row_exponent(const Engine& engine, const S* row, int& exponent) {
+  const double largest = largest_in(engine, row, 0);
+  exponent = unit_exponent(largest);
+  return is_finite(largest);
+}
+
 // Exponents of one item's parts; a zero part makes the item zero, and its exponents say nothing.
 struct ItemExponents {
   int a = 0;

@@ -25,21 +25,46 @@ HRR_HOST_DEVICE Pair<V> pair_of_bins(Pair<V> a, Complex<V> w, V half) {
   return {{even.re - odd.im, even.im + odd.re}, {even.re + odd.im, odd.re - even.im}};
 }
 
-// z <- map(pair, w, 1/2) for every pair (k, M-k), in whole vectors and then one by one. The bin M/2, where w = -i, is
-// conjugated in both directions.
-template <typename T, int W, typename Map>
-HRR_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
+// A pair of the kind of `like`: vectors of W pairs from k on, or one pair.
+template <typename T, int W>
+HRR_HOST_DEVICE PairLanes<T, W> load_like(Split<T> z, int64_t points, int64_t k, const Simd<T, W>&) {
+  return load_pairs<T, W>(z, points, k);
+}
+template <typename T>
+HRR_HOST_DEVICE Pair<T> load_like(Split<T> z, int64_t points, int64_t k, const T&) {
+  return load_pair(z, points, k);
+}
+template <typename T, int W>
+HRR_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
+  store_pairs<T, W>(z, points, k, pair);
+}
+template <typename T>
+HRR_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const Pair<T>& pair) {
+  store_pair(z, points, k, pair);
+}
+
+// visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one. The bin M/2,
+// where w = -i, is left: it is conjugated in both directions.
+template <typename T, int W, typename Visit>
+HRR_HOST_DEVICE void for_pairs(const FftPlan<T>& plan, const Visit& visit) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V half = V::broadcast(static_cast<T>(0.5));
   for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
-    const Complex<V> w{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)};
-    store_pairs<T, W>(z, points, k, map(load_pairs<T, W>(z, points, k), w, half));
+    visit(k, Complex<V>{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)}, half);
   }
   for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Complex<T> w{plan.half_root_re[k], plan.half_root_im[k]};
-    store_pair(z, points, k, map(load_pair(z, points, k), w, static_cast<T>(0.5)));
+    visit(k, Complex<T>{plan.half_root_re[k], plan.half_root_im[k]}, static_cast<T>(0.5));
   }
+}
+
+// z <- map(pair, w, 1/2)
+template <typename T, int W, typename Map>
+HRR_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
+  const int64_t points = plan.size;
+  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+    store_like(z, points, k, map(load_like(z, points, k, half), w, half));
+  });
   z.im[points / 2] = -z.im[points / 2];
 }
 

@@ -116,14 +116,6 @@ bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_
   return true;
 }
 
-// The exponent that brings a row's largest element near 1; false if an element is not finite.
-template <typename S, typename Engine>
-bool row_exponent(const Engine& engine, const S* row, int& exponent) {
-  const double largest = largest_in(engine, row, 0);
-  exponent = unit_exponent(largest);
-  return is_finite(largest);
-}
-
 template <typename S, typename Engine>
 void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine::Operand a, typename Engine::Operand v,
                      S* out) {
@@ -135,16 +127,6 @@ void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine
     return fill_nan(out, engine.dim);
   }
   map_row(engine, row, true, scale_a, scale_v, a, v, out);
-}
-
-// Calls body(engine, used) as with_engine does, for native lengths alone.
-template <typename S, typename Body>
-void with_native_engine(int64_t dim, void* scratch, const Body& body) {
-  with_engine<S>(dim, scratch, [&](const auto& engine, int64_t used) {
-    if constexpr (kNativeSpectrum<std::remove_cvref_t<decltype(engine)>>) {
-      body(engine, used);
-    }
-  });
 }
 
 template <typename S>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 #include "kernels/storage.h"
@@ -22,6 +23,8 @@ struct HrrKernels {
   int64_t (*spectral_scratch)(int64_t dim);
   void (*spectral_map)(const SpectralMapParams&, int64_t begin, int64_t end, void* scratch);
   void (*multibind)(const MultibindParams&, int64_t begin, int64_t end, void* scratch);
+  void (*packed_spectrum)(const PackedSpectrumParams&, int64_t begin, int64_t end, void* scratch);
+  void (*bind_spectrum)(const SpectrumBindingParams&, int64_t begin, int64_t end, void* scratch);
   // Bins of any length, in double for every storage type; no scratch.
   void (*map_library_bins)(const LibraryBinsParams&, int64_t begin, int64_t end, void* scratch);
 };

@@ -282,5 +282,13 @@ template <typename S>
 void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
   run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().multibind, params, begin, end);
 }
+template <typename S>
+void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int64_t end) {
+  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().packed_spectrum, params, begin, end);
+}
+template <typename S>
+void run_bind_spectrum(const SpectrumBindingParams& params, int64_t begin, int64_t end) {
+  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().bind_spectrum, params, begin, end);
+}
 
 } // namespace torch_hrr::kernels

@@ -1,0 +1,294 @@
+// Packed spectra of native rows on the CPU; compiled once per instruction set.
+#include "kernels/hrr/packed_spectrum.h"
+
+#include "kernels/hrr/families.h"
+#include "kernels/hrr/record_row.h"
+#include "kernels/hrr/row_bins.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+// Interleaves two vectors from their last lanes to their first, and back.
+struct InterleaveReversedLow {
+  static constexpr int of(int j, int w) {
+    return w - 1 - j / 2 + (j % 2) * w;
+  }
+};
+struct InterleaveReversedHigh {
+  static constexpr int of(int j, int w) {
+    return w / 2 - 1 - j / 2 + (j % 2) * w;
+  }
+};
+struct ReversedEvenLanes {
+  static constexpr int of(int j, int w) {
+    return 2 * (w - 1 - j);
+  }
+};
+struct ReversedOddLanes {
+  static constexpr int of(int j, int w) {
+    return 2 * (w - 1 - j) + 1;
+  }
+};
+
+// The pairs of a packed row, A_0, Re A_1, Im A_1, ..., A_M: one pair, k > 0, or W of them from k on. The first and the
+// last bin have no imaginary part there.
+template <typename T>
+HRR_HOST_DEVICE Pair<T> load_packed(const T* row, int64_t points, int64_t k, const T&) {
+  const int64_t mirror = points - k;
+  return {{row[2 * k - 1], row[2 * k]}, {row[2 * mirror - 1], row[2 * mirror]}};
+}
+template <typename T>
+HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pair<T>& pair) {
+  const int64_t mirror = points - k;
+  row[2 * k - 1] = pair.k.re;
+  row[2 * k] = pair.k.im;
+  row[2 * mirror - 1] = pair.mirror.re;
+  row[2 * mirror] = pair.mirror.im;
+}
+template <typename T, int W>
+HRR_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
+  using V = Simd<T, W>;
+  const V low = V::load(bins);
+  const V high = V::load(bins + W);
+  const V mirror_low = V::load(mirrors);
+  const V mirror_high = V::load(mirrors + W);
+  return {{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)},
+          {shuffle<ReversedEvenLanes>(mirror_low, mirror_high), shuffle<ReversedOddLanes>(mirror_low, mirror_high)}};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
+  shuffle<InterleaveLow>(pair.k.re, pair.k.im).store(bins);
+  shuffle<InterleaveHigh>(pair.k.re, pair.k.im).store(bins + W);
+  shuffle<InterleaveReversedLow>(pair.mirror.re, pair.mirror.im).store(mirrors);
+  shuffle<InterleaveReversedHigh>(pair.mirror.re, pair.mirror.im).store(mirrors + W);
+}
+template <typename T, int W>
+HRR_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_t k, const Simd<T, W>&) {
+  const T* mirrors = row + 2 * (points - k - W) + 1;
+  if (k > 0) {
+    return pairs_of<T, W>(row + 2 * k - 1, mirrors);
+  }
+  T first[2 * W];
+  T last[2 * W];
+  first[0] = row[0];
+  first[1] = 0;
+  __builtin_memcpy(first + 2, row + 1, (2 * W - 2) * sizeof(T));
+  __builtin_memcpy(last, mirrors, (2 * W - 1) * sizeof(T));
+  last[2 * W - 1] = 0;
+  return pairs_of<T, W>(first, last);
+}
+template <typename T, int W>
+HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
+  T* mirrors = row + 2 * (points - k - W) + 1;
+  if (k > 0) {
+    return spread_pairs<T, W>(pair, row + 2 * k - 1, mirrors);
+  }
+  T first[2 * W];
+  T last[2 * W];
+  spread_pairs<T, W>(pair, first, last);
+  row[0] = first[0];
+  __builtin_memcpy(row + 1, first + 2, (2 * W - 2) * sizeof(T));
+  __builtin_memcpy(mirrors, last, (2 * W - 1) * sizeof(T));
+}
+
+// sum |Z|^2 of pairs as they come, the first point twice: for the question whether squares stay in range.
+template <typename T, int W>
+struct SquaredSum {
+  Simd<T, W> lanes = Simd<T, W>::broadcast(0);
+  T single = 0;
+
+  HRR_HOST_DEVICE void add(const PairLanes<T, W>& pair) {
+    lanes = inner(pair, pair, lanes);
+  }
+  HRR_HOST_DEVICE void add(const Pair<T>& pair) {
+    single = inner(pair, pair, single);
+  }
+  HRR_HOST_DEVICE T total(Complex<T> middle) const {
+    return inner_of_half(middle, middle, horizontal_sum(lanes) + single);
+  }
+};
+
+// row <- the packed bins of Z, wrapped; returns sum |Z|^2
+template <int W, typename T>
+T pack(const FftPlan<T>& plan, Split<T> z, T* row) {
+  const int64_t points = plan.size;
+  SquaredSum<T, W> sum;
+  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+    const auto pair = load_like(z, points, k, half);
+    sum.add(pair);
+    store_packed(row, points, k, bins_of_pair(pair, w, half));
+  });
+  const Complex<T> middle{z.re[points / 2], z.im[points / 2]};
+  row[points - 1] = middle.re;
+  row[points] = -middle.im;
+  return sum.total(middle);
+}
+
+// Z <- the half-length spectrum of a packed row; returns sum |Z|^2
+template <int W, typename T>
+T unpack(const FftPlan<T>& plan, const T* row, Split<T> z) {
+  const int64_t points = plan.size;
+  SquaredSum<T, W> sum;
+  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+    const auto pair = pair_of_bins(load_packed(row, points, k, half), w, half);
+    sum.add(pair);
+    store_like(z, points, k, pair);
+  });
+  const Complex<T> middle{row[points - 1], -row[points]};
+  z.re[points / 2] = middle.re;
+  z.im[points / 2] = middle.im;
+  return sum.total(middle);
+}
+
+template <Product kProduct, typename T>
+HRR_HOST_DEVICE Complex<T> product_of_bins(Complex<T> a, Complex<T> b) {
+  if constexpr (kProduct == Product::kConvolution) {
+    return multiply(a, b);
+  } else {
+    return multiply_conjugate(a, b);
+  }
+}
+
+// Z <- the half-length spectrum of the row with the bins A_k B_k (A_k conj(B_k) for correlation), Z wrapped and B
+// packed
+template <Product kProduct, int W, typename T>
+void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
+  const int64_t points = plan.size;
+  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+    auto bins = bins_of_pair(load_like(z, points, k, half), w, half);
+    const auto factors = load_packed(packed, points, k, half);
+    bins.k = product_of_bins<kProduct>(bins.k, factors.k);
+    bins.mirror = product_of_bins<kProduct>(bins.mirror, factors.mirror);
+    store_like(z, points, k, pair_of_bins(bins, w, half));
+  });
+  const int64_t middle = points / 2;
+  const Complex<T> bin = product_of_bins<kProduct>(Complex<T>{z.re[middle], -z.im[middle]},
+                                                   Complex<T>{packed[points - 1], packed[points]});
+  z.re[middle] = bin.re;
+  z.im[middle] = -bin.im;
+}
+
+// The row times 2^exponent in the compute type: itself where it is that, else in the engine's staging row.
+template <typename S, typename Engine>
+const compute_t<S>* staged(const Engine& engine, const S* row, int exponent) {
+  if constexpr (sizeof(S) == sizeof(compute_t<S>)) {
+    if (exponent == 0) {
+      return row;
+    }
+  }
+  widen_row<S>(row, engine.dim, engine.stage);
+  if (exponent != 0) {
+    scale_row(engine.stage, engine.dim, exponent);
+  }
+  return engine.stage;
+}
+
+// The transform of a row times 2^exponent, either way, without that factor in the result; false if a plain transform
+// left the safe range (then the caller scales).
+template <typename S, typename Engine>
+bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled, int exponent,
+                   typename Engine::Operand z, S* out) {
+  using T = compute_t<S>;
+  constexpr int W = Engine::kWidth;
+  T* row = engine.stage;
+  if constexpr (sizeof(S) == sizeof(T)) {
+    row = out;
+  }
+  if (inverse) {
+    const T squared = unpack<W>(engine.plan, staged(engine, in, exponent), z);
+    if (!scaled && !safe_squared_norm(squared)) {
+      return false;
+    }
+    engine.inverse(z, T{1} / static_cast<T>(engine.points), row);
+  } else {
+    engine.load(in, exponent, z);
+    const T squared = pack<W>(engine.plan, z, row);
+    if (!scaled && !safe_squared_norm(squared)) {
+      return false;
+    }
+  }
+  rescale_row(row, engine.dim, -exponent);
+  if constexpr (sizeof(S) != sizeof(T)) {
+    narrow_row<S>(row, engine.dim, T{1}, out);
+  }
+  return true;
+}
+
+template <typename S>
+void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto z = engine.operand(scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (transform_row(engine, in, params.inverse, false, 0, z, out)) {
+        continue;
+      }
+      int exponent = 0;
+      if (row_exponent(engine, in, exponent)) {
+        transform_row(engine, in, params.inverse, true, exponent, z, out);
+      } else {
+        fill_nan(out, engine.dim);
+      }
+    }
+  });
+}
+
+// The half-length spectrum of a (*) b from a row of a and the packed spectrum of b, both times powers of two.
+template <typename S, typename Engine>
+void multiply_rows(const Engine& engine, Product product, const S* a, int exponent_a, const S* packed, int exponent_b,
+                   typename Engine::Operand z) {
+  constexpr int W = Engine::kWidth;
+  engine.load(a, exponent_a, z);
+  const auto* factors = staged(engine, packed, exponent_b);
+  if (product == Product::kConvolution) {
+    multiply_packed<Product::kConvolution, W>(engine.plan, z, factors);
+  } else {
+    multiply_packed<Product::kCorrelation, W>(engine.plan, z, factors);
+  }
+}
+
+template <typename S, typename Engine>
+void careful_bind_spectrum(const Engine& engine, Product product, const S* a, const S* packed,
+                           typename Engine::Operand z, S* out) {
+  int exponent_a = 0;
+  int exponent_b = 0;
+  const bool finite = row_exponent(engine, a, exponent_a);
+  if (!row_exponent(engine, packed, exponent_b) || !finite) {
+    return fill_nan(out, engine.dim);
+  }
+  multiply_rows(engine, product, a, exponent_a, packed, exponent_b, z);
+  finish_scaled_row<S, Engine::kWidth>(engine.finish(product, z), engine.dim, exponent_a + exponent_b, false, 0, out);
+}
+
+template <typename S>
+void bind_spectrum_rows(const SpectrumBindingParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto z = engine.operand(scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* a = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
+      const S* packed = static_cast<const S*>(params.spectrum) + row_offset(params.map, 1, r);
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      multiply_rows(engine, params.product, a, 0, packed, 0, z);
+      if (!try_finish_spectrum(engine, z, compute_t<S>{0}, false, 0, out)) {
+        careful_bind_spectrum(engine, params.product, a, packed, z, out);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename S>
+void add_packed_spectra(HrrKernels& kernels) {
+  kernels.packed_spectrum = packed_spectrum_rows<S>;
+  kernels.bind_spectrum = bind_spectrum_rows<S>;
+}
+template void add_packed_spectra<float>(HrrKernels&);
+template void add_packed_spectra<double>(HrrKernels&);
+template void add_packed_spectra<Half>(HrrKernels&);
+template void add_packed_spectra<BFloat16>(HrrKernels&);
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
