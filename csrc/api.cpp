@@ -64,6 +64,26 @@ Tensor bind_power(const Tensor& a, double exponent) {
   return op.call(a, exponent);
 }
 
+Tensor spectrum(const Tensor& a) {
+  static const auto op = typed_operator<Tensor(const Tensor&)>("torch_hrr::spectrum");
+  return op.call(a);
+}
+
+Tensor from_spectrum(const Tensor& spectrum) {
+  static const auto op = typed_operator<Tensor(const Tensor&)>("torch_hrr::from_spectrum");
+  return op.call(spectrum);
+}
+
+Tensor bind_spectrum(const Tensor& a, const Tensor& spectrum) {
+  static const auto op = typed_operator<Tensor(const Tensor&, const Tensor&)>("torch_hrr::bind_spectrum");
+  return op.call(a, spectrum);
+}
+
+Tensor unbind_spectrum(const Tensor& bound, const Tensor& spectrum) {
+  static const auto op = typed_operator<Tensor(const Tensor&, const Tensor&)>("torch_hrr::unbind_spectrum");
+  return op.call(bound, spectrum);
+}
+
 Tensor permute(const Tensor& a, int64_t seed, int64_t power) {
   static const auto op = typed_operator<Tensor(const Tensor&, int64_t, int64_t)>("torch_hrr::permute");
   return op.call(a, seed, power);

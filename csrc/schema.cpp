@@ -25,6 +25,10 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("unitary(Tensor a) -> Tensor", tags);
   m.def("bind_power.Tensor(Tensor a, Tensor exponent) -> Tensor", tags);
   m.def("bind_power(Tensor a, float exponent) -> Tensor", tags);
+  m.def("spectrum(Tensor a) -> Tensor", tags);
+  m.def("from_spectrum(Tensor spectrum) -> Tensor", tags);
+  m.def("bind_spectrum(Tensor a, Tensor spectrum) -> Tensor", tags);
+  m.def("unbind_spectrum(Tensor bound, Tensor spectrum) -> Tensor", tags);
   m.def("permute(Tensor a, int seed, int power=1) -> Tensor", tags);
   m.def("_bind_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)", tags);
   m.def("_unbind_backward(Tensor grad, Tensor bound, Tensor role) -> (Tensor, Tensor)", tags);

@@ -18,6 +18,17 @@ inline at::ScalarType promote(const at::Tensor& a, const at::Tensor& b) {
   return c10::promoteTypes(a.scalar_type(), b.scalar_type());
 }
 
+// Operators of one row: [..., D] gives [..., D].
+template <typename Int>
+ResultContract<Int> row_contract(const char* op, const Argument& a) {
+  check_floating(op, {a});
+  check_rank(op, a, 1, "[..., D]");
+  check_not_empty_last<Int>(op, a);
+  const auto sizes = sizes_of<Int>(a.tensor);
+  check_numel<Int>(op, sizes);
+  return {Sizes<Int>(sizes.begin(), sizes.end()), a.tensor.scalar_type()};
+}
+
 // bind, unbind, bind_normalize: [..., D] and [..., D] give [..., D].
 template <typename Int>
 ResultContract<Int> binding_contract(const char* op, const Argument& a, const Argument& b, double eps = 0) {

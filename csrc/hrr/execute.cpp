@@ -73,6 +73,16 @@ void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
   run_rows(params, params.dim * params.items, table.spectral_scratch(params.dim), table.multibind);
 }
 
+void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
+  const kernels::HrrKernels& table = table_for(out);
+  run_rows(params, params.dim, table.spectral_scratch(params.dim), table.packed_spectrum);
+}
+
+void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out) {
+  const kernels::HrrKernels& table = table_for(out);
+  run_rows(params, params.dim, table.spectral_scratch(params.dim), table.bind_spectrum);
+}
+
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
   if (!executed_on_cuda(params, bins)) {
     run_rows(params, params.dim, 0, kernels::hrr_kernels(kernels::Storage::kDouble).map_library_bins);

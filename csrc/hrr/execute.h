@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 
@@ -29,6 +30,8 @@ void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
 // CPU rows of native length alone.
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
 void execute(const kernels::MultibindParams& params, const at::Tensor& out);
+void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
+void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
 
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {

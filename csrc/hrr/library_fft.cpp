@@ -7,6 +7,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fft_irfft.h>
@@ -177,6 +178,20 @@ struct Chirp {
   }
 };
 
+// The bins 0 .. D/2 of rows in double as [rows, D/2 + 1, 2], and the rows of bins: by a chirp or, without one, by the
+// library.
+Tensor bins_of(const Tensor& rows, const Chirp* chirp) {
+  return (chirp != nullptr ? chirp->forward(rows) : at::view_as_real(at::fft_rfft(rows))).contiguous();
+}
+Tensor rows_of(const Tensor& bins, int64_t dim, const Chirp* chirp) {
+  return chirp != nullptr ? chirp->inverse(bins) : at::fft_irfft(at::view_as_complex(bins), dim);
+}
+
+// A copy in double, so that a transform sees the same alignment whatever the layout.
+Tensor wide_copy(const Tensor& x) {
+  return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
+}
+
 // norm2 of every row, summed in the order of its elements
 Tensor row_norms(const Tensor& rows) {
   if (!rows.is_cpu()) {
@@ -198,28 +213,21 @@ Tensor row_norms(const Tensor& rows) {
 // chirp the transforms are its, else the library's.
 void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Chirp* chirp,
               const Tensor& out) {
-  // Copies, so that a transform sees the same alignment whatever the layout.
-  const auto wide = [](const Tensor& x) {
-    return x.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
-  };
-  const auto bins_of = [&](const Tensor& rows) {
-    return (chirp != nullptr ? chirp->forward(rows) : at::view_as_real(at::fft_rfft(rows))).contiguous();
-  };
   // Rows near 1 by exact powers of two, so that squares stay in range.
-  const Tensor wide_a = wide(a);
+  const Tensor wide_a = wide_copy(a);
   Tensor finite = at::isfinite(wide_a).all(1, /*keepdim=*/true);
   const Tensor exponents = unit_exponents(wide_a.abs().amax({1}, /*keepdim=*/true));
   const Tensor rows = scaled(wide_a, exponents).contiguous();
   const Tensor scales = exponents.neg().to(at::kDouble);
   Tensor restored = exponents.mul(kernels::mapped_scale(params.kind, -1));
-  const Tensor bins = bins_of(rows);
+  const Tensor bins = bins_of(rows, chirp);
   Tensor directions;
   if (v.defined()) {
-    const Tensor wide_v = wide(v);
+    const Tensor wide_v = wide_copy(v);
     finite = finite.logical_and(at::isfinite(wide_v).all(1, /*keepdim=*/true));
     const Tensor exponents_v = unit_exponents(wide_v.abs().amax({1}, /*keepdim=*/true));
     restored = restored - exponents_v;
-    directions = bins_of(scaled(wide_v, exponents_v));
+    directions = bins_of(scaled(wide_v, exponents_v), chirp);
     params.v = directions.const_data_ptr<double>();
   }
   const Tensor norms = row_norms(rows);
@@ -229,40 +237,78 @@ void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams param
   params.exponents = params.exponents == nullptr ? nullptr : params.exponents + r;
   params.rows = a.size(0);
   execute(params, bins);
-  const Tensor mapped = chirp != nullptr ? chirp->inverse(bins) : at::fft_irfft(at::view_as_complex(bins), params.dim);
+  const Tensor mapped = rows_of(bins, params.dim, chirp);
   out.copy_(at::where(finite, scaled(mapped, restored), std::numeric_limits<double>::quiet_NaN()));
+}
+
+// Between bins [rows, D/2 + 1, 2] and packed rows [rows, D]: the imaginary parts of the real bins are left out.
+Tensor pack(const Tensor& bins, int64_t dim) {
+  const Tensor parts = bins.flatten(1);
+  return at::cat({parts.narrow(1, 0, 1), parts.narrow(1, 2, dim - 1)}, 1);
+}
+Tensor unpack(const Tensor& packed) {
+  const int64_t dim = packed.size(1);
+  const Tensor parts = at::zeros({packed.size(0), 2 * (dim / 2 + 1)}, packed.options());
+  parts.narrow(1, 0, 1).copy_(packed.narrow(1, 0, 1));
+  parts.narrow(1, 2, dim - 1).copy_(packed.narrow(1, 1, dim - 1));
+  return parts.view({packed.size(0), -1, 2});
+}
+
+// Rows of library_packed_spectrum; no synchronisation.
+void packed_rows(const Tensor& x, bool inverse, const Chirp* chirp, const Tensor& out) {
+  const Tensor wide = wide_copy(x);
+  const Tensor finite = at::isfinite(wide).all(1, /*keepdim=*/true);
+  const Tensor exponents = unit_exponents(wide.abs().amax({1}, /*keepdim=*/true));
+  const Tensor rows = scaled(wide, exponents).contiguous();
+  const int64_t dim = x.size(1);
+  const Tensor result = inverse ? rows_of(unpack(rows), dim, chirp) : pack(bins_of(rows, chirp), dim);
+  out.copy_(at::where(finite, scaled(result, exponents.neg()), std::numeric_limits<double>::quiet_NaN()));
+}
+
+// Calls body(begin, count, chirp) for ranges of rows: on the CPU in chirps or, beyond them, a row at a time.
+template <typename Body>
+void for_library_rows(const Tensor& out, const Body& body) {
+  const int64_t rows = out.size(0);
+  const int64_t dim = out.size(1);
+  if (!out.is_cpu()) {
+    return body(0, rows, nullptr);
+  }
+  if (dim <= kernels::kMaxCpuPaddedDim) {
+    const Chirp chirp(dim);
+    // A bound on the memory of the padded rows.
+    const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / chirp.length);
+    for (int64_t r = 0; r < rows; r += step) {
+      body(r, std::min(step, rows - r), &chirp);
+    }
+    return;
+  }
+  // A single row would run outside a parallel region, where the library may use several threads and other bits; a range
+  // of at least two keeps every row on one thread.
+  at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (int64_t r = begin; r < std::min(end, rows); ++r) {
+      body(r, 1, nullptr);
+    }
+  });
 }
 
 } // namespace
 
 void library_spectral_map(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, const Tensor& out) {
-  const int64_t rows = out.size(0);
   params.dim = a.size(1);
   params.count = params.dim / 2 + 1;
   params.last_is_real = params.dim % 2 == 0;
   params.epsilon = out.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                     : static_cast<double>(std::numeric_limits<float>::epsilon());
-  if (!out.is_cpu()) {
-    return map_rows(a, v, params, 0, nullptr, out);
-  }
-  if (params.dim <= kernels::kMaxCpuPaddedDim) {
-    const Chirp chirp(params.dim);
-    // A bound on the memory of the padded rows.
-    const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / chirp.length);
-    for (int64_t r = 0; r < rows; r += step) {
-      const int64_t count = std::min(step, rows - r);
-      const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, r, count) : x; };
-      map_rows(some(a), some(v), params, r, &chirp, some(out));
-    }
-    return;
-  }
-  // At least two rows, as below.
-  at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (int64_t r = begin; r < std::min(end, rows); ++r) {
-      const auto row = [&](const Tensor& x) { return x.defined() ? x.narrow(0, r, 1) : x; };
-      map_rows(row(a), row(v), params, r, nullptr, row(out));
-    }
+  for_library_rows(out, [&](int64_t begin, int64_t count, const Chirp* chirp) {
+    const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
+    map_rows(some(a), some(v), params, begin, chirp, some(out));
+  });
+}
+
+void library_packed_spectrum(const Tensor& x, bool inverse, const Tensor& out) {
+  for_library_rows(out, [&](int64_t begin, int64_t count, const Chirp* chirp) {
+    packed_rows(x.narrow(0, begin, count), inverse, chirp, out.narrow(0, begin, count));
   });
 }
 
@@ -279,8 +325,7 @@ void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, ker
     out.copy_(careful_rows(typed(a), typed(b), typed(weights), product, normalize, eps));
     return;
   }
-  // A single row would run outside a parallel region, where the library may use several threads and other bits; a range
-  // of at least two keeps every row on one thread.
+  // At least two rows, as above.
   at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (int64_t r = begin; r < std::min(end, rows); ++r) {

@@ -20,4 +20,8 @@ void library_record(const at::Tensor& a, const at::Tensor& b, const at::Tensor& 
 void library_spectral_map(const at::Tensor& a, const at::Tensor& v, kernels::LibraryBinsParams params,
                           const at::Tensor& out);
 
+// out[r] = the packed spectrum (packed_spectrum.h) of x[r] or, where `inverse` is set, the row whose packed spectrum
+// x[r] is, by the same transforms. x is [rows, D] in any strides.
+void library_packed_spectrum(const at::Tensor& x, bool inverse, const at::Tensor& out);
+
 }  // namespace torch_hrr::hrr

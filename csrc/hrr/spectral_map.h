@@ -34,12 +34,8 @@ ResultContract<Int> map_contract(const MapCall& call) {
   if (directed) {
     result = binding_contract<Int>(call.name, a, {call.v_name, call.v}, call.eps);
   } else {
-    check_floating(call.name, {a});
-    check_rank(call.name, a, 1, "[..., D]");
-    check_not_empty_last<Int>(call.name, a);
+    result = row_contract<Int>(call.name, a);
     check_eps(call.name, call.eps);
-    const auto sizes = sizes_of<Int>(call.a);
-    result = {Sizes<Int>(sizes.begin(), sizes.end()), call.a.scalar_type()};
   }
   if (call.kind == kernels::SpectralMap::kPower || call.kind == kernels::SpectralMap::kPowerBackward) {
     const Argument exponent{"exponent", call.exponent};

@@ -132,3 +132,37 @@ def unitary(a: Tensor) -> Tensor:
     values = torch.where(empty, torch.ones_like(spectrum), spectrum / spectrum.abs())
     result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
     return result.to(a.dtype)
+
+
+def spectrum(a: Tensor) -> Tensor:
+    """``rfft(a)`` as real numbers, without the imaginary parts of the real bins."""
+    if a.numel() == 0:
+        return a.clone()
+    parts = torch.view_as_real(torch.fft.rfft(_compute(a))).flatten(-2)
+    return torch.cat([parts[..., :1], parts[..., 2 : a.shape[-1] + 1]], -1).to(a.dtype)
+
+
+def from_spectrum(spectrum: Tensor) -> Tensor:
+    """``irfft`` of the bins that ``spectrum`` packs."""
+    if spectrum.numel() == 0:
+        return spectrum.clone()
+    packed, dim = _compute(spectrum), spectrum.shape[-1]
+    nothing = torch.zeros_like(packed[..., :1])
+    parts = torch.cat([packed[..., :1], nothing, packed[..., 1:], *([nothing] if dim % 2 == 0 else [])], -1)
+    bins = torch.view_as_complex(parts.reshape(*parts.shape[:-1], -1, 2))
+    row: Tensor = torch.fft.irfft(bins, n=dim)
+    return row.to(spectrum.dtype)
+
+
+def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
+    """``bind(a, from_spectrum(spectrum))``."""
+    return _product(a, from_spectrum(_compute(spectrum)), correlate=False).to(
+        torch.promote_types(a.dtype, spectrum.dtype)
+    )
+
+
+def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
+    """``unbind(bound, from_spectrum(spectrum))``."""
+    return _product(bound, from_spectrum(_compute(spectrum)), correlate=True).to(
+        torch.promote_types(bound.dtype, spectrum.dtype)
+    )

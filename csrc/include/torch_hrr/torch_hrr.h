@@ -48,6 +48,15 @@ TORCH_HRR_API at::Tensor unitary(const at::Tensor& a);
 TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, const at::Tensor& exponent);
 TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, double exponent);
 
+// The bins A_k = sum_n a[n] e^{-2 pi i nk/D} as D real numbers: A_0, Re A_1, Im A_1, Re A_2, Im A_2, ... and, where D
+// is even, A_{D/2}.
+TORCH_HRR_API at::Tensor spectrum(const at::Tensor& a);
+// Its inverse.
+TORCH_HRR_API at::Tensor from_spectrum(const at::Tensor& spectrum);
+// bind(a, from_spectrum(spectrum)) and unbind(bound, from_spectrum(spectrum)), in two transforms instead of three.
+TORCH_HRR_API at::Tensor bind_spectrum(const at::Tensor& a, const at::Tensor& spectrum);
+TORCH_HRR_API at::Tensor unbind_spectrum(const at::Tensor& bound, const at::Tensor& spectrum);
+
 // a[..., pi^power(n)] with a random permutation pi of D that depends on the seed alone; power = -1 is the inverse.
 TORCH_HRR_API at::Tensor permute(const at::Tensor& a, int64_t seed, int64_t power = 1);
 

@@ -57,6 +57,27 @@ TEST_P(Api, EqualsTheDefinitions) {
   }
 }
 
+TEST_P(Api, PacksSpectraAndMultipliesByThem) {
+  const at::ScalarType dtype = GetParam();
+  const double tolerance = tolerance_of(dtype);
+  for (const int64_t dim : kDims) {
+    SCOPED_TRACE(::testing::Message() << "dim " << dim);
+    const Tensor a = random({3, dim}, 6, dtype);
+    const Tensor b = random({3, dim}, 7, dtype);
+    const Tensor packed = spectrum(b);
+    EXPECT_EQ(packed.scalar_type(), dtype);
+    const Tensor parts = at::view_as_real(at::fft_rfft(b.to(at::kDouble))).flatten(-2);
+    const Tensor want = at::cat({parts.narrow(-1, 0, 1), parts.narrow(-1, 2, dim - 1)}, -1);
+    EXPECT_LE(relative_error(packed, want), tolerance);
+    const Tensor row = from_spectrum(packed);
+    EXPECT_LE(relative_error(row, b.to(at::kDouble)), tolerance);
+    const Tensor wide_a = a.to(at::kDouble);
+    const Tensor wide_b = from_spectrum(packed.to(at::kDouble));
+    EXPECT_LE(relative_error(bind_spectrum(a, packed), direct_bind(wide_a, wide_b)), tolerance);
+    EXPECT_LE(relative_error(unbind_spectrum(a, packed), direct_unbind(wide_a, wide_b)), tolerance);
+  }
+}
+
 // At a few n: the whole matrix of shifts would not fit the memory.
 TEST_P(Api, EqualsTheDefinitionsOnLongRows) {
   const at::ScalarType dtype = GetParam();
