@@ -44,6 +44,26 @@ def bind_power_rfft(a: Tensor, exponent: Tensor) -> Tensor:
     return irfft(torch.polar(spectrum.abs().pow(e), spectrum.angle() * e), n=a.shape[-1])
 
 
+def bind_spectrum_ours(a: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
+    """Binding with the packed spectrum."""
+    return hrr.bind_spectrum(a, packed)
+
+
+def bind_spectrum_rfft(a: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
+    """irfft(rfft(a) B) with the complex spectrum."""
+    return irfft(rfft(a) * spectrum, n=a.shape[-1])
+
+
+def unbind_spectrum_ours(bound: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
+    """Unbinding with the packed spectrum."""
+    return hrr.unbind_spectrum(bound, packed)
+
+
+def unbind_spectrum_rfft(bound: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
+    """irfft(rfft(bound) conj B) with the complex spectrum."""
+    return irfft(rfft(bound) * spectrum.conj(), n=bound.shape[-1])
+
+
 def permute_gather(a: Tensor, table: Tensor) -> Tensor:
     """The permutation as an index."""
     return a[..., table]
@@ -62,6 +82,12 @@ def one(dim: int, batch: int, generator: torch.Generator) -> Inputs:
 def with_exponents(dim: int, batch: int, generator: torch.Generator) -> Inputs:
     """`batch` vectors and an exponent for each."""
     return vectors(batch, dim, generator=generator), torch.rand(batch, generator=generator) * 4 - 2
+
+
+def with_spectra(dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """`batch` vectors, and as many spectra made beforehand: packed ones and torch's."""
+    a, b = vectors(2, batch, dim, generator=generator)
+    return a, hrr.spectrum(b), rfft(b)
 
 
 def queries(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
@@ -147,6 +173,16 @@ def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
                 Peer("torch.compile of the reference", reference.bind_power, kind="compile"),
             ),
             2 * batch * dim,
+        ),
+        *(
+            entry(
+                op, shape, batch, partial(with_spectra, dim), ours,
+                (Peer(name, theirs), Peer("torch.compile", theirs, kind="compile")), 3 * batch * dim,
+            )
+            for op, ours, name, theirs in (
+                ("bind_spectrum", bind_spectrum_ours, "irfft(rfft(a) * B)", bind_spectrum_rfft),
+                ("unbind_spectrum", unbind_spectrum_ours, "irfft(rfft(a) * conj(B))", unbind_spectrum_rfft),
+            )
         ),
         entry(
             "permute", shape, batch, partial(one, dim), permuted,
