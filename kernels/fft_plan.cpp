@@ -104,12 +104,12 @@ std::unique_ptr<OwnedPlan<T>> make_plan(int64_t size, int width) {
   return owned;
 }
 
-// A slot for each multiple of 8 up to 8192 and for each larger power of two up to 2^20.
+// A slot for each multiple of 4 up to 8192 and for each larger power of two up to 2^20.
 constexpr int64_t kMaxMixedSize = 8192;
-constexpr int64_t kSlots = kMaxMixedSize / 8 + 1 + 7;
+constexpr int64_t kSlots = kMaxMixedSize / 4 + 1 + 7;
 
 int64_t slot_of(int64_t size) {
-  int64_t slot = std::min(size, kMaxMixedSize) / 8;
+  int64_t slot = std::min(size, kMaxMixedSize) / 4;
   for (int64_t n = kMaxMixedSize; n < size; n *= 2) {
     ++slot;
   }

@@ -37,7 +37,7 @@ constexpr int fft_width(int64_t size, int max_width) {
   return width;
 }
 
-// The plan for `size` points: a multiple of 8, at most 8192, with no prime factor above 5, or a power of two up to
+// The plan for `size` points: a multiple of 4 from 16 to 8192 with no prime factor above 5, or a power of two up to
 // 2^20. Thread-safe; plans live until the process ends.
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width);

@@ -32,7 +32,7 @@ bool executed_on_cuda([[maybe_unused]] const Params& params, [[maybe_unused]] co
   return false;
 }
 
-} // namespace
+}  // namespace
 
 void execute(const kernels::BindingParams& params, const at::Tensor& out) {
   if (!executed_on_cuda(params, out)) {
@@ -64,23 +64,31 @@ void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) 
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
-  const kernels::HrrKernels& table = table_for(out);
-  run_rows(params, params.dim, table.spectral_scratch(params.dim), table.spectral_map);
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim, table.spectral_scratch(params.dim), table.spectral_map);
+  }
 }
 
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
-  const kernels::HrrKernels& table = table_for(out);
-  run_rows(params, params.dim * params.items, table.spectral_scratch(params.dim), table.multibind);
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim * params.items, table.spectral_scratch(params.dim), table.multibind);
+  }
 }
 
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
-  const kernels::HrrKernels& table = table_for(out);
-  run_rows(params, params.dim, table.spectral_scratch(params.dim), table.packed_spectrum);
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim, table.spectral_scratch(params.dim), table.packed_spectrum);
+  }
 }
 
 void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out) {
-  const kernels::HrrKernels& table = table_for(out);
-  run_rows(params, params.dim, table.spectral_scratch(params.dim), table.bind_spectrum);
+  if (!executed_on_cuda(params, out)) {
+    const kernels::HrrKernels& table = table_for(out);
+    run_rows(params, params.dim, table.spectral_scratch(params.dim), table.bind_spectrum);
+  }
 }
 
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
@@ -89,4 +97,4 @@ void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
   }
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

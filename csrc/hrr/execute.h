@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
+
+#include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
@@ -16,8 +19,24 @@ inline bool needs_library_fft(int64_t dim, const at::Tensor& tensor) {
   return algorithm == kernels::Algorithm::kLibrary;
 }
 
+// Whether half-length transforms of the tensor's device give the bins of rows of this length, or any kernel does.
 inline bool has_native_spectrum(int64_t dim, const at::Tensor& tensor) {
-  return tensor.is_cpu() && kernels::cpu_algorithm_for(dim) == kernels::Algorithm::kNative;
+  return tensor.is_cpu() ? kernels::cpu_has_native_bins(dim)
+                         : kernels::algorithm_for(dim) == kernels::Algorithm::kNative;
+}
+inline bool has_kernel_spectrum(int64_t dim, const at::Tensor& tensor) {
+  return tensor.is_cpu() ? kernels::cpu_has_bins(dim)
+                         : has_native_spectrum(dim, tensor) || dim <= kernels::kMaxDeviceChirpDim;
+}
+// The type in which these kernels take and give rows of dtype: Bluestein's sum on a GPU is double's alone.
+inline at::ScalarType spectrum_row_type(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.is_cpu() || has_native_spectrum(dim, tensor) ? dtype : at::kDouble;
+}
+
+// Epsilon of the type in which rows of dtype are computed.
+inline double compute_epsilon(at::ScalarType dtype) {
+  return dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
+                              : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 // `out` tells dtype and device; params.rows must not be 0.
@@ -27,7 +46,7 @@ void execute(const kernels::RecordParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
 
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
-// CPU rows of native length alone.
+// Rows of has_kernel_spectrum alone, of has_native_spectrum for products.
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
 void execute(const kernels::MultibindParams& params, const at::Tensor& out);
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
@@ -40,6 +59,10 @@ void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out
 void execute(const kernels::RecordParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
-} // namespace cuda
+void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
+void execute(const kernels::MultibindParams& params, const at::Tensor& out);
+void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
+void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
+}  // namespace cuda
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

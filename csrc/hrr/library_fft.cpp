@@ -8,7 +8,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
@@ -17,7 +16,6 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ldexp.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
@@ -26,10 +24,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "csrc/include/torch_hrr/torch_hrr.h"
-#include "kernels/roots.h"
 
 namespace torch_hrr::hrr {
 namespace {
@@ -45,8 +41,8 @@ Tensor product_rows(const Tensor& a, const Tensor& b, const Tensor& weights, ker
   Tensor sum;
   for (int64_t k = 0; k < a.size(1); ++k) {
     const Tensor spectrum_b = at::fft_rfft(b.select(1, k));
-    Tensor term = at::fft_rfft(a.select(1, k))
-                      .mul(product == kernels::Product::kCorrelation ? spectrum_b.conj() : spectrum_b);
+    Tensor term =
+        at::fft_rfft(a.select(1, k)).mul(product == kernels::Product::kCorrelation ? spectrum_b.conj() : spectrum_b);
     if (weights.defined()) {
       term = term.mul(weights.select(1, k).unsqueeze(-1));
     }
@@ -112,79 +108,12 @@ Tensor try_row(const Tensor& a, const Tensor& b, const Tensor& weights, kernels:
   return safe ? c.div(std::max(norm, eps)) : Tensor();
 }
 
-// Real transforms of any length D by Bluestein's sum, nk = (n^2 + k^2 - (k-n)^2)/2, which turns them into convolutions
-// of length L >= 2D - 1 with the chirp e^{i pi m^2/D}: done by our own operators, so that bits depend on a row alone.
-// The library's transforms differ with the number of threads at some lengths.
-struct Chirp {
-  int64_t dim;
-  int64_t length;
-  Tensor re, im;                   // e^{i pi n^2 / D}, n < D
-  Tensor for_real, for_imaginary;  // [2, L]: what (p, q) is bound with for the parts of (p + i q) conv chirp
-
-  explicit Chirp(int64_t the_dim) : dim(the_dim) {
-    length = kernels::kMaxDirectDim;
-    while (length < 2 * dim - 1) {
-      length *= 2;
-    }
-    re = at::empty({dim}, at::kDouble);
-    im = at::empty({dim}, at::kDouble);
-    const Tensor wrapped_re = at::zeros({length}, at::kDouble);
-    const Tensor wrapped_im = at::zeros({length}, at::kDouble);
-    for (int64_t n = 0; n < dim; ++n) {
-      const kernels::Complex<double> root = kernels::root_of_unity(n * n % (2 * dim), 2 * dim);
-      re.mutable_data_ptr<double>()[n] = root.re;
-      im.mutable_data_ptr<double>()[n] = -root.im;
-      for (const int64_t lag : {n, (length - n) % length}) {
-        wrapped_re.mutable_data_ptr<double>()[lag] = root.re;
-        wrapped_im.mutable_data_ptr<double>()[lag] = -root.im;
-      }
-    }
-    for_real = at::stack({wrapped_re, wrapped_im.neg()});
-    for_imaginary = at::stack({wrapped_im, wrapped_re});
-  }
-
-  // (p + i q) conv chirp of rows [rows, n <= D], its first `count` elements
-  std::pair<Tensor, Tensor> convolve(const Tensor& p, const Tensor& q, int64_t count) const {
-    const Tensor rows = at::constant_pad_nd(at::stack({p, q}, -2), {0, length - p.size(-1)});
-    return {torch_hrr::bind_superpose(rows, for_real).narrow(-1, 0, count),
-            torch_hrr::bind_superpose(rows, for_imaginary).narrow(-1, 0, count)};
-  }
-
-  // X_k, k <= D/2, as [rows, D/2 + 1, 2]: conj(w_k) sum_n x_n conj(w_n) w_{k-n}
-  Tensor forward(const Tensor& rows) const {
-    const int64_t count = dim / 2 + 1;
-    const auto [p, q] = convolve(rows * re, (rows * im).neg(), count);
-    const Tensor c = re.narrow(0, 0, count);
-    const Tensor s = im.narrow(0, 0, count);
-    return at::stack({p * c + q * s, q * c - p * s}, -1);
-  }
-
-  // x_n = Re sum_k m_k X_k e^{2 pi i nk/D} / D over k <= D/2, m_k = 1 for the real bins and 2 for the others: the
-  // conjugate of a forward sum.
-  Tensor inverse(const Tensor& bins) const {
-    const int64_t count = dim / 2 + 1;
-    Tensor weights = at::full({count}, 2.0 / static_cast<double>(dim), at::kDouble);
-    weights.select(0, 0).div_(2);
-    if (dim % 2 == 0) {
-      weights.select(0, count - 1).div_(2);
-    }
-    const Tensor c = re.narrow(0, 0, count) * weights;
-    const Tensor s = im.narrow(0, 0, count) * weights;
-    const Tensor x = bins.select(-1, 0);
-    const Tensor y = bins.select(-1, 1);
-    // conj(X_k w_k) = (x c - y s) - i (x s + y c)
-    const auto [p, q] = convolve(x * c - y * s, (x * s + y * c).neg(), dim);
-    return p * re + q * im;
-  }
-};
-
-// The bins 0 .. D/2 of rows in double as [rows, D/2 + 1, 2], and the rows of bins: by a chirp or, without one, by the
-// library.
-Tensor bins_of(const Tensor& rows, const Chirp* chirp) {
-  return (chirp != nullptr ? chirp->forward(rows) : at::view_as_real(at::fft_rfft(rows))).contiguous();
+// The bins 0 .. D/2 of rows in double as [rows, D/2 + 1, 2], and their inverse.
+Tensor bins_of(const Tensor& rows) {
+  return at::view_as_real(at::fft_rfft(rows)).contiguous();
 }
-Tensor rows_of(const Tensor& bins, int64_t dim, const Chirp* chirp) {
-  return chirp != nullptr ? chirp->inverse(bins) : at::fft_irfft(at::view_as_complex(bins), dim);
+Tensor rows_of(const Tensor& bins, int64_t dim) {
+  return at::fft_irfft(at::view_as_complex(bins), dim);
 }
 
 // A copy in double, so that a transform sees the same alignment whatever the layout.
@@ -209,10 +138,8 @@ Tensor row_norms(const Tensor& rows) {
   return norms;
 }
 
-// Rows of library_spectral_map that begin with row r, whose exponent is the first of theirs; no synchronisation. With a
-// chirp the transforms are its, else the library's.
-void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Chirp* chirp,
-              const Tensor& out) {
+// Rows of library_spectral_map that begin with row r, whose exponent is the first of theirs; no synchronisation.
+void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, int64_t r, const Tensor& out) {
   // Rows near 1 by exact powers of two, so that squares stay in range.
   const Tensor wide_a = wide_copy(a);
   Tensor finite = at::isfinite(wide_a).all(1, /*keepdim=*/true);
@@ -220,14 +147,14 @@ void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams param
   const Tensor rows = scaled(wide_a, exponents).contiguous();
   const Tensor scales = exponents.neg().to(at::kDouble);
   Tensor restored = exponents.mul(kernels::mapped_scale(params.kind, -1));
-  const Tensor bins = bins_of(rows, chirp);
+  const Tensor bins = bins_of(rows);
   Tensor directions;
   if (v.defined()) {
     const Tensor wide_v = wide_copy(v);
     finite = finite.logical_and(at::isfinite(wide_v).all(1, /*keepdim=*/true));
     const Tensor exponents_v = unit_exponents(wide_v.abs().amax({1}, /*keepdim=*/true));
     restored = restored - exponents_v;
-    directions = bins_of(scaled(wide_v, exponents_v), chirp);
+    directions = bins_of(scaled(wide_v, exponents_v));
     params.v = directions.const_data_ptr<double>();
   }
   const Tensor norms = row_norms(rows);
@@ -237,7 +164,7 @@ void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams param
   params.exponents = params.exponents == nullptr ? nullptr : params.exponents + r;
   params.rows = a.size(0);
   execute(params, bins);
-  const Tensor mapped = rows_of(bins, params.dim, chirp);
+  const Tensor mapped = rows_of(bins, params.dim);
   out.copy_(at::where(finite, scaled(mapped, restored), std::numeric_limits<double>::quiet_NaN()));
 }
 
@@ -255,88 +182,70 @@ Tensor unpack(const Tensor& packed) {
 }
 
 // Rows of library_packed_spectrum; no synchronisation.
-void packed_rows(const Tensor& x, bool inverse, const Chirp* chirp, const Tensor& out) {
+void packed_rows(const Tensor& x, bool inverse, const Tensor& out) {
   const Tensor wide = wide_copy(x);
   const Tensor finite = at::isfinite(wide).all(1, /*keepdim=*/true);
   const Tensor exponents = unit_exponents(wide.abs().amax({1}, /*keepdim=*/true));
   const Tensor rows = scaled(wide, exponents).contiguous();
   const int64_t dim = x.size(1);
-  const Tensor result = inverse ? rows_of(unpack(rows), dim, chirp) : pack(bins_of(rows, chirp), dim);
+  const Tensor result = inverse ? rows_of(unpack(rows), dim) : pack(bins_of(rows), dim);
   out.copy_(at::where(finite, scaled(result, exponents.neg()), std::numeric_limits<double>::quiet_NaN()));
 }
 
-// Calls body(begin, count, chirp) for ranges of rows: on the CPU in chirps or, beyond them, a row at a time.
+// Calls body(begin, count) for ranges of rows: on the CPU a row at a time, where the library's bits depend on more.
 template <typename Body>
 void for_library_rows(const Tensor& out, const Body& body) {
   const int64_t rows = out.size(0);
-  const int64_t dim = out.size(1);
   if (!out.is_cpu()) {
-    return body(0, rows, nullptr);
-  }
-  if (dim <= kernels::kMaxCpuPaddedDim) {
-    const Chirp chirp(dim);
-    // A bound on the memory of the padded rows.
-    const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / chirp.length);
-    for (int64_t r = 0; r < rows; r += step) {
-      body(r, std::min(step, rows - r), &chirp);
-    }
-    return;
+    return body(0, rows);
   }
   // A single row would run outside a parallel region, where the library may use several threads and other bits; a range
   // of at least two keeps every row on one thread.
   at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (int64_t r = begin; r < std::min(end, rows); ++r) {
-      body(r, 1, nullptr);
+      body(r, 1);
     }
   });
 }
 
-} // namespace
+}  // namespace
 
 void library_spectral_map(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams params, const Tensor& out) {
   params.dim = a.size(1);
   params.count = params.dim / 2 + 1;
   params.last_is_real = params.dim % 2 == 0;
-  params.epsilon = out.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                                    : static_cast<double>(std::numeric_limits<float>::epsilon());
-  for_library_rows(out, [&](int64_t begin, int64_t count, const Chirp* chirp) {
+  params.epsilon = compute_epsilon(out.scalar_type());
+  for_library_rows(out, [&](int64_t begin, int64_t count) {
     const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
-    map_rows(some(a), some(v), params, begin, chirp, some(out));
+    map_rows(some(a), some(v), params, begin, some(out));
   });
 }
 
 void library_packed_spectrum(const Tensor& x, bool inverse, const Tensor& out) {
-  for_library_rows(out, [&](int64_t begin, int64_t count, const Chirp* chirp) {
-    packed_rows(x.narrow(0, begin, count), inverse, chirp, out.narrow(0, begin, count));
+  for_library_rows(out, [&](int64_t begin, int64_t count) {
+    packed_rows(x.narrow(0, begin, count), inverse, out.narrow(0, begin, count));
   });
 }
 
 void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
                     double eps, const Tensor& out) {
-  const int64_t rows = out.size(0);
   if (a.size(1) == 0) {
     out.fill_(normalize && eps == 0 ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
   const at::ScalarType type = compute_type(out.scalar_type());
-  const auto typed = [&](const Tensor& x) { return x.defined() ? x.to(type) : x; };
-  if (!out.is_cpu()) {
-    out.copy_(careful_rows(typed(a), typed(b), typed(weights), product, normalize, eps));
-    return;
-  }
-  // At least two rows, as above.
-  at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (int64_t r = begin; r < std::min(end, rows); ++r) {
-      const auto row = [&](const Tensor& x) { return x.defined() ? typed(x.narrow(0, r, 1)) : x; };
-      Tensor c = try_row(row(a), row(b), row(weights), product, normalize, eps);
-      if (!c.defined()) {
-        c = careful_rows(row(a), row(b), row(weights), product, normalize, eps);
-      }
-      out.narrow(0, r, 1).copy_(c);
+  for_library_rows(out, [&](int64_t begin, int64_t count) {
+    const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count).to(type) : x; };
+    Tensor c;
+    if (out.is_cpu()) {
+      c = try_row(some(a), some(b), some(weights), product, normalize, eps);
     }
+    if (!c.defined()) {
+      c = careful_rows(some(a), some(b), some(weights), product, normalize, eps);
+    }
+    out.narrow(0, begin, count).copy_(c);
   });
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

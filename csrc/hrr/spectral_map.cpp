@@ -28,7 +28,7 @@ Tensor compute_map(const MapCall& call) {
   const bool number = is_number(call.exponent);
   Tensor exponents = call.exponent.defined() && !number ? call.exponent.to(at::kDouble) : Tensor();
   params.exponent = number ? call.exponent.item<double>() : 0;
-  if (!has_native_spectrum(params.dim, out)) {
+  if (!has_kernel_spectrum(params.dim, out)) {
     const auto rows = [&](const Tensor& x) {
       return x.defined() ? x.to(contract.dtype).expand(sizes).reshape({params.rows, params.dim}) : x;
     };
@@ -44,8 +44,9 @@ Tensor compute_map(const MapCall& call) {
     library_spectral_map(rows(call.a), rows(call.v), bins, out.view({params.rows, params.dim}));
     return out;
   }
-  Tensor rows_a = with_unit_rows(call.a, contract.dtype);
-  Tensor rows_v = call.v.defined() ? with_unit_rows(call.v, contract.dtype) : Tensor();
+  const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+  Tensor rows_a = with_unit_rows(call.a, row_type);
+  Tensor rows_v = call.v.defined() ? with_unit_rows(call.v, row_type) : Tensor();
   const auto map_rows = [&] {
     return make_row_map<3>(batch,
                            {RowOperand{&rows_a, 1}, RowOperand{rows_v.defined() ? &rows_v : nullptr, 1},
@@ -61,9 +62,11 @@ Tensor compute_map(const MapCall& call) {
   params.a = rows_a.const_data_ptr();
   params.v = rows_v.defined() ? rows_v.const_data_ptr() : nullptr;
   params.exponents = exponents.defined() ? static_cast<const double*>(exponents.const_data_ptr()) : nullptr;
-  params.out = out.mutable_data_ptr();
-  execute(params, out);
-  return out;
+  params.epsilon = compute_epsilon(contract.dtype);
+  const Tensor result = row_type == contract.dtype ? out : at::empty(sizes, out.options().dtype(row_type));
+  params.out = result.mutable_data_ptr();
+  execute(params, result);
+  return row_type == contract.dtype ? out : out.copy_(result);
 }
 
 Tensor compute_map_meta(const MapCall& call) {

@@ -49,20 +49,22 @@ Tensor compute(const Transform& op, const Tensor& x) {
   if (params.rows == 0) {
     return out;
   }
-  if (!has_native_spectrum(params.dim, out)) {
+  if (!has_kernel_spectrum(params.dim, out)) {
     library_packed_spectrum(x.reshape({params.rows, params.dim}), op.inverse, out.view({params.rows, params.dim}));
     return out;
   }
-  Tensor rows = with_unit_rows(x, contract.dtype);
+  const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+  Tensor rows = with_unit_rows(x, row_type);
   const auto map_rows = [&] { return make_row_map<1>(batch, {RowOperand{&rows, 1}}, params.map); };
   if (!map_rows()) {
     rows = rows.contiguous();
     map_rows();
   }
   params.in = rows.const_data_ptr();
-  params.out = out.mutable_data_ptr();
-  execute(params, out);
-  return out;
+  const Tensor result = row_type == contract.dtype ? out : at::empty(sizes, out.options().dtype(row_type));
+  params.out = result.mutable_data_ptr();
+  execute(params, result);
+  return row_type == contract.dtype ? out : out.copy_(result);
 }
 
 Tensor compute_meta(const Transform& op, const Tensor& x) {

@@ -51,9 +51,9 @@ HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r
           params.exponents == nullptr ? params.exponent : params.exponents[r], scale * kLn2, params.order};
 }
 
-// body(MapConstant) with the map as a compile-time constant; on the host
+// body(MapConstant) with the map as a compile-time constant; constexpr, so that kernels may call it too
 template <typename Body>
-void with_map(SpectralMap map, const Body& body) {
+constexpr void with_map(SpectralMap map, const Body& body) {
   switch (map) {
     case SpectralMap::kInverse:
       return body(MapConstant<SpectralMap::kInverse>{});

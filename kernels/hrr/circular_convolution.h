@@ -51,21 +51,35 @@ constexpr int64_t kMaxCpuSmoothDim = 16384;
 constexpr int64_t kMaxCpuNativeDim = int64_t{1} << 20;
 constexpr int64_t kMaxCpuPaddedDim = int64_t{1} << 19;
 
-constexpr Algorithm cpu_algorithm_for(int64_t dim) {
-  int64_t odd = dim;
+// A multiple of `step`, up to kMaxCpuSmoothDim, with no prime factor above 5.
+constexpr bool is_smooth(int64_t dim, int64_t step) {
+  int64_t rest = dim;
   for (const int64_t factor : {2, 3, 5}) {
-    while (odd > 1 && odd % factor == 0) {
-      odd /= factor;
+    while (rest > 1 && rest % factor == 0) {
+      rest /= factor;
     }
   }
-  const bool smooth = dim > kMaxDirectDim && dim <= kMaxCpuSmoothDim && dim % 16 == 0 && odd == 1;
+  return dim > 0 && dim <= kMaxCpuSmoothDim && dim % step == 0 && rest == 1;
+}
+
+constexpr Algorithm cpu_algorithm_for(int64_t dim) {
   if (dim <= kMaxDirectDim) {
     return Algorithm::kDirect;
   }
-  if (smooth || (is_power_of_two(dim) && dim <= kMaxCpuNativeDim)) {
+  if (is_smooth(dim, 16) || (is_power_of_two(dim) && dim <= kMaxCpuNativeDim)) {
     return Algorithm::kNative;
   }
   return dim <= kMaxCpuPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
+}
+
+// Rows whose own bins the half-length transforms give: the other multiples of 8 too, on short vectors, where padding is
+// the faster way to a product.
+constexpr bool cpu_has_native_bins(int64_t dim) {
+  return cpu_algorithm_for(dim) == Algorithm::kNative || (dim >= 32 && is_smooth(dim, 8));
+}
+// Rows whose bins some kernel gives, by those transforms or by Bluestein's sum over them.
+constexpr bool cpu_has_bins(int64_t dim) {
+  return cpu_has_native_bins(dim) || dim <= kMaxCpuPaddedDim;
 }
 
 // The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the

@@ -43,4 +43,27 @@ void launch_record(Storage storage, const RecordParams& params, const void* twid
                [&](auto zero, const auto* table) { launch_record_rows<decltype(zero)>(params, table, stream); });
 }
 
+void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_spectral_map_rows<decltype(zero)>(params, table, stream); });
+}
+
+void launch_multibind(Storage storage, const MultibindParams& params, const void* twiddles, CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_multibind_rows<decltype(zero)>(params, table, stream); });
+}
+
+void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params, const void* twiddles,
+                            CudaStream stream) {
+  with_storage(storage, twiddles, [&](auto zero, const auto* table) {
+    launch_packed_spectrum_rows<decltype(zero)>(params, table, stream);
+  });
+}
+
+void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, const void* twiddles,
+                          CudaStream stream) {
+  with_storage(storage, twiddles,
+               [&](auto zero, const auto* table) { launch_bind_spectrum_rows<decltype(zero)>(params, table, stream); });
+}
+
 }  // namespace torch_hrr::kernels

@@ -9,6 +9,8 @@
 
 #include "kernels/cuda/fft_twiddles.h"
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/chirp_rows.h"
+#include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 #include "kernels/storage.h"
@@ -38,6 +40,18 @@ void launch_binding(Storage storage, const BindingParams& params, const void* tw
 void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
                              CudaStream stream);
 void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream);
+
+// Rows whose length is a power of two from 32 to 8192 alone.
+void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream);
+void launch_multibind(Storage storage, const MultibindParams& params, const void* twiddles, CudaStream stream);
+void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params, const void* twiddles,
+                            CudaStream stream);
+void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, const void* twiddles,
+                          CudaStream stream);
+
+// Rows of 1 to kMaxDeviceChirpDim elements, in double; twiddles are those of Storage::kDouble.
+void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream);
+void launch_chirp_packed(const ChirpPackedParams& params, const void* twiddles, CudaStream stream);
 
 // Bins in double whatever the storage type; see LibraryBinsParams.
 void launch_map_library_bins(const LibraryBinsParams& params, CudaStream stream);

@@ -69,14 +69,31 @@ constexpr bool kNativeSpectrum = false;
 template <typename S, int W>
 constexpr bool kNativeSpectrum<SpectralEngine<S, W, false>> = true;
 
-// Calls body(engine, used) as with_engine does, for native lengths alone.
+// Calls body(engine, used) as with_engine does, with the half-length transform of rows of cpu_has_native_bins.
 template <typename S, typename Body>
 void with_native_engine(int64_t dim, void* scratch, const Body& body) {
-  with_engine<S>(dim, scratch, [&](const auto& engine, int64_t used) {
-    if constexpr (kNativeSpectrum<std::remove_cvref_t<decltype(engine)>>) {
-      body(engine, used);
+  using T = compute_t<S>;
+  const FftPlan<T>& plan = fft_plan<T>(dim / 2, kLanes<T>);
+  const auto with_width = [&](auto width) {
+    int64_t used = 0;
+    const SpectralEngine<S, decltype(width)::value, false> engine(plan, dim, scratch, used);
+    body(engine, used);
+  };
+  if constexpr (kLanes<T> >= 16) {
+    if (plan.width == 16) {
+      return with_width(std::integral_constant<int, 16>());
     }
-  });
+  }
+  if constexpr (kLanes<T> >= 8) {
+    if (plan.width == 8) {
+      return with_width(std::integral_constant<int, 8>());
+    }
+  }
+  with_width(std::integral_constant<int, 4>());
+}
+template <typename S>
+int64_t native_scratch_bytes(int64_t dim, int operands) {
+  return SpectralEngine<S, 4, false>::scratch_bytes(dim / 2, operands);
 }
 
 // out = the row of a native spectrum whose squared norm (times M) is given; false if the row needs scaling first.

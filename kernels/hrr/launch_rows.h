@@ -13,5 +13,17 @@ void launch_record_rows(const RecordParams& params, const TwiddlePoint<compute_t
 template <typename S>
 void launch_backward_rows(const BindingBackwardParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
                           CudaStream stream);
+template <typename S>
+void launch_spectral_map_rows(const SpectralMapParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                              CudaStream stream);
+template <typename S>
+void launch_multibind_rows(const MultibindParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                           CudaStream stream);
+template <typename S>
+void launch_packed_spectrum_rows(const PackedSpectrumParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                                 CudaStream stream);
+template <typename S>
+void launch_bind_spectrum_rows(const SpectrumBindingParams& params, const TwiddlePoint<compute_t<S>>* twiddles,
+                               CudaStream stream);
 
 }  // namespace torch_hrr::kernels

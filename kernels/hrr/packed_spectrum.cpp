@@ -1,9 +1,8 @@
-// Packed spectra of native rows on the CPU; compiled once per instruction set.
+// Packed spectra on the CPU; compiled once per instruction set.
 #include "kernels/hrr/packed_spectrum.h"
 
 #include "kernels/hrr/families.h"
-#include "kernels/hrr/record_row.h"
-#include "kernels/hrr/row_bins.h"
+#include "kernels/hrr/row_spectrum.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -215,23 +214,61 @@ bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled,
   return true;
 }
 
+// The same by Bluestein's sum.
 template <typename S>
-void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto z = engine.operand(scratch, used);
-    for (int64_t r = begin; r < end; ++r) {
-      const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
-      S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (transform_row(engine, in, params.inverse, false, 0, z, out)) {
-        continue;
-      }
-      int exponent = 0;
-      if (row_exponent(engine, in, exponent)) {
-        transform_row(engine, in, params.inverse, true, exponent, z, out);
-      } else {
-        fill_nan(out, engine.dim);
+bool transform_row(const ChirpEngine<S>& engine, const S* in, bool inverse, bool scaled, int exponent,
+                   Split<double> bins, S* out) {
+  double* row = engine.row;
+  const int64_t dim = engine.dim;
+  if (inverse) {
+    if (!safe_squared_norm(engine.widen(in, exponent)) && !scaled) {
+      return false;
+    }
+    bins.re[0] = row[0];
+    for (int64_t k = 1; k <= engine.last_bin(); ++k) {
+      bins.re[k] = row[2 * k - 1];
+      bins.im[k] = 2 * k < dim ? row[2 * k] : 0;
+    }
+    engine.invert(bins);
+  } else {
+    if (!safe_squared_norm(engine.load(in, exponent, bins)) && !scaled) {
+      return false;
+    }
+    row[0] = bins.re[0];
+    for (int64_t k = 1; k <= engine.last_bin(); ++k) {
+      row[2 * k - 1] = bins.re[k];
+      if (2 * k < dim) {
+        row[2 * k] = bins.im[k];
       }
     }
+  }
+  engine.store(-exponent, out);
+  return true;
+}
+
+template <typename S, typename Engine>
+void packed_spectrum_rows_with(const Engine& engine, int64_t used, const PackedSpectrumParams& params, int64_t begin,
+                               int64_t end, void* scratch) {
+  const auto z = engine.operand(scratch, used);
+  for (int64_t r = begin; r < end; ++r) {
+    const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
+    S* out = static_cast<S*>(params.out) + r * params.dim;
+    if (transform_row(engine, in, params.inverse, false, 0, z, out)) {
+      continue;
+    }
+    int exponent = 0;
+    if (row_exponent(engine, in, exponent)) {
+      transform_row(engine, in, params.inverse, true, exponent, z, out);
+    } else {
+      fill_nan(out, engine.dim);
+    }
+  }
+}
+
+template <typename S>
+void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    packed_spectrum_rows_with<S>(engine, used, params, begin, end, scratch);
   });
 }
 

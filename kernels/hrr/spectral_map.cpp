@@ -5,8 +5,7 @@
 
 #include "kernels/hrr/bin_maps.h"
 #include "kernels/hrr/families.h"
-#include "kernels/hrr/record_row.h"
-#include "kernels/hrr/row_bins.h"
+#include "kernels/hrr/row_spectrum.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -33,25 +32,23 @@ HRR_HOST_DEVICE void store_wide(DoubleLanes<kMapLanes> value, T* target) {
   }
 }
 
-// a <- map(a, v) for the bins 0 .. points, whose first and last stay real. Arrays reach a vector beyond the last bin.
+// a <- map(a, v) for the bins 0 .. last. Arrays reach a vector beyond the last bin.
 template <SpectralMap kMap, typename T>
-void map_bins(Split<T> a, Split<T> v, int64_t points, T factor, const BinScalars& row) {
+void map_bins(Split<T> a, Split<T> v, int64_t last, double factor, double share, const BinScalars& row) {
   using L = DoubleLanes<kMapLanes>;
-  const L scale = L::broadcast(static_cast<double>(factor));
+  const L scale = L::broadcast(factor);
   // What the inverse transform multiplies by is divided out where bins may still be beyond T.
-  const L share = L::broadcast(1 / static_cast<double>(points));
-  for (int64_t k = 0; k <= points; k += kMapLanes) {
+  const L after = L::broadcast(share);
+  for (int64_t k = 0; k <= last; k += kMapLanes) {
     const Complex<L> bin{load_wide(a.re + k) * scale, load_wide(a.im + k) * scale};
     Complex<L> direction{L::broadcast(0), L::broadcast(0)};
     if constexpr (takes_direction(kMap)) {
       direction = {load_wide(v.re + k), load_wide(v.im + k)};
     }
     const Complex<L> result = map_bin<kMap>(bin, direction, row);
-    store_wide(result.re * share, a.re + k);
-    store_wide(result.im * share, a.im + k);
+    store_wide(result.re * after, a.re + k);
+    store_wide(result.im * after, a.im + k);
   }
-  a.im[0] = 0;
-  a.im[points] = 0;
 }
 
 template <typename S>
@@ -66,8 +63,8 @@ struct MapRow {
 
 // Lanes beyond the last bin hold zeros, which every map takes.
 template <typename T>
-void clear_beyond(Split<T> z, int64_t points) {
-  for (int64_t i = points + 1; i < points + kMapLanes; ++i) {
+void clear_beyond(Split<T> z, int64_t last) {
+  for (int64_t i = last + 1; i < last + kMapLanes; ++i) {
     z.re[i] = 0;
     z.im[i] = 0;
   }
@@ -75,65 +72,57 @@ void clear_beyond(Split<T> z, int64_t points) {
 
 // The row from inputs times 2^scale_a and 2^scale_v; false, with nothing written, if their plain transforms left the
 // safe range (then the caller scales).
-template <typename S, typename Engine>
-bool map_row(const Engine& engine, const MapRow<S>& row, bool scaled, int scale_a, int scale_v,
-             typename Engine::Operand a, typename Engine::Operand v, S* out) {
-  using T = compute_t<S>;
-  constexpr int W = Engine::kWidth;
-  const int64_t points = engine.points;
-  engine.load(row.a, scale_a, a);
-  const T squared = squared_norm<T, W>(engine.plan, a);
+template <typename S, typename Spectrum>
+bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int scale_a, int scale_v,
+             typename Spectrum::Operand a, typename Spectrum::Operand v, S* out) {
+  const auto squared = spectrum.load(row.a, scale_a, a);
   if (!scaled && !safe_squared_norm(squared)) {
     return false;
   }
+  clear_beyond(a, spectrum.last_bin());
   if (row.v != nullptr) {
-    engine.load(row.v, scale_v, v);
-    const T squared_v = squared_norm<T, W>(engine.plan, v);
-    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0 && largest_in(engine, row.v, 0) == 0)) {
+    const auto squared_v = spectrum.load(row.v, scale_v, v);
+    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0 && largest_in(spectrum, row.v, 0) == 0)) {
       return false;
     }
-    untangle<T, W>(engine.plan, v);
-    clear_beyond(v, points);
+    clear_beyond(v, spectrum.last_bin());
   }
-  untangle<T, W>(engine.plan, a);
-  clear_beyond(a, points);
-  // sum |A_k|^2 over all D bins is 2 sum |Z|^2 and D norm2(a)^2; the mapped bins are near 1.
-  const double total = 2 * static_cast<double>(squared);
-  const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(engine.dim)) / 2 : 0;
-  const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
+  // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
+  const double total = spectrum.total(squared);
+  const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(spectrum.dim)) / 2 : 0;
+  const double epsilon = static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon());
   const int scale = exponent - scale_a;
   const ScaledEps eps = scaled_eps(row.eps, scale);
   const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent), eps.eps, row.exponent,
                            scale * kLn2, row.order};
-  const T factor = static_cast<T>(scale_by_power(1, -exponent));
-  with_map(row.kind, [&](auto kind) { map_bins<decltype(kind)::value>(a, v, points, factor, scalars); });
-  retangle<T, W>(engine.plan, a);
-  engine.inverse(a, T{1}, engine.stage);
+  with_map(row.kind, [&](auto kind) {
+    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), scale_by_power(1, -exponent), spectrum.share(), scalars);
+  });
+  spectrum.invert(a);
   const bool divided = row.kind == SpectralMap::kInverse || row.kind == SpectralMap::kInverseBackward;
-  rescale_row(engine.stage, engine.dim,
-              mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divided ? eps.shift : 0));
-  narrow_row<S>(engine.stage, engine.dim, T{1}, out);
+  spectrum.store(mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divided ? eps.shift : 0), out);
   return true;
 }
 
-template <typename S, typename Engine>
-void careful_map_row(const Engine& engine, const MapRow<S>& row, typename Engine::Operand a, typename Engine::Operand v,
-                     S* out) {
+template <typename S, typename Spectrum>
+void careful_map_row(const Spectrum& spectrum, const MapRow<S>& row, typename Spectrum::Operand a,
+                     typename Spectrum::Operand v, S* out) {
   int scale_a = 0;
   int scale_v = 0;
-  bool finite = row_exponent(engine, row.a, scale_a);
-  finite = (row.v == nullptr || row_exponent(engine, row.v, scale_v)) && finite;
+  bool finite = row_exponent(spectrum, row.a, scale_a);
+  finite = (row.v == nullptr || row_exponent(spectrum, row.v, scale_v)) && finite;
   if (!finite) {
-    return fill_nan(out, engine.dim);
+    return fill_nan(out, spectrum.dim);
   }
-  map_row(engine, row, true, scale_a, scale_v, a, v, out);
+  map_row(spectrum, row, true, scale_a, scale_v, a, v, out);
 }
 
 template <typename S>
 void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto a = engine.operand(scratch, used);
-    const auto v = engine.operand(scratch, used);
+  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto& spectrum = spectrum_of(engine);
+    const auto a = spectrum.operand(scratch, used);
+    const auto v = spectrum.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
       const S* direction = static_cast<const S*>(params.v);
       const MapRow<S> row{
@@ -144,8 +133,8 @@ void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t e
           params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)],
           params.order};
       S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (!map_row(engine, row, false, 0, 0, a, v, out)) {
-        careful_map_row(engine, row, a, v, out);
+      if (!map_row(spectrum, row, false, 0, 0, a, v, out)) {
+        careful_map_row(spectrum, row, a, v, out);
       }
     }
   });
@@ -254,7 +243,7 @@ void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, v
 
 template <typename S>
 int64_t spectral_scratch(int64_t dim) {
-  return scratch_bytes<S>(dim, 2, 0);
+  return row_spectrum_scratch<S>(dim, 2);
 }
 
 }  // namespace
@@ -264,6 +253,7 @@ void add_spectral_maps(HrrKernels& kernels) {
   kernels.spectral_scratch = spectral_scratch<S>;
   kernels.spectral_map = spectral_map_rows<S>;
   kernels.multibind = multibind_rows<S>;
+  kernels.chirp_transform = chirp_transform;
   kernels.map_library_bins = map_library_rows;
 }
 template void add_spectral_maps<float>(HrrKernels&);

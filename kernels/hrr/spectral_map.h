@@ -55,6 +55,7 @@ struct SpectralMapParams {
   double eps = 0;
   double exponent = 0;
   int32_t order = 0;
+  double epsilon = 0;  // of the compute type, for kernels that take rows of any type in double
 };
 
 // bins[r] <- map(bins[r], v[r]), in place: the bins 0 .. D/2 that a library's real transform gives, interleaved complex

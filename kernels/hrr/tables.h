@@ -1,6 +1,7 @@
 // The CPU entry points of the HRR family, one table an instruction set and storage type.
 #pragma once
 
+#include "kernels/chirp_plan.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
@@ -19,12 +20,14 @@ struct HrrKernels {
   void (*record)(const RecordParams&, int64_t begin, int64_t end, void* scratch);
   int64_t (*superpose_scratch)(int64_t dim);
   void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);
-  // Rows of native length alone: cpu_algorithm_for(dim) is kNative, items at least 1.
+  // Rows of cpu_has_bins(dim); of cpu_has_native_bins(dim) and items at least 1 for multibind.
   int64_t (*spectral_scratch)(int64_t dim);
   void (*spectral_map)(const SpectralMapParams&, int64_t begin, int64_t end, void* scratch);
   void (*multibind)(const MultibindParams&, int64_t begin, int64_t end, void* scratch);
   void (*packed_spectrum)(const PackedSpectrumParams&, int64_t begin, int64_t end, void* scratch);
   void (*bind_spectrum)(const SpectrumBindingParams&, int64_t begin, int64_t end, void* scratch);
+  // What a ChirpLease of this instruction set is made with.
+  ChirpTransform chirp_transform;
   // Bins of any length, in double for every storage type; no scratch.
   void (*map_library_bins)(const LibraryBinsParams&, int64_t begin, int64_t end, void* scratch);
 };

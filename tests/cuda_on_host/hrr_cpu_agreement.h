@@ -24,10 +24,10 @@ double rounding_at(double x) {
   return x == 0 ? least : std::max(std::ldexp(epsilon, std::ilogb(x)), least);
 }
 
-// norm2(x - y) <= kUlps epsilon max(norm2(y), scale). The rounding to a half type may fall to either side, of few
+// norm2(x - y) <= ulps epsilon max(norm2(y), scale). The rounding to a half type may fall to either side, of few
 // elements. Elements that are not finite must be the same, and enter the norm as the largest number.
 template <typename S>
-::testing::AssertionResult rows_agree(const S* x, const S* y, int64_t dim, double scale) {
+::testing::AssertionResult rows_agree(const S* x, const S* y, int64_t dim, double scale, double ulps = kUlps) {
   std::vector<double> apart;
   std::vector<double> magnitudes;
   int64_t rounded_apart = 0;
@@ -51,21 +51,22 @@ template <typename S>
   using Limits = std::numeric_limits<compute_t<S>>;
   const double unit = Limits::epsilon() * std::max(norm_of(magnitudes), scale);
   const double least = Limits::denorm_min() * std::sqrt(static_cast<double>(dim));
-  if (norm_of(apart) <= kUlps * unit + least) {
+  if (norm_of(apart) <= ulps * unit + least) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << norm_of(apart) / unit << " ulp apart, allowed " << kUlps << ", norm "
+  return ::testing::AssertionFailure() << norm_of(apart) / unit << " ulp apart, allowed " << ulps << ", norm "
                                        << norm_of(magnitudes);
 }
 
 // scales: of the terms that a row is the sum of, one a row, where those may cancel.
 template <typename S>
 void expect_rows_agree(const std::vector<S>& x, const std::vector<S>& y, int64_t dim,
-                       const std::vector<double>& scales = {}) {
+                       const std::vector<double>& scales = {}, double ulps = kUlps) {
   ASSERT_EQ(x.size(), y.size());
   for (size_t r = 0; r < x.size() / static_cast<size_t>(dim); ++r) {
     const size_t first = r * static_cast<size_t>(dim);
-    EXPECT_TRUE(rows_agree(x.data() + first, y.data() + first, dim, scales.empty() ? 0 : scales[r])) << "row " << r;
+    EXPECT_TRUE(rows_agree(x.data() + first, y.data() + first, dim, scales.empty() ? 0 : scales[r], ulps))
+        << "row " << r;
   }
 }
 

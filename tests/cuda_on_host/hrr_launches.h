@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/launch_spectra.cuh"
 #include "kernels/hrr/launch_superposition.cuh"
 
 namespace torch_hrr::kernels::hrr_testing {
@@ -38,6 +39,26 @@ void run_superposition(const SuperpositionParams& params, const Schedule& schedu
   auto workspace =
       poisoned<compute_t<S>>(static_cast<size_t>(superposition_workspace_elements(plan, params.rows, params.dim)));
   launch_superposition_rows<S>(params, workspace.data(), HostLauncher{schedule}, max_blocks);
+}
+
+template <typename S>
+void run_spectral_map_kernel(const SpectralMapParams& params, const Schedule& schedule, int threads) {
+  launch_spectral_map<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_multibind_kernel(const MultibindParams& params, const Schedule& schedule, int threads) {
+  launch_multibind<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule, int threads) {
+  launch_packed_spectrum<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+}
+
+template <typename S>
+void run_bind_spectrum_kernel(const SpectrumBindingParams& params, const Schedule& schedule, int threads) {
+  launch_bind_spectrum<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 }  // namespace torch_hrr::kernels::hrr_testing

@@ -14,6 +14,8 @@
 
 #include "kernels/cuda/fft.cuh"
 #include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/packed_spectrum.h"
+#include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 
 namespace torch_hrr::kernels::hrr_testing {
@@ -196,5 +198,13 @@ void run_backward(const BindingBackwardParams& params, const Schedule& schedule 
 template <typename S>
 void run_superposition(const SuperpositionParams& params, const Schedule& schedule = {},
                        int64_t max_blocks = kMaxGridX);
+template <typename S>
+void run_spectral_map_kernel(const SpectralMapParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_multibind_kernel(const MultibindParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule = {}, int threads = 0);
+template <typename S>
+void run_bind_spectrum_kernel(const SpectrumBindingParams& params, const Schedule& schedule = {}, int threads = 0);
 
 }  // namespace torch_hrr::kernels::hrr_testing

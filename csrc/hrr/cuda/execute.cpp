@@ -6,12 +6,16 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "csrc/rows.h"
 #include "kernels/hrr/cuda_launch.h"
+#include "kernels/hrr/tables.h"
 
 namespace torch_hrr::hrr::cuda {
 namespace {
@@ -34,15 +38,49 @@ const void* twiddles_for(const at::Tensor& out, kernels::Storage storage) {
   return table.const_data_ptr();
 }
 
+// The tables of Bluestein's sum for a device and row length, uploaded at the first call like the twiddles. The first 64
+// are kept; a length beyond them is uploaded at every call.
+at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
+  constexpr size_t kMaxTables = 64;
+  static std::mutex mutex;
+  static auto& tables = *new std::map<std::pair<int64_t, int64_t>, at::Tensor>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::pair<int64_t, int64_t> key{out.get_device(), dim};
+  const auto found = tables.find(key);
+  if (found != tables.end()) {
+    return found->second;
+  }
+  const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
+  const kernels::ChirpLease lease(dim, length, kernels::hrr_kernels(kernels::Storage::kDouble).chirp_transform);
+  const at::Tensor table = at::empty({kernels::chirp_numbers(dim, length)}, at::kDouble);
+  std::copy_n(lease.plan().wave_re, table.numel(), table.mutable_data_ptr<double>());
+  const at::Tensor uploaded = table.to(out.device());
+  if (tables.size() < kMaxTables) {
+    tables.emplace(key, uploaded);
+  }
+  return uploaded;
+}
+
+// launcher(params with their tables, twiddles, stream) for rows in double that no half-length transform reaches
 template <typename Params>
-void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kernels::CudaStream),
-            const Params& params, const at::Tensor& out) {
+void launch_chirp(void (*launcher)(const Params&, const void*, kernels::CudaStream), Params params, int64_t dim,
+                  const at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  const at::Tensor tables = chirp_tables_for(out, dim);
+  params.tables =
+      kernels::ChirpTables(tables.const_data_ptr<double>(), dim, int64_t{1} << kernels::device_chirp_log2(dim));
+  launcher(params, twiddles_for(out, kernels::Storage::kDouble), c10::cuda::getCurrentCUDAStream().stream());
+}
+
+template <typename Params>
+void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kernels::CudaStream), const Params& params,
+            const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
   const kernels::Storage storage = storage_of(out);
   launcher(storage, params, twiddles_for(out, storage), c10::cuda::getCurrentCUDAStream().stream());
 }
 
-} // namespace
+}  // namespace
 
 void execute(const kernels::BindingParams& params, const at::Tensor& out) {
   launch(kernels::launch_binding, params, out);
@@ -54,6 +92,30 @@ void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out
 
 void execute(const kernels::RecordParams& params, const at::Tensor& out) {
   launch(kernels::launch_record, params, out);
+}
+
+void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
+  if (has_native_spectrum(params.dim, out)) {
+    launch(kernels::launch_spectral_map, params, out);
+  } else {
+    launch_chirp(kernels::launch_chirp_map, kernels::ChirpMapParams{params, {}}, params.dim, out);
+  }
+}
+
+void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
+  launch(kernels::launch_multibind, params, out);
+}
+
+void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
+  if (has_native_spectrum(params.dim, out)) {
+    launch(kernels::launch_packed_spectrum, params, out);
+  } else {
+    launch_chirp(kernels::launch_chirp_packed, kernels::ChirpPackedParams{params, {}}, params.dim, out);
+  }
+}
+
+void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out) {
+  launch(kernels::launch_bind_spectrum, params, out);
 }
 
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {
@@ -70,4 +132,4 @@ void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
   kernels::launch_map_library_bins(params, c10::cuda::getCurrentCUDAStream().stream());
 }
 
-} // namespace torch_hrr::hrr::cuda
+}  // namespace torch_hrr::hrr::cuda

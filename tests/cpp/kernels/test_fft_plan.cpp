@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kMaxMixedSize = 8192;
 
-// Multiples of 8 with no prime factor above 5, and some of the longer powers of two.
+// Multiples of 4 with no prime factor above 5, and some of the longer powers of two.
 std::vector<int64_t> all_sizes() {
   std::vector<int64_t> sizes = {16384, 65536, int64_t{1} << 20};
-  for (int64_t size = 16; size <= kMaxMixedSize; size += 8) {
+  for (int64_t size = 16; size <= kMaxMixedSize; size += 4) {
     int64_t rest = size;
     for (const int64_t factor : {2, 3, 5}) {
       while (rest % factor == 0) {

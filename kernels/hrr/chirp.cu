@@ -1,0 +1,16 @@
+// Launches Bluestein's sum.
+#include "kernels/hrr/launch_rows.cuh"
+
+#include "kernels/hrr/launch_chirp.cuh"
+
+namespace torch_hrr::kernels {
+
+void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream) {
+  launch_chirp_map(params, static_cast<const TwiddlePoint<double>*>(twiddles), DeviceLauncher{stream});
+}
+
+void launch_chirp_packed(const ChirpPackedParams& params, const void* twiddles, CudaStream stream) {
+  launch_chirp_packed(params, static_cast<const TwiddlePoint<double>*>(twiddles), DeviceLauncher{stream});
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,87 @@
+// A row's own bins A_k and the way back, by the half-length transform where it reaches, else by Bluestein's sum.
+//
+// Both give the same steps: load, square_sum, invert, store.
+#pragma once
+
+#include "kernels/hrr/chirp_engine.h"
+#include "kernels/hrr/record_row.h"
+#include "kernels/hrr/row_bins.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+template <typename S, typename Engine>
+struct NativeSpectrum {
+  using T = compute_t<S>;
+  using Operand = Split<T>;
+  static constexpr int kWidth = Engine::kWidth;
+
+  const Engine& engine;
+  int64_t dim;
+  T* stage;
+
+  explicit NativeSpectrum(const Engine& the_engine)
+      : engine(the_engine), dim(the_engine.dim), stage(the_engine.stage) {}
+
+  Operand operand(void* scratch, int64_t& used) const {
+    return engine.operand(scratch, used);
+  }
+  int64_t last_bin() const {
+    return engine.points;
+  }
+  // The bins of a row times 2^exponent; total() of what it returns is the sum of |A_k|^2 over all D of them.
+  T load(const S* source, int exponent, Operand bins) const {
+    engine.load(source, exponent, bins);
+    const T squared = squared_norm<T, kWidth>(engine.plan, bins);
+    untangle<T, kWidth>(engine.plan, bins);
+    return squared;
+  }
+  static double total(T squared) {
+    return 2 * static_cast<double>(squared);
+  }
+  // What bins are multiplied by, beforehand, for `invert` to be exact.
+  double share() const {
+    return 1 / static_cast<double>(engine.points);
+  }
+  void invert(Operand bins) const {
+    bins.im[0] = 0;
+    bins.im[engine.points] = 0;
+    retangle<T, kWidth>(engine.plan, bins);
+    engine.inverse(bins, T{1}, stage);
+  }
+  void store(int64_t exponent, S* out) const {
+    rescale_row(stage, dim, exponent);
+    narrow_row<S>(stage, dim, T{1}, out);
+  }
+};
+
+// Calls body(engine, used) with the SpectralEngine or ChirpEngine for rows of cpu_has_bins; `used` bytes of the scratch
+// are taken.
+template <typename S, typename Body>
+void with_spectrum_engine(int64_t dim, void* scratch, const Body& body) {
+  if (cpu_has_native_bins(dim)) {
+    return with_native_engine<S>(dim, scratch, body);
+  }
+  const ChirpLease lease(dim, chirp_length(dim), chirp_transform);
+  int64_t used = 0;
+  const ChirpEngine<S> engine(lease.plan(), scratch, used);
+  body(engine, used);
+}
+
+template <typename S>
+const ChirpEngine<S>& spectrum_of(const ChirpEngine<S>& engine) {
+  return engine;
+}
+template <typename S, int W>
+NativeSpectrum<S, SpectralEngine<S, W, false>> spectrum_of(const SpectralEngine<S, W, false>& engine) {
+  return NativeSpectrum<S, SpectralEngine<S, W, false>>(engine);
+}
+
+template <typename S>
+int64_t row_spectrum_scratch(int64_t dim, int operands) {
+  return cpu_has_native_bins(dim) ? native_scratch_bytes<S>(dim, operands)
+                                  : ChirpEngine<S>::scratch_bytes(dim, operands);
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,202 @@
+// Bluestein's sum on the host against the CPU kernels in double: every map, packed spectra both ways, lengths of every
+// transform, rows that need scaling, rows that are not finite, blocks and schedules.
+#include "tests/cuda_on_host/hrr_cpu_agreement.h"
+
+#include "kernels/hrr/launch_chirp.cuh"
+
+namespace torch_hrr::kernels {
+namespace {
+
+using namespace hrr_testing;
+
+constexpr SpectralMap kMaps[] = {
+    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
+    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
+
+// What csrc uploads for a length.
+class DeviceChirp {
+ public:
+  explicit DeviceChirp(int64_t dim)
+      : length_(int64_t{1} << device_chirp_log2(dim)),
+        lease_(dim, length_, hrr_kernels(Storage::kDouble).chirp_transform),
+        numbers_(lease_.plan().wave_re, lease_.plan().wave_re + chirp_numbers(dim, length_)) {}
+  ChirpTables tables() const {
+    return {numbers_.data(), lease_.plan().dim, length_};
+  }
+
+ private:
+  int64_t length_;
+  ChirpLease lease_;
+  std::vector<double> numbers_;
+};
+
+// Rows whose bins lie between about 0.3 and 2: a tall first element over small others. Every other one is negative.
+Rows<double> tame_rows(int64_t rows, int64_t dim, unsigned seed) {
+  Rows<double> result(rows, dim, seed, 0.15);
+  for (int64_t r = 0; r < rows; ++r) {
+    *result.row(r) += r % 2 == 0 ? 1 : -1;
+  }
+  return result;
+}
+
+SpectralMapParams map_params(SpectralMap kind, const Rows<double>& a, const Rows<double>& v, int64_t rows) {
+  SpectralMapParams params;
+  params.a = a.values.data();
+  params.v = takes_direction(kind) ? v.values.data() : nullptr;
+  params.rows = rows;
+  params.dim = a.dim;
+  params.map = contiguous_rows(rows, a.dim);
+  params.kind = kind;
+  params.exponent = -1.3;
+  params.epsilon = std::numeric_limits<double>::epsilon();
+  return params;
+}
+
+std::vector<double> mapped(const DeviceChirp& chirp, SpectralMapParams params, const Schedule& schedule = {},
+                           int threads = 0) {
+  auto out = poisoned<double>(static_cast<size_t>(params.rows * params.dim));
+  params.out = out.data();
+  launch_chirp_map(ChirpMapParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule}, threads);
+  return out;
+}
+
+void expect_map_agrees(const DeviceChirp& chirp, SpectralMapParams params) {
+  const std::vector<double> on_cuda = mapped(chirp, params);
+  auto on_cpu = poisoned<double>(on_cuda.size());
+  params.out = on_cpu.data();
+  run_spectral_map<double>(params, 0, params.rows);
+  // Bins of 0.3 magnify what both transforms round.
+  std::vector<double> scales(static_cast<size_t>(params.rows), 1);
+  expect_rows_agree(on_cuda, on_cpu, params.dim, scales, 4 * kUlps);
+}
+
+std::vector<double> packed(const DeviceChirp& chirp, const Rows<double>& in, int64_t rows, bool inverse,
+                           const Schedule& schedule = {}, int threads = 0) {
+  PackedSpectrumParams params;
+  params.in = in.values.data();
+  params.rows = rows;
+  params.dim = in.dim;
+  params.map = contiguous_rows(rows, in.dim);
+  params.inverse = inverse;
+  auto out = poisoned<double>(static_cast<size_t>(rows * in.dim));
+  params.out = out.data();
+  launch_chirp_packed(ChirpPackedParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule},
+                      threads);
+  auto on_cpu = poisoned<double>(out.size());
+  params.out = on_cpu.data();
+  run_packed_spectrum<double>(params, 0, rows);
+  expect_rows_agree(out, on_cpu, in.dim, {}, 2 * kUlps);
+  return out;
+}
+
+// Every transform of the device, at its ends.
+constexpr int64_t kDims[] = {1, 2, 3, 10, 11, 21, 22, 42, 43, 85, 100, 170, 171, 300, 341, 682, 1000, 1365, 2000, 2731};
+
+TEST(Chirp, MapsAgreeWithTheCpuKernel) {
+  for (const int64_t dim : kDims) {
+    const DeviceChirp chirp(dim);
+    const int64_t rows = dim > 500 ? 1 : 3;
+    const Rows<double> a = tame_rows(rows, dim, 71);
+    const Rows<double> v(rows, dim, 72);
+    for (const SpectralMap kind : kMaps) {
+      for (const double eps : {0.0, 0.9}) {
+        SCOPED_TRACE(::testing::Message() << "dim " << dim << " map " << static_cast<int>(kind) << " eps " << eps);
+        SpectralMapParams params = map_params(kind, a, v, rows);
+        params.eps = eps;
+        params.order = kind == SpectralMap::kPower && eps > 0 ? 2 : 0;
+        expect_map_agrees(chirp, params);
+      }
+    }
+  }
+}
+
+TEST(Chirp, PackedSpectraAgreeWithTheCpuKernel) {
+  for (const int64_t dim : kDims) {
+    SCOPED_TRACE(::testing::Message() << "dim " << dim);
+    const DeviceChirp chirp(dim);
+    const int64_t rows = dim > 500 ? 1 : 3;
+    const Rows<double> in(rows, dim, 73);
+    packed(chirp, in, rows, false);
+    packed(chirp, in, rows, true);
+  }
+}
+
+TEST(Chirp, EveryRowHasItsExponent) {
+  const DeviceChirp chirp(75);
+  const Rows<double> a = tame_rows(3, 75, 74);
+  const double exponents[] = {2, 0.5, -0.25};
+  SpectralMapParams params = map_params(SpectralMap::kPower, a, a, 3);
+  params.exponents = exponents;
+  params.map.strides[2][0] = 1;
+  expect_map_agrees(chirp, params);
+}
+
+TEST(Chirp, EmptyRowsScaledRowsAndRowsThatAreNotFinite) {
+  constexpr int64_t kDim = 75;
+  constexpr int64_t kRows = 6;
+  const DeviceChirp chirp(kDim);
+  Rows<double> a = tame_rows(kRows, kDim, 75);
+  Rows<double> v(kRows, kDim, 76);
+  std::fill_n(a.row(0), kDim, 0.25);
+  std::fill_n(a.row(1), kDim, 0.0);
+  for (int64_t i = 0; i < kDim; ++i) {
+    a.row(2)[i] = std::ldexp(a.row(2)[i], 900);
+    a.row(3)[i] = std::ldexp(a.row(3)[i], -900);
+    v.row(5)[i] = std::ldexp(v.row(5)[i], 900);
+  }
+  a.row(4)[7] = std::numeric_limits<double>::infinity();
+  for (const SpectralMap kind : {SpectralMap::kInverse, SpectralMap::kUnitary, SpectralMap::kPower}) {
+    SCOPED_TRACE(::testing::Message() << "map " << static_cast<int>(kind));
+    SpectralMapParams params = map_params(kind, a, v, kRows);
+    params.exponent = 0.25;
+    expect_map_agrees(chirp, params);
+    const std::vector<double> out = mapped(chirp, params);
+    EXPECT_TRUE(hrr_testing::all_nan(out.data() + 4 * kDim, kDim));
+    SpectralMapParams alone = params;
+    alone.rows = 1;
+    alone.a = a.row(5);
+    EXPECT_TRUE(hrr_testing::same_bits(out.data() + 5 * kDim, mapped(chirp, alone).data(), kDim));
+  }
+  SpectralMapParams jacobian = map_params(SpectralMap::kUnitaryJacobian, a, v, 1);
+  jacobian.a = a.row(5);
+  jacobian.v = v.row(5);
+  expect_map_agrees(chirp, jacobian);
+  packed(chirp, a, kRows, false);
+  packed(chirp, a, kRows, true);
+}
+
+TEST(Chirp, BlocksAndSchedulesGiveTheSameBits) {
+  for (const int64_t dim : {100, 300}) {
+    const DeviceChirp chirp(dim);
+    const Rows<double> a = tame_rows(3, dim, 77);
+    const Rows<double> v(3, dim, 78);
+    const SpectralMapParams params = map_params(SpectralMap::kPowerBackward, a, v, 3);
+    const std::vector<double> expected = mapped(chirp, params);
+    const std::vector<double> expected_packed = packed(chirp, a, 3, false);
+    for (const int threads : {64, 128}) {
+      for (const Schedule& schedule : all_schedules(1)) {
+        EXPECT_EQ(mapped(chirp, params, schedule, threads), expected);
+        EXPECT_EQ(packed(chirp, a, 3, false, schedule, threads), expected_packed);
+      }
+    }
+  }
+}
+
+TEST(Chirp, LaunchesRefuseOtherLengthsAndLaunchNothingForNoRows) {
+  static_assert(kMaxDeviceChirpDim + kMaxDeviceChirpDim / 2 == 4096);
+  for (const int64_t dim : {int64_t{0}, kMaxDeviceChirpDim + 1}) {
+    ChirpMapParams map;
+    map.map.rows = 1;
+    map.map.dim = dim;
+    EXPECT_THROW(launch_chirp_map(map, twiddle_table<double>(), HostLauncher{}), std::runtime_error);
+    ChirpPackedParams transform;
+    transform.packed.rows = 1;
+    transform.packed.dim = dim;
+    EXPECT_THROW(launch_chirp_packed(transform, twiddle_table<double>(), HostLauncher{}), std::runtime_error);
+  }
+  EXPECT_NO_THROW(launch_chirp_map(ChirpMapParams{}, twiddle_table<double>(), HostLauncher{}));
+  EXPECT_NO_THROW(launch_chirp_packed(ChirpPackedParams{}, twiddle_table<double>(), HostLauncher{}));
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels
