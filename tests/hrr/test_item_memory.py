@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_hrr.hrr.memory import ItemMemory, _first_copies, _words
+from torch_hrr.hrr.memory import ItemMemory, _first_copies, _largest, _words
 
 HALF = (torch.float16, torch.bfloat16)
 laws = settings(max_examples=60, derandomize=True, database=None, deadline=None)
@@ -161,6 +161,32 @@ def test_what_is_not_finite_stays_apart(bad):
     items[2, 0] = bad
     cosines, indices = ItemMemory(items).cleanup(query[0], 5)
     assert indices[-1] == 2 and cosines[-1].isnan() and not cosines[:-1].isnan().any()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_best_item_is_a_finite_one(bad, dtype):
+    items, query = normal(5, 16, dtype=dtype), normal(3, 16, seed=1, dtype=dtype)
+    expected = ItemMemory(items[1:]).cleanup(query)
+    items[0, 3] = bad
+    cosines, indices = ItemMemory(items).cleanup(query)
+    assert torch.equal(indices, expected[1] + 1)
+    torch.testing.assert_close(cosines, expected[0])
+    query[1, 3] = bad
+    for memory in (ItemMemory(items[1:]), ItemMemory(items)):
+        cosines, indices = memory.cleanup(query)
+        assert cosines[1].isnan() and indices[1] == 0 and not cosines[::2].isnan().any()
+
+
+@laws
+@given(st.sampled_from([torch.float32, torch.float64]), st.data())
+def test_the_order_is_that_of_a_stable_sort(dtype, data):
+    numbers = st.sampled_from([-1.0, -0.5, -1e-40, -0.0, 0.0, 1e-40, 0.25, 1.0, float("nan")])
+    values = torch.tensor(data.draw(st.lists(numbers, min_size=1, max_size=30)), dtype=dtype)
+    keys = [float("-inf") if value != value else value for value in values.tolist()]
+    order = sorted(range(len(keys)), key=lambda index: -keys[index])
+    for top_k in range(1, len(keys) + 1):
+        assert _largest(values, top_k).tolist() == order[:top_k]
 
 
 @pytest.mark.parametrize("scale", [1e-35, 1e-20, 1e20, 1e37])
