@@ -203,7 +203,7 @@ ITEMS = torch.ones(3, 8)
         (lambda: at(ITEMS.bool(), 0), TypeError, "at: sequence must be float32, .*, got torch.bool"),
         (lambda: at(torch.tensor(1.0), 0), RuntimeError, "at: sequence must have at least 1 dimensions, got .*"),
         (lambda: at(ITEMS, 1.0), TypeError, "at: index must be an int, got float"),
-        (lambda: at(ITEMS, -1), IndexError, "at: index must be >= 0, got -1"),
+        (lambda: at(ITEMS, -1), IndexError, "at: index must be >= 0 and below 2\\^63 - 1, got -1"),
         (lambda: ngrams(ITEMS.cfloat(), 2), TypeError, "ngrams: items must be float32, .*, got torch.complex64"),
         (lambda: ngrams(ITEMS[0], 2), RuntimeError, "ngrams: items must have at least 2 dimensions, got .*"),
         (lambda: ngrams(ITEMS, 0), ValueError, "ngrams: n must be >= 1, got 0"),

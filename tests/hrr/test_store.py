@@ -241,11 +241,14 @@ def test_bad_vectors_are_refused(bad, error, message):
     ("names", "vectors", "error", "message"),
     [
         (["a", "n1"], torch.ones(2, DIM), ValueError, "name must be new, got 'n1'"),
-        (["a", "a"], torch.ones(2, DIM), ValueError, "names must be different, got one twice"),
+        (["a", "a"], torch.ones(2, DIM), ValueError, "names must be different, got 'a' twice"),
         (["a", "b"], torch.ones(3, DIM), ValueError, r"vectors must have shape \[2, 3\], got \[3, 3\]"),
         (["a", "b"], torch.stack([INF, NAN]), ValueError, "vectors must be finite in torch.float32"),
-        (["a", 1], torch.ones(2, DIM), TypeError, "name must be str, got int"),
-        ("ab", torch.ones(2, DIM), TypeError, "names must be a sequence of str, got one str"),
+        (["a", 1], torch.ones(2, DIM), TypeError, r"names must be a sequence of str, got \['a', 1\]"),
+        ("ab", torch.ones(2, DIM), TypeError, "names must be a sequence of str, got 'ab'"),
+        ({"a", "b"}, torch.ones(2, DIM), TypeError, "names must be a sequence of str, got "),
+        (dict(a=0, b=1).keys(), torch.ones(2, DIM), TypeError, "names must be a sequence of str, got dict_keys"),
+        (3, torch.ones(2, DIM), TypeError, "names must be a sequence of str, got 3"),
         (["a", "\ud800"], torch.ones(2, DIM), ValueError, "name must be valid Unicode, got "),
     ],
 )
@@ -271,8 +274,9 @@ def test_names_must_be_known_or_new():
     }.items():
         with pytest.raises(KeyError, match=f"{op}: name must be known, got 'x'"):
             call()
-    with pytest.raises(TypeError, match=r"^get_many: names must be a sequence of str, got one str$"):
-        made.get_many("n0")
+    for names in ("n0", {"n0"}, ["n0", 1], None):
+        with pytest.raises(TypeError, match=r"^get_many: names must be a sequence of str, got "):
+            made.get_many(names)
     assert_holds(made, dict(store()))
 
 

@@ -351,7 +351,10 @@ def test_wider_items_widen_the_vector():
     ("roles", "error", "text"),
     [
         ({}, ValueError, "must name at least one role, got 0"),
-        ({"a": GOOD[None]}, ValueError, r"must have shape \[D\], got \[1, 8\]"),
+        ({"a": GOOD[None]}, ValueError, r"must have shape \[D\] above 0, got \[1, 8\]"),
+        ({"a": GOOD[:0]}, ValueError, r"must have shape \[D\] above 0, got \[0\]"),
+        ([GOOD], TypeError, "must be a mapping of names to vectors, got list"),
+        (None, TypeError, "must be a mapping of names to vectors, got NoneType"),
         ({"a": GOOD.int()}, TypeError, "must be float32, .*, got torch.int32"),
         ({"a": GOOD, "b": GOOD[1:]}, RuntimeError, r"must have the last dimension 8, got shape \[7\]"),
         ({"a": GOOD, "b": GOOD.to("meta")}, RuntimeError, "must be on cpu, got meta"),

@@ -4,7 +4,8 @@ Order and direction are marked by powers of one seeded random permutation P, ``P
 convolution, which commutes, could not keep them. All results are sums without normalisation, so that they can be added:
 of k unit items the norm is about sqrt(k). What a query returns is noisy, its cosine with the item about 1/sqrt(k) or
 less, and is to be cleaned up by an `ItemMemory`. A structure within a structure of the same kind needs another seed,
-since powers of one permutation add: position 1 of part 2 would be position 2 of part 1.
+since powers of one permutation add: position 1 of part 2 would be position 2 of part 1. A seed is an int of -2^63 to
+2^64 - 1, taken modulo 2^64; another value is a ValueError, another type a TypeError.
 
 All take float32, float64, float16 and bfloat16 on any device, are differentiable, and deterministic: the same arguments
 and seed give the same result, whatever else is in the batch.
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.memory import check_int, compute_dtype
-from torch_hrr.hrr.operations import check_vectors
+from torch_hrr.hrr._checks import check_bool, check_int, check_seed, check_vectors
+from torch_hrr.hrr.memory import compute_dtype
 
 DEFAULT_SEED = 0
 """Seed of the permutation where none is given."""
@@ -42,6 +43,7 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
     Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
     """
     check_vectors("sequence", "items", items, rank=2)
+    check_seed("sequence", seed)
     if items.shape[-2] == 0:
         return functional.superpose(items, normalize=False)
     total, power = items.to(compute_dtype(items.dtype)), 1
@@ -71,14 +73,16 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Raises:
         TypeError: `sequence` is not a tensor of a supported dtype, or `index` not an int.
-        IndexError: `index` is negative; the length is not known here, so that beyond it noise comes back.
+        IndexError: `index` is negative or above 2^63 - 2; the length is not known here, so that beyond it noise comes
+            back.
 
     Cost: one permutation.
     """
     check_vectors("at", "sequence", sequence)
     check_int("at", "index", index)
-    if index < 0:
-        raise IndexError(f"at: index must be >= 0, got {index}")
+    check_seed("at", seed)
+    if not 0 <= index < 2**63 - 1:
+        raise IndexError(f"at: index must be >= 0 and below 2^63 - 1, got {index}")
     return functional.permute(sequence, seed, -(index + 1))
 
 
@@ -107,9 +111,8 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
     product.
     """
     check_vectors("ngrams", "items", items, rank=2)
-    check_int("ngrams", "n", n)
-    if n < 1:
-        raise ValueError(f"ngrams: n must be >= 1, got {n}")
+    check_int("ngrams", "n", n, 1)
+    check_seed("ngrams", seed)
     windows = max(items.shape[-2] - n + 1, 0)
     if windows == 0:
         return functional.superpose(items[..., :0, :], normalize=False)
@@ -135,7 +138,7 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
         ``[..., D]``, not normalised.
 
     Raises:
-        TypeError: an argument is not a tensor of a supported dtype.
+        TypeError: an argument is not a tensor of a supported dtype, or `directed` not a bool.
         RuntimeError: the shapes do not match, have fewer than two dimensions, or the devices differ.
 
     Cost: 2 E + 1 transforms.
@@ -145,4 +148,6 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
     """
     check_vectors("graph", "sources", sources, rank=2)
     check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
+    check_bool("graph", "directed", directed)
+    check_seed("graph", seed)
     return functional.bind_superpose(sources, functional.permute(targets, seed) if directed else targets)

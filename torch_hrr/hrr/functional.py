@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr.hrr._checks import check_bool, check_generator, check_int, check_seed, resolve_dtype
+from torch_hrr.runtime import resolve_device
+
 _ops = torch.ops.torch_hrr
 
 
@@ -306,17 +309,22 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
 
     Args:
         a: ``[..., D]``.
-        seed: any 64-bit integer.
+        seed: -2^63 to 2^64 - 1, taken modulo 2^64.
         power: how often to apply it; negative powers apply the inverse, 0 copies.
 
     Returns:
         ``[..., D]``.
 
     Raises:
-        ValueError: ``power`` is -2^63.
+        TypeError: ``seed`` or ``power`` is not an int.
+        ValueError: ``seed`` is outside its range, or ``power`` not between -2^63 and 2^63, both excluded.
 
     Source: Sahlgren, Holst and Kanerva, Permutations as a means to encode order in word space, 2008.
     """
+    seed = check_seed("permute", seed)
+    check_int("permute", "power", power)
+    if not -(2**63) < power < 2**63:
+        raise ValueError(f"permute: power must be between -2^63 and 2^63, got {power}")
     return _ops.permute.default(a, seed, power)  # type: ignore[no-any-return]
 
 
@@ -345,17 +353,14 @@ def random(
         ``[n, dim]``.
 
     Raises:
-        TypeError: ``dtype`` is not float32, float64, float16 or bfloat16.
-        ValueError: ``n`` is negative or ``dim`` is less than 1.
+        TypeError: an argument of another type, or ``dtype`` is not float32, float64, float16 or bfloat16.
+        ValueError: ``n`` is negative, ``dim`` is less than 1, or the generator is not one of the CPU.
     """
-    from torch_hrr.runtime import resolve_device
-
-    if n < 0:
-        raise ValueError(f"random: n must be >= 0, got {n}")
-    if dim < 1:
-        raise ValueError(f"random: dim must be >= 1, got {dim}")
-    if dtype not in (None, torch.float32, torch.float64, torch.float16, torch.bfloat16):
-        raise TypeError(f"random: dtype must be float32, float64, float16 or bfloat16, got {dtype}")
+    check_int("random", "n", n, 0)
+    check_int("random", "dim", dim, 1)
+    check_generator("random", generator)
+    check_bool("random", "unitary", unitary)
+    dtype, device = resolve_dtype("random", dtype), resolve_device(device)
     if unitary:
         phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)
         phases[:, 0] = 0
@@ -364,4 +369,4 @@ def random(
         values: Tensor = torch.fft.irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
     else:
         values = torch.randn(n, dim, generator=generator, dtype=torch.float64, device="cpu") / dim**0.5
-    return values.to(device=resolve_device(device), dtype=dtype or torch.get_default_dtype())
+    return values.to(device=device, dtype=dtype)

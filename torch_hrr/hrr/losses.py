@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from torch_hrr.hrr.modules import check_positive, check_rows, draw_rows, empty_matrix, widen
+from torch_hrr.hrr._checks import check_int
+from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
 
 
 class HRRMultiLabelLoss(nn.Module):
@@ -63,10 +64,14 @@ class HRRMultiLabelLoss(nn.Module):
 
         Raises:
             ValueError: An argument is outside its range.
-            TypeError: ``dtype`` is not one the operators take.
+            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        check_positive("HRRMultiLabelLoss", num_labels=num_labels, dim=dim)
+        check_int("HRRMultiLabelLoss", "num_labels", num_labels, 1)
+        check_int("HRRMultiLabelLoss", "dim", dim, 1)
+        if isinstance(missing_weight, bool) or not isinstance(missing_weight, int | float):
+            kind = type(missing_weight).__name__
+            raise TypeError(f"HRRMultiLabelLoss: missing_weight must be a number, got {kind}")
         if not 0 <= missing_weight < float("inf"):
             raise ValueError(f"HRRMultiLabelLoss: missing_weight must be >= 0 and finite, got {missing_weight}")
         if reduction not in ("mean", "sum", "none"):
@@ -93,8 +98,8 @@ class HRRMultiLabelLoss(nn.Module):
             A scalar, or ``[...]`` without reduction. A row without labels has loss 0.
 
         Raises:
-            RuntimeError: A shape is not as above.
-            TypeError: ``s`` is of a dtype the operators do not take.
+            RuntimeError: A shape is not as above, or a tensor on another device than the vectors.
+            TypeError: ``s`` is of a dtype the operators do not take, or ``targets`` is complex.
         """
         check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
         self._check_targets(targets)
@@ -136,6 +141,11 @@ class HRRMultiLabelLoss(nn.Module):
         return encoded
 
     def _check_targets(self, targets: Tensor) -> None:
+        check_tensor("HRRMultiLabelLoss", "targets", targets, False)
+        if targets.is_complex():
+            raise TypeError(f"HRRMultiLabelLoss: targets must be real, got {targets.dtype}")
+        if targets.device != self.labels.device:
+            raise RuntimeError(f"HRRMultiLabelLoss: targets must be on {self.labels.device}, got {targets.device}")
         if targets.dim() == 0 or targets.shape[-1] != self.num_labels:
             raise RuntimeError(
                 f"HRRMultiLabelLoss: targets must have shape [..., {self.num_labels}], got {list(targets.shape)}"

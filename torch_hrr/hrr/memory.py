@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
+from torch_hrr.hrr._checks import check_data, check_floating, check_int, check_names, check_strided
 from torch_hrr.runtime import resolve_device
-
-FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-"""The dtypes that the operators take."""
 
 _INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
@@ -31,16 +29,19 @@ class ItemMemory:
 
         Args:
             vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device.
-            names: N different strings, or None for items without names.
+            names: a sequence of N different strings, or None for items without names.
 
         Raises:
-            TypeError: ``vectors`` is not a tensor of such a dtype, or ``names`` holds anything but strings.
+            TypeError: ``vectors`` is not a tensor of such a dtype, or ``names`` not a sequence of strings.
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or not N.
         """
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
             raise ValueError(f"ItemMemory: vectors must have shape [N, D] above 0, got {list(vectors.shape)}")
-        self._names = None if names is None else _checked_names(names, len(vectors))
+        self._names = None if names is None else check_names("ItemMemory", names)
+        if self._names is not None and len(self._names) != len(vectors):
+            count = len(self._names)
+            raise ValueError(f"ItemMemory: names must be as many as the {len(vectors)} vectors, got {count}")
         # A memory made in inference mode must still serve queries that want a gradient.
         with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
             self._vectors = vectors.detach().clone()
@@ -115,7 +116,7 @@ class ItemMemory:
 
         Raises:
             TypeError: ``indices`` is neither an int nor an integer tensor.
-            ValueError: the memory has no names.
+            ValueError: the memory has no names, or ``indices`` is on meta.
             IndexError: an index is outside 0 to N - 1.
         """
         if self._names is None:
@@ -123,6 +124,9 @@ class ItemMemory:
         kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
         if kind not in _INDICES:
             raise TypeError(f"names_of: indices must be an int or an integer tensor, got {kind}")
+        if isinstance(indices, Tensor):
+            check_strided("names_of", "indices", indices)
+            check_data("names_of", "indices", indices)
         return self._named(indices.tolist() if isinstance(indices, Tensor) else indices)
 
     def to(self, device: torch.device | str) -> Self:
@@ -162,52 +166,6 @@ class ItemMemory:
         if not 0 <= index < len(names):
             raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {index}")
         return names[index]
-
-
-def check_floating(op: str, argument: str, tensor: Tensor) -> None:
-    """Raises TypeError unless the tensor is strided and of a dtype that the operators take."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.dtype not in FLOATING:
-        raise TypeError(f"{op}: {argument} must be float32, float64, float16 or bfloat16, got {tensor.dtype}")
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        raise TypeError(f"{op}: {argument} must be strided, got {tensor.layout}, nested={tensor.is_nested}")
-
-
-def check_vector(op: str, argument: str, vectors: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises TypeError as `check_floating`, and ValueError unless the tensor has the shape and holds data."""
-    check_floating(op, argument, vectors)
-    if vectors.shape != shape:
-        raise ValueError(f"{op}: {argument} must have shape {list(shape)}, got {list(vectors.shape)}")
-    if vectors.is_meta:
-        raise ValueError(f"{op}: {argument} must hold data, got a meta tensor")
-
-
-def check_dtype(op: str, dtype: torch.dtype) -> None:
-    """Raises TypeError unless the operators take the dtype."""
-    if dtype not in FLOATING:
-        raise TypeError(f"{op}: dtype must be float32, float64, float16 or bfloat16, got {dtype}")
-
-
-def check_int(op: str, argument: str, value: int) -> None:
-    """Raises TypeError unless the value is an int and no bool."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-
-
-def resolve_storage(op: str, device: torch.device | str | None) -> torch.device:
-    """`runtime.resolve_device` for an object that reads its values back, and so cannot live on meta."""
-    target = resolve_device(device)
-    if target.type == "meta":
-        raise ValueError(f"{op}: device must hold data, got meta")
-    # With its index, so that the object stays where it is when the current device changes.
-    return torch.empty(0, device=target).device
-
-
-def check_finite(op: str, argument: str, vectors: Tensor) -> None:
-    """Raises ValueError if a value is NaN or infinite; waits for the device."""
-    if not bool(vectors.isfinite().all()):
-        raise ValueError(f"{op}: {argument} must be finite in {vectors.dtype}, got NaN or infinity")
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -279,14 +237,3 @@ def _largest(cosines: Tensor, top_k: int) -> Tensor:
 
 def _downwards(count: int, like: Tensor) -> Tensor:
     return torch.arange(count - 1, -1, -1, device=like.device)
-
-
-def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"ItemMemory: names must be a sequence of str, got {names!r:.80}")
-    if len(names) != count:
-        raise ValueError(f"ItemMemory: names must be as many as the {count} vectors, got {len(names)}")
-    if len(set(names)) < count:
-        repeated = next(name for index, name in enumerate(names) if name in names[:index])
-        raise ValueError(f"ItemMemory: names must be different, got {repeated!r} twice")
-    return tuple(names)

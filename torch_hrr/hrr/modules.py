@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.memory import check_dtype
+from torch_hrr.hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
 
 
 class _Roles(nn.Module):
@@ -43,11 +43,13 @@ class _Roles(nn.Module):
 
         Raises:
             ValueError: ``dim`` or ``roles`` is less than 1.
-            TypeError: ``dtype`` is not one the operators take.
+            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
         name = type(self).__name__
-        check_positive(name, dim=dim, roles=roles)
+        check_int(name, "dim", dim, 1)
+        check_int(name, "roles", roles, 1)
+        check_bool(name, "unitary", unitary)
         self.dim = dim
         self.roles = roles
         self.unitary = unitary
@@ -82,6 +84,7 @@ class Bind(_Roles):
 
     def forward(self, x: Tensor) -> Tensor:
         """Binds; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        check_tensor("Bind", "x", x)
         roles = self.role_vectors()
         if self.roles == 1:
             check_rows("Bind", "x", x, 0, self.dim)
@@ -132,14 +135,15 @@ class BindSuperpose(_Roles):
         dtype: torch.dtype | None = None,
     ) -> None:
         """As `Bind`; ``normalize`` says whether records are divided by ``max(norm2, 1e-12)``."""
+        check_bool("BindSuperpose", "normalize", normalize)
         super().__init__(dim, roles, unitary, generator=generator, device=device, dtype=dtype)
         self.normalize = normalize
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """Makes the record; RuntimeError for a shape, TypeError for a dtype that is not as above."""
         check_rows("BindSuperpose", "x", x, self.roles, self.dim)
-        if weights is not None and (weights.dim() == 0 or weights.shape[-1] != self.roles):
-            raise RuntimeError(f"BindSuperpose: weights must have shape [..., {self.roles}], got {list(weights.shape)}")
+        if weights is not None:
+            check_rows("BindSuperpose", "weights", weights, 0, self.roles)
         record: Tensor = torch.ops.torch_hrr.bind_superpose(self.role_vectors(), x, weights, self.normalize)
         return record
 
@@ -201,10 +205,12 @@ class HRRAttention(nn.Module):
 
         Raises:
             ValueError: A size is less than 1 or ``num_heads`` does not divide ``embed_dim``.
-            TypeError: ``dtype`` is not one the operators take.
+            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        check_positive("HRRAttention", embed_dim=embed_dim, num_heads=num_heads)
+        check_int("HRRAttention", "embed_dim", embed_dim, 1)
+        check_int("HRRAttention", "num_heads", num_heads, 1)
+        check_bool("HRRAttention", "bias", bias)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
         self.embed_dim = embed_dim
@@ -235,7 +241,8 @@ class HRRAttention(nn.Module):
             ``[..., T, E]``; zero, or the output bias, at padding.
 
         Raises:
-            RuntimeError: A shape is not as above, or the mask is not boolean.
+            TypeError: ``x`` or the mask is no tensor, or ``x`` of a dtype the operators do not take.
+            RuntimeError: A shape or a device is not as above, or the mask is not boolean.
         """
         values, weights = self._attend(x, key_padding_mask)
         heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)
@@ -248,10 +255,15 @@ class HRRAttention(nn.Module):
 
     def _attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Values ``[..., heads, T, E / heads]`` and their weights ``[..., heads, T]``."""
+        check_tensor("HRRAttention", "x", x)
         if x.dim() < 2 or x.shape[-1] != self.embed_dim:
             raise RuntimeError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
+        # The product of a meta tensor with a weight that holds data is no error of torch's.
+        if x.device != self.in_weight.device:
+            raise RuntimeError(f"HRRAttention: x must be on {self.in_weight.device}, got {x.device}")
         kept: Tensor | None = None
         if mask is not None:
+            check_tensor("HRRAttention", "key_padding_mask", mask, False)
             if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
                 raise RuntimeError(
                     f"HRRAttention: key_padding_mask must be bool of shape {list(x.shape[:-1])}, "
@@ -281,8 +293,16 @@ def widen(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.float16 or x.dtype == torch.bfloat16 else x
 
 
+def check_tensor(name: str, argument: str, x: Tensor, floating: bool = True) -> None:
+    """`check_floating` or `check_strided`; nothing in TorchScript, where compiler and operators check."""
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check = check_floating if floating else check_strided
+        check(name, argument, x)
+
+
 def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> None:
-    """Raises RuntimeError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items."""
+    """Raises RuntimeError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items; `check_tensor`."""
+    check_tensor(name, argument, x)
     if items == 0:
         if x.dim() == 0 or x.shape[-1] != dim:
             raise RuntimeError(f"{name}: {argument} must have shape [..., {dim}], got {list(x.shape)}")
@@ -290,20 +310,11 @@ def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> Non
         raise RuntimeError(f"{name}: {argument} must have shape [..., {items}, {dim}], got {list(x.shape)}")
 
 
-def check_positive(name: str, **sizes: int) -> None:
-    """Raises ValueError unless every size is at least 1."""
-    for argument, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: {argument} must be >= 1, got {size}")
-
-
 def empty_matrix(
     name: str, shape: tuple[int, int], device: torch.device | str | None, dtype: torch.dtype | None
 ) -> Tensor:
     """A matrix to be filled; TypeError for a dtype the operators do not take."""
-    dtype = dtype or torch.get_default_dtype()
-    check_dtype(name, dtype)
-    return torch.empty(shape, device=device, dtype=dtype)
+    return torch.empty(shape, device=device, dtype=resolve_dtype(name, dtype))
 
 
 def draw_rows(weight: Tensor, generator: torch.Generator | None, unitary: bool = False) -> None:

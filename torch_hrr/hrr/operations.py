@@ -11,52 +11,13 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.memory import check_dtype, check_floating, check_int
+from torch_hrr.hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_int, check_vectors
 from torch_hrr.runtime import resolve_device
 
 # Batches that calibration measures: powers of two, as long as an operand has at most so many elements.
 _LARGEST_OPERAND = 2**22
 _LARGEST_BATCH = 2**13
 _REPEATS = 5
-
-
-def check_vectors(
-    op: str, argument: str, value: Tensor, dim: int | None = None, device: torch.device | None = None, rank: int = 1
-) -> None:
-    """Checks that `value` is a tensor of vectors before any work is done with it.
-
-    Args:
-        op: Name of the caller, for the error's text.
-        argument: Name of the argument.
-        value: What was given for it.
-        dim: The last dimension it must have; None for any.
-        device: Where it must be; None for anywhere.
-        rank: The least number of dimensions.
-
-    Raises:
-        TypeError: Not a strided tensor of float32, float64, float16 or bfloat16.
-        RuntimeError: Too few dimensions, another last dimension or another device.
-    """
-    check_floating(op, argument, value)
-    if value.dim() < rank:
-        raise RuntimeError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(value.shape)}")
-    if dim is not None and value.shape[-1] != dim:
-        raise RuntimeError(f"{op}: {argument} must have the last dimension {dim}, got shape {list(value.shape)}")
-    if device is not None and value.device != device:
-        raise RuntimeError(f"{op}: {argument} must be on {device}, got {value.device}")
-
-
-def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
-    """The shape that leading dimensions broadcast to.
-
-    Raises:
-        RuntimeError: They do not broadcast; the text names the `arguments`, as "a and b".
-    """
-    try:
-        return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
-    except RuntimeError:
-        got = " and ".join(str(list(shape)) for shape in shapes)
-        raise RuntimeError(f"{op}: {arguments} must have leading dimensions that broadcast, got {got}") from None
 
 
 class HRROperations:
@@ -77,7 +38,7 @@ class HRROperations:
         dtype: The dtype.
 
     Raises:
-        ValueError: `dimensionality` is less than 1.
+        ValueError: `dimensionality` is less than 1. Of a method: an argument is on meta and the device is not.
         TypeError: `dimensionality` is not an int, or `dtype` is not supported. Of a method: an argument is not a real
             floating-point tensor or array.
         RuntimeError: Of a method: an argument has another last dimension, or too few dimensions.
@@ -91,10 +52,8 @@ class HRROperations:
     ) -> None:
         """Resolves the device."""
         name = type(self).__name__
-        check_int(name, "dimensionality", dimensionality)
+        check_int(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
-        if dimensionality < 1:
-            raise ValueError(f"{name}: dimensionality must be >= 1, got {dimensionality}")
         self.dimensionality = dimensionality
         self.device = resolve_device(device)
         self.dtype = dtype
@@ -138,18 +97,23 @@ class HRROperations:
         return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
 
     def _superpose(self, op: str, argument: str, vectors: Any, weights: Any, normalize: bool) -> Tensor:
+        check_bool(op, "normalize", normalize)
         vectors = self._place(op, argument, vectors, rank=2)
         if weights is not None:
             weights = _as_tensor(weights)
             check_vectors(op, "weights", weights)
-            weights = weights.to(self.device, self.dtype)
+            weights = self._move(op, "weights", weights)
         return functional.superpose(vectors, weights, normalize)
 
     def _place(self, op: str, argument: str, value: Any, rank: int = 1) -> Tensor:
         value = _as_tensor(value)
         check_vectors(op, argument, value, self.dimensionality, rank=rank)
-        placed: Tensor = value.to(self.device, self.dtype)
-        return placed
+        return self._move(op, argument, value)
+
+    def _move(self, op: str, argument: str, value: Tensor) -> Tensor:
+        if self.device.type != "meta":
+            check_data(op, argument, value)
+        return value.to(self.device, self.dtype)
 
 
 PyTorchHRROperations = HRROperations
@@ -254,9 +218,7 @@ class HybridHRRSystem:
         rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
         if batch_size is None:
             batch_size = rows
-        check_int(op, "batch_size", batch_size)
-        if batch_size < 0:
-            raise ValueError(f"{op}: batch_size must be >= 0, got {batch_size}")
+        check_int(op, "batch_size", batch_size, 0)
         if a.device.type != "cpu":
             return functional.bind(a.to(self.cpu_ops.dtype), b.to(self.cpu_ops.dtype))
         if self.has_accelerator and batch_size >= self.threshold_batch_size:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.memory import check_floating, check_int, compute_dtype, full_precision, normalize
-from torch_hrr.hrr.operations import check_vectors
+from torch_hrr.hrr._checks import check_floating, check_int, check_seed, check_vectors
+from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
 
 _CONVERGED = 0.9
 # Most problems are solved in a few iterations or run into a cycle, so that short attempts beat long ones.
 _ATTEMPT = 10
+# Attempts whose starts are made together, all of them where few iterations are allowed.
+_STARTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +57,12 @@ class Resonator:
     Args:
         codebooks: F >= 1 tensors ``[M_f, D]``, M_f >= 1, floating point, of one D, dtype and device. They are copied;
             half types are held and computed in float32.
-        seed: of the random mixtures.
+        seed: of the random mixtures, -2^63 to 2^64 - 1, modulo 2^64.
 
     Raises:
-        TypeError: A codebook is not a tensor, not of a supported dtype, or not of the first one's.
-        ValueError: There is no codebook, or one is not ``[M, D]`` or empty.
+        TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or not of the
+            first one's.
+        ValueError: There is no codebook, one is not ``[M, D]`` or empty, or `seed` is outside its range.
         RuntimeError: A codebook differs from the first in D or device.
 
     Source: Frady, Kent, Olshausen, Sommer, Resonator networks 1, Neural Computation 32(12), 2020.
@@ -67,6 +70,11 @@ class Resonator:
 
     def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
         """Copies the codebooks."""
+        # The order of a set of tensors is that of their addresses.
+        if not isinstance(codebooks, Iterable) or isinstance(codebooks, Set | Mapping):
+            raise TypeError(f"Resonator: codebooks must be a sequence of tensors, got {type(codebooks).__name__}")
+        if isinstance(codebooks, Tensor):
+            check_vectors("Resonator", "codebooks", codebooks, rank=3)
         books = tuple(codebooks)
         if not books:
             raise ValueError("Resonator: codebooks must hold at least one codebook, got 0")
@@ -77,7 +85,7 @@ class Resonator:
             check_vectors("Resonator", "codebooks", book, books[0].shape[1], books[0].device)
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
-        check_int("Resonator", "seed", seed)
+        check_seed("Resonator", seed)
         dtype = compute_dtype(books[0].dtype)
         self.seed = seed
         self.codebooks = tuple(
@@ -108,12 +116,9 @@ class Resonator:
         """
         first, factors = self.codebooks[0], len(self.codebooks)
         check_vectors("factorize", "x", x, first.shape[1], first.device)
-        check_int("factorize", "max_iterations", max_iterations)
-        if max_iterations < 1:
-            raise ValueError(f"factorize: max_iterations must be >= 1, got {max_iterations}")
-        check_int("factorize", "check_every", 1 if check_every is None else check_every)
-        if check_every is not None and check_every < 1:
-            raise ValueError(f"factorize: check_every must be >= 1 or None, got {check_every}")
+        check_int("factorize", "max_iterations", max_iterations, 1)
+        if check_every is not None:
+            check_int("factorize", "check_every", check_every, 1)
         rows = x.reshape(-1, first.shape[1]).to(first.dtype)
         with full_precision(x.device):
             found = self._search(rows, max_iterations, check_every)
@@ -137,7 +142,7 @@ class Resonator:
         converged = torch.zeros(count, dtype=torch.bool, device=x.device)
         for iteration in range(1, max_iterations + 1):
             if (iteration - 1) % _ATTEMPT == 0:
-                estimates = [start[(iteration - 1) // _ATTEMPT].expand_as(x) for start in starts]
+                estimates = [start.expand_as(x) for start in next(starts)]
             answer = self._update(x, estimates)
             cosine = self._cosine(x, answer)
             # The first answer is taken whatever its cosine, so that a row of NaN reports NaN.
@@ -153,18 +158,21 @@ class Resonator:
         signs[:, 0] = torch.where(cosines < 0, -1.0, 1.0)
         return Factorization(indices, signs, iterations, converged, cosines.abs())
 
-    def _starts(self, attempts: int) -> list[Tensor]:
-        """For each factor the first estimates of every attempt, ``[attempts, D]``."""
-        generator = torch.Generator().manual_seed(self.seed)
-        weights = [torch.ones(attempts, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
-        # Attempt by attempt, so that to allow for more of them does not change the earlier.
-        for attempt in range(1, attempts):
-            for weight in weights:
-                weight[attempt].normal_(generator=generator)
-        return [
-            functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
-            for book, weight in zip(self.codebooks, weights, strict=True)
-        ]
+    def _starts(self, attempts: int) -> Iterator[tuple[Tensor, ...]]:
+        """For every attempt the first estimate ``[D]`` of each factor."""
+        generator = torch.Generator().manual_seed(self.seed % 2**64)
+        for first in range(0, attempts, _STARTS):
+            count = min(_STARTS, attempts - first)
+            weights = [torch.ones(count, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
+            # Attempt by attempt, so that to allow for more of them does not change the earlier.
+            for attempt in range(0 if first else 1, count):
+                for weight in weights:
+                    weight[attempt].normal_(generator=generator)
+            starts = [
+                functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
+                for book, weight in zip(self.codebooks, weights, strict=True)
+            ]
+            yield from zip(*starts, strict=True)
 
     def _update(self, x: Tensor, estimates: list[Tensor]) -> Tensor:
         """One iteration: replaces the estimates one after the other and returns the answer ``[B, F]``."""

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from torch_hrr import _storage
 from torch_hrr._storage import IntegrityError
-from torch_hrr.hrr.memory import FLOATING, check_dtype, check_finite, check_int, check_vector, resolve_storage
+from torch_hrr.hrr._checks import (
+    FLOATING,
+    check_dtype,
+    check_finite,
+    check_int,
+    check_names,
+    check_vector,
+    resolve_storage,
+)
 
 _FORMAT = "torch_hrr.vector_store"
 _VERSION = 1
@@ -56,12 +64,8 @@ class VectorStore(Mapping[str, Tensor]):
             TypeError: an argument of another type, or another dtype.
             ValueError: ``dim`` or ``capacity`` is too small, or a device that there is not or that holds no data.
         """
-        check_int("VectorStore", "dim", dim)
-        check_int("VectorStore", "capacity", capacity)
-        if dim < 1:
-            raise ValueError(f"VectorStore: dim must be >= 1, got {dim}")
-        if capacity < 0:
-            raise ValueError(f"VectorStore: capacity must be >= 0, got {capacity}")
+        check_int("VectorStore", "dim", dim, 1)
+        check_int("VectorStore", "capacity", capacity, 0)
         check_dtype("VectorStore", dtype)
         self._dim, self._dtype, self._device = dim, dtype, resolve_storage("VectorStore", device)
         self._entries: dict[str, _Entry] = {}
@@ -129,21 +133,23 @@ class VectorStore(Mapping[str, Tensor]):
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
             ValueError: the name is known or no valid Unicode, or ``vector`` is not ``[D]`` or not finite.
         """
-        _check_names("add", [name])
+        _storage._check_text("add", "name", name)
         self._add("add", [name], self._converted("add", "vector", vector, (self._dim,)).unsqueeze(0))
 
     def add_many(self, names: Sequence[str], vectors: Tensor) -> None:
         """Adds the rows of ``vectors``, ``[N, D]``, at the end in the order of ``names``; all or, on an error, none.
 
-        Errors as for `add`; names given twice are a ValueError too. One copy to the host for all.
+        Errors as for `add`; names that are not a sequence are a TypeError and names given twice a ValueError too. One
+        copy to the host for all.
         """
-        _check_names("add_many", names)
+        names = check_names("add_many", names)
+        for name in names:
+            _storage._check_text("add_many", "name", name)
         self._add("add_many", names, self._converted("add_many", "vectors", vectors, (len(names), self._dim)))
 
     def get_many(self, names: Sequence[str]) -> Tensor:
-        """Copies of the vectors of ``names``, which may repeat, ``[N, D]``; KeyError for an unknown one."""
-        if isinstance(names, str):
-            raise TypeError("get_many: names must be a sequence of str, got one str")
+        """Copies of the vectors of a sequence of names, which may repeat, ``[N, D]``; KeyError for an unknown one."""
+        names = check_names("get_many", names, different=False)
         return self._gather([self._entry("get_many", name).row for name in names])
 
     def update(self, name: str, vector: Tensor) -> None:
@@ -288,15 +294,6 @@ class VectorStore(Mapping[str, Tensor]):
             shown = ", ".join(map(repr, changed[:5])) + (" and more" if len(changed) > 5 else "")
             raise IntegrityError(f"{op}: vectors must be as they were last written, got others for {shown}")
         return vectors
-
-
-def _check_names(op: str, names: Sequence[str]) -> None:
-    if isinstance(names, str):
-        raise TypeError(f"{op}: names must be a sequence of str, got one str")
-    for name in names:
-        _storage._check_text(op, "name", name)
-    if len(set(names)) < len(names):
-        raise ValueError(f"{op}: names must be different, got one twice")
 
 
 def _fingerprints(vectors: Tensor) -> list[str]:

@@ -14,9 +14,17 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import encoders, functional
+from torch_hrr.hrr._checks import (
+    check_bool,
+    check_broadcast,
+    check_int,
+    check_names,
+    check_seed,
+    check_vectors,
+    resolve_dtype,
+)
 from torch_hrr.hrr.encoders import DEFAULT_SEED
-from torch_hrr.hrr.memory import ItemMemory, check_dtype, check_int
-from torch_hrr.hrr.operations import check_broadcast, check_vectors
+from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.runtime import resolve_device
 
 
@@ -26,23 +34,26 @@ class Record:
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
 
     Args:
-        roles: the role vector ``[D]`` of each name, of one D and device; unitary ones unbind exactly.
+        roles: the role vector ``[D]`` of each name, of one D >= 1 and device; unitary ones unbind exactly.
 
     Raises:
-        TypeError: a role is not a tensor of a supported dtype.
+        TypeError: `roles` is not a mapping, a name not a str, or a role not a tensor of a supported dtype.
         ValueError: there is no role, or a role is not ``[D]``.
         RuntimeError: roles differ in D or device.
     """
 
     def __init__(self, roles: Mapping[str, Tensor]) -> None:
         """An empty record."""
+        if not isinstance(roles, Mapping):
+            raise TypeError(f"Record: roles must be a mapping of names to vectors, got {type(roles).__name__}")
         if not roles:
             raise ValueError("Record: roles must name at least one role, got 0")
+        check_names("Record", tuple(roles))
         first = next(iter(roles.values()))
         for role in roles.values():
             check_vectors("Record", "roles", role)
-            if role.dim() != 1:
-                raise ValueError(f"Record: roles must have shape [D], got {list(role.shape)}")
+            if role.dim() != 1 or len(role) == 0:
+                raise ValueError(f"Record: roles must have shape [D] above 0, got {list(role.shape)}")
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
         self._roles = dict(roles)
         self._fillers: dict[str, Tensor] = {}
@@ -117,21 +128,18 @@ class _Structure:
 
         Args:
             dim: D, >= 1.
-            seed: of the permutation.
+            seed: of the permutation, -2^63 to 2^64 - 1.
             device: as for `hrr.random`, None being the current one; arguments of the methods must be on it.
             dtype: None means torch's default; arguments of a wider one widen the vector.
 
         Raises:
             TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
-            ValueError: `dim` is less than 1.
+            ValueError: `dim` is less than 1, or `seed` outside its range.
         """
         name = type(self).__name__
-        check_int(name, "dim", dim)
-        check_int(name, "seed", seed)
-        dtype = torch.get_default_dtype() if dtype is None else dtype
-        check_dtype(name, dtype)
-        if dim < 1:
-            raise ValueError(f"{name}: dim must be >= 1, got {dim}")
+        check_int(name, "dim", dim, 1)
+        check_seed(name, seed)
+        dtype = resolve_dtype(name, dtype)
         self.seed = seed
         self._vector = torch.zeros(dim, device=resolve_device(device), dtype=dtype)
 
@@ -221,9 +229,12 @@ class Stack(_Structure):
             The item of the memory, ``[..., D]``.
 
         Raises:
+            TypeError: `memory` is not an `ItemMemory`.
             IndexError: the stack is empty.
             RuntimeError: the memory has another D or device.
         """
+        if not isinstance(memory, ItemMemory):
+            raise TypeError(f"pop: memory must be an ItemMemory, got {type(memory).__name__}")
         noisy = self._top("pop")
         item = memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
         self._vector = noisy - item if self._length > 1 else torch.zeros_like(noisy)
@@ -256,6 +267,7 @@ class Graph(_Structure):
         dtype: torch.dtype | None = None,
     ) -> None:
         """A graph without edges; `directed` tells whether a -> b differs from b -> a, the rest as for `Sequence`."""
+        check_bool("Graph", "directed", directed)
         super().__init__(dim, seed=seed, device=device, dtype=dtype)
         self.directed = directed
 

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
-from torch_hrr.hrr.memory import (
-    ItemMemory,
-    check_dtype,
+from torch_hrr.hrr._checks import (
+    check_bool,
     check_finite,
     check_int,
+    check_seed,
     check_vector,
-    compute_dtype,
-    full_precision,
+    resolve_dtype,
     resolve_storage,
 )
+from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
+from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
 
 
 class Vocabulary(Mapping[str, Tensor]):
@@ -53,23 +53,20 @@ class Vocabulary(Mapping[str, Tensor]):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            seed: of the vectors drawn, modulo 2^64.
+            seed: of the vectors drawn, -2^63 to 2^64 - 1, modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
             device: of the vectors; None means the current device, else as for `runtime.resolve_device`.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` is less than 1, or a device that there is not or that holds no data.
+            ValueError: ``dim`` is less than 1, ``seed`` outside its range, or a device that there is not or that holds
+                no data.
         """
-        check_int("Vocabulary", "dim", dim)
-        check_int("Vocabulary", "seed", seed)
-        if not isinstance(unitary, bool):
-            raise TypeError(f"Vocabulary: unitary must be a bool, got {type(unitary).__name__}")
-        if dim < 1:
-            raise ValueError(f"Vocabulary: dim must be >= 1, got {dim}")
-        self._dtype = dtype or torch.get_default_dtype()
-        check_dtype("Vocabulary", self._dtype)
+        check_int("Vocabulary", "dim", dim, 1)
+        check_seed("Vocabulary", seed)
+        check_bool("Vocabulary", "unitary", unitary)
+        self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
         self._device = resolve_storage("Vocabulary", device)
         self._vectors: dict[str, Tensor] = {}
