@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -22,6 +21,7 @@ from torch_hrr.hrr._checks import (
     check_vector,
     resolve_storage,
 )
+from torch_hrr.hrr._named import NamedVectors
 
 _FORMAT = "torch_hrr.vector_store"
 _VERSION = 1
@@ -33,7 +33,7 @@ class _Entry(NamedTuple):
     sha256: str
 
 
-class VectorStore(Mapping[str, Tensor]):
+class VectorStore(NamedVectors):
     """Vectors by name, in the order in which they were added; a mapping to copies of them.
 
     Rows of one tensor on one device, made in advance and doubled when they run out; the row of a removed vector is used
@@ -73,53 +73,14 @@ class VectorStore(Mapping[str, Tensor]):
         # The rows without a vector, the next one to use last.
         self._free = list(range(capacity - 1, -1, -1))
 
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def __copy__(self) -> Self:
-        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
-        return copy.deepcopy(self)
-
-    def __len__(self) -> int:
-        """Number of vectors."""
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names in the order in which they were added."""
-        return iter(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a vector of that name."""
-        return name in self._entries
-
     def __getitem__(self, name: str) -> Tensor:
         """A copy of the vector, ``[D]``; KeyError if there is none of that name."""
         return self._rows[self._entry("VectorStore", name).row].clone()
 
     @property
-    def dim(self) -> int:
-        """Dimension D."""
-        return self._dim
-
-    @property
-    def device(self) -> torch.device:
-        """Where the vectors are."""
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the vectors."""
-        return self._dtype
-
-    @property
     def capacity(self) -> int:
         """Number of vectors that there is room for without another allocation."""
         return len(self._rows)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names in the order in which they were added."""
-        return tuple(self._entries)
 
     @property
     def vectors(self) -> Tensor:

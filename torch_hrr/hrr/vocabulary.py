@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import torch
@@ -22,10 +21,11 @@ from torch_hrr.hrr._checks import (
     resolve_storage,
 )
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
+from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
 
 
-class Vocabulary(Mapping[str, Tensor]):
+class Vocabulary(NamedVectors):
     """Vectors by name, in the order of their declaration; a read-only mapping to copies of them.
 
     Expressions know these operators, with the precedence and the association of Python, from tight to loose:
@@ -69,58 +69,19 @@ class Vocabulary(Mapping[str, Tensor]):
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
         self._device = resolve_storage("Vocabulary", device)
-        self._vectors: dict[str, Tensor] = {}
+        self._entries: dict[str, Tensor] = {}
         self._memory: ItemMemory | None = None
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def __copy__(self) -> Self:
-        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
-        return copy.deepcopy(self)
-
-    def __len__(self) -> int:
-        """Number of names."""
-        return len(self._vectors)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names in the order of their declaration."""
-        return iter(self._vectors)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether a name is declared."""
-        return name in self._vectors
 
     def __getitem__(self, name: str) -> Tensor:
         """A copy of the vector of a name, ``[D]``; KeyError if it is not declared."""
-        if name not in self._vectors:
+        if name not in self._entries:
             raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
-        return self._vectors[name].clone()
-
-    @property
-    def dim(self) -> int:
-        """Dimension D."""
-        return self._dim
-
-    @property
-    def device(self) -> torch.device:
-        """Where the vectors are."""
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the vectors."""
-        return self._dtype
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names in the order of their declaration, which is that of the indices `cleanup` gives."""
-        return tuple(self._vectors)
+        return self._entries[name].clone()
 
     @property
     def vectors(self) -> Tensor:
         """All vectors, ``[N, D]``; a copy."""
-        rows = list(self._vectors.values())
+        rows = list(self._entries.values())
         return torch.stack(rows) if rows else torch.empty(0, self._dim, dtype=self._dtype, device=self._device)
 
     def populate(self, text: str) -> None:
@@ -139,9 +100,9 @@ class Vocabulary(Mapping[str, Tensor]):
 
         Cost: linear in the text; a statement waits once for the device.
         """
-        statements = parse_statements("populate", text, self._vectors, torch.finfo(self._dtype).max)
+        statements = parse_statements("populate", text, self._entries, torch.finfo(self._dtype).max)
         pending: dict[str, Tensor] = {}
-        known = ChainMap(pending, self._vectors)
+        known = ChainMap(pending, self._entries)
         for name, program in statements:
             vector = self._draw(name) if program is None else self._evaluate(program, known)
             check_finite("populate", f"vector of {name!r}", vector)
@@ -156,7 +117,7 @@ class Vocabulary(Mapping[str, Tensor]):
             ValueError: the name is declared already or no identifier, or ``vector`` is not ``[D]`` or not finite.
         """
         check_name("add", name)
-        if name in self._vectors:
+        if name in self._entries:
             raise ValueError(f"add: name must be new, got {name!r}")
         check_vector("add", "vector", vector, (self._dim,))
         copy = torch.empty(self._dim, dtype=self._dtype, device=self._device).copy_(vector.detach())
@@ -177,8 +138,8 @@ class Vocabulary(Mapping[str, Tensor]):
 
         Cost: linear in the text; one operator of O(D log D) at most for each one written; no host sync.
         """
-        program = parse_expression("parse", text, self._vectors, torch.finfo(self._dtype).max)
-        return self._evaluate(program, self._vectors)
+        program = parse_expression("parse", text, self._entries, torch.finfo(self._dtype).max)
+        return self._evaluate(program, self._entries)
 
     def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
         """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
@@ -199,12 +160,12 @@ class Vocabulary(Mapping[str, Tensor]):
     def to(self, device: torch.device | str) -> Self:
         """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the vocabulary."""
         target = resolve_storage("to", device)
-        self._vectors = {name: vector.to(target) for name, vector in self._vectors.items()}
+        self._entries = {name: vector.to(target) for name, vector in self._entries.items()}
         self._device, self._memory = target, None
         return self
 
     def _items(self, op: str) -> ItemMemory:
-        if not self._vectors:
+        if not self._entries:
             raise ValueError(f"{op}: vocabulary must have names, got none")
         if self._memory is None:
             self._memory = ItemMemory(self.vectors, self.names)
@@ -212,7 +173,7 @@ class Vocabulary(Mapping[str, Tensor]):
 
     def _extend(self, vectors: dict[str, Tensor]) -> None:
         self._memory = None
-        self._vectors.update(vectors)
+        self._entries.update(vectors)
 
     def _draw(self, name: str) -> Tensor:
         """The vector of a name: a random one bound with a random unitary one, which keeps its distribution.

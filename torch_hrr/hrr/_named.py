@@ -1,0 +1,59 @@
+"""What the vocabulary and the vector store share as mappings of names to vectors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class NamedVectors(Mapping[str, Tensor]):
+    """Vectors of one D, dtype and device by name, in the order in which the names came; a mapping to copies of them."""
+
+    _dim: int
+    _dtype: torch.dtype
+    _device: torch.device
+    # What is kept for a name is the derived class's own affair.
+    _entries: dict[str, Any]
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __copy__(self) -> Self:
+        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
+        return copy.deepcopy(self)
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in their order."""
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a vector of that name."""
+        return name in self._entries
+
+    @property
+    def dim(self) -> int:
+        """Dimension D."""
+        return self._dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the vectors are."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the vectors."""
+        return self._dtype
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the order in which they came, which is that of `vectors` and of indices."""
+        return tuple(self._entries)
