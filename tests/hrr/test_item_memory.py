@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_hrr.hrr.memory import ItemMemory, _first_copies, _largest, _words
+from torch_hrr.hrr.memory import ItemMemory, _first_copies, _largest, _words, cosine_similarity
 
 HALF = (torch.float16, torch.bfloat16)
 laws = settings(max_examples=60, derandomize=True, database=None, deadline=None)
@@ -47,6 +47,38 @@ def test_narrow_types_are_computed_in_float32(dtype, top_k):
     assert torch.equal(cosines, exact[0]) and torch.equal(indices, exact[1])
     expected = np.take_along_axis(true_cosines(query, items), indices.numpy(), -1)
     np.testing.assert_allclose(cosines.numpy(), expected, atol=3e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)], ids=str)
+def test_all_cosines(shape, dtype):
+    a, b = normal(*shape, 96, dtype=dtype), normal(7, 96, seed=1, dtype=dtype)
+    cosines = cosine_similarity(a, b)
+    assert cosines.shape == (*shape, 7) and cosines.dtype == torch.promote_types(dtype, torch.float32)
+    np.testing.assert_allclose(cosines.numpy(), true_cosines(a, b), atol=3e-7)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(cosine_similarity(a, b), cosines)
+
+
+def test_all_cosines_at_the_edges():
+    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1.0, float("nan")], [1e30, -1e30], [1e-30, 1e-30]])
+    cosines = cosine_similarity(rows, rows)
+    assert cosines[1, [0, 1, 3, 4]].tolist() == [0] * 4 and cosines[2].isnan().all() and cosines[:, 2].isnan().all()
+    kept = [0, 3, 4]
+    expected = torch.tensor([[1.0, -(0.02**0.5), 0.98**0.5], [-(0.02**0.5), 1, 0], [0.98**0.5, 0, 1]])
+    torch.testing.assert_close(cosines[kept][:, kept], expected, rtol=0, atol=1e-6)
+    a, b = (normal(3, 5, seed=seed, dtype=torch.float64).requires_grad_() for seed in (0, 1))
+    assert torch.autograd.gradcheck(cosine_similarity, (a, b))
+    for a, b, error, message in (
+        (None, rows, TypeError, "a must be a torch.Tensor, got NoneType"),
+        (rows, rows.int(), TypeError, "b must be float32, .* got torch.int32"),
+        (rows, rows[0], RuntimeError, r"b must have at least 2 dimensions, got shape \[2\]"),
+        (rows, rows[None], RuntimeError, r"b must have shape \[N, 2\], got \[1, 5, 2\]"),
+        (rows, rows[:, :1], RuntimeError, r"b must have the last dimension 2, got shape \[5, 1\]"),
+        (rows, rows.to("meta"), RuntimeError, "b must be on cpu, got meta"),
+    ):
+        with pytest.raises(error, match=f"^cosine_similarity: {message}$"):
+            cosine_similarity(a, b)
 
 
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float64), (torch.float64, torch.bfloat16)], ids=str)

@@ -24,7 +24,7 @@ from torch_hrr.hrr.functional import (
     unitary,
 )
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
-from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.hrr.memory import ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 from torch_hrr.hrr.resonator import Factorization, Resonator
@@ -60,6 +60,7 @@ __all__ = [
     "bind_power",
     "bind_spectrum",
     "bind_superpose",
+    "cosine_similarity",
     "from_spectrum",
     "graph",
     "inverse",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_data, check_floating, check_int, check_names, check_strided
+from torch_hrr.hrr._checks import check_data, check_floating, check_int, check_names, check_strided, check_vectors
 from torch_hrr.runtime import resolve_device
 
 _INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -166,6 +166,34 @@ class ItemMemory:
         if not 0 <= index < len(names):
             raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {index}")
         return names[index]
+
+
+def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
+    """Cosines of vectors with every one of a list, ``<a, b_j> / (norm2(a) norm2(b_j))``.
+
+    A zero vector has cosine 0, one that holds NaN or infinity NaN. Differentiable in both. Computed in the wider of the
+    two dtypes and at least float32, under autocast too; norms neither overflow nor underflow. Deterministic, but one
+    matrix product gives all cosines, so that their last bits may depend on the shape of the batch. O(N D) a vector of
+    ``a``; a list that is asked often is better held by an `ItemMemory`.
+
+    Args:
+        a: ``[..., D]``, float32, float64, float16 or bfloat16.
+        b: ``[N, D]``, of such a dtype, on the device of ``a``.
+
+    Returns:
+        ``[..., N]``, -1 to 1.
+
+    Raises:
+        TypeError: an argument is not a tensor of such a dtype.
+        RuntimeError: the shapes do not match, or the devices differ.
+    """
+    check_vectors("cosine_similarity", "a", a)
+    check_vectors("cosine_similarity", "b", b, a.shape[-1], a.device, rank=2)
+    if b.dim() != 2:
+        raise RuntimeError(f"cosine_similarity: b must have shape [N, {a.shape[-1]}], got {list(b.shape)}")
+    dtype = compute_dtype(torch.promote_types(a.dtype, b.dtype))
+    with full_precision(a.device):
+        return (normalize(a.to(dtype)) @ normalize(b.to(dtype)).mT).clamp(-1, 1)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
