@@ -1,0 +1,45 @@
+"""The guide's snippets run in order, and what it says of noise is so."""
+
+import pathlib
+import re
+
+import pytest
+import torch
+
+from torch_hrr import runtime
+
+GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "hrr.md"
+
+
+@pytest.fixture(scope="module")
+def session():
+    """The names left by all blocks of Python in one namespace."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    names = {}
+    with runtime.GPUContext("cpu"):
+        for block in blocks:
+            exec(compile(block, str(GUIDE), "exec"), names)
+    assert len(blocks) >= 10
+    return names
+
+
+def test_noise_is_what_the_guide_says(session):
+    answers, items, cosine = session["answers"], session["items"], torch.cosine_similarity
+    assert cosine(answers, items[:3]).tolist() == pytest.approx([3**-0.5] * 3, abs=0.06)
+    assert float(cosine(session["noisy"], session["a"], 0)) == pytest.approx(2**-0.5, abs=0.06)
+    restored = cosine(session["restored"].detach(), session["fillers"], -1)
+    assert float(restored.mean()) == pytest.approx(0.5, abs=0.02)
+
+
+def test_results_of_other_snippets(session):
+    assert session["loaded"].keys() == {"scene", "b"}
+    assert float(session["unit"].norm()) == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(session["result"], session["bound"])
+    assert session["prediction"].grad.norm() > 0 and session["words"].names[-1] == "MINE"
+    assert not torch.equal(session["edges"], session["pairs"])
+
+
+def test_the_guide_names_every_public_part(session):
+    text = GUIDE.read_text()
+    aliases = {"PyTorchHRROperations", "BatchHRROperations", "Factorization"}
+    assert [name for name in session["hrr"].__all__ if name not in aliases and name not in text] == []
