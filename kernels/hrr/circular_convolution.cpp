@@ -18,6 +18,8 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
     const S* base_a = static_cast<const S*>(params.a);
     const S* base_b = static_cast<const S*>(params.b);
     const bool prefetch = prefetch_pays<S>(params.rows, params.dim);
+    const int inner = params.map.ndim - 1;
+    BoundOperands<S, Engine> operands{a, b, inner >= 0 && params.map.strides[0][inner] == 0};
     for (int64_t r = begin; r < end; ++r) {
       const RecordRow<S> row{base_a + row_offset(params.map, 0, r),
                              base_b + row_offset(params.map, 1, r),
@@ -38,12 +40,13 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
       if constexpr (std::is_same_v<Engine, DirectEngine<S>>) {
         done = try_record_row<S, Engine>(engine, row, {a}, {b}, sum, out);
       } else if (params.product == Product::kConvolution) {
-        done = try_bind_row<Product::kConvolution, S>(engine, row, next, a, b, out);
+        done = try_bind_row<Product::kConvolution, S>(engine, row, next, operands, out);
       } else {
-        done = try_bind_row<Product::kCorrelation, S>(engine, row, next, a, b, out);
+        done = try_bind_row<Product::kCorrelation, S>(engine, row, next, operands, out);
       }
       if (!done) {
         careful_row<S>(engine, row, a, b, sum, out);
+        operands.forget();
       }
     }
   });

@@ -172,22 +172,50 @@ HRR_HOST_DEVICE void prefetch_row(const S* row, int64_t dim) {
   }
 }
 
+// The spectra of a product's operands, and whose they are: rows that follow each other with the same operand, as those of
+// one role or one codebook do, transform it once.
+template <typename S, typename Engine>
+struct BoundOperands {
+  typename Engine::Operand a;
+  typename Engine::Operand b;
+  bool keep_a;  // the next row has this one's a, so that the product is left in b
+  const S* row_a = nullptr;
+  const S* row_b = nullptr;
+
+  void load(const Engine& engine, const RecordRow<S>& row, const NextRow<S>& next) {
+    if (row.a != row_a) {
+      engine.load(row.a, 0, a);
+    }
+    prefetch_row(next.a, engine.dim);
+    if (row.b != row_b) {
+      engine.load(row.b, 0, b);
+    }
+    prefetch_row(next.b, engine.dim);
+    row_a = keep_a ? row.a : nullptr;
+    row_b = keep_a ? nullptr : row.b;
+  }
+  void forget() {
+    row_a = nullptr;
+    row_b = nullptr;
+  }
+};
+
 template <Product kProduct, typename S, typename Engine>
-bool try_bind_row(const Engine& engine, const RecordRow<S>& row, const NextRow<S>& next, typename Engine::Operand a,
-                  typename Engine::Operand b, S* out) {
+bool try_bind_row(const Engine& engine, const RecordRow<S>& row, const NextRow<S>& next,
+                  BoundOperands<S, Engine>& operands, S* out) {
   using T = compute_t<S>;
   constexpr int W = Engine::kWidth;
-  engine.load(row.a, 0, a);
-  prefetch_row(next.a, engine.dim);
-  engine.load(row.b, 0, b);
-  prefetch_row(next.b, engine.dim);
+  operands.load(engine, row, next);
+  const auto a = operands.a;
+  const auto b = operands.b;
+  const auto c = operands.keep_a ? b : a;
   if constexpr (kNativeSpectrum<Engine>) {
-    const T squared = row.normalize ? multiply_spectra<kProduct, true, T, W>(engine.plan, a, b, a)
-                                    : multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, a);
-    return try_finish_spectrum(engine, a, squared, row.normalize, row.eps, out);
+    const T squared = row.normalize ? multiply_spectra<kProduct, true, T, W>(engine.plan, a, b, c)
+                                    : multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, c);
+    return try_finish_spectrum(engine, c, squared, row.normalize, row.eps, out);
   } else {
-    multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, a);
-    return try_finish_row<S, W>(engine.finish(kProduct, a), engine.dim, row.normalize, row.eps, out);
+    multiply_spectra<kProduct, false, T, W>(engine.plan, a, b, c);
+    return try_finish_row<S, W>(engine.finish(kProduct, c), engine.dim, row.normalize, row.eps, out);
   }
 }
 

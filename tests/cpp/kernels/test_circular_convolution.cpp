@@ -229,6 +229,30 @@ TYPED_TEST(CircularConvolution, OperandsMayBeOne) {
   });
 }
 
+// Rows that share an operand transform it once, unless one of them needs scaling: each gets the bits it gets alone.
+TYPED_TEST(CircularConvolution, ASharedOperandChangesNoBit) {
+  using S = TypeParam;
+  constexpr int64_t kRows = 4;
+  this->for_each_form(kSomeDims, [&](int64_t dim, Product product, bool normalize) {
+    Buffer<S> rows = random_values<S>(kRows * dim, 45);
+    std::fill_n(rows.data() + dim, dim, std::numeric_limits<S>::max());
+    const Buffer<S> shared = random_values<S>(dim, 46);
+    for (const bool first : {false, true}) {
+      const S* a = first ? shared.data() : rows.data();
+      const S* b = first ? rows.data() : shared.data();
+      Buffer<S> together(kRows * dim);
+      Buffer<S> alone(kRows * dim);
+      const RowMap map = first ? row_map(kRows, {0, dim}) : row_map(kRows, {dim, 0});
+      run_bind<S>(params_of(a, b, together.data(), kRows, dim, map, product, normalize), 0, kRows);
+      const auto params = params_of(a, b, alone.data(), kRows, dim, map, product, normalize);
+      for (int64_t r = 0; r < kRows; ++r) {
+        run_bind<S>(params, r, r + 1);
+      }
+      EXPECT_TRUE(same_bits(together.data(), alone.data(), kRows * dim)) << (first ? "a" : "b") << " is shared";
+    }
+  });
+}
+
 TEST(CircularConvolutionPlan, AlgorithmsCoverEveryLength) {
   EXPECT_EQ(algorithm_for(1), Algorithm::kDirect);
   EXPECT_EQ(algorithm_for(16), Algorithm::kDirect);
@@ -252,6 +276,13 @@ TEST(CircularConvolutionPlan, AlgorithmsCoverEveryLength) {
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuPaddedDim + 1), Algorithm::kLibrary);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuNativeDim), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(2 * kMaxCpuNativeDim), Algorithm::kLibrary);
+  for (const int64_t dim : {32, 40, 48, 1000, 10000, 16384}) {
+    EXPECT_TRUE(cpu_has_native_bins(dim)) << dim;
+  }
+  for (const int64_t dim : {1, 16, 24, 100, 1001, 8192 + 8}) {
+    EXPECT_TRUE(!cpu_has_native_bins(dim) && cpu_has_bins(dim)) << dim;
+  }
+  EXPECT_FALSE(cpu_has_bins(kMaxCpuPaddedDim + 1));
   for (int64_t dim = 1; dim <= 9000; ++dim) {
     if (algorithm_for(dim) == Algorithm::kPadded) {
       const int64_t length = transform_length(dim);
