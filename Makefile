@@ -53,6 +53,7 @@ lint: $(VENV)/.test-tools
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' | xargs $(VENV)/bin/clang-format --dry-run -Werror
 
 # The second torch, and the kernels under sanitizers.
 test-all: test

@@ -106,8 +106,8 @@ void bind_normalize_out(Tensor& out, const Tensor& a, const Tensor& b, double ep
 }
 
 void superpose_out(Tensor& out, const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps) {
-  static const auto op = typed_operator<void(const Tensor&, const OptionalTensor&, bool, double, Tensor&)>(
-      "torch_hrr::superpose", "out");
+  static const auto op =
+      typed_operator<void(const Tensor&, const OptionalTensor&, bool, double, Tensor&)>("torch_hrr::superpose", "out");
   op.call(vectors, weights, normalize, eps, out);
 }
 
@@ -133,13 +133,13 @@ Gradients bind_normalize_backward(const Tensor& grad, const Tensor& a, const Ten
   return op.call(grad, a, b, eps);
 }
 
-} // namespace hrr
-} // namespace torch_hrr
+}  // namespace hrr
+}  // namespace torch_hrr
 
 const char* torch_hrr_build_info() {
   static const std::string info = [] {
     std::string text = std::string("version=") + TORCH_HRR_VERSION + "\ntorch=" + TORCH_VERSION +
-        "\ncuda=" + TORCH_HRR_CUDA_VERSION + "\n";
+                       "\ncuda=" + TORCH_HRR_CUDA_VERSION + "\n";
     try {
       return text + "isa=" + torch_hrr::kernels::isa_name(torch_hrr::kernels::active_isa()) + "\n";
     } catch (const std::exception& error) {

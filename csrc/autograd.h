@@ -37,8 +37,7 @@ auto make_node(const std::vector<at::Tensor>& inputs, typename NodeType::Formula
     return c10::make_intrusive<NodeType>(inputs, std::move(formula));
   } else {
     // deleteNode is found through the argument: it exists only where shared_ptr nodes do.
-    return std::shared_ptr<NodeType>(new NodeType(inputs, std::move(formula)),
-                                     [](auto* node) { deleteNode(node); });
+    return std::shared_ptr<NodeType>(new NodeType(inputs, std::move(formula)), [](auto* node) { deleteNode(node); });
   }
 }
 
@@ -76,8 +75,7 @@ struct DerivativeNode : public torch::autograd::Node {
       } else if (results[i].defined()) {
         // A gradient that is the same along a dimension may come without it.
         const auto common = at::infer_size_symint(results[i].sym_sizes(), inputs[i].sym_sizes());
-        results[i] =
-            at::sum_to(results[i].expand_symint(common), inputs[i].sym_sizes()).to(inputs[i].scalar_type());
+        results[i] = at::sum_to(results[i].expand_symint(common), inputs[i].sym_sizes()).to(inputs[i].scalar_type());
       }
     }
     return results;
@@ -158,4 +156,4 @@ void not_differentiable_out(const char* op, const Inner& inner, const at::Tensor
   }
 }
 
-} // namespace torch_hrr
+}  // namespace torch_hrr

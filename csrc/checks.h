@@ -102,8 +102,8 @@ template <typename Int>
 Int check_same_last(const char* op, const Argument& a, const Argument& b) {
   const Int dim_a = sizes_of<Int>(a.tensor).back();
   const Int dim_b = sizes_of<Int>(b.tensor).back();
-  TORCH_CHECK(equal(dim_a, dim_b), op, ": ", a.name, " and ", b.name, " must have the same last dimension, got ",
-              dim_a, " and ", dim_b);
+  TORCH_CHECK(equal(dim_a, dim_b), op, ": ", a.name, " and ", b.name, " must have the same last dimension, got ", dim_a,
+              " and ", dim_b);
   return dim_a;
 }
 
@@ -142,7 +142,7 @@ void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const char* descri
 // Rejects a result whose number of elements or bytes is not an int64.
 template <typename Int>
 void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
-  uint64_t numel = 8; // bytes of the widest element
+  uint64_t numel = 8;  // bytes of the widest element
   for (const Int& size : sizes) {
     int64_t known = 0;
     if constexpr (std::is_same_v<Int, c10::SymInt>) {
@@ -162,4 +162,4 @@ void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
   }
 }
 
-} // namespace torch_hrr
+}  // namespace torch_hrr

@@ -52,4 +52,4 @@ struct Autocast {
   }
 };
 
-} // namespace torch_hrr
+}  // namespace torch_hrr

@@ -25,7 +25,7 @@ void* kept_memory(int64_t bytes) {
   return memory.get();
 }
 
-} // namespace
+}  // namespace
 
 Scratch::Scratch(int64_t bytes) {
   if (bytes <= kMaxKeptBytes) {
@@ -36,4 +36,4 @@ Scratch::Scratch(int64_t bytes) {
   }
 }
 
-} // namespace torch_hrr
+}  // namespace torch_hrr

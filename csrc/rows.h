@@ -102,4 +102,4 @@ void for_row_ranges(int64_t rows, int64_t elements_per_row, int64_t scratch_byte
   });
 }
 
-} // namespace torch_hrr
+}  // namespace torch_hrr

@@ -17,9 +17,8 @@ TORCH_LIBRARY(torch_hrr, m) {
       "superpose.out(Tensor vectors, Tensor? weights=None, bool normalize=True, float eps=1e-12, *, "
       "Tensor(a!) out) -> ()",
       tags);
-  m.def(
-      "bind_superpose(Tensor a, Tensor b, Tensor? weights=None, bool normalize=False, float eps=1e-12) -> Tensor",
-      tags);
+  m.def("bind_superpose(Tensor a, Tensor b, Tensor? weights=None, bool normalize=False, float eps=1e-12) -> Tensor",
+        tags);
   m.def("multibind(Tensor vectors) -> Tensor", tags);
   m.def("inverse(Tensor a, float eps=0.) -> Tensor", tags);
   m.def("unitary(Tensor a) -> Tensor", tags);

@@ -49,7 +49,7 @@ HRR_HOST_DEVICE ComplexLanes<T, W> multiple(double s, ComplexLanes<T, W> b) {
 template <typename T, int W>
 HRR_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
   using C = ComplexLanes<T, W>;
-  constexpr double kSin = 0.86602540378443864676; // of a third of a turn; its cosine is -1/2
+  constexpr double kSin = 0.86602540378443864676;  // of a third of a turn; its cosine is -1/2
   const C sum = add(x[1], x[2]);
   const C turned = multiple(kSin, subtract(x[1], x[2]));
   const C middle = add_multiple(x[0], -0.5, sum);
@@ -61,7 +61,7 @@ HRR_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
 template <typename T, int W>
 HRR_HOST_DEVICE void butterfly5(ComplexLanes<T, W> (&x)[5]) {
   using C = ComplexLanes<T, W>;
-  constexpr double kCos1 = 0.30901699437494742410; // of one and two fifths of a turn
+  constexpr double kCos1 = 0.30901699437494742410;  // of one and two fifths of a turn
   constexpr double kCos2 = -0.80901699437494742410;
   constexpr double kSin1 = 0.95105651629515357212;
   constexpr double kSin2 = 0.58778525229247312917;
@@ -140,15 +140,15 @@ template <typename T, int W>
 HRR_HOST_DEVICE void turn_inside_butterfly16(ComplexLanes<T, W> (&x)[16]) {
   constexpr double kCos = 0.92387953251128675613;
   constexpr double kSin = 0.38268343236508977173;
-  turn(x[5], kCos, -kSin); // w^1
-  turn_eighth(x[9]); // w^2
-  turn(x[13], kSin, -kCos); // w^3
-  turn_eighth(x[6]); // w^2
-  x[10] = {x[10].im, -x[10].re}; // w^4
-  turn_three_eighths(x[14]); // w^6
-  turn(x[7], kSin, -kCos); // w^3
-  turn_three_eighths(x[11]); // w^6
-  turn(x[15], -kCos, kSin); // w^9
+  turn(x[5], kCos, -kSin);        // w^1
+  turn_eighth(x[9]);              // w^2
+  turn(x[13], kSin, -kCos);       // w^3
+  turn_eighth(x[6]);              // w^2
+  x[10] = {x[10].im, -x[10].re};  // w^4
+  turn_three_eighths(x[14]);      // w^6
+  turn(x[7], kSin, -kCos);        // w^3
+  turn_three_eighths(x[11]);      // w^6
+  turn(x[15], -kCos, kSin);       // w^9
 }
 
 template <typename T, int W>
@@ -193,4 +193,4 @@ HRR_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -64,7 +64,8 @@ constexpr int64_t chirp_length(int64_t dim) {
 
 HRR_ISA_END
 
-// Keeps the plan for rows of `dim` elements and L = length alive while it is used. The plans used last stay, up to a bound on their memory.
+// Keeps the plan for rows of `dim` elements and L = length alive while it is used. The plans used last stay, up to a
+// bound on their memory.
 class ChirpLease {
  public:
   ChirpLease(int64_t dim, int64_t length, ChirpTransform transform);

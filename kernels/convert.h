@@ -107,4 +107,4 @@ HRR_HOST_DEVICE void narrow_row(const compute_t<S>* source, int64_t count, compu
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

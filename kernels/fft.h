@@ -134,8 +134,7 @@ void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
 }
 
 template <int R, bool kLast, typename T, int W, typename Target>
-void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> source,
-                                const Target& target) {
+void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> source, const Target& target) {
   using V = Simd<T, W>;
   const int64_t columns = kLast ? 1 : size / (stride * R);
   const int64_t step = size / R;
@@ -164,8 +163,7 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
 }
 
 template <bool kLast, typename T, int W, typename Target>
-void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const T> source,
-                                   const Target& target) {
+void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const T> source, const Target& target) {
   const T* twiddles = plan.twiddles[pass];
   switch (plan.radix[pass]) {
     case 2:
@@ -186,8 +184,7 @@ void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const
 // Transforms source through the work arrays into target; target may be written over work[0] or work[1] only if it is
 // not the array that the last pass reads: with an even number of passes that is work[0], with an odd one work[1].
 template <typename T, int W, typename Source, typename Target>
-void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&work)[2],
-                               const Target& target) {
+void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&work)[2], const Target& target) {
   first_pass<T, W>(plan, source, work[0]);
   int64_t stride = W;
   int from = 0;
@@ -201,4 +198,4 @@ void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&wo
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

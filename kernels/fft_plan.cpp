@@ -116,11 +116,11 @@ int64_t slot_of(int64_t size) {
   return slot;
 }
 
-} // namespace
+}  // namespace
 
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width) {
-  constexpr int kWidths = 3; // 4, 8, 16
+  constexpr int kWidths = 3;  // 4, 8, 16
   static std::atomic<const OwnedPlan<T>*> plans[kSlots][kWidths];
   static std::mutex mutex;
   const int width = fft_width(size, max_width);
@@ -140,4 +140,4 @@ const FftPlan<T>& fft_plan(int64_t size, int max_width) {
 template const FftPlan<float>& fft_plan<float>(int64_t, int);
 template const FftPlan<double>& fft_plan<double>(int64_t, int);
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

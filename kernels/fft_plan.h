@@ -42,4 +42,4 @@ constexpr int fft_width(int64_t size, int max_width) {
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width);
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

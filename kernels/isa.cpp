@@ -19,7 +19,7 @@ bool available(Isa isa) {
       return avx2;
     case Isa::kAvx512:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   }
   return false;
 #else
@@ -44,7 +44,7 @@ Isa choose() {
   throw std::runtime_error(std::string("TORCH_HRR_ISA must be scalar, avx2 or avx512, got ") + forced);
 }
 
-} // namespace
+}  // namespace
 
 Isa active_isa() {
   static const Isa isa = choose();
@@ -63,4 +63,4 @@ const char* isa_name(Isa isa) {
   return "scalar";
 }
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

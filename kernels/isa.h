@@ -12,4 +12,4 @@ Isa active_isa();
 
 const char* isa_name(Isa isa);
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -72,4 +72,4 @@ HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

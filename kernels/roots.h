@@ -20,4 +20,4 @@ inline Complex<double> root_of_unity(int64_t index, int64_t size) {
   return turned[quarter % 4];
 }
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

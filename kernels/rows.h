@@ -31,4 +31,4 @@ HRR_HOST_DEVICE int64_t row_offset(const RowMap& map, int operand, int64_t row) 
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -105,4 +105,4 @@ HRR_HOST_DEVICE void fill_nan(S* target, int64_t count) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

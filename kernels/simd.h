@@ -183,4 +183,4 @@ HRR_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -7,4 +7,4 @@ namespace torch_hrr::kernels {
 
 enum class Storage : int32_t { kFloat, kDouble, kHalf, kBFloat16 };
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

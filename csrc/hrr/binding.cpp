@@ -38,7 +38,7 @@ ResultContract<Int> contract_of(const Binding& op, const Tensor& a, const Tensor
 }
 
 void run(const Binding& op, const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, double eps,
-             const Tensor& out) {
+         const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
   kernels::BindingParams params;
@@ -255,15 +255,18 @@ Tensor bind_normalize_autograd(const Tensor& a, const Tensor& b, double eps) {
 }
 void bind_out_autograd(const Tensor& a, const Tensor& b, Tensor& out) {
   check_strided("bind", {{"a", a}, {"b", b}, {"out", out}});
-  not_differentiable_out("bind", [&] { torch_hrr::bind_out(out, a, b); }, out, a, b);
+  not_differentiable_out(
+      "bind", [&] { torch_hrr::bind_out(out, a, b); }, out, a, b);
 }
 void unbind_out_autograd(const Tensor& bound, const Tensor& role, Tensor& out) {
   check_strided("unbind", {{"bound", bound}, {"role", role}, {"out", out}});
-  not_differentiable_out("unbind", [&] { torch_hrr::unbind_out(out, bound, role); }, out, bound, role);
+  not_differentiable_out(
+      "unbind", [&] { torch_hrr::unbind_out(out, bound, role); }, out, bound, role);
 }
 void bind_normalize_out_autograd(const Tensor& a, const Tensor& b, double eps, Tensor& out) {
   check_strided("bind_normalize", {{"a", a}, {"b", b}, {"out", out}});
-  not_differentiable_out("bind_normalize", [&] { torch_hrr::bind_normalize_out(out, a, b, eps); }, out, a, b);
+  not_differentiable_out(
+      "bind_normalize", [&] { torch_hrr::bind_normalize_out(out, a, b, eps); }, out, a, b);
 }
 
 // The fused backward or, where it is differentiated itself, the composition with the same checks, shapes and dtype.
@@ -287,8 +290,7 @@ Gradients unbind_backward_autograd(const Tensor& grad, const Tensor& bound, cons
   return backward_autograd(kUnbind, grad, bound, role, 0, [&] { return unbind_backward(grad, bound, role); });
 }
 Gradients bind_normalize_backward_autograd(const Tensor& grad, const Tensor& a, const Tensor& b, double eps) {
-  return backward_autograd(kBindNormalize, grad, a, b, eps,
-                           [&] { return bind_normalize_backward(grad, a, b, eps); });
+  return backward_autograd(kBindNormalize, grad, a, b, eps, [&] { return bind_normalize_backward(grad, a, b, eps); });
 }
 
 // CPU and CUDA: the parameters are the same, execute() finds the device.
@@ -327,8 +329,8 @@ void register_autocast(torch::Library& m) {
   });
 }
 
-} // namespace
-} // namespace torch_hrr::hrr
+}  // namespace
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 
@@ -367,9 +369,8 @@ TORCH_LIBRARY_IMPL(torch_hrr, Negative, m) {
     torch_hrr::write_plain(out, [&](Tensor& plain) { torch_hrr::unbind_out(plain, a.resolve_neg(), b.resolve_neg()); });
   });
   m.impl("bind_normalize.out", [](const Tensor& a, const Tensor& b, double eps, Tensor& out) {
-    torch_hrr::write_plain(out, [&](Tensor& plain) {
-      torch_hrr::bind_normalize_out(plain, a.resolve_neg(), b.resolve_neg(), eps);
-    });
+    torch_hrr::write_plain(
+        out, [&](Tensor& plain) { torch_hrr::bind_normalize_out(plain, a.resolve_neg(), b.resolve_neg(), eps); });
   });
 }
 

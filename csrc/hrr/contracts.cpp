@@ -40,7 +40,7 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
   TORCH_CHECK(same, op, ": out must have sizes ", c10::ArrayRef<Int>(contract.sizes), ", got ", sizes);
 }
 
-} // namespace
+}  // namespace
 
 void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
                std::initializer_list<Argument> inputs) {
@@ -60,4 +60,4 @@ void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::
   check_out_metadata(op, out, contract, inputs);
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

@@ -119,4 +119,4 @@ void check_out(const char* op, const at::Tensor& out, const ResultContract<int64
 void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,
                std::initializer_list<Argument> inputs);
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

@@ -14,8 +14,8 @@ namespace torch_hrr::hrr {
 void library_record(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights, kernels::Product product,
                     bool normalize, double eps, const at::Tensor& out);
 
-// out[r] = the row whose bins are map(A, V), by transforms in double, with rows as above. a and v (or undefined) are [rows, D]. params holds what the map needs and, if
-// exponents differ, one for every row.
+// out[r] = the row whose bins are map(A, V), by transforms in double, with rows as above. a and v (or undefined) are
+// [rows, D]. params holds what the map needs and, if exponents differ, one for every row.
 void library_spectral_map(const at::Tensor& a, const at::Tensor& v, kernels::LibraryBinsParams params,
                           const at::Tensor& out);
 

@@ -37,8 +37,8 @@ inline at::Tensor scaled_by_power(const at::Tensor& x, const at::Tensor& exponen
 // upstream v as well as the tangent of a perturbation v. Rows are scaled by powers of two first, so that a norm may be
 // anything that the type can hold.
 inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& v, double eps) {
-  const double tiny = s.scalar_type() == at::kDouble ? std::numeric_limits<double>::min()
-                                                     : std::numeric_limits<float>::min();
+  const double tiny =
+      s.scalar_type() == at::kDouble ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   const at::Tensor exponent = -s.detach().abs().amax({-1}, /*keepdim=*/true).clamp_min(tiny).log2().floor();
   const at::Tensor unit = scaled_by_power(s, exponent);
   const at::Tensor norm = at::linalg_vector_norm(unit, 2, {-1}, /*keepdim=*/true);
@@ -49,4 +49,4 @@ inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& 
   return at::where(regular, scaled_by_power(projected, exponent), v / eps);
 }
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

@@ -20,4 +20,4 @@ at::Tensor unitary_jacobian(const at::Tensor& v, const at::Tensor& a);
 at::Tensor bind_power_log(const at::Tensor& a, const at::Tensor& exponent, int64_t order);
 at::Tensor bind_power_backward(const at::Tensor& grad, const at::Tensor& a, const at::Tensor& exponent);
 
-} // namespace torch_hrr::hrr
+}  // namespace torch_hrr::hrr

@@ -19,7 +19,7 @@ using c10::SymInt;
 using OptionalTensor = std::optional<Tensor>;
 
 void run(const ResultContract<int64_t>& contract, const Tensor& a, const Tensor& b, const OptionalTensor& weights,
-             bool normalize, double eps, const Tensor& out) {
+         bool normalize, double eps, const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 2);
   kernels::RecordParams params;
@@ -42,10 +42,9 @@ void run(const ResultContract<int64_t>& contract, const Tensor& a, const Tensor&
   Tensor rows_a = with_unit_rows(a, contract.dtype);
   Tensor rows_b = with_unit_rows(b, contract.dtype);
   const auto map_rows = [&] {
-    return make_row_map<3>(batch,
-                           {RowOperand{&rows_a, 2}, RowOperand{&rows_b, 2},
-                            RowOperand{factors.defined() ? &factors : nullptr, 1}},
-                           params.map);
+    return make_row_map<3>(
+        batch, {RowOperand{&rows_a, 2}, RowOperand{&rows_b, 2}, RowOperand{factors.defined() ? &factors : nullptr, 1}},
+        params.map);
   };
   if (!map_rows()) {
     rows_a = rows_a.expand(sizes).contiguous();
@@ -144,8 +143,8 @@ void register_autocast(torch::Library& m) {
          });
 }
 
-} // namespace
-} // namespace torch_hrr::hrr
+}  // namespace
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 

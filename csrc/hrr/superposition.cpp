@@ -17,8 +17,8 @@ using at::Tensor;
 using c10::SymInt;
 using OptionalTensor = std::optional<Tensor>;
 
-void run(const ResultContract<int64_t>& contract, const Tensor& vectors, const OptionalTensor& weights,
-             bool normalize, double eps, const Tensor& out) {
+void run(const ResultContract<int64_t>& contract, const Tensor& vectors, const OptionalTensor& weights, bool normalize,
+         double eps, const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 2);
   kernels::SuperpositionParams params;
@@ -150,8 +150,8 @@ void register_autocast(torch::Library& m) {
   });
 }
 
-} // namespace
-} // namespace torch_hrr::hrr
+}  // namespace
+}  // namespace torch_hrr::hrr
 
 using namespace torch_hrr::hrr;
 
@@ -170,12 +170,12 @@ TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
   m.impl("superpose.out", superpose_out_meta);
 }
 TORCH_LIBRARY_IMPL(torch_hrr, Negative, m) {
-  m.impl("superpose.out", [](const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps,
-                             Tensor& out) {
-    torch_hrr::write_plain(out, [&](Tensor& plain) {
-      torch_hrr::superpose_out(plain, vectors.resolve_neg(), torch_hrr::resolve_neg(weights), normalize, eps);
-    });
-  });
+  m.impl("superpose.out",
+         [](const Tensor& vectors, const OptionalTensor& weights, bool normalize, double eps, Tensor& out) {
+           torch_hrr::write_plain(out, [&](Tensor& plain) {
+             torch_hrr::superpose_out(plain, vectors.resolve_neg(), torch_hrr::resolve_neg(weights), normalize, eps);
+           });
+         });
 }
 
 TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {

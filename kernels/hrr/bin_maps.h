@@ -46,8 +46,7 @@ HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
 HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
   const double threshold = params.epsilon * params.norms[r];
   const int scale = static_cast<int>(params.scales[r]);
-  return {threshold * threshold * static_cast<double>(params.dim),
-          ::ldexp(params.eps, -2 * scale),
+  return {threshold * threshold * static_cast<double>(params.dim), ::ldexp(params.eps, -2 * scale),
           params.exponents == nullptr ? params.exponent : params.exponents[r], scale * kLn2, params.order};
 }
 

@@ -148,8 +148,8 @@ struct ChirpRow {
     const ScaledEps eps = scaled_eps(params.eps, scale);
     const double exponent =
         params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)];
-    const BinScalars scalars{params.epsilon * params.epsilon * ::ldexp(total, -2 * exponent_of_bins), eps.eps, exponent, scale * kLn2,
-                             params.order};
+    const BinScalars scalars{params.epsilon * params.epsilon * ::ldexp(total, -2 * exponent_of_bins), eps.eps, exponent,
+                             scale * kLn2, params.order};
     const double factor = ::ldexp(1.0, -exponent_of_bins);
     for (int i = 0; i < kPointsPerThread; ++i) {
       if (2 * point_of_slot(i) <= dim) {

@@ -73,7 +73,7 @@ template <typename S>
 int64_t shared_bytes(const RecordParams& params) {
   const bool shared = is_shared(params, 0) || is_shared(params, 1);
   const int64_t bytes = scratch_bytes<S>(params.dim, static_cast<int>(params.items), 0) +
-      (params.items + 1) * static_cast<int64_t>(sizeof(Split<double>));
+                        (params.items + 1) * static_cast<int64_t>(sizeof(Split<double>));
   return shared && params.items <= kMaxSharedBytes / params.dim && bytes <= kMaxSharedBytes ? bytes : 0;
 }
 
@@ -123,7 +123,7 @@ void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* s
   });
 }
 
-} // namespace
+}  // namespace
 
 template <typename S>
 void add_binding(HrrKernels& kernels) {
@@ -139,4 +139,4 @@ template void add_binding<Half>(HrrKernels&);
 template void add_binding<BFloat16>(HrrKernels&);
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

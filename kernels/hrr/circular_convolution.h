@@ -15,15 +15,15 @@
 namespace torch_hrr::kernels {
 
 enum class Product : int32_t {
-  kConvolution = 0, // c[n] = sum_m a[m] b[(n-m) mod D]
-  kCorrelation = 1, // c[n] = sum_m a[(n+m) mod D] b[m]
+  kConvolution = 0,  // c[n] = sum_m a[m] b[(n-m) mod D]
+  kCorrelation = 1,  // c[n] = sum_m a[(n+m) mod D] b[m]
 };
 
 enum class Algorithm : int32_t {
-  kDirect, // the O(D^2) sum
-  kNative, // one half-length transform a row
-  kPadded, // zero-padded to padded_length(D), folded on store
-  kLibrary, // beyond the native transforms: the caller uses a library FFT
+  kDirect,   // the O(D^2) sum
+  kNative,   // one half-length transform a row
+  kPadded,   // zero-padded to padded_length(D), folded on store
+  kLibrary,  // beyond the native transforms: the caller uses a library FFT
 };
 
 constexpr int64_t kMaxDirectDim = 16;
@@ -156,7 +156,7 @@ HRR_ISA_BEGIN
 //   C_k = A_k conj(B_k) - v,          C_{M-k} = A_{M-k} conj(B_{M-k}) + conj(v).
 template <typename T>
 struct Pair {
-  Complex<T> k, mirror; // Z_k and Z_{M-k}
+  Complex<T> k, mirror;  // Z_k and Z_{M-k}
 };
 
 template <typename T>
@@ -186,4 +186,4 @@ HRR_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

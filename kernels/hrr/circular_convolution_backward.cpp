@@ -169,7 +169,7 @@ bool try_spectral_backward(const Engine& engine, const BackwardRow<S>& row, cons
   gradient_spectra<T, W>(engine.plan, row.product, factors, row.normalize, buffers.grad, buffers.a, buffers.b);
   const T zero{0};
   return (row.grad_a == nullptr || try_finish_spectrum(engine, buffers.grad, zero, false, 0, row.grad_a)) &&
-      (row.grad_b == nullptr || try_finish_spectrum(engine, buffers.a, zero, false, 0, row.grad_b));
+         (row.grad_b == nullptr || try_finish_spectrum(engine, buffers.a, zero, false, 0, row.grad_b));
 }
 
 struct BackwardExponents {
@@ -202,8 +202,8 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
       return false;
     }
     const double c_dot_grad = static_cast<double>(dot<W>(buffers.c, buffers.upstream, engine.dim));
-    NormalizeFactors factors = normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad, row.eps,
-                                                 exponents.a + exponents.b);
+    NormalizeFactors factors =
+        normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad, row.eps, exponents.a + exponents.b);
     if (!last_resort) {
       factors = {scale_by_power(factors.grad, factors.exponent), factors.c};
       const double norm = square_root(static_cast<double>(dot<W>(buffers.upstream, buffers.upstream, engine.dim)));
@@ -311,7 +311,7 @@ int64_t backward_scratch(int64_t dim) {
   return scratch_bytes<S>(dim, 4, 2);
 }
 
-} // namespace
+}  // namespace
 
 template <typename S>
 void add_binding_backward(HrrKernels& kernels) {
@@ -325,4 +325,4 @@ template void add_binding_backward<Half>(HrrKernels&);
 template void add_binding_backward<BFloat16>(HrrKernels&);
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

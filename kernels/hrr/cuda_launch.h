@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/fft_twiddles.h"
-#include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/chirp_rows.h"
+#include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
@@ -24,9 +24,8 @@ using CudaStream = CUstream_st*;  // cudaStream_t
 // The twiddle table that the binding launchers take: computed on the host, uploaded by the caller once a device and
 // compute type (double for kDouble, float for the others), kept for as long as kernels may run.
 constexpr int64_t twiddle_table_bytes(Storage storage) {
-  return static_cast<int64_t>(kTwiddleTablePoints) * static_cast<int64_t>(storage == Storage::kDouble
-                                                                              ? sizeof(TwiddlePoint<double>)
-                                                                              : sizeof(TwiddlePoint<float>));
+  return static_cast<int64_t>(kTwiddleTablePoints) *
+         static_cast<int64_t>(storage == Storage::kDouble ? sizeof(TwiddlePoint<double>) : sizeof(TwiddlePoint<float>));
 }
 inline void fill_twiddle_table(Storage storage, void* host_memory) {
   if (storage == Storage::kDouble) {

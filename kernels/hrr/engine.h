@@ -30,8 +30,8 @@ struct SpectralEngine {
 
   const FftPlan<T>& plan;
   int64_t dim;
-  int64_t points; // M
-  T* stage; // 2 M reals
+  int64_t points;  // M
+  T* stage;        // 2 M reals
   Split<T> work;
 
   HRR_HOST_DEVICE static int64_t split_elements(int64_t points) {
@@ -39,7 +39,7 @@ struct SpectralEngine {
   }
   static int64_t scratch_bytes(int64_t points, int operands) {
     return (2 * points + (operands + 1) * split_elements(points)) * static_cast<int64_t>(sizeof(T)) +
-        64 * (operands + 2);
+           64 * (operands + 2);
   }
 
   HRR_HOST_DEVICE SpectralEngine(const FftPlan<T>& the_plan, int64_t the_dim, void* scratch, int64_t& used)
@@ -181,4 +181,4 @@ struct DirectEngine {
 };
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -123,4 +123,4 @@ bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, boo
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

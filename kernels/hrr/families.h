@@ -19,4 +19,4 @@ template <typename S>
 void add_packed_spectra(HrrKernels& kernels);
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -52,4 +52,4 @@ HRR_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool nor
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -19,7 +19,7 @@ const HrrKernels* table() {
   return &kernels;
 }
 
-} // namespace
+}  // namespace
 
 const HrrKernels& hrr_kernels_of_isa(Storage storage) {
   switch (storage) {
@@ -36,4 +36,4 @@ const HrrKernels& hrr_kernels_of_isa(Storage storage) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kMapThreads) map_library_bins_kernel(LibraryBi
     if constexpr (takes_direction(kMap)) {
       v = {params.v[2 * i], params.v[2 * i + 1]};
     }
-    const Complex<double> result = map_bin<kMap>(Complex<double>{params.bins[2 * i], params.bins[2 * i + 1]}, v,
-                                                 scalars_of(params, row));
+    const Complex<double> result =
+        map_bin<kMap>(Complex<double>{params.bins[2 * i], params.bins[2 * i + 1]}, v, scalars_of(params, row));
     const bool real = k == 0 || (params.last_is_real && k == params.count - 1);
     params.bins[2 * i] = result.re;
     params.bins[2 * i + 1] = real ? 0 : result.im;

@@ -117,8 +117,7 @@ T multiply_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst)
   V sum = V::broadcast(0);
   const auto block = [&](int64_t k) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
-    const PairLanes<T, W> c =
-        product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
+    const PairLanes<T, W> c = product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
     store_pairs<T, W>(dst, points, k, c);
     return c;
   };
@@ -129,13 +128,11 @@ T multiply_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst)
     }
   }
   const PairLanes<T, W> first = block(0);
-  const Pair<T> middle =
-      product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
+  const Pair<T> middle = product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
   store_middle(dst, points, middle);
   T single = 0;
   for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Pair<T> c =
-        product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
+    const Pair<T> c = product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
     store_pair(dst, points, k, c);
     single = inner(c, c, single);
   }
@@ -154,19 +151,16 @@ void accumulate_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, T weight
   const int64_t points = plan.size;
   const V factor = V::broadcast(weight);
   for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Pair<T> c =
-        product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
+    const Pair<T> c = product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
     store_pair(sum, points, k, add_scaled(load_pair(sum, points, k), weight, c));
   }
   for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
     const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
-    const PairLanes<T, W> c =
-        product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
+    const PairLanes<T, W> c = product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
     PairLanes<T, W> total = load_pairs<T, W>(sum, points, k);
     store_pairs<T, W>(sum, points, k, add_scaled(total, factor, c));
   }
-  const Pair<T> middle =
-      product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
+  const Pair<T> middle = product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
   store_middle(sum, points, add_scaled(load_middle(sum, points), weight, middle));
 }
 
@@ -183,4 +177,4 @@ T squared_norm(const FftPlan<T>& plan, Split<T> z) {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -172,8 +172,8 @@ HRR_HOST_DEVICE void prefetch_row(const S* row, int64_t dim) {
   }
 }
 
-// The spectra of a product's operands, and whose they are: rows that follow each other with the same operand, as those of
-// one role or one codebook do, transform it once.
+// The spectra of a product's operands, and whose they are: rows that follow each other with the same operand, as those
+// of one role or one codebook do, transform it once.
 template <typename S, typename Engine>
 struct BoundOperands {
   typename Engine::Operand a;
@@ -220,4 +220,4 @@ bool try_bind_row(const Engine& engine, const RecordRow<S>& row, const NextRow<S
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

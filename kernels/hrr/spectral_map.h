@@ -23,7 +23,7 @@ enum class SpectralMap : int32_t {
 
 constexpr bool takes_direction(SpectralMap map) {
   return map == SpectralMap::kInverseBackward || map == SpectralMap::kUnitaryJacobian ||
-      map == SpectralMap::kPowerBackward;
+         map == SpectralMap::kPowerBackward;
 }
 
 // The power of two by which mapped bins are short: for A = bin 2^scale, map(A) = map_bin(bin) 2^result. Powers account
@@ -88,4 +88,4 @@ struct MultibindParams {
   int64_t item_stride = 0;
 };
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -12,8 +12,7 @@ constexpr int kItemsPerSweep = 8;
 
 // Sixteen lanes serve the half types' conversion; the wide types use the machine's own width.
 template <typename S>
-constexpr int kRowLanes = sizeof(S) == 2 ? kConvertBlock
-                                         : kVectorBytes / static_cast<int>(sizeof(S));
+constexpr int kRowLanes = sizeof(S) == 2 ? kConvertBlock : kVectorBytes / static_cast<int>(sizeof(S));
 
 template <typename S>
 HRR_HOST_DEVICE Simd<compute_t<S>, kRowLanes<S>> load_lanes(const S* source) {
@@ -96,8 +95,8 @@ void sum_group(const Group<S>& group, int64_t dim, compute_t<S>* sum) {
 
 // The sum from items scaled by exact powers of two, each by its own; NaN or infinity in a group gives a NaN row.
 template <typename S>
-void careful_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum,
-                   compute_t<S>* row, S* out) {
+void careful_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum, compute_t<S>* row,
+                   S* out) {
   using T = compute_t<S>;
   const auto load_row = [&](int64_t k) {
     widen_row<S>(group.vectors + k * group.stride, dim, row);
@@ -149,10 +148,8 @@ void superpose_rows(const SuperpositionParams& params, int64_t begin, int64_t en
   const S* weights = static_cast<const S*>(params.weights);
   for (int64_t r = begin; r < end; ++r) {
     const Group<S> group{static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r),
-                         weights == nullptr ? nullptr : weights + row_offset(params.map, 1, r),
-                         params.items,
-                         params.item_stride_vectors,
-                         params.item_stride_weights};
+                         weights == nullptr ? nullptr : weights + row_offset(params.map, 1, r), params.items,
+                         params.item_stride_vectors, params.item_stride_weights};
     S* out = static_cast<S*>(params.out) + r * params.dim;
     sum_group(group, params.dim, sum);
     if (!try_finish_row<S, kRowLanes<S>>(sum, params.dim, params.normalize, params.eps, out)) {
@@ -161,7 +158,7 @@ void superpose_rows(const SuperpositionParams& params, int64_t begin, int64_t en
   }
 }
 
-} // namespace
+}  // namespace
 
 template <typename S>
 void add_superposition(HrrKernels& kernels) {
@@ -175,4 +172,4 @@ template void add_superposition<Half>(HrrKernels&);
 template void add_superposition<BFloat16>(HrrKernels&);
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -23,4 +23,4 @@ struct SuperpositionParams {
   double eps = 0;
 };
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -31,4 +31,4 @@ const HrrKernels& hrr_kernels(Storage storage) {
   return scalar::hrr_kernels_of_isa(storage);
 }
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -35,4 +35,4 @@ struct HrrKernels {
 // The table for the instruction set chosen for this process (isa.h).
 const HrrKernels& hrr_kernels(Storage storage);
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

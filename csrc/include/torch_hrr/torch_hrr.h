@@ -33,8 +33,8 @@ TORCH_HRR_API at::Tensor superpose(const at::Tensor& vectors, const std::optiona
 
 // sum_k weights[..., k] bind(a[..., k, :], b[..., k, :]), normalised as above.
 TORCH_HRR_API at::Tensor bind_superpose(const at::Tensor& a, const at::Tensor& b,
-                                        const std::optional<at::Tensor>& weights = std::nullopt,
-                                        bool normalize = false, double eps = 1e-12);
+                                        const std::optional<at::Tensor>& weights = std::nullopt, bool normalize = false,
+                                        double eps = 1e-12);
 
 // vectors[..., 0, :] bind vectors[..., 1, :] bind ...: K = 0 gives the delta vector.
 TORCH_HRR_API at::Tensor multibind(const at::Tensor& vectors);
@@ -68,7 +68,7 @@ TORCH_HRR_API void superpose_out(at::Tensor& out, const at::Tensor& vectors,
                                  const std::optional<at::Tensor>& weights = std::nullopt, bool normalize = true,
                                  double eps = 1e-12);
 
-} // namespace torch_hrr
+}  // namespace torch_hrr
 
 // "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces
 // one); an unknown or unavailable name gives an "error=" line.

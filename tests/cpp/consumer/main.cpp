@@ -51,7 +51,7 @@ void require_no_python() {
   }
 }
 
-} // namespace
+}  // namespace
 
 int main(int argc, char** argv) {
   require(argc == 2, "one argument, the directory of the models, is needed");

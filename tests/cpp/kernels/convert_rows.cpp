@@ -18,4 +18,4 @@ ConvertRows convert_rows_of_isa() {
 }
 
 HRR_ISA_END
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -14,4 +14,4 @@ struct ConvertRows {
   void (*narrow_bfloat16)(const float* source, int64_t count, float scale, BFloat16* target);
 };
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -291,4 +291,4 @@ void run_bind_spectrum(const SpectrumBindingParams& params, int64_t begin, int64
   run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().bind_spectrum, params, begin, end);
 }
 
-} // namespace torch_hrr::kernels
+}  // namespace torch_hrr::kernels

@@ -13,8 +13,8 @@ std::vector<int64_t> all_dims() {
   for (int64_t dim = 1; dim <= 40; ++dim) {
     dims.push_back(dim);
   }
-  dims.insert(dims.end(), {63,  64,  65,   100,  127,  128,  129,  255,   256,
-                           257, 512, 1000, 1024, 2048, 4095, 4096, 8192, 10000, 12960});
+  dims.insert(dims.end(),
+              {63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4095, 4096, 8192, 10000, 12960});
   // Other lengths that the CPU transforms natively; each has passes of its own.
   for (int64_t dim = 48; dim <= kMaxNativeDim; dim += 16) {
     if (cpu_algorithm_for(dim) == Algorithm::kNative && !is_power_of_two(dim)) {
@@ -103,7 +103,7 @@ TYPED_TEST(CircularConvolution, EqualsTheDirectSumOnLongRows) {
       std::vector<S> got;
       std::vector<double> want;
       for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{2}, dim / 7, dim / 3, dim / 2, dim / 2 + 1, dim - 1}) {
-        long double sum = 0; // a million terms would cost float64 two digits
+        long double sum = 0;  // a million terms would cost float64 two digits
         for (int64_t m = 0; m < dim; ++m) {
           const int64_t other = product == Product::kConvolution ? n - m : n + m;
           const int64_t wrapped = other < 0 ? other + dim : other < dim ? other : other - dim;
@@ -123,7 +123,7 @@ TYPED_TEST(CircularConvolution, BitsDoNotDependOnPlacement) {
   using S = TypeParam;
   struct Placement {
     std::vector<int64_t> sizes;
-    std::vector<int64_t> strides_a, strides_b; // in rows of dim + 3 and dim + 7 elements
+    std::vector<int64_t> strides_a, strides_b;  // in rows of dim + 3 and dim + 7 elements
   };
   const Placement placements[] = {{{}, {}, {}},
                                   {{4}, {0}, {2}},
@@ -293,5 +293,5 @@ TEST(CircularConvolutionPlan, AlgorithmsCoverEveryLength) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

@@ -229,5 +229,5 @@ TEST(CircularConvolutionDerivative, AgreesWithDifferences) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

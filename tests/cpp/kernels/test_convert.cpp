@@ -146,5 +146,5 @@ TYPED_TEST(Convert, HandlesEveryCount) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

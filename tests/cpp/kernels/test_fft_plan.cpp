@@ -134,7 +134,7 @@ TYPED_TEST(FftPlanTest, CouplingIsAQuarterOfOnePlusTheRoot) {
     }
     EXPECT_EQ(plan.coupling_re[0], TypeParam{0.5});
     EXPECT_EQ(plan.coupling_im[0], TypeParam{0});
-    EXPECT_EQ(plan.coupling_re[size / 4], TypeParam{0.25}); // a quarter of a turn
+    EXPECT_EQ(plan.coupling_re[size / 4], TypeParam{0.25});  // a quarter of a turn
     EXPECT_EQ(plan.coupling_im[size / 4], TypeParam{-0.25});
   });
 }
@@ -175,5 +175,5 @@ TYPED_TEST(FftPlanTest, ThreadsShareOnePlan) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

@@ -111,5 +111,5 @@ TEST(HrrTables, AreCompleteForEveryStorageType) {
   EXPECT_NE(hrr_kernels(Storage::kHalf).bind, hrr_kernels(Storage::kBFloat16).bind);
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

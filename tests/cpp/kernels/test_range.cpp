@@ -157,7 +157,7 @@ TYPED_TEST(Range, SuperpositionsReachTheEnds) {
     for (const double scale : {top / 8, top / 64, 1.0, 1000 * least}) {
       for (const bool normalize : {false, true}) {
         if (!normalize && scale < 1) {
-          continue; // a plain sum of subnormals is rounded to subnormals
+          continue;  // a plain sum of subnormals is rounded to subnormals
         }
         SCOPED_TRACE(::testing::Message() << "dim " << dim << ", scale " << scale << (normalize ? ", normalised" : ""));
         // Weights of alternating sign: partial sums leave the range of a row near the top, the whole stays inside.
@@ -248,5 +248,5 @@ TYPED_TEST(Range, RecordsScaleEachItem) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

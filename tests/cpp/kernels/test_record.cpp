@@ -216,5 +216,5 @@ TYPED_TEST(Record, BitsDoNotDependOnPlacementOrRange) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

@@ -247,5 +247,5 @@ TYPED_TEST(SpecialValues, EpsIsTheLeastDivisor) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

@@ -167,5 +167,5 @@ TEST(SuperpositionRounding, StaysLowInLongSums) {
   EXPECT_TRUE(is_close(out.data(), problem.expected(0), 1e-5));
 }
 
-} // namespace
-} // namespace torch_hrr::kernels
+}  // namespace
+}  // namespace torch_hrr::kernels

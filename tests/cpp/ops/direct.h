@@ -66,4 +66,4 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.contiguous().data_ptr(), b.contiguous().data_ptr(), a.nbytes()) == 0;
 }
 
-} // namespace torch_hrr::testing
+}  // namespace torch_hrr::testing

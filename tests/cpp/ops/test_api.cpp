@@ -249,5 +249,5 @@ TEST(ApiBuildInfo, NamesWhatWasBuilt) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::testing
+}  // namespace
+}  // namespace torch_hrr::testing

@@ -177,5 +177,5 @@ TEST(ApiErrorsOfMemory, LeaveOutAsItWas) {
   EXPECT_EQ(out._version(), version);
 }
 
-} // namespace
-} // namespace torch_hrr::testing
+}  // namespace
+}  // namespace torch_hrr::testing

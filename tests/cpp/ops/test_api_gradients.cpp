@@ -166,5 +166,5 @@ TEST(ApiGradients, NoticeInputsChangedInPlace) {
   EXPECT_THROW(bound.sum().backward(), c10::Error);
 }
 
-} // namespace
-} // namespace torch_hrr::testing
+}  // namespace
+}  // namespace torch_hrr::testing

@@ -99,5 +99,5 @@ TEST(TorchScript, ErrorsPassThrough) {
   }
 }
 
-} // namespace
-} // namespace torch_hrr::testing
+}  // namespace
+}  // namespace torch_hrr::testing
