@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true", help="fewer lengths, for the slow tools")
     small = parser.parse_args().small
-    dims = (5, 64, 100, 512) if small else (1, 5, 16, 17, 32, 64, 100, 128, 256, 512, 1000, 1024, 8192)
+    dims = (5, 64, 100, 512) if small else (1, 5, 16, 17, 32, 64, 100, 128, 256, 512, 1000, 1024, 2731, 3000, 8192)
     generator = torch.Generator().manual_seed(0)
     for dim in dims:
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
@@ -29,6 +29,14 @@ def main() -> None:
                 "bind_normalize": lambda a, b, w: hrr.bind_normalize(a, b),
                 "superpose": lambda a, b, w: hrr.superpose(a, w),
                 "bind_superpose": lambda a, b, w: hrr.bind_superpose(a, b[0], w, normalize=True),
+                "multibind": lambda a, b, w: hrr.multibind(a),
+                "inverse": lambda a, b, w: hrr.inverse(a, 0.1),
+                "unitary": lambda a, b, w: hrr.unitary(a),
+                "bind_power": lambda a, b, w: hrr.bind_power(a, w),
+                "spectrum": lambda a, b, w: hrr.spectrum(a),
+                "from_spectrum": lambda a, b, w: hrr.from_spectrum(a),
+                "bind_spectrum": lambda a, b, w: hrr.bind_spectrum(a, b[0]),
+                "permute": lambda a, b, w: hrr.permute(a, 1),
             }
             for name, call in calls.items():
                 check(f"{name} {dim} {dtype}", call(a.cuda(), b.cuda(), weights.cuda()), call(a, b, weights))
@@ -37,6 +45,9 @@ def main() -> None:
             for pair in (on_gpu, on_cpu):
                 (hrr.bind_normalize(*pair) * 3).square().sum().backward()
                 hrr.unbind(*pair).float().square().sum().backward()
+                hrr.unitary(pair[0]).float().pow(3).sum().backward()
+                hrr.bind_power(pair[1], 0.5).float().pow(3).sum().backward()
+                hrr.inverse(pair[0], 0.1).float().pow(3).sum().backward()
             for gpu, cpu in zip(on_gpu, on_cpu, strict=True):
                 check(f"gradient {dim} {dtype}", gpu.grad, cpu.grad)
     large = torch.randn(500, 512, generator=generator)

@@ -339,3 +339,13 @@ def test_what_cannot_be_held_overflows_or_rounds_to_zero():
     assert torch.equal(hrr.bind_power(large, 2.0), torch.tensor([math.inf]))
     assert torch.equal(hrr.bind_power(large, -2.0), torch.zeros(1))
     assert torch.equal(hrr.multibind(torch.stack([large, large])), torch.tensor([math.inf]))
+
+
+def test_exponents_of_a_vmap_take_no_part_in_type_promotion():
+    a = torch.randn(4, 32, generator=torch.Generator().manual_seed(5))
+    exponents = torch.linspace(-1, 2, 4, dtype=torch.float64)
+    mapped = torch.vmap(hrr.bind_power)(a, exponents)
+    assert mapped.dtype == torch.float32
+    each = torch.stack([hrr.bind_power(row, exponent) for row, exponent in zip(a, exponents, strict=True)])
+    torch.testing.assert_close(mapped, each, rtol=0, atol=1e-5)
+    assert torch.vmap(hrr.bind_power, in_dims=(None, 0))(a[0], exponents).dtype == torch.float32

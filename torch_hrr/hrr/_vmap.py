@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,6 +17,12 @@ def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor
     moved = tensor.movedim(batch_dim, 0)
     missing = rank - (moved.dim() - 1)
     return moved.reshape(moved.shape[0], *[1] * missing, *moved.shape[1:])
+
+
+def _promoted(tensors: Iterable[Any]) -> torch.dtype:
+    """The dtype of rows of these tensors together."""
+    dtypes = [tensor.dtype for tensor in tensors]
+    return functools.reduce(torch.promote_types, dtypes)  # type: ignore[no-any-return]
 
 
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
@@ -36,6 +43,12 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ]
         result = operator(*moved, *arguments[count:])
+        if any(
+            own == 0 and batch_dim is not None and tensor.dim() == 1
+            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+        ):
+            # Every exponent is a number of its own, which takes no part in type promotion.
+            result = result.to(_promoted(tensor for tensor, own in zip(moved, trailing, strict=False) if own > 0))
         return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
     return rule

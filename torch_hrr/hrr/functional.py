@@ -147,9 +147,9 @@ def bind_superpose(
 def multibind(vectors: Tensor) -> Tensor:
     """All of K vectors bound together, ``vectors[..., 0, :] bind vectors[..., 1, :] bind ...``.
 
-    Equal to folding ``bind`` up to rounding, in K + 1 transforms for powers of two up to 2^20 and multiples of 16
-    without prime factors above 5 up to 16384 on the CPU; elsewhere it is that fold. Differentiable in every mode.
-    Shapes, dtypes, determinism and errors as for ``bind``.
+    Equal to folding ``bind`` up to rounding, in K + 1 transforms at the lengths that ``inverse`` takes without
+    Bluestein's sum; elsewhere it is that fold. Differentiable in every mode. Shapes, dtypes, determinism and errors as
+    for ``bind``.
 
     Args:
         vectors: ``[..., K, D]``; K = 0 gives the delta vector, the identity of ``bind``.
@@ -167,9 +167,10 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Differentiable in every mode, with a zero derivative
     on empty bins; determinism and errors as for ``bind``.
 
-    Bins are mapped in double. One pass over memory and two transforms on the CPU for powers of two up to 2^20 and
-    multiples of 16 without prime factors above 5 up to 16384; else Bluestein's sum in double. On CUDA the library's
-    transforms in double, with a kernel for the map.
+    Bins are mapped in double. One pass over memory and two transforms where D is a power of two (up to 2^20 on the CPU,
+    8192 on CUDA) or, on the CPU, a multiple of 8 without prime factors above 5 up to 16384. Other rows go through
+    Bluestein's sum in double, up to 2^19 elements on the CPU and 2731 on CUDA, and longer ones through the library's
+    transforms in double.
 
     Args:
         a: ``[..., D]``.
@@ -238,8 +239,7 @@ def spectrum(a: Tensor) -> Tensor:
     spectrum rounded once more than its row.
 
     Differentiable in every mode. Shapes, dtypes, determinism and errors as for ``bind``. One transform in one pass over
-    memory on the CPU for powers of two from 32 to 2^20 and multiples of 16 from 32 to 16384 without prime factors above
-    5; else Bluestein's sum in double. On CUDA the library's transforms in double.
+    memory, at the lengths and on the ways that ``inverse`` names.
 
     Args:
         a: ``[..., D]``.
@@ -270,8 +270,9 @@ def from_spectrum(spectrum: Tensor) -> Tensor:
 def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
     """``bind(a, from_spectrum(spectrum))``: binding with a vector that is kept transformed.
 
-    Two transforms a row instead of ``bind``'s three on the CPU at the lengths that ``spectrum`` transforms in one pass;
-    elsewhere it is that composition, and ``bind`` with the vector itself is faster. Differentiable in both arguments in
+    Two transforms a row instead of ``bind``'s three at the lengths that ``spectrum`` transforms without Bluestein's
+    sum; elsewhere it is that composition, and ``bind`` with the vector itself is faster. (Within one call ``bind`` too
+    transforms an operand that neighbouring rows share once, on the CPU.) Differentiable in both arguments in
     every mode. Broadcasting, dtypes, determinism and errors as for ``bind``.
 
     Args:
