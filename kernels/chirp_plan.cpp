@@ -13,7 +13,8 @@
 namespace torch_hrr::kernels {
 namespace {
 
-constexpr size_t kMaxKeptBytes = size_t{64} << 20;
+// Two of the longest plans.
+constexpr size_t kMaxKeptBytes = size_t{96} << 20;
 
 struct OwnedChirp {
   ChirpPlan plan;
@@ -67,24 +68,39 @@ SharedChirp make_chirp(int64_t dim, int64_t length, ChirpTransform transform) {
 class ChirpCache {
  public:
   SharedChirp get(int64_t dim, int64_t length, ChirpTransform transform) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const SharedChirp& chirp) {
-      return chirp->plan.dim == dim && chirp->plan.length == length && chirp->transform == transform;
-    });
-    if (found != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, found);
-      return plans_.front();
+    if (SharedChirp found = find(dim, length, transform)) {
+      return found;
     }
-    plans_.push_front(make_chirp(dim, length, transform));
-    kept_ += bytes_of(plans_.front());
+    // Made without the lock: a long plan must not hold up the others. Of two threads the first keeps its own.
+    const SharedChirp made = make_chirp(dim, length, transform);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (SharedChirp found = find_locked(dim, length, transform)) {
+      return found;
+    }
+    plans_.push_front(made);
+    kept_ += bytes_of(made);
     while (kept_ > kMaxKeptBytes && plans_.size() > 1) {
       kept_ -= bytes_of(plans_.back());
       plans_.pop_back();
     }
-    return plans_.front();
+    return made;
   }
 
  private:
+  SharedChirp find(int64_t dim, int64_t length, ChirpTransform transform) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return find_locked(dim, length, transform);
+  }
+  SharedChirp find_locked(int64_t dim, int64_t length, ChirpTransform transform) {
+    const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const SharedChirp& chirp) {
+      return chirp->plan.dim == dim && chirp->plan.length == length && chirp->transform == transform;
+    });
+    if (found == plans_.end()) {
+      return nullptr;
+    }
+    plans_.splice(plans_.begin(), plans_, found);
+    return plans_.front();
+  }
   static size_t bytes_of(const SharedChirp& chirp) {
     return chirp->storage.size() * sizeof(double);
   }

@@ -73,7 +73,7 @@ void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
   if (!executed_on_cuda(params, out)) {
     const kernels::HrrKernels& table = table_for(out);
-    run_rows(params, params.dim * params.items, table.spectral_scratch(params.dim), table.multibind);
+    run_rows(params, params.dim * params.items, table.multibind_scratch(params.dim), table.multibind);
   }
 }
 

@@ -46,7 +46,7 @@ void execute(const kernels::RecordParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
 
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
-// Rows of has_kernel_spectrum alone, of has_native_spectrum for products.
+// Rows of has_kernel_spectrum alone, in spectrum_row_type; of has_native_spectrum for products with spectra.
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
 void execute(const kernels::MultibindParams& params, const at::Tensor& out);
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);

@@ -1,7 +1,8 @@
-// Rows beyond the native transforms, by at::fft_rfft and at::fft_irfft.
+// Rows beyond the kernels, by at::fft_rfft and at::fft_irfft.
 #include "csrc/hrr/library_fft.h"
 
 #include "csrc/hrr/execute.h"
+#include "csrc/include/torch_hrr/torch_hrr.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -12,7 +13,6 @@
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
 #include <ATen/ops/frexp.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ldexp.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -24,8 +24,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "csrc/include/torch_hrr/torch_hrr.h"
 
 namespace torch_hrr::hrr {
 namespace {
@@ -56,10 +54,12 @@ Tensor unit_exponents(const Tensor& largest) {
   return std::get<1>(at::frexp(largest)).neg();
 }
 
-// x 2^exponent, in two steps because one factor may not be representable
+// x 2^exponent, in two steps because one factor may not be representable; far exponents saturate, with 0 left 0.
 Tensor scaled(const Tensor& x, const Tensor& exponents) {
-  const Tensor first = exponents.div(2, "floor");
-  return at::ldexp(at::ldexp(x, first), exponents - first);
+  const int64_t limit = x.scalar_type() == at::kDouble ? 2044 : 252;
+  const Tensor clamped = exponents.clamp(-limit, limit);
+  const Tensor first = clamped.div(2, "floor");
+  return at::ldexp(at::ldexp(x, first), clamped - first);
 }
 
 // All rows with inputs scaled by exact powers of two and NaN rows where an input is not finite; no synchronisation.
@@ -147,6 +147,10 @@ void map_rows(const Tensor& a, const Tensor& v, kernels::LibraryBinsParams param
   const Tensor rows = scaled(wide_a, exponents).contiguous();
   const Tensor scales = exponents.neg().to(at::kDouble);
   Tensor restored = exponents.mul(kernels::mapped_scale(params.kind, -1));
+  if (kernels::divides_by_eps(params.kind) && params.eps > 0 && std::isfinite(params.eps)) {
+    // scaled_eps's shift, for bins that stand for bin 2^-exponents
+    restored = restored - exponents.mul(2).add(std::ilogb(params.eps) - kernels::kFarAboveBins).clamp_min(0);
+  }
   const Tensor bins = bins_of(rows);
   Tensor directions;
   if (v.defined()) {
@@ -226,6 +230,24 @@ void library_packed_spectrum(const Tensor& x, bool inverse, const Tensor& out) {
   for_library_rows(out, [&](int64_t begin, int64_t count) {
     packed_rows(x.narrow(0, begin, count), inverse, out.narrow(0, begin, count));
   });
+}
+
+Tensor library_multibind(const Tensor& vectors) {
+  Tensor product;
+  Tensor finite;
+  Tensor total;
+  for (int64_t k = 0; k < vectors.size(-2); ++k) {
+    const Tensor item = wide_copy(vectors.select(-2, k));
+    const Tensor item_finite = at::isfinite(item).all(-1, /*keepdim=*/true);
+    const Tensor exponents = unit_exponents(item.abs().amax({-1}, /*keepdim=*/true));
+    const Tensor near = scaled(item, exponents);
+    product = k == 0 ? near : torch_hrr::bind(product, near);
+    finite = k == 0 ? item_finite : finite.logical_and(item_finite);
+    const Tensor shift = unit_exponents(product.abs().amax({-1}, /*keepdim=*/true));
+    product = scaled(product, shift);
+    total = k == 0 ? exponents + shift : total + exponents + shift;
+  }
+  return at::where(finite, scaled(product, total.neg()), std::numeric_limits<double>::quiet_NaN());
 }
 
 void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,

@@ -1,4 +1,4 @@
-// Rows beyond the native transforms, on the library FFT.
+// Rows beyond the kernels, on the library FFT.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +18,9 @@ void library_record(const at::Tensor& a, const at::Tensor& b, const at::Tensor& 
 // [rows, D]. params holds what the map needs and, if exponents differ, one for every row.
 void library_spectral_map(const at::Tensor& a, const at::Tensor& v, kernels::LibraryBinsParams params,
                           const at::Tensor& out);
+
+// vectors[..., 0, :] bind vectors[..., 1, :] bind ... of at least one, in double, whatever their range.
+at::Tensor library_multibind(const at::Tensor& vectors);
 
 // out[r] = the packed spectrum (packed_spectrum.h) of x[r] or, where `inverse` is set, the row whose packed spectrum
 // x[r] is, by the same transforms. x is [rows, D] in any strides.

@@ -10,6 +10,7 @@
 #include "csrc/dispatch.h"
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
+#include "csrc/hrr/library_fft.h"
 #include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
 #include "csrc/rows.h"
@@ -19,19 +20,6 @@ namespace {
 
 using at::Tensor;
 using c10::SymInt;
-
-// Rows bound one after the other: for lengths whose spectra the kernels do not hold.
-Tensor fold(const Tensor& vectors) {
-  Tensor product = in_compute_type(vectors.select(-2, 0));
-  if (vectors.size(-2) == 1) {
-    // A row that is not finite is a NaN row here too.
-    return product + product.mul(0).sum(-1, /*keepdim=*/true);
-  }
-  for (int64_t k = 1; k < vectors.size(-2); ++k) {
-    product = torch_hrr::bind(product, in_compute_type(vectors.select(-2, k)));
-  }
-  return product;
-}
 
 Tensor compute(const Tensor& vectors) {
   const auto contract = items_contract<int64_t>("multibind", {{"vectors", vectors}}, std::nullopt, 0);
@@ -49,19 +37,26 @@ Tensor compute(const Tensor& vectors) {
     out.zero_().select(-1, 0).fill_(1);
     return out;
   }
-  if (!has_native_spectrum(params.dim, out) || params.items == 1) {
-    return out.copy_(fold(vectors));
+  if (params.items == 1) {
+    // A row that is not finite is a NaN row here too.
+    const Tensor row = in_compute_type(vectors.select(-2, 0));
+    return out.copy_(row + row.mul(0).sum(-1, /*keepdim=*/true));
   }
-  Tensor rows = with_unit_rows(vectors, contract.dtype);
+  if (!has_kernel_spectrum(params.dim, out)) {
+    return out.copy_(library_multibind(vectors));
+  }
+  const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+  Tensor rows = with_unit_rows(vectors, row_type);
   if (!make_row_map<1>(batch, {RowOperand{&rows, 2}}, params.map)) {
     rows = rows.contiguous();
     make_row_map<1>(batch, {RowOperand{&rows, 2}}, params.map);
   }
   params.vectors = rows.const_data_ptr();
   params.item_stride = rows.stride(-2);
-  params.out = out.mutable_data_ptr();
-  execute(params, out);
-  return out;
+  const Tensor result = row_type == contract.dtype ? out : at::empty(out.sizes(), out.options().dtype(row_type));
+  params.out = result.mutable_data_ptr();
+  execute(params, result);
+  return row_type == contract.dtype ? out : out.copy_(result);
 }
 
 Tensor compute_meta(const Tensor& vectors) {

@@ -1,4 +1,4 @@
-// Runs a map of spectra: native rows on the CPU, the library's transforms elsewhere; and its shape for Meta.
+// Runs a map of spectra, by kernels where they reach, else by the library's transforms; and its shape for Meta.
 #include "csrc/hrr/spectral_map.h"
 
 #include <ATen/ops/empty.h>

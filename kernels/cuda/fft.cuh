@@ -3,9 +3,10 @@
 // Stockham stages: with P the product of the radices before it, butterfly q < M/R of a stage reads the points
 // q + j M/R, multiplies point j by e^{-2 pi i (q mod P) j / (P R)}, and writes X_j to (q div P) P R + q mod P + j P.
 // Between two stages the points pass through shared memory. The layouts of thread t's array v that a caller sees:
-//   time       v[g R + j] is point G t + g + j M/R, R the outer radix (kRadix), G = 8/R: forward's input, inverse's
-//   output spectrum   v[j] is bin t + j M/4, v[4 + j] bin t' + j M/4, t' = M/4 - t (M/8 where t = 0): mirrors share a
-//   thread
+//
+//   time: v[g R + j] is point G t + g + j M/R, R the outer radix (kRadix), G = 8/R: forward's input, inverse's output.
+//
+//   spectrum: v[j] is bin t + j M/4, v[4 + j] bin t' + j M/4, t' = M/4 - t (M/8 where t = 0): mirrors share a thread.
 #pragma once
 
 #include "kernels/cuda/block.cuh"

@@ -34,7 +34,6 @@ struct BinScalars {
 HRR_ISA_BEGIN
 
 HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
-  constexpr int kFarAboveBins = 64;
   if (!(eps > 0) || !(eps - eps == 0)) {
     return {eps, 0};
   }
@@ -43,11 +42,22 @@ HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
   return {::ldexp(eps, -2 * scale - shift), shift};
 }
 
+// The exponent e with bins 2^-e near 1, for rows with norm2^2 = squared.
+HRR_HOST_DEVICE int bin_exponent(double squared) {
+  return squared > 0 && squared - squared == 0 ? ::ilogb(squared) / 2 : 0;
+}
+
+// For bins that stand for bin 2^scale, of rows with norm2^2 = squared; eps as scaled_eps gives it.
+HRR_HOST_DEVICE BinScalars bin_scalars(double squared, int64_t dim, double epsilon, double eps, double exponent,
+                                       int scale, int32_t order) {
+  return {epsilon * epsilon * squared * static_cast<double>(dim), eps, exponent, scale * kLn2, order};
+}
+
 HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
-  const double threshold = params.epsilon * params.norms[r];
+  const double norm = params.norms[r];
   const int scale = static_cast<int>(params.scales[r]);
-  return {threshold * threshold * static_cast<double>(params.dim), ::ldexp(params.eps, -2 * scale),
-          params.exponents == nullptr ? params.exponent : params.exponents[r], scale * kLn2, params.order};
+  return bin_scalars(norm * norm, params.dim, params.epsilon, scaled_eps(params.eps, scale).eps,
+                     params.exponents == nullptr ? params.exponent : params.exponents[r], scale, params.order);
 }
 
 // body(MapConstant) with the map as a compile-time constant; constexpr, so that kernels may call it too

@@ -1,5 +1,5 @@
-// Kernels of inverse, unitary, bind_power, their derivatives and packed spectra for rows of any other length, by
-// Bluestein's sum over the native transforms: in double, the formulas stand in chirp_plan.h.
+// Kernels of inverse, unitary, bind_power, their derivatives, multibind and packed spectra for rows of any other
+// length, by Bluestein's sum over the native transforms: in double, the formulas stand in chirp_plan.h.
 //
 // A transform of L = 2^log2 complex points holds the row: forward, the chirp's transform, back leave a convolution in
 // the time layout of fft.cuh, point for point where its input was.
@@ -141,16 +141,15 @@ struct ChirpRow {
         directions[i] = {0, 0};
       }
     }
-    // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
-    const double total = squared * dim;
-    const int exponent_of_bins = good && finite && total > 0 ? ::ilogb(squared) / 2 : 0;
+    const int exponent_of_bins = bin_exponent(squared);
     const int scale = exponent_of_bins + shift_a;
     const ScaledEps eps = scaled_eps(params.eps, scale);
     const double exponent =
         params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)];
-    const BinScalars scalars{params.epsilon * params.epsilon * ::ldexp(total, -2 * exponent_of_bins), eps.eps, exponent,
-                             scale * kLn2, params.order};
+    const BinScalars scalars = bin_scalars(::ldexp(squared, -2 * exponent_of_bins), dim, params.epsilon, eps.eps,
+                                           exponent, scale, params.order);
     const double factor = ::ldexp(1.0, -exponent_of_bins);
+#pragma unroll
     for (int i = 0; i < kPointsPerThread; ++i) {
       if (2 * point_of_slot(i) <= dim) {
         bins[i] =
@@ -158,8 +157,46 @@ struct ChirpRow {
       }
     }
     invert(bins);
-    const bool divided = params.kind == SpectralMap::kInverse || params.kind == SpectralMap::kInverseBackward;
-    return finish<kScaled>(bins, finite, good, mapped_scale(params.kind, scale) + shift_v - (divided ? eps.shift : 0),
+    return finish<kScaled>(bins, finite, good,
+                           mapped_scale(params.kind, scale) + shift_v - (divides_by_eps(params.kind) ? eps.shift : 0),
+                           static_cast<double*>(params.out) + r * params.dim);
+  }
+
+  // The same for a product of many vectors.
+  template <bool kScaled>
+  HRR_DEVICE bool multibind(const MultibindParams& params, int64_t r) {
+    bool finite = true;
+    bool good = true;
+    // The product so far stands for product 2^total; with kScaled it is near 1.
+    int64_t total = 0;
+    Points product;
+    Points item;
+    const double* const vectors = static_cast<const double*>(params.vectors) + placed_row(params.map, 0, r);
+    for (int64_t k = 0; k < params.items; ++k) {
+      int shift = 0;
+      load_bins<kScaled>(vectors + k * params.item_stride, shift, finite, item);
+      total += shift;
+      double squared = 0;
+#pragma unroll
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        product[i] = k == 0 ? item[i] : multiply(product[i], item[i]);
+        squared = multiply_add(product[i].re, product[i].re, multiply_add(product[i].im, product[i].im, squared));
+      }
+      squared = fft.row_sum(squared);
+      if constexpr (kScaled) {
+        const int near = scale_exponent(squared) / 2;
+        scale_bins(product, power_of_two<double>(-near));
+        total += near;
+      } else {
+        good = good && safe_squared_norm(squared);
+      }
+    }
+    invert(product);
+    constexpr int64_t kLimit = 2 * kLargestExponent<double>;
+    return finish<kScaled>(product, finite, good,
+                           static_cast<int>(total > kLimit    ? kLimit
+                                            : total < -kLimit ? -kLimit
+                                                              : total),
                            static_cast<double*>(params.out) + r * params.dim);
   }
 
@@ -234,6 +271,10 @@ HRR_COLD void map_scaled(ChirpRow<kLog2> row, const ChirpMapParams& params, int6
   row.template map<true>(params.map, r);
 }
 template <int kLog2>
+HRR_COLD void multibind_scaled(ChirpRow<kLog2> row, const ChirpMultibindParams& params, int64_t r) {
+  row.template multibind<true>(params.multibind, r);
+}
+template <int kLog2>
 HRR_COLD void pack_scaled(ChirpRow<kLog2> row, const ChirpPackedParams& params, int64_t r) {
   row.template pack<true>(params.packed, r);
 }
@@ -257,6 +298,17 @@ __global__ void __launch_bounds__(kBlockThreads<kLog2>)
   ChirpRow<kLog2> row = chirp_row<kLog2>(params.tables, params.map.rows, params.map.dim, twiddles, r);
   if (row.template map<false>(params.map, r)) {
     map_scaled(row, params, r);
+  }
+}
+
+// out[r] = vectors[r,0] conv vectors[r,1] conv ..., rows in double.
+template <int kLog2>
+__global__ void __launch_bounds__(kBlockThreads<kLog2>)
+    chirp_multibind_kernel(ChirpMultibindParams params, const TwiddlePoint<double>* twiddles) {
+  int64_t r = 0;
+  ChirpRow<kLog2> row = chirp_row<kLog2>(params.tables, params.multibind.rows, params.multibind.dim, twiddles, r);
+  if (row.template multibind<false>(params.multibind, r)) {
+    multibind_scaled(row, params, r);
   }
 }
 

@@ -34,6 +34,10 @@ struct ChirpMapParams {
   SpectralMapParams map;
   ChirpTables tables;
 };
+struct ChirpMultibindParams {
+  MultibindParams multibind;
+  ChirpTables tables;
+};
 struct ChirpPackedParams {
   PackedSpectrumParams packed;
   ChirpTables tables;

@@ -72,9 +72,12 @@ bool is_shared(const RecordParams& params, int operand) {
 template <typename S>
 int64_t shared_bytes(const RecordParams& params) {
   const bool shared = is_shared(params, 0) || is_shared(params, 1);
+  if (!shared || params.items > kMaxSharedBytes / params.dim) {
+    return 0;
+  }
   const int64_t bytes = scratch_bytes<S>(params.dim, static_cast<int>(params.items), 0) +
                         (params.items + 1) * static_cast<int64_t>(sizeof(Split<double>));
-  return shared && params.items <= kMaxSharedBytes / params.dim && bytes <= kMaxSharedBytes ? bytes : 0;
+  return bytes <= kMaxSharedBytes ? bytes : 0;
 }
 
 template <typename S>

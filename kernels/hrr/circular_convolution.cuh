@@ -1,4 +1,7 @@
 // Kernels of bind, unbind, bind_normalize and bind_superpose for rows that the native transforms reach.
+//
+// Every row transforms both operands, shared or not: rows run beside each other here, so a spectrum made once would
+// have to travel through memory.
 #pragma once
 
 #include "kernels/hrr/row_io.cuh"

@@ -22,7 +22,7 @@ void with_storage(Storage storage, const void* twiddles, const Launch& launch_as
     case Storage::kBFloat16:
       return launch_as(BFloat16{}, of_float);
   }
-  throw std::runtime_error("bind: unknown storage type");
+  throw std::runtime_error("torch_hrr: unknown storage type");
 }
 
 }  // namespace

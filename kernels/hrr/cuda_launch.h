@@ -21,8 +21,8 @@ namespace torch_hrr::kernels {
 
 using CudaStream = CUstream_st*;  // cudaStream_t
 
-// The twiddle table that the binding launchers take: computed on the host, uploaded by the caller once a device and
-// compute type (double for kDouble, float for the others), kept for as long as kernels may run.
+// The twiddle table that the launchers of transforms take: computed on the host, uploaded by the caller once a device
+// and compute type (double for kDouble, float for the others), kept for as long as kernels may run.
 constexpr int64_t twiddle_table_bytes(Storage storage) {
   return static_cast<int64_t>(kTwiddleTablePoints) *
          static_cast<int64_t>(storage == Storage::kDouble ? sizeof(TwiddlePoint<double>) : sizeof(TwiddlePoint<float>));
@@ -50,6 +50,7 @@ void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, 
 
 // Rows of 1 to kMaxDeviceChirpDim elements, in double; twiddles are those of Storage::kDouble.
 void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream);
+void launch_chirp_multibind(const ChirpMultibindParams& params, const void* twiddles, CudaStream stream);
 void launch_chirp_packed(const ChirpPackedParams& params, const void* twiddles, CudaStream stream);
 
 // Bins in double whatever the storage type; see LibraryBinsParams.

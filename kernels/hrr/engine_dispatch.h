@@ -1,4 +1,4 @@
-// Chooses the engine of a row length and finishes native spectra; shared by the forward and backward files.
+// Chooses the engine of a row length and finishes native spectra.
 #pragma once
 
 #include <type_traits>

@@ -43,6 +43,14 @@ void launch_chirp_map(const ChirpMapParams& params, const TwiddlePoint<double>* 
 }
 
 template <typename LaunchKernel>
+void launch_chirp_multibind(const ChirpMultibindParams& params, const TwiddlePoint<double>* twiddles,
+                            const LaunchKernel& launch_kernel, int threads = 0) {
+  const auto kernel = [](auto log2) { return chirp_multibind_kernel<decltype(log2)::value>; };
+  launch_chirp("chirp_multibind", params, params.multibind.rows, params.multibind.dim, twiddles, kernel, launch_kernel,
+               threads);
+}
+
+template <typename LaunchKernel>
 void launch_chirp_packed(const ChirpPackedParams& params, const TwiddlePoint<double>* twiddles,
                          const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_packed_kernel<decltype(log2)::value>; };

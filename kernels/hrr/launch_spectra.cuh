@@ -1,5 +1,5 @@
-// Which kernel, block and shared memory a map of spectra or a product of many rows takes; `launch_kernel` as in
-// launch_product.cuh.
+// Which kernel, block and shared memory a map of spectra, a packed spectrum or a product of many rows takes;
+// `launch_kernel` as in launch_product.cuh.
 #pragma once
 
 #include "kernels/hrr/launch_product.cuh"
@@ -8,7 +8,7 @@
 
 namespace torch_hrr::kernels {
 
-// launch_log2(integral_constant<log2 M>) for the rows whose spectra the device's kernels hold.
+// launch_log2(integral_constant<log2 M>) for the rows whose bins half-length transforms give.
 template <typename Lengths, typename Launch>
 void with_device_spectrum(const char* name, int64_t dim, const Launch& launch_log2) {
   if (algorithm_for(dim) != Algorithm::kNative) {

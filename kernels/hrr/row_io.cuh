@@ -249,7 +249,7 @@ HRR_DEVICE_STEP T row_magnitude(const RowFft<T, kLog2>& fft, const S* row, int d
   return fft.row_max(largest);
 }
 
-// NaN if one of the values is not finite, else 0.
+// Whether all of the values are finite.
 template <typename T>
 HRR_DEVICE bool all_finite(const Complex<T> (&v)[kPointsPerThread]) {
   T check = 0;

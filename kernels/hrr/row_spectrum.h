@@ -1,6 +1,6 @@
 // A row's own bins A_k and the way back, by the half-length transform where it reaches, else by Bluestein's sum.
 //
-// Both give the same steps: load, square_sum, invert, store.
+// Both give the same steps: load, total, share, invert, store.
 #pragma once
 
 #include "kernels/hrr/chirp_engine.h"

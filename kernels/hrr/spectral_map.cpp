@@ -1,4 +1,5 @@
-// Spectral maps of native rows on the CPU; compiled once per instruction set.
+// Spectral maps of rows and of a library's bins, and products of many rows, on the CPU; compiled once per instruction
+// set.
 #include "kernels/hrr/spectral_map.h"
 
 #include "kernels/lane_math.h"
@@ -88,19 +89,20 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
     clear_beyond(v, spectrum.last_bin());
   }
   // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
-  const double total = spectrum.total(squared);
-  const int exponent = total > 0 ? __builtin_ilogb(total / static_cast<double>(spectrum.dim)) / 2 : 0;
+  const double norm_squared = spectrum.total(squared) / static_cast<double>(spectrum.dim);
+  const int exponent = bin_exponent(norm_squared);
   const double epsilon = static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon());
   const int scale = exponent - scale_a;
   const ScaledEps eps = scaled_eps(row.eps, scale);
-  const BinScalars scalars{epsilon * epsilon * scale_by_power(total, -2 * exponent), eps.eps, row.exponent,
-                           scale * kLn2, row.order};
+  const BinScalars scalars = bin_scalars(scale_by_power(norm_squared, -2 * exponent), spectrum.dim, epsilon, eps.eps,
+                                         row.exponent, scale, row.order);
   with_map(row.kind, [&](auto kind) {
     map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), scale_by_power(1, -exponent), spectrum.share(), scalars);
   });
   spectrum.invert(a);
-  const bool divided = row.kind == SpectralMap::kInverse || row.kind == SpectralMap::kInverseBackward;
-  spectrum.store(mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divided ? eps.shift : 0), out);
+  spectrum.store(
+      mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divides_by_eps(row.kind) ? eps.shift : 0),
+      out);
   return true;
 }
 
@@ -188,6 +190,78 @@ void careful_multibind_row(const Engine& engine, const S* vectors, int64_t items
   narrow_row<S>(engine.stage, engine.dim, T{1}, out);
 }
 
+// The product row by row, for lengths without bins of their own; with `scaled` every factor and product is brought near
+// 1 by powers of two, else false, with nothing written, if a product leaves the safe range.
+template <typename S, typename Engine>
+bool fold_row(const Engine& engine, const S* vectors, int64_t items, int64_t stride, bool scaled,
+              const typename Engine::Operand (&operands)[3], compute_t<S>* product, S* out) {
+  using T = compute_t<S>;
+  int64_t total = 0;
+  const auto keep_in_range = [&] {
+    if (!scaled) {
+      return safe_squared_norm(dot<Engine::kWidth>(product, product, engine.dim));
+    }
+    const int shift = unit_exponent(largest_magnitude(product, engine.dim, 0));
+    scale_row(product, engine.dim, shift);
+    total += shift;
+    return true;
+  };
+  widen_row<S>(vectors, engine.dim, product);
+  if (!keep_in_range()) {
+    return false;
+  }
+  for (int64_t k = 1; k < items; ++k) {
+    int exponent = 0;
+    if (scaled) {
+      row_exponent(engine, vectors + k * stride, exponent);
+    }
+    total += exponent;
+    engine.load_reals(product, operands[0]);
+    engine.load(vectors + k * stride, exponent, operands[1]);
+    engine.clear(operands[2]);
+    engine.accumulate(Product::kConvolution, operands[0], operands[1], T{1}, operands[2]);
+    const T* bound = engine.finish(Product::kConvolution, operands[2]);
+    __builtin_memcpy(product, bound, static_cast<size_t>(engine.dim) * sizeof(T));
+    if (!keep_in_range()) {
+      return false;
+    }
+  }
+  rescale_row(product, engine.dim, -total);
+  narrow_row<S>(product, engine.dim, T{1}, out);
+  return true;
+}
+
+template <typename S, typename Engine>
+bool all_finite_rows(const Engine& engine, const S* vectors, int64_t items, int64_t stride) {
+  for (int64_t k = 0; k < items; ++k) {
+    if (!is_finite(largest_in(engine, vectors + k * stride, 0))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <typename S>
+void fold_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const typename std::remove_cvref_t<decltype(engine)>::Operand operands[3] = {
+        engine.operand(scratch, used), engine.operand(scratch, used), engine.operand(scratch, used)};
+    compute_t<S>* const product = aligned<compute_t<S>>(scratch, used, params.dim);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* vectors = static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r);
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (fold_row(engine, vectors, params.items, params.item_stride, false, operands, product, out)) {
+        continue;
+      }
+      if (all_finite_rows(engine, vectors, params.items, params.item_stride)) {
+        fold_row(engine, vectors, params.items, params.item_stride, true, operands, product, out);
+      } else {
+        fill_nan(out, engine.dim);
+      }
+    }
+  });
+}
+
 // Interleaved bins of a library's transform, mapped in place.
 template <SpectralMap kMap>
 void map_library_row(double* bins, const double* v, int64_t count, const BinScalars& row) {
@@ -228,6 +302,9 @@ void map_library_rows(const LibraryBinsParams& params, int64_t begin, int64_t en
 
 template <typename S>
 void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+  if (!cpu_has_native_bins(params.dim)) {
+    return fold_rows<S>(params, begin, end, scratch);
+  }
   with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto product = engine.operand(scratch, used);
     const auto item = engine.operand(scratch, used);
@@ -246,12 +323,18 @@ int64_t spectral_scratch(int64_t dim) {
   return row_spectrum_scratch<S>(dim, 2);
 }
 
+template <typename S>
+int64_t multibind_scratch(int64_t dim) {
+  return cpu_has_native_bins(dim) ? native_scratch_bytes<S>(dim, 2) : scratch_bytes<S>(dim, 3, 1);
+}
+
 }  // namespace
 
 template <typename S>
 void add_spectral_maps(HrrKernels& kernels) {
   kernels.spectral_scratch = spectral_scratch<S>;
   kernels.spectral_map = spectral_map_rows<S>;
+  kernels.multibind_scratch = multibind_scratch<S>;
   kernels.multibind = multibind_rows<S>;
   kernels.chirp_transform = chirp_transform;
   kernels.map_library_bins = map_library_rows;

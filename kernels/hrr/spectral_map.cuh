@@ -63,6 +63,7 @@ struct SpectralRow {
     constexpr double kShare = 1.0 / Fft::kPoints;
     const Complex<T> ends = bins[0];
     const Complex<T> ends_v = directions[0];
+#pragma unroll
     for (int i = 0; i < kPointsPerThread; ++i) {
       const Complex<double> result = mapped(bins[i], directions[i], factor, scalars);
       bins[i] = {static_cast<T>(result.re * kShare), static_cast<T>(result.im * kShare)};
@@ -94,13 +95,14 @@ struct SpectralRow {
       }
     }
     // sum |A_k|^2 over all D bins is 2 sum |Z|^2 and D norm2(a)^2; the mapped bins are near 1.
-    const double total = 2 * static_cast<double>(squared);
-    const int exponent_of_bins = good && finite && total > 0 ? ::ilogb(total / (2 * Fft::kPoints)) / 2 : 0;
+    constexpr int64_t kDim = 2 * Fft::kPoints;
+    const double norm_squared = 2 * static_cast<double>(squared) / kDim;
+    const int exponent_of_bins = bin_exponent(norm_squared);
     constexpr double kEpsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
     const int scale = exponent_of_bins + shift_a;
     const ScaledEps divisor = scaled_eps(eps, scale);
-    const BinScalars scalars{kEpsilon * kEpsilon * ::ldexp(total, -2 * exponent_of_bins), divisor.eps, exponent,
-                             scale * kLn2, order};
+    const BinScalars scalars =
+        bin_scalars(::ldexp(norm_squared, -2 * exponent_of_bins), kDim, kEpsilon, divisor.eps, exponent, scale, order);
     map_bins(bins, directions, ::ldexp(1.0, -exponent_of_bins), scalars);
     retangle_bins(fft, bins);
     fft.inverse(bins);
@@ -110,8 +112,8 @@ struct SpectralRow {
     }
     if (pending && good) {
       if (finite) {
-        const bool divided = kind == SpectralMap::kInverse || kind == SpectralMap::kInverseBackward;
-        store_row(fft, bins, PowerOfTwo<T>(mapped_scale(kind, scale) + shift_v - (divided ? divisor.shift : 0)), out);
+        store_row(fft, bins,
+                  PowerOfTwo<T>(mapped_scale(kind, scale) + shift_v - (divides_by_eps(kind) ? divisor.shift : 0)), out);
       } else {
         store_nan(fft, row_dim, out);
       }

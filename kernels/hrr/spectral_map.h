@@ -1,7 +1,7 @@
 // Maps of a row's spectrum, bin by bin: inverse, unitary, fractional power and their derivatives; and the product of
 // many rows. Parameters; the formulas stand in bin_maps.h.
 //
-// A real row of length D = 2M has the bins A_k, k = 0 .. M. A bin is empty if |A_k| <= eps(T) sqrt(D) norm2(a), eps(T)
+// A real row of length D has the bins A_k, k = 0 .. D/2. A bin is empty if |A_k| <= eps(T) sqrt(D) norm2(a), eps(T)
 // that of the compute type: its value is rounding. Bins are mapped in double on every device.
 #pragma once
 
@@ -39,6 +39,14 @@ constexpr int mapped_scale(SpectralMap map, int scale) {
     default:
       return 0;
   }
+}
+
+// Where eps is 2^this above the bins' squares, the divisor is kept near it; see scaled_eps in bin_maps.h.
+constexpr int kFarAboveBins = 64;
+
+// Maps whose results are short of the shift of scaled_eps.
+constexpr bool divides_by_eps(SpectralMap map) {
+  return map == SpectralMap::kInverse || map == SpectralMap::kInverseBackward;
 }
 
 // out[r] = the row whose bins are map(A, V). Rows of a and of the direction v are placed by map operands 0 and 1, the

@@ -20,10 +20,12 @@ struct HrrKernels {
   void (*record)(const RecordParams&, int64_t begin, int64_t end, void* scratch);
   int64_t (*superpose_scratch)(int64_t dim);
   void (*superpose)(const SuperpositionParams&, int64_t begin, int64_t end, void* scratch);
-  // Rows of cpu_has_bins(dim); of cpu_has_native_bins(dim) and items at least 1 for multibind.
+  // Rows of cpu_has_bins(dim), items at least 1.
+  int64_t (*multibind_scratch)(int64_t dim);
+  void (*multibind)(const MultibindParams&, int64_t begin, int64_t end, void* scratch);
+  // Rows of cpu_has_bins(dim); of cpu_has_native_bins(dim) for bind_spectrum.
   int64_t (*spectral_scratch)(int64_t dim);
   void (*spectral_map)(const SpectralMapParams&, int64_t begin, int64_t end, void* scratch);
-  void (*multibind)(const MultibindParams&, int64_t begin, int64_t end, void* scratch);
   void (*packed_spectrum)(const PackedSpectrumParams&, int64_t begin, int64_t end, void* scratch);
   void (*bind_spectrum)(const SpectrumBindingParams&, int64_t begin, int64_t end, void* scratch);
   // What a ChirpLease of this instruction set is made with.

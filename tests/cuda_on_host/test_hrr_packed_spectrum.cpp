@@ -136,16 +136,23 @@ TYPED_TEST(PackedSpectra, ProductsAgreeWithTheCpuKernel) {
       const SpectrumBindingParams params = binding_of(a, spectra, this->kRows, product);
       expect_rows_agree(on_host<S>(params), on_cpu<S>(params), dim);
     }
-    // The product leaves the range unless both are scaled.
-    const int shift = std::is_same_v<S, double> ? 900 : std::is_same_v<S, Half> ? 4 : 110;
-    for (int64_t i = 0; i < dim; ++i) {
-      spectra.row(2)[i] = static_cast<S>(std::ldexp(static_cast<double>(spectra.row(2)[i]), shift));
-    }
     spectra.row(0)[1] = static_cast<S>(std::numeric_limits<double>::infinity());
     const SpectrumBindingParams params = binding_of(a, spectra, this->kRows, Product::kConvolution);
     const std::vector<S> out = on_host<S>(params);
     EXPECT_TRUE(hrr_testing::all_nan(out.data(), dim));
     expect_rows_agree(out, on_cpu<S>(params), dim);
+    // A row of the largest numbers, whose transform overflows, times a quarter of the delta vector's spectrum.
+    Rows<S> largest(1, dim, 65);
+    Rows<S> quarter(1, dim, 66);
+    for (int64_t i = 0; i < dim; ++i) {
+      largest.row(0)[i] = std::numeric_limits<S>::max();
+      quarter.row(0)[i] = static_cast<S>(i == 0 || i % 2 == 1 ? 0.25 : 0);
+    }
+    const std::vector<S> scaled = on_host<S>(binding_of(largest, quarter, 1, Product::kConvolution));
+    const double expected = static_cast<double>(std::numeric_limits<S>::max()) / 4;
+    for (const S value : scaled) {
+      ASSERT_NEAR(static_cast<double>(value) / expected, 1, 1e-2);
+    }
   }
 }
 

@@ -110,9 +110,10 @@ def test_graph_capture_and_replay(case, dim):
     assert all(torch.equal(bits(a), bits(b)) for a, b in zip(captured, expected, strict=True))
 
 
+@pytest.mark.parametrize("dim", [100, 512, 4097])
 @pytest.mark.parametrize("case", CASES)
-def test_no_synchronisation(case):
-    arguments = to_cuda(build(case.sized(5, 3, 512)))
+def test_no_synchronisation(case, dim):
+    arguments = to_cuda(build(case.sized(5, 3, dim)))
     case.run(arguments)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

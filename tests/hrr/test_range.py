@@ -210,3 +210,26 @@ def test_the_largest_numbers_of_float64_are_no_overflow():
     assert torch.equal(hrr.superpose(huge[None], torch.tensor([1e308], dtype=torch.float64)), delta)
     record = hrr.bind_superpose(huge[None], huge[None], torch.tensor([1e-308], dtype=torch.float64))
     torch.testing.assert_close(record, huge, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dim", [1000, 1001, 1024, 2**19 + 2])
+def test_an_inverse_below_eps_is_the_time_reversal_however_small_the_row(dim):
+    a = (
+        torch.randn(dim, generator=torch.Generator().manual_seed(dim), dtype=torch.float64) * 2.0**-600
+    ).requires_grad_()
+    result = hrr.inverse(a, eps=1.0)
+    reversal = torch.cat([a[:1], a[1:].flip(0)]).detach()
+    torch.testing.assert_close(result * 2.0**600, reversal * 2.0**600, rtol=0, atol=1e-12)
+    (gradient,) = torch.autograd.grad(result[1], a)
+    expected = torch.zeros_like(a)
+    expected[-1] = 1
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [5, 100, 1000, 1001, 1024])
+def test_a_product_of_many_survives_factors_that_leave_the_range(dim):
+    generator = torch.Generator().manual_seed(dim)
+    vectors = torch.randn(6, dim, generator=generator)
+    factors = torch.tensor([2.0] * 6).pow(torch.tensor([90.0, 90, 90, -90, -90, -90])).unsqueeze(-1)
+    product = hrr.multibind(vectors * factors)
+    torch.testing.assert_close(product, hrr.multibind(vectors), rtol=0, atol=2e-6 * float(product.norm()))

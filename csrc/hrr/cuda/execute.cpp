@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -38,27 +37,20 @@ const void* twiddles_for(const at::Tensor& out, kernels::Storage storage) {
   return table.const_data_ptr();
 }
 
-// The tables of Bluestein's sum for a device and row length, uploaded at the first call like the twiddles. The first 64
-// are kept; a length beyond them is uploaded at every call.
+// The tables of Bluestein's sum for a device and row length, uploaded at the first call like the twiddles and kept as
+// they are: captured graphs hold them. At most kMaxDeviceChirpDim lengths, about 0.3 GB for all of them.
 at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
-  constexpr size_t kMaxTables = 64;
   static std::mutex mutex;
   static auto& tables = *new std::map<std::pair<int64_t, int64_t>, at::Tensor>();
   const std::lock_guard<std::mutex> lock(mutex);
-  const std::pair<int64_t, int64_t> key{out.get_device(), dim};
-  const auto found = tables.find(key);
-  if (found != tables.end()) {
-    return found->second;
+  at::Tensor& table = tables[{out.get_device(), dim}];
+  if (!table.defined()) {
+    const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
+    const kernels::ChirpLease lease(dim, length, kernels::hrr_kernels(kernels::Storage::kDouble).chirp_transform);
+    std::vector<double> host(lease.plan().wave_re, lease.plan().wave_re + kernels::chirp_numbers(dim, length));
+    table = at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kDouble).to(out.device());
   }
-  const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
-  const kernels::ChirpLease lease(dim, length, kernels::hrr_kernels(kernels::Storage::kDouble).chirp_transform);
-  const at::Tensor table = at::empty({kernels::chirp_numbers(dim, length)}, at::kDouble);
-  std::copy_n(lease.plan().wave_re, table.numel(), table.mutable_data_ptr<double>());
-  const at::Tensor uploaded = table.to(out.device());
-  if (tables.size() < kMaxTables) {
-    tables.emplace(key, uploaded);
-  }
-  return uploaded;
+  return table;
 }
 
 // launcher(params with their tables, twiddles, stream) for rows in double that no half-length transform reaches
@@ -103,7 +95,11 @@ void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
 }
 
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
-  launch(kernels::launch_multibind, params, out);
+  if (has_native_spectrum(params.dim, out)) {
+    launch(kernels::launch_multibind, params, out);
+  } else {
+    launch_chirp(kernels::launch_chirp_multibind, kernels::ChirpMultibindParams{params, {}}, params.dim, out);
+  }
 }
 
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {

@@ -280,7 +280,7 @@ void run_spectral_map(const SpectralMapParams& params, int64_t begin, int64_t en
 }
 template <typename S>
 void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().multibind, params, begin, end);
+  run(kernels_of<S>().multibind_scratch(params.dim), kernels_of<S>().multibind, params, begin, end);
 }
 template <typename S>
 void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int64_t end) {

@@ -148,7 +148,7 @@ TYPED_TEST(PackedSpectra, MatchTheDirectSums) {
 
 TYPED_TEST(PackedSpectra, ComeBack) {
   using S = TypeParam;
-  for (const int64_t dim : {int64_t{32}, int64_t{960}, int64_t{1001}, int64_t{16384}, int64_t{65536}}) {
+  for (const int64_t dim : {int64_t{32}, int64_t{960}, int64_t{1001}, int64_t{5463}, int64_t{16384}, int64_t{65536}}) {
     const Buffer<S> in = random_values<S>(this->kRows * dim, 92, 1 / std::sqrt(static_cast<double>(dim)));
     const Buffer<S> back = this->transformed(true, dim, this->transformed(false, dim, in));
     for (int64_t r = 0; r < this->kRows; ++r) {
