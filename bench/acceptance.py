@@ -9,7 +9,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+    sys.path.append(str(ROOT))
 
 from bench import hrr_acceptance, hrr_real_input  # noqa: E402
 from bench.hrr_acceptance import FULL, QUICK, Row, Size  # noqa: E402

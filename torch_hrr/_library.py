@@ -12,6 +12,7 @@ import torch
 _PACKAGE = Path(__file__).resolve().parent
 _LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
 _REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps . (in the torch_hrr source tree)"
+_LEAVE = "leave this directory, or install with: pip install --no-build-isolation --editable ."
 
 
 def _minor(version: str) -> str:
@@ -26,6 +27,11 @@ def load() -> Path:
         ImportError: the library is missing, or was built for another minor version of torch.
     """
     if not _LIBRARY.exists():
+        if (_PACKAGE.parent / "CMakeLists.txt").exists():
+            # Rebuilding would not mend it: Python looks into the current directory before the installed packages.
+            raise ImportError(
+                f"torch_hrr: {_PACKAGE.parent} is the source tree, whose native library is not built; {_LEAVE}"
+            )
         raise ImportError(f"torch_hrr: the native library is not built; mend it with: {_REBUILD}")
     built_for = json.loads((_LIBRARY.parent / "build.json").read_text())["torch"]
     if _minor(built_for) != _minor(torch.__version__):
