@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from torch_hrr import hrr
 from torch_hrr.runtime import GPUContext, device, get_device, get_device_info, resolve_device, set_device, to_gpu
 
 NO_DRIVER = "Found no NVIDIA driver on your system"
@@ -91,6 +92,11 @@ def test_fallback_warns_once_and_says_why(no_gpu, monkeypatch):
         lambda: resolve_device("cuda"),
         lambda: GPUContext("cuda").__enter__(),
         lambda: to_gpu(1),
+        lambda: hrr.random(2, 8, device="cuda"),
+        lambda: hrr.Vocabulary(8, device="cuda"),
+        lambda: hrr.Graph(8, device="cuda"),
+        lambda: hrr.VectorStore(8, device="cpu").to("cuda"),
+        lambda: hrr.HybridHRRSystem(8, device="cuda"),
     ],
 )
 def test_warning_points_at_the_caller(no_gpu, call):

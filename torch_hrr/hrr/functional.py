@@ -347,7 +347,8 @@ def random(
         dim: their dimension, >= 1.
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
-        device: of the result; None means ``runtime.get_device()``.
+        device: of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: one that
+            there is not is the CPU, after a RuntimeWarning.
         dtype: of the result; None means torch's default dtype.
 
     Returns:
@@ -355,7 +356,8 @@ def random(
 
     Raises:
         TypeError: an argument of another type, or ``dtype`` is not float32, float64, float16 or bfloat16.
-        ValueError: ``n`` is negative, ``dim`` is less than 1, or the generator is not one of the CPU.
+        ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not one of the CPU, or torch does not
+            know the device.
     """
     check_int("random", "n", n, 0)
     check_int("random", "dim", dim, 1)

@@ -38,7 +38,8 @@ class HRROperations:
         dtype: The dtype.
 
     Raises:
-        ValueError: `dimensionality` is less than 1. Of a method: an argument is on meta and the device is not.
+        ValueError: `dimensionality` is less than 1, or torch does not know `device`. Of a method: an argument is on
+            meta and the device is not.
         TypeError: `dimensionality` is not an int, or `dtype` is not supported. Of a method: an argument is not a real
             floating-point tensor or array.
         RuntimeError: Of a method: an argument has another last dimension, or too few dimensions.

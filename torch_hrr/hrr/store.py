@@ -56,13 +56,14 @@ class VectorStore(NamedVectors):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`.
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: one that there
+                is not is the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16.
             capacity: number of vectors to make room for, >= 0.
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` or ``capacity`` is too small, or a device that there is not or that holds no data.
+            ValueError: ``dim`` or ``capacity`` is too small, or ``device`` meta or none that torch knows.
         """
         check_int("VectorStore", "dim", dim, 1)
         check_int("VectorStore", "capacity", capacity, 0)
@@ -191,7 +192,7 @@ class VectorStore(NamedVectors):
 
         Raises:
             IntegrityError: the file is damaged, holds something else, or does not fit the key.
-            TypeError, ValueError: ``key`` is not bytes or empty, or a device that there is not.
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``device`` as for the class.
             OSError: the file cannot be read; FileNotFoundError where there is none.
         """
         tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)

@@ -134,7 +134,7 @@ class _Structure:
 
         Raises:
             TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
-            ValueError: `dim` is less than 1, or `seed` outside its range.
+            ValueError: `dim` is less than 1, `seed` outside its range, or `device` none that torch knows.
         """
         name = type(self).__name__
         check_int(name, "dim", dim, 1)

@@ -55,13 +55,13 @@ class Vocabulary(NamedVectors):
             dim: dimension D of the vectors, >= 1.
             seed: of the vectors drawn, -2^63 to 2^64 - 1, modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`.
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: one that there
+                is not is the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` is less than 1, ``seed`` outside its range, or a device that there is not or that holds
-                no data.
+            ValueError: ``dim`` is less than 1, ``seed`` outside its range, or ``device`` meta or none that torch knows.
         """
         check_int("Vocabulary", "dim", dim, 1)
         check_seed("Vocabulary", seed)

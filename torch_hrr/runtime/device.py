@@ -146,7 +146,7 @@ def to_gpu(x: Any) -> Any:
     if device.type in ("cpu", "meta"):
         device, problem = _automatic()
         if device == _CPU:
-            _warn_once("cuda", problem or _missing("cuda"), stacklevel=3)
+            _warn_once("cuda", problem or _missing("cuda"))
     return _map(lambda leaf: _place(leaf, device), x)
 
 
@@ -216,12 +216,12 @@ def _current() -> torch.device:
             # Another thread may have set one meanwhile, which must hold.
             _process_device = _process_device or automatic
         if problem is not None:
-            _warn_once("auto", problem, stacklevel=4)
+            _warn_once("auto", problem)
     return _process_device
 
 
 def _select(op: str, device: torch.device | str) -> torch.device:
-    """The device asked for, or the CPU after a warning; to be called by public functions directly (stacklevel)."""
+    """The device asked for, or the CPU after a warning."""
     if not isinstance(device, torch.device | str):
         raise TypeError(f"{op}: device must be a torch.device or a str, got {type(device).__name__}")
     problem: str | None
@@ -238,7 +238,7 @@ def _select(op: str, device: torch.device | str) -> torch.device:
         problem = _problem(selected)
         selected = _CPU if problem is not None or selected.type == "cpu" else selected
     if problem is not None:
-        _warn_once(str(device), problem, stacklevel=4, selected=selected)
+        _warn_once(str(device), problem, selected=selected)
     return selected
 
 
@@ -303,14 +303,22 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
 
 
-def _warn_once(asked: str, problem: str, stacklevel: int, selected: torch.device = _CPU) -> None:
+def _warn_once(asked: str, problem: str, selected: torch.device = _CPU) -> None:
     with _lock:
         if problem in _warned:
             return
         _warned.add(problem)
     place = "the CPU" if selected == _CPU else str(selected)
     message = f"torch_hrr: {asked} was asked for but {problem}; continuing on {place}"
-    warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
+    warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """What `warnings.warn`, called by the caller of this, takes to point at the first frame outside the package."""
+    frame, level = sys._getframe(1).f_back, 2
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "torch_hrr":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _map(function: Callable[[Any], Any], x: Any) -> Any:
