@@ -9,6 +9,7 @@ from torch.autograd import gradcheck
 from torch.export import Dim
 from torch.func import functional_call, vmap
 
+from torch_hrr import hrr
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 
@@ -105,6 +106,23 @@ def test_script_save_and_load(name):
         if name == "loss":
             assert torch.equal(each.scores(inputs[0]), module.scores(inputs[0]))
             assert torch.equal(each.encode(inputs[1]), module.encode(inputs[1]))
+
+
+class Record(torch.nn.Module):
+    """A layer of ours and operators by their names, as a script calls them."""
+
+    def __init__(self):
+        super().__init__()
+        self.roles = Bind(12, 4, generator=seeded(7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.torch_hrr.unbind(torch.ops.torch_hrr.superpose(self.roles(x)), self.roles.weight[0])
+
+
+def test_a_script_calls_operators_by_their_names():
+    module, x = Record(), draw(3, 4, 12, dtype=torch.float32)
+    expected = hrr.unbind(hrr.superpose(module.roles(x)), module.roles.weight[0])
+    assert torch.equal(torch.jit.script(module)(x), expected)
 
 
 @layers
