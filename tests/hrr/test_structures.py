@@ -351,8 +351,8 @@ def test_wider_items_widen_the_vector():
     ("roles", "error", "text"),
     [
         ({}, ValueError, "must name at least one role, got 0"),
-        ({"a": GOOD[None]}, ValueError, r"must have shape \[D\] above 0, got \[1, 8\]"),
-        ({"a": GOOD[:0]}, ValueError, r"must have shape \[D\] above 0, got \[0\]"),
+        ({"a": GOOD[None]}, ValueError, r"must be \[D\] with D >= 1, got \[1, 8\]"),
+        ({"a": GOOD[:0]}, ValueError, r"must be \[D\] with D >= 1, got \[0\]"),
         ([GOOD], TypeError, "must be a mapping of names to vectors, got list"),
         (None, TypeError, "must be a mapping of names to vectors, got NoneType"),
         ({"a": GOOD.int()}, TypeError, "must be float32, .*, got torch.int32"),

@@ -132,7 +132,7 @@ def test_expressions_mean_what_they_mean_in_python(tokens):
     except Unsupported:
         assume(False)
     if expected is None:
-        with pytest.raises(ValueError, match=r"^parse: text must .* at position \d+, got "):
+        with pytest.raises(ValueError, match=r"^parse: text must .*, got .* at position \d+$"):
             UNITARY.parse(text)
         return
     assume(expected.bound < 1e12)
@@ -257,7 +257,7 @@ def test_long_and_fairly_deep_expressions_are_none():
     torch.testing.assert_close(words.parse("A+(" * 100 + "A" + ")" * 100), 101 * words["A"])
     with pytest.raises(ValueError, match=r"^parse: text must have at most 1000000 characters, got 1000001$"):
         words.parse(" " * 10**6 + "A")
-    with pytest.raises(ValueError, match=r"^parse: text must have real, finite numbers at position 0, got '9{40}'$"):
+    with pytest.raises(ValueError, match=r"^parse: text must have real, finite numbers, got '9{40}' at position 0$"):
         words.parse("9" * 10**5 + "*A")
 
 

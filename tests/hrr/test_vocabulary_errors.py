@@ -75,34 +75,34 @@ def test_anything_else_is_an_error_at_its_position(text, position, got):
     with pytest.raises(ValueError) as caught:
         words.parse(text)
     message = str(caught.value)
-    assert message.startswith("parse: text must ") and message.endswith(f" at position {position}, got {got}")
+    assert message.startswith("parse: text must ") and message.endswith(f", got {got} at position {position}")
     if ";" in text:
         return
     with pytest.raises(ValueError) as caught:
         words.populate("E; F = " + text)
     message = str(caught.value)
-    assert message.startswith("populate: text must ") and message.endswith(f" at position {position + 7}, got {got}")
+    assert message.startswith("populate: text must ") and message.endswith(f", got {got} at position {position + 7}")
     assert words.names == ("A", "B", "C")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("D; A", "text must declare names that are new at position 3, got 'A'"),
-        ("D; D", "text must declare names that are new at position 3, got 'D'"),
-        ("D; A = B", "text must declare names that are new at position 3, got 'A'"),
-        ("D = E; E", "text must use names that are declared at position 4, got 'E'"),
-        ("D = D", "text must use names that are declared at position 4, got 'D'"),
-        ("D;", "text must declare a name at position 2, got the end"),
-        (";", "text must declare a name at position 0, got ';'"),
-        ("D;;E", "text must declare a name at position 2, got ';'"),
-        ("D E", "text must separate statements by ';' at position 2, got 'E'"),
-        ("D = A = B", "text must separate statements by ';' at position 6, got '='"),
-        ("D; E = A)", "text must separate statements by ';' at position 8, got ')'"),
-        ("D = ", "text must have a name, a number or '(' at position 4, got the end"),
-        ("~D", "text must declare a name at position 0, got '~'"),
-        ("1", "text must declare a name at position 0, got '1'"),
-        ("D; class", "text must use names that are no keywords at position 3, got 'class'"),
+        ("D; A", "text must declare names that are new, got 'A' at position 3"),
+        ("D; D", "text must declare names that are new, got 'D' at position 3"),
+        ("D; A = B", "text must declare names that are new, got 'A' at position 3"),
+        ("D = E; E", "text must use names that are declared, got 'E' at position 4"),
+        ("D = D", "text must use names that are declared, got 'D' at position 4"),
+        ("D;", "text must declare a name, got the end at position 2"),
+        (";", "text must declare a name, got ';' at position 0"),
+        ("D;;E", "text must declare a name, got ';' at position 2"),
+        ("D E", "text must separate statements by ';', got 'E' at position 2"),
+        ("D = A = B", "text must separate statements by ';', got '=' at position 6"),
+        ("D; E = A)", "text must separate statements by ';', got ')' at position 8"),
+        ("D = ", "text must have a name, a number or '(', got the end at position 4"),
+        ("~D", "text must declare a name, got '~' at position 0"),
+        ("1", "text must declare a name, got '1' at position 0"),
+        ("D; class", "text must use names that are no keywords, got 'class' at position 3"),
         ("D = 1e308*A; E = 1e308*D", "vector of 'E' must be finite in torch.float64, got NaN or infinity"),
     ],
 )
@@ -120,7 +120,7 @@ def test_populate_is_all_or_nothing(text, message):
 def test_factors_must_fit_the_dtype():
     words = vocabulary(dtype=torch.float16)
     assert words.parse("6e4*A").isfinite().any()
-    with pytest.raises(ValueError, match=r"^parse: text must scale by at most 6.55e\+04 at position 3, got '\*'$"):
+    with pytest.raises(ValueError, match=r"^parse: text must scale by at most 6.55e\+04, got '\*' at position 3$"):
         words.parse("7e4*A")
 
 
@@ -130,7 +130,7 @@ def test_factors_must_fit_the_dtype():
     ids=["parentheses", "involutions", "minus", "powers", "unclosed"],
 )
 def test_deep_nesting_is_an_error(text):
-    with pytest.raises(ValueError, match=r"^parse: text must nest at most 200 deep at position \d+, got "):
+    with pytest.raises(ValueError, match=r"^parse: text must nest at most 200 deep, got .* at position \d+$"):
         vocabulary().parse(text)
 
 

@@ -102,7 +102,7 @@ class _Reader:
     def fail(self, requirement: str, token: _Token | None = None) -> NoReturn:
         token = token or self.token
         got = "the end" if token.kind == "end" else repr(token.text[:_SHOWN])
-        raise ValueError(f"{self._op}: text must {requirement} at position {token.position}, got {got}")
+        raise ValueError(f"{self._op}: text must {requirement}, got {got} at position {token.position}")
 
     def _split(self) -> Iterator[_Token]:
         text, position = self._text, 0

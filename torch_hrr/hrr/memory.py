@@ -37,7 +37,7 @@ class ItemMemory:
         """
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
-            raise ValueError(f"ItemMemory: vectors must have shape [N, D] above 0, got {list(vectors.shape)}")
+            raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
         self._names = None if names is None else check_names("ItemMemory", names)
         if self._names is not None and len(self._names) != len(vectors):
             count = len(self._names)

@@ -53,7 +53,7 @@ class Record:
         for role in roles.values():
             check_vectors("Record", "roles", role)
             if role.dim() != 1 or len(role) == 0:
-                raise ValueError(f"Record: roles must have shape [D] above 0, got {list(role.shape)}")
+                raise ValueError(f"Record: roles must be [D] with D >= 1, got {list(role.shape)}")
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
         self._roles = dict(roles)
         self._fillers: dict[str, Tensor] = {}
