@@ -9,6 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr.hrr._describe import count, describe
+
 
 class NamedVectors(Mapping[str, Tensor]):
     """Vectors of one D, dtype and device by name, in the order in which the names came; a mapping to copies of them."""
@@ -21,6 +23,10 @@ class NamedVectors(Mapping[str, Tensor]):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        """Class, D, number of names, device and dtype."""
+        return describe(self, self._dim, self._device, self._dtype, count(len(self), "name"))
 
     def __copy__(self) -> Self:
         """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""

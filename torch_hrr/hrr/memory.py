@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._checks import check_data, check_floating, check_int, check_names, check_strided, check_vectors
+from torch_hrr.hrr._describe import count, describe
 from torch_hrr.runtime import resolve_device
 
 _INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -53,6 +54,11 @@ class ItemMemory:
             self._is_plain = items.device.type == "cpu" and bool(
                 (self._first == torch.arange(len(items), device="cpu")).all() & items.isfinite().all()
             )
+
+    def __repr__(self) -> str:
+        """Class, D, number of items, device and dtype."""
+        number, dim = self._vectors.shape
+        return describe(self, dim, self.device, self._vectors.dtype, count(number, "item"))
 
     def __len__(self) -> int:
         """Number of items."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._checks import check_floating, check_int, check_seed, check_vectors
+from torch_hrr.hrr._describe import describe
 from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
 
 _CONVERGED = 0.9
@@ -93,6 +94,11 @@ class Resonator:
         )
         # Dot products with all rows as one weighted sum of columns, whose order is fixed, unlike a matrix product's.
         self._columns = tuple(book.t().contiguous() for book in self.codebooks)
+
+    def __repr__(self) -> str:
+        """Class, D, sizes of the codebooks, device and dtype."""
+        first, sizes = self.codebooks[0], [len(book) for book in self.codebooks]
+        return describe(self, first.shape[1], first.device, first.dtype, f"codebooks of {sizes}")
 
     @torch.no_grad()
     def factorize(self, x: Tensor, max_iterations: int = 200, *, check_every: int | None = 4) -> Factorization:

@@ -8,7 +8,7 @@ Leading dimensions broadcast: a structure may be a batch of them, of one length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch_hrr.hrr._checks import (
     check_vectors,
     resolve_dtype,
 )
+from torch_hrr.hrr._describe import count, describe
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.runtime import resolve_device
@@ -89,6 +90,10 @@ class Record:
         """
         return functional.unbind(self.vector, self._role("get", role))
 
+    def __getitem__(self, role: str) -> Tensor:
+        """The noisy filler, as `get`."""
+        return self.get(role)
+
     def remove(self, role: str) -> None:
         """Empties a role.
 
@@ -98,6 +103,16 @@ class Record:
         if role not in self._fillers:
             raise KeyError(f"remove: role must be one of {sorted(self._fillers)}, got {role!r}")
         del self._fillers[role]
+
+    def __iter__(self) -> Iterator[str]:
+        """The filled roles, in the order in which they were filled first."""
+        return iter(self._fillers)
+
+    def __repr__(self) -> str:
+        """Class, D, numbers of roles, device and dtype."""
+        first = next(iter(self._roles.values()))
+        filled = f"{len(self)} of {count(len(self._roles), 'role')} filled"
+        return describe(self, len(first), first.device, first.dtype, filled)
 
     def __contains__(self, role: object) -> bool:
         """Whether a role is filled."""
@@ -153,6 +168,13 @@ class _Structure:
         """The structure, ``[..., D]``; zero while it is empty."""
         return self._vector
 
+    def __repr__(self) -> str:
+        """Class, D, device and dtype."""
+        return self._describe()
+
+    def _describe(self, *parts: str) -> str:
+        return describe(self, self.dim, self._vector.device, self._vector.dtype, *parts)
+
     def _check(self, op: str, rank: int = 1, **vectors: Tensor) -> None:
         for argument, value in vectors.items():
             check_vectors(op, argument, value, self.dim, self._vector.device, rank)
@@ -195,6 +217,10 @@ class Sequence(_Structure):
     def __len__(self) -> int:
         """Number of items."""
         return self._length
+
+    def __repr__(self) -> str:
+        """Class, D, number of items, device and dtype."""
+        return self._describe(count(self._length, "item"))
 
 
 class Stack(_Structure):
@@ -245,6 +271,10 @@ class Stack(_Structure):
         """Number of items."""
         return self._length
 
+    def __repr__(self) -> str:
+        """Class, D, number of items, device and dtype."""
+        return self._describe(count(self._length, "item"))
+
     def _top(self, op: str) -> Tensor:
         if self._length == 0:
             raise IndexError(f"{op}: stack must hold an item, got 0")
@@ -270,6 +300,10 @@ class Graph(_Structure):
         check_bool("Graph", "directed", directed)
         super().__init__(dim, seed=seed, device=device, dtype=dtype)
         self.directed = directed
+
+    def __repr__(self) -> str:
+        """Class, D, whether edges have a direction, device and dtype."""
+        return self._describe("directed" if self.directed else "undirected")
 
     def add(self, sources: Tensor, targets: Tensor) -> None:
         """Adds edges, ``[..., E, D]`` to ``[..., E, D]``, or one, ``[D]`` to ``[D]``."""
