@@ -231,6 +231,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads must be at least 1")
+    try:
+        re.compile(options.filter)
+    except re.error as error:
+        parser.error(f"--filter must be a regular expression, got {options.filter!r}: {error}")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error(f"--device cuda needs a GPU that torch {torch.__version__} can see, found none")
     return options
@@ -254,8 +258,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
     targets = [target for target in all_targets if re.search(options.filter, target.name)]
     if not entries and not targets:
-        known = ", ".join(each.name for each in (*all_entries, *all_targets))
-        print(f"no entry matches {options.filter!r}; there are: {known}", file=sys.stderr)
+        known = [each.name for each in (*all_entries, *all_targets)]
+        print(f"no entry matches {options.filter!r}; there are:", *known, sep="\n  ", file=sys.stderr)
         return 1
     limits = machine_limits(settings.threads, settings.cuda)
     report: dict[str, Any] = {

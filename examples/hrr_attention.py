@@ -14,10 +14,14 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from torch_hrr.hrr.modules import HRRAttention
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    raise SystemExit("hrr_attention: scikit-learn must be installed: pip install scikit-learn") from None
 
 STEPS, CLASSES = 64, 10
 

@@ -13,11 +13,15 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from torch_hrr.hrr.modules import BindSuperpose
+
+try:
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+except ImportError:
+    raise SystemExit("hrr_layers: scikit-learn must be installed: pip install scikit-learn") from None
 
 PIXELS, GREY_LEVELS, CLASSES = 64, 17, 10
 

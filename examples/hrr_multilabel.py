@@ -13,12 +13,16 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor, nn
 
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
+
+try:
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+except ImportError:
+    raise SystemExit("hrr_multilabel: scikit-learn must be installed: pip install scikit-learn") from None
 
 HIDDEN = 128
 LOOPS = (0, 6, 8, 9)

@@ -100,7 +100,7 @@ def load_digits() -> tuple[Tensor, Tensor]:
     try:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError:
-        raise SystemExit("demo: scikit-learn must be installed: pip install 'torch_hrr[examples]'") from None
+        raise SystemExit("demo: scikit-learn must be installed: pip install scikit-learn") from None
     digits = datasets.load_digits()
     return torch.from_numpy(digits.data).long(), torch.from_numpy(digits.target).long()
 

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import pathlib
 import re
+import sys
 
 import pytest
 
@@ -42,6 +43,14 @@ def test_example(name, capsys):
     assert len(results) >= 3 and min(figures(results)) > least
     assert printed == [f"{figure:.3f}" for figure in figures(results)]
     assert module.main(arguments) == results
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_without_scikit_learn_says_what_it_needs(name, monkeypatch):
+    for module in ("sklearn", "sklearn.datasets"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SystemExit, match=f"^{name}: scikit-learn must be installed: pip install scikit-learn$"):
+        load(name)
 
 
 @pytest.mark.parametrize("name", RUNS)
