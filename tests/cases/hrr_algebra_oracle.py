@@ -24,10 +24,12 @@ LARGEST_KEPT, BLOCK = 1024, 128
 @functools.lru_cache(maxsize=4)
 def tables(dim: int) -> Spectrum:
     """cos and sin of 2 pi m / D; sin is exactly 0 at the real bins, DC and Nyquist."""
-    angles = torch.arange(dim, dtype=torch.float64) * (2 * torch.pi / dim)
-    sines = angles.sin()
-    sines[[0, *([dim // 2] if dim % 2 == 0 else [])]] = 0
-    return angles.cos(), sines
+    # Made below torch.func, whose tensors must not outlive the transform in which they are made.
+    with torch._C._DisableFuncTorch():
+        angles = torch.arange(dim, dtype=torch.float64) * (2 * torch.pi / dim)
+        sines = angles.sin()
+        sines[[0, *([dim // 2] if dim % 2 == 0 else [])]] = 0
+        return angles.cos(), sines
 
 
 def make_matrices(dim: int, first: int, last: int) -> Spectrum:
@@ -37,7 +39,11 @@ def make_matrices(dim: int, first: int, last: int) -> Spectrum:
     return cosines[index], sines[index]
 
 
-kept_matrices = functools.lru_cache(maxsize=32)(make_matrices)
+@functools.lru_cache(maxsize=32)
+def kept_matrices(dim: int, first: int, last: int) -> Spectrum:
+    # As above.
+    with torch._C._DisableFuncTorch():
+        return make_matrices(dim, first, last)
 
 
 def matrices(dim: int) -> list[tuple[int, int, Spectrum]]:

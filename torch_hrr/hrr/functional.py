@@ -326,8 +326,8 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     """
     seed = check_seed("permute", seed)
     check_int("permute", "power", power)
-    if not -(2**63) < power < 2**63:
-        raise ValueError(f"permute: power must be between -2^63 and 2^63, got {power}")
+    if not -(2**63) <= power < 2**63:
+        raise ValueError(f"permute: power must be above -2^63 and below 2^63, got {power}")
     return _ops.permute.default(a, seed, power)  # type: ignore[no-any-return]
 
 
