@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <limits>
 
@@ -64,5 +65,15 @@ void execute(const kernels::MultibindParams& params, const at::Tensor& out);
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
 void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
 }  // namespace cuda
+
+// Runs params with results in row_type and brings them into out.
+template <typename Params>
+at::Tensor execute_in(at::ScalarType row_type, Params& params, const at::Tensor& out) {
+  const bool direct = row_type == out.scalar_type();
+  const at::Tensor result = direct ? out : at::empty(out.sizes(), out.options().dtype(row_type));
+  params.out = result.mutable_data_ptr();
+  execute(params, result);
+  return direct ? out : out.copy_(result);
+}
 
 }  // namespace torch_hrr::hrr

@@ -53,10 +53,7 @@ Tensor compute(const Tensor& vectors) {
   }
   params.vectors = rows.const_data_ptr();
   params.item_stride = rows.stride(-2);
-  const Tensor result = row_type == contract.dtype ? out : at::empty(out.sizes(), out.options().dtype(row_type));
-  params.out = result.mutable_data_ptr();
-  execute(params, result);
-  return row_type == contract.dtype ? out : out.copy_(result);
+  return execute_in(row_type, params, out);
 }
 
 Tensor compute_meta(const Tensor& vectors) {

@@ -63,10 +63,7 @@ Tensor compute_map(const MapCall& call) {
   params.v = rows_v.defined() ? rows_v.const_data_ptr() : nullptr;
   params.exponents = exponents.defined() ? static_cast<const double*>(exponents.const_data_ptr()) : nullptr;
   params.epsilon = compute_epsilon(contract.dtype);
-  const Tensor result = row_type == contract.dtype ? out : at::empty(sizes, out.options().dtype(row_type));
-  params.out = result.mutable_data_ptr();
-  execute(params, result);
-  return row_type == contract.dtype ? out : out.copy_(result);
+  return execute_in(row_type, params, out);
 }
 
 Tensor compute_map_meta(const MapCall& call) {

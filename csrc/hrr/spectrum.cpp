@@ -61,10 +61,7 @@ Tensor compute(const Transform& op, const Tensor& x) {
     map_rows();
   }
   params.in = rows.const_data_ptr();
-  const Tensor result = row_type == contract.dtype ? out : at::empty(sizes, out.options().dtype(row_type));
-  params.out = result.mutable_data_ptr();
-  execute(params, result);
-  return row_type == contract.dtype ? out : out.copy_(result);
+  return execute_in(row_type, params, out);
 }
 
 Tensor compute_meta(const Transform& op, const Tensor& x) {

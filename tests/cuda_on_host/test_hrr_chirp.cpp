@@ -1,6 +1,7 @@
 // Bluestein's sum on the host against the CPU kernels in double: every map, packed spectra both ways, lengths of every
 // transform, rows that need scaling, rows that are not finite, blocks and schedules.
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
+#include "tests/cuda_on_host/hrr_maps.h"
 
 #include "kernels/hrr/launch_chirp.cuh"
 
@@ -8,10 +9,6 @@ namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-constexpr SpectralMap kMaps[] = {
-    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
-    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
 
 // What csrc uploads for a length.
 class DeviceChirp {
@@ -29,28 +26,6 @@ class DeviceChirp {
   ChirpLease lease_;
   std::vector<double> numbers_;
 };
-
-// Rows whose bins lie between about 0.3 and 2: a tall first element over small others. Every other one is negative.
-Rows<double> tame_rows(int64_t rows, int64_t dim, unsigned seed) {
-  Rows<double> result(rows, dim, seed, 0.15);
-  for (int64_t r = 0; r < rows; ++r) {
-    *result.row(r) += r % 2 == 0 ? 1 : -1;
-  }
-  return result;
-}
-
-SpectralMapParams map_params(SpectralMap kind, const Rows<double>& a, const Rows<double>& v, int64_t rows) {
-  SpectralMapParams params;
-  params.a = a.values.data();
-  params.v = takes_direction(kind) ? v.values.data() : nullptr;
-  params.rows = rows;
-  params.dim = a.dim;
-  params.map = contiguous_rows(rows, a.dim);
-  params.kind = kind;
-  params.exponent = -1.3;
-  params.epsilon = std::numeric_limits<double>::epsilon();
-  return params;
-}
 
 std::vector<double> mapped(const DeviceChirp& chirp, SpectralMapParams params, const Schedule& schedule = {},
                            int threads = 0) {
@@ -98,7 +73,7 @@ TEST(Chirp, MapsAgreeWithTheCpuKernel) {
   for (const int64_t dim : kDims) {
     const DeviceChirp chirp(dim);
     const int64_t rows = dim > 500 ? 1 : 3;
-    const Rows<double> a = tame_rows(rows, dim, 71);
+    const Rows<double> a = tame_rows<double>(rows, dim, 71);
     const Rows<double> v(rows, dim, 72);
     for (const SpectralMap kind : kMaps) {
       for (const double eps : {0.0, 0.9}) {
@@ -125,7 +100,7 @@ TEST(Chirp, PackedSpectraAgreeWithTheCpuKernel) {
 
 TEST(Chirp, EveryRowHasItsExponent) {
   const DeviceChirp chirp(75);
-  const Rows<double> a = tame_rows(3, 75, 74);
+  const Rows<double> a = tame_rows<double>(3, 75, 74);
   const double exponents[] = {2, 0.5, -0.25};
   SpectralMapParams params = map_params(SpectralMap::kPower, a, a, 3);
   params.exponents = exponents;
@@ -137,7 +112,7 @@ TEST(Chirp, EmptyRowsScaledRowsAndRowsThatAreNotFinite) {
   constexpr int64_t kDim = 75;
   constexpr int64_t kRows = 6;
   const DeviceChirp chirp(kDim);
-  Rows<double> a = tame_rows(kRows, kDim, 75);
+  Rows<double> a = tame_rows<double>(kRows, kDim, 75);
   Rows<double> v(kRows, kDim, 76);
   std::fill_n(a.row(0), kDim, 0.25);
   std::fill_n(a.row(1), kDim, 0.0);
@@ -198,7 +173,7 @@ TEST(Chirp, ProductsOfManyRowsAgreeWithTheCpuKernel) {
   // Factors whose products leave the range on the way and come back, zeros, a factor that is not finite.
   constexpr int64_t kDim = 75;
   constexpr int64_t kItems = 6;
-  Rows<double> vectors = tame_rows(4 * kItems, kDim, 80);
+  Rows<double> vectors = tame_rows<double>(4 * kItems, kDim, 80);
   for (int64_t k = 0; k < kItems; ++k) {
     for (int64_t i = 0; i < kDim; ++i) {
       vectors.row(k)[i] = std::ldexp(vectors.row(k)[i], k < kItems / 2 ? 700 : -700);
@@ -219,7 +194,7 @@ TEST(Chirp, ProductsOfManyRowsAgreeWithTheCpuKernel) {
 TEST(Chirp, BlocksAndSchedulesGiveTheSameBits) {
   for (const int64_t dim : {100, 300}) {
     const DeviceChirp chirp(dim);
-    const Rows<double> a = tame_rows(3, dim, 77);
+    const Rows<double> a = tame_rows<double>(3, dim, 77);
     const Rows<double> v(3, dim, 78);
     const SpectralMapParams params = map_params(SpectralMap::kPowerBackward, a, v, 3);
     const std::vector<double> expected = mapped(chirp, params);

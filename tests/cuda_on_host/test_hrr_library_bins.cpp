@@ -1,5 +1,5 @@
 // The kernel that maps a library's bins, against the CPU kernel: every map, empty bins, exponents, grids and schedules.
-#include "tests/cuda_on_host/hrr_testing.h"
+#include "tests/cuda_on_host/hrr_maps.h"
 
 #include <complex>
 #include <limits>
@@ -13,10 +13,6 @@ namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-constexpr SpectralMap kMaps[] = {
-    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
-    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
 
 // Rows of bins whose first one (and last, for even dims) is real; row 1 has empty bins and row 2 is zero.
 struct Bins {

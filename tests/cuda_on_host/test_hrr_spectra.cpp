@@ -1,41 +1,12 @@
 // Maps of spectra and products of many rows on the host, against the CPU kernels: every map and length, the four types,
 // rows that need scaling, rows that are not finite, layouts, blocks and schedules.
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
-
-#include <random>
+#include "tests/cuda_on_host/hrr_maps.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-constexpr SpectralMap kMaps[] = {
-    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
-    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
-
-// Rows whose bins lie between about 0.3 and 2: a tall first element over small others. Every other one is negative.
-template <typename S>
-Rows<S> tame_rows(int64_t rows, int64_t dim, unsigned seed) {
-  Rows<S> result(rows, dim, seed, 0.15);
-  for (int64_t r = 0; r < rows; ++r) {
-    S& first = *result.row(r);
-    first = static_cast<S>(static_cast<double>(first) + (r % 2 == 0 ? 1 : -1));
-  }
-  return result;
-}
-
-template <typename S>
-SpectralMapParams map_params(SpectralMap kind, const Rows<S>& a, const Rows<S>& v, int64_t rows) {
-  SpectralMapParams params;
-  params.a = a.values.data();
-  params.v = takes_direction(kind) ? v.values.data() : nullptr;
-  params.rows = rows;
-  params.dim = a.dim;
-  params.map = contiguous_rows(rows, a.dim);
-  params.kind = kind;
-  params.exponent = -1.3;
-  return params;
-}
 
 template <typename S>
 std::vector<S> mapped_on_host(SpectralMapParams params, const Schedule& schedule = {}, int threads = 0) {
