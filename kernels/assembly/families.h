@@ -1,0 +1,12 @@
+// What each file of the family puts into its instruction set's table.
+#pragma once
+
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+void add_winners(AssemblyKernels& kernels);
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
