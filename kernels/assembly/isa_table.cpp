@@ -7,6 +7,7 @@ HRR_ISA_BEGIN
 const AssemblyKernels& assembly_kernels_of_isa() {
   static const AssemblyKernels kernels = [] {
     AssemblyKernels made{};
+    add_connectome(made);
     add_winners(made);
     return made;
   }();

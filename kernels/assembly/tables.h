@@ -1,6 +1,7 @@
 // The CPU entry points of the assembly family, one table an instruction set.
 #pragma once
 
+#include "kernels/assembly/connectome.h"
 #include "kernels/assembly/winners.h"
 
 namespace torch_hrr::kernels {
@@ -9,6 +10,11 @@ namespace torch_hrr::kernels {
 struct AssemblyKernels {
   int64_t (*winners_scratch)(const WinnersParams&);
   void (*winners)(const WinnersParams&, int64_t begin, int64_t end, void* scratch);
+  // Column blocks [first, last) of a connectome; match returns the pairs found, of which it writes up to its capacity.
+  void (*deliver)(const DeliverParams&, int64_t first_block, int64_t last_block);
+  int64_t (*match)(const MatchParams&, int64_t first_block, int64_t last_block);
+  // counts[j] of a stimulus for columns [first, last).
+  void (*stimulus_counts)(const BinomialTable&, uint64_t key, int64_t first, int64_t last, int32_t* counts);
 };
 
 // The table for the instruction set chosen for this process (isa.h).

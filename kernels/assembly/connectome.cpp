@@ -1,0 +1,173 @@
+// Edges of the procedural connectome on the CPU: a register of rows at a time, block by block.
+#include "kernels/assembly/connectome.h"
+
+#include "kernels/assembly/families.h"
+#include "kernels/assembly/lanes.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+// sink(columns in the block, mask) for the edges of kPhiloxLanes rows, the first `live` of them, in lockstep; between
+// two calls of step_done, which follow every Philox call, there are at most 4 calls of sink.
+template <bool kTwoLevel, typename Sink, typename StepDone>
+inline void for_each_edge_of_rows(const GapTables& tables, PhiloxKey key, const uint32_t* rows, int live,
+                                  uint32_t block, uint32_t width, const Sink& sink, const StepDone& step_done) {
+  const LaneMask everywhere = below(LaneWords{}, broadcast_lanes(1));
+  const LaneWords none = broadcast_lanes(kGapNone);
+  const LaneWords end = broadcast_lanes(width);
+  PhiloxLanes counter;
+  __builtin_memcpy(&counter.word[2], rows, sizeof(LaneWords));
+  counter.word[1] = broadcast_lanes(block);
+  counter.word[3] = broadcast_lanes(kEdgeStream);
+  // One column past the last edge, so that everything stays unsigned; rows beyond `live` begin at the end.
+  LaneWords next{};
+  for (int lane = live; lane < kPhiloxLanes; ++lane) {
+    next[lane] = width;
+  }
+  bool running = true;
+  for (uint32_t draw = 0; running; ++draw) {
+    counter.word[0] = broadcast_lanes(draw);
+    const PhiloxLanes words = philox4x32(counter, key);
+#pragma GCC unroll 4
+    for (int w = 0; w < 4; w += kTwoLevel ? 2 : 1) {
+      const auto outcome_of = [&](const uint32_t* table, LaneWords word) {
+        const LaneWords cell = word >> (32 - kGapBits);
+        const LaneWords entry = gather(table, cell, everywhere);
+        return choose(below(word & kGapFraction, entry >> kGapBits), cell, entry & kGapNone);
+      };
+      const LaneWords outcome = outcome_of(tables.quotient, words.word[w]);
+      const LaneMask edge = differs(outcome, none);
+      LaneWords column;
+      if constexpr (kTwoLevel) {
+        next += outcome << kGapBits;
+        column = next + outcome_of(tables.remainder, words.word[w + 1]);
+      } else {
+        next += outcome;
+        column = next;
+      }
+      next = choose(edge, column + 1, next);
+      sink(column, edge & below(column, end));
+    }
+    // A lane that is past the end stays there: what is added to it, at most 2^20 a step, is far from 2^32.
+    running = any(below(next, end));
+    step_done();
+  }
+}
+
+template <typename Sink, typename StepDone>
+inline void for_each_edge_of_rows(const GapTables& tables, PhiloxKey key, const uint32_t* rows, int live,
+                                  uint32_t block, uint32_t width, const Sink& sink, const StepDone& step_done) {
+  if (tables.two_level != 0) {
+    for_each_edge_of_rows<true>(tables, key, rows, live, block, width, sink, step_done);
+  } else {
+    for_each_edge_of_rows<false>(tables, key, rows, live, block, width, sink, step_done);
+  }
+}
+
+// body(rows, how many, the first one's number) for every register of rows.
+template <typename Body>
+inline void for_each_group(const int64_t* rows, int64_t count, const Body& body) {
+  for (int64_t first = 0; first < count; first += kPhiloxLanes) {
+    const auto live = static_cast<int>(count - first < kPhiloxLanes ? count - first : kPhiloxLanes);
+    uint32_t group[kPhiloxLanes] = {};
+    for (int lane = 0; lane < live; ++lane) {
+      group[lane] = static_cast<uint32_t>(rows[first + lane]);
+    }
+    body(group, live, first);
+  }
+}
+
+inline uint32_t width_of_block(const GapTables& tables, int64_t n, int64_t block) {
+  const int64_t left = n - block * tables.width;
+  return static_cast<uint32_t>(left < tables.width ? left : tables.width);
+}
+
+// Columns are collected in a buffer first: generating and counting overlap badly otherwise.
+void deliver(const DeliverParams& params, int64_t first_block, int64_t last_block) {
+  if (params.tables->empty != 0) {
+    return;
+  }
+  constexpr int kBuffer = 2048;
+  uint32_t columns[kBuffer + 5 * kPhiloxLanes];
+  const PhiloxKey key = philox_key(params.key);
+  for (int64_t block = first_block; block < last_block; ++block) {
+    int32_t* counts = params.counts + block * params.tables->width;
+    const uint32_t width = width_of_block(*params.tables, params.n, block);
+    uint32_t* end = columns;
+    const auto flush = [&] {
+      for (const uint32_t* column = columns; column != end; ++column) {
+        counts[*column] += params.sign;
+      }
+      end = columns;
+    };
+    for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t) {
+      for_each_edge_of_rows(
+          *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
+          [&](LaneWords column, LaneMask edge) { end += store_lanes(end, column, edge); },
+          [&] {
+            if (end - columns > kBuffer) {
+              flush();
+            }
+          });
+    });
+    flush();
+  }
+}
+
+int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block) {
+  if (params.tables->empty != 0) {
+    return 0;
+  }
+  const PhiloxKey key = philox_key(params.key);
+  int64_t found = 0;
+  for (int64_t block = first_block; block < last_block; ++block) {
+    const int64_t start = block * params.tables->width;
+    const uint32_t width = width_of_block(*params.tables, params.n, block);
+    const uint32_t* bits = params.bits + start / 32;
+    uint32_t set = 0;
+    for (uint32_t word = 0; word < (width + 31) / 32; ++word) {
+      set |= bits[word];
+    }
+    if (set == 0) {
+      continue;
+    }
+    for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t first) {
+      for_each_edge_of_rows(
+          *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
+          [&](LaneWords column, LaneMask edge) {
+            const LaneWords words = gather(bits, column >> 5, edge);
+            const LaneWords bit = (words >> (column & 31)) & 1;
+            uint32_t hits = bits_of(differs(bit, LaneWords{}));
+            for (; hits != 0; hits &= hits - 1) {
+              const int lane = __builtin_ctz(hits);
+              if (found < params.capacity) {
+                params.pairs[2 * found] = static_cast<int32_t>(first + lane);
+                params.pairs[2 * found + 1] = static_cast<int32_t>(start + column[lane]);
+              }
+              ++found;
+            }
+          },
+          [] {});
+    });
+  }
+  return found;
+}
+
+void stimulus_counts(const BinomialTable& table, uint64_t key, int64_t first, int64_t last, int32_t* counts) {
+  const PhiloxKey words = philox_key(key);
+  for (int64_t j = first; j < last; ++j) {
+    counts[j] = stimulus_count(table, words, j);
+  }
+}
+
+}  // namespace
+
+void add_connectome(AssemblyKernels& kernels) {
+  kernels.deliver = deliver;
+  kernels.match = match;
+  kernels.stimulus_counts = stimulus_counts;
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
