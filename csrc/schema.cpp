@@ -37,4 +37,8 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_unitary_jacobian(Tensor v, Tensor a) -> Tensor", tags);
   m.def("_bind_power_log(Tensor a, Tensor exponent, int order) -> Tensor", tags);
   m.def("_bind_power_backward(Tensor grad, Tensor a, Tensor exponent) -> Tensor", tags);
+
+  // Assemblies of neurons
+  m.def("_project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
+  m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
 }

@@ -7,6 +7,7 @@ namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 
 void add_connectome(AssemblyKernels& kernels);
+void add_projection(AssemblyKernels& kernels);
 void add_winners(AssemblyKernels& kernels);
 
 HRR_ISA_END

@@ -8,6 +8,7 @@ const AssemblyKernels& assembly_kernels_of_isa() {
   static const AssemblyKernels kernels = [] {
     AssemblyKernels made{};
     add_connectome(made);
+    add_projection(made);
     add_winners(made);
     return made;
   }();

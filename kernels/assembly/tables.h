@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/assembly/connectome.h"
+#include "kernels/assembly/projection.h"
 #include "kernels/assembly/winners.h"
 
 namespace torch_hrr::kernels {
@@ -15,6 +16,13 @@ struct AssemblyKernels {
   int64_t (*match)(const MatchParams&, int64_t first_block, int64_t last_block);
   // counts[j] of a stimulus for columns [first, last).
   void (*stimulus_counts)(const BinomialTable&, uint64_t key, int64_t first, int64_t last, int32_t* counts);
+  // Candidates by integer sums; the number found. Scratch is 64-byte aligned.
+  int64_t (*sum_winners_scratch)(int64_t k);
+  int64_t (*sum_winners)(const SumWinnersParams&, void* scratch);
+  // excess[target] += fixed_point(weight) - base, and weight *= factor where wins[target], over the edges of rows.
+  void (*add_excess)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t base, int64_t* excess);
+  void (*potentiate)(const EdgeTable&, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
+                     float largest);
 };
 
 // The table for the instruction set chosen for this process (isa.h).

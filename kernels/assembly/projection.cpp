@@ -1,0 +1,97 @@
+// Rounds of projections on the CPU: sums of counts to candidates, and passes over the potentiated edges of a few rows.
+#include "kernels/assembly/projection.h"
+
+#include "kernels/assembly/families.h"
+#include "kernels/assembly/sampled_selection.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+// Sums of rows of counts, never negative, as keys.
+struct SummedCounts {
+  const int32_t* const* sources;
+  int64_t source_count;
+
+  HRR_HOST_DEVICE KeyVector<uint32_t> whole(int64_t j) const {
+    KeyVector<uint32_t> sum = KeyVector<uint32_t>::load(reinterpret_cast<const uint32_t*>(sources[0]) + j);
+    for (int64_t s = 1; s < source_count; ++s) {
+      sum.lanes += KeyVector<uint32_t>::load(reinterpret_cast<const uint32_t*>(sources[s]) + j).lanes;
+    }
+    return sum;
+  }
+  HRR_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {
+    uint32_t lanes[kKeyLanes<uint32_t>] = {};
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t s = 0; s < source_count; ++s) {
+        lanes[i] += static_cast<uint32_t>(sources[s][j + i]);
+      }
+    }
+    return KeyVector<uint32_t>::load(lanes);
+  }
+};
+
+int64_t sum_winners_scratch(int64_t k) {
+  return Selector<uint32_t>::scratch_bytes(k);
+}
+
+int64_t sum_winners(const SumWinnersParams& params, void* scratch) {
+  const SummedCounts source{params.sources, params.source_count};
+  Selector<uint32_t> selector(params.k, scratch);
+  if (params.least > 0) {
+    selector.clear();
+    selector.set_threshold(params.least);
+    selector.push(source, 0, params.n, 0);
+    selector.finish();
+  } else {
+    select(selector, source, params.n, params.k);
+  }
+  const int64_t found = selector.size();
+  __builtin_memcpy(params.indices, selector.indices(), static_cast<size_t>(found) * sizeof(int32_t));
+  __builtin_memcpy(params.sums, selector.keys(), static_cast<size_t>(found) * sizeof(uint32_t));
+  return found;
+}
+
+// body(first edge, edges) for every chunk of the rows.
+template <typename Body>
+inline void for_each_chunk(const EdgeTable& table, const int32_t* rows, int64_t count, const Body& body) {
+  for (int64_t r = 0; r < count; ++r) {
+    const int32_t row = rows[r];
+    int64_t edges = (table.length[row] + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
+    for (int32_t chunk = table.head[row]; chunk >= 0; chunk = table.next[chunk]) {
+      body(static_cast<int64_t>(chunk) * kEdgesPerChunk, edges);
+      edges = kEdgesPerChunk;
+    }
+  }
+}
+
+void add_excess(const EdgeTable& table, const int32_t* rows, int64_t count, int64_t base, int64_t* excess) {
+  for_each_chunk(table, rows, count, [&](int64_t first, int64_t edges) {
+    for (int64_t e = first; e < first + edges; ++e) {
+      excess[table.target[e]] += fixed_point(table.weight[e]) - base;
+    }
+  });
+}
+
+void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
+                float largest) {
+  for_each_chunk(table, rows, count, [&](int64_t first, int64_t edges) {
+    for (int64_t e = first; e < first + edges; ++e) {
+      if (wins[table.target[e]] != 0) {
+        table.weight[e] = potentiated(table.weight[e], factor, largest);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void add_projection(AssemblyKernels& kernels) {
+  kernels.sum_winners_scratch = sum_winners_scratch;
+  kernels.sum_winners = sum_winners;
+  kernels.add_excess = add_excess;
+  kernels.potentiate = potentiate;
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels

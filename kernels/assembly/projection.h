@@ -1,0 +1,55 @@
+// One round of a projection: integer input sums, potentiated edges in a compact table, the selection of winners.
+//
+// The input of neuron j is x_j = 2^24 sum of integer counts + the fixed-point excess of potentiated edges. Counts are
+// dense; the excess lives at the few neurons of an area that were ever active, its slots. Everything is an integer, so
+// no sum depends on its order.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/macros.h"
+
+namespace torch_hrr::kernels {
+
+constexpr int kFixedBits = 24;  // of the fraction of inputs
+constexpr int64_t kFixedOne = int64_t{1} << kFixedBits;
+constexpr float kLargestWeight = 0x1p24f;
+constexpr int kEdgesPerChunk = 16;
+
+// The known edges of a fiber between slots, by source slot: a list of chunks, the newest first and alone not full.
+struct EdgeTable {
+  int32_t* head = nullptr;    // [source slots] newest chunk, -1 without edges
+  int32_t* length = nullptr;  // [source slots] edges
+  int32_t* next = nullptr;    // [chunks] the chunk before, -1 for the last
+  int32_t* target = nullptr;  // [chunks][kEdgesPerChunk] target slots
+  float* weight = nullptr;    // [chunks][kEdgesPerChunk]
+};
+
+// Candidates for winners by their integer sums alone: the k largest of sum_s sources[s][j] (ties to the lower index)
+// among those >= least. Where `least` is 0 there are k of them.
+struct SumWinnersParams {
+  const int32_t* const* sources = nullptr;
+  int64_t source_count = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  uint32_t least = 0;
+  int32_t* indices = nullptr;  // [k] ascending
+  uint32_t* sums = nullptr;    // [k]
+};
+
+HRR_ISA_BEGIN
+
+// w as a multiple of 2^-24, exact for every float >= 1/2.
+HRR_HOST_DEVICE int64_t fixed_point(float weight) {
+  return static_cast<int64_t>(rint(static_cast<double>(weight) * static_cast<double>(kFixedOne)));
+}
+
+// One Hebbian step of a weight: min(w factor, largest), factor = 1 + beta.
+HRR_HOST_DEVICE float potentiated(float weight, float factor, float largest) {
+  const float grown = weight * factor;
+  return grown < largest ? grown : largest;
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels

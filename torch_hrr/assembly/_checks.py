@@ -1,0 +1,120 @@
+"""Checks of the arguments of the assembly system: clear errors before any work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def integer(
+    op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
+) -> int:
+    """An int within bounds; `limit` names the upper one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
+    number = int(value.__index__())
+    if (least is not None and number < least) or (most is not None and number > most):
+        upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
+        raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {number}")
+    return number
+
+
+def number(op: str, argument: str, value: Any, least: float = -math.inf) -> float:
+    """A finite float >= least."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    if not math.isfinite(value) or value < least:
+        raise ValueError(f"{op}: {argument} must be a finite number >= {least:g}, got {value}")
+    return float(value)
+
+
+def probability(op: str, argument: str, value: Any) -> float:
+    """A float in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{op}: {argument} must be in [0, 1], got {value}")
+    return float(value)
+
+
+def signed_seed(op: str, seed: Any) -> int:
+    """The seed modulo 2^64, as the signed int64 that operators take."""
+    bits = integer(op, "seed", seed) % 2**64
+    return bits - 2**64 if bits >= 2**63 else bits
+
+
+def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
+    """One of the known words."""
+    if value not in known:
+        raise ValueError(f"{op}: {argument} must be one of {', '.join(map(repr, known))}, got {value!r}")
+    return str(value)
+
+
+def name(op: str, value: Any) -> None:
+    """A name that is not empty."""
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: name must be a str, got {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{op}: name must not be empty")
+
+
+def projections(
+    op: str,
+    argument: str,
+    given: Any,
+    sources: Collection[str],
+    targets: Collection[str],
+    kind: str,
+) -> None:
+    """A mapping from known sources to collections of known areas."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{op}: {argument} must be a mapping of names to areas, got {type(given).__name__}")
+    for source, into in given.items():
+        if source not in sources:
+            raise ValueError(f"{op}: {kind} must be declared, got {source!r}")
+        if isinstance(into, str) or not isinstance(into, Iterable):
+            raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {into!r} for {source!r}")
+        for target in into:
+            if target not in targets:
+                raise ValueError(f"{op}: area must be declared, got {target!r}")
+
+
+def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
+    """1 to k distinct neurons of an area, ascending: [m], or [batch, m]."""
+    given = torch.as_tensor(indices)
+    if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
+        raise TypeError(f"{op}: indices must be integers, got {given.dtype}")
+    wanted = (1,) if batch is None else (1, 2)
+    if given.dim() not in wanted or (given.dim() == 2 and given.shape[0] != batch):
+        shape = "[m]" if batch is None else f"[m] or [{batch}, m]"
+        raise ValueError(f"{op}: indices must have shape {shape}, got {list(given.shape)}")
+    if not 1 <= given.shape[-1] <= k:
+        raise ValueError(f"{op}: indices must be 1 to k = {k} neurons, got {given.shape[-1]}")
+    ordered = given.to(torch.int64).sort(-1).values
+    if int(ordered.min()) < 0 or int(ordered.max()) >= n:
+        outside = ordered.min() if int(ordered.min()) < 0 else ordered.max()
+        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {int(outside)}")
+    if bool((ordered.diff(dim=-1) == 0).any()):
+        raise ValueError(f"{op}: indices must be distinct, got repeated ones")
+    return ordered
+
+
+def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and float32 weights of a graph, sorted by row and column; repeated edges are summed."""
+    if not isinstance(edges, Tensor):
+        raise TypeError(f"{op}: edges must be a tensor, got {type(edges).__name__}")
+    if tuple(edges.shape) != (rows, columns):
+        raise RuntimeError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
+    if edges.is_complex():
+        raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
+    coordinates = edges.detach().cpu().to_sparse_coo().coalesce()
+    weights = coordinates.values().to(torch.float32)
+    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > 2**24).any()):
+        raise ValueError(f"{op}: edges must be weights in 0..2^24, got others")
+    source, target = coordinates.indices()
+    kept = weights > 0
+    return source[kept], target[kept], weights[kept]

@@ -1,0 +1,63 @@
+"""Tables of edges in plain torch: graphs of the user's own, and the columns of normalised fibers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_hrr.assembly._state import EDGES_PER_CHUNK, FIXED_ONE, AreaState, FiberState
+
+
+def chunked_edges(
+    table: tuple[Tensor, Tensor, Tensor], source: AreaState, target: AreaState, fiber: FiberState
+) -> None:
+    """Puts a graph, sorted by row, into a fiber that has none; every neuron with an edge gets a slot."""
+    rows, columns, weights = table
+    for brain in range(len(source.slots)):
+        row_slots = _slots(source, brain, rows)
+        column_slots = _slots(target, brain, columns)
+        # Rows are contiguous: their first edge, their length, and from them each edge's place in its row.
+        distinct, length = torch.unique_consecutive(row_slots, return_counts=True)
+        start = length.cumsum(0) - length
+        chunks = (length + EDGES_PER_CHUNK - 1) // EDGES_PER_CHUNK
+        first_chunk = chunks.cumsum(0) - chunks
+        fiber.reserve(source.neuron_of.shape[1])
+        fiber.reserve_chunks(int(chunks.sum()))
+        place = torch.arange(len(rows)) - start.repeat_interleave(length)
+        chunk = first_chunk.repeat_interleave(length) + place // EDGES_PER_CHUNK
+        fiber.target[brain].view(-1)[chunk * EDGES_PER_CHUNK + place % EDGES_PER_CHUNK] = column_slots.int()
+        fiber.weight[brain].view(-1)[chunk * EDGES_PER_CHUNK + place % EDGES_PER_CHUNK] = weights
+        # The newest chunk is a row's last, which alone may be part full, and leads back to its first.
+        count = int(chunks.sum())
+        before = torch.arange(-1, count - 1, dtype=torch.int32)
+        before[first_chunk] = -1
+        fiber.next[brain, :count] = before
+        fiber.head[brain, distinct] = (first_chunk + chunks - 1).int()
+        fiber.length[brain, distinct] = length.int()
+        fiber.chunks[brain] = count
+
+
+def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
+    """The slots of neurons, new ones where they have none."""
+    new = torch.unique(neurons[area.slot_of[brain, neurons] < 0])
+    first = int(area.slots[brain, 0])
+    area.reserve(first + len(new))
+    area.slot_of[brain, new] = torch.arange(first, first + len(new), dtype=torch.int32)
+    area.neuron_of[brain, first : first + len(new)] = new.int()
+    area.slots[brain, 0] += len(new)
+    return area.slot_of[brain, neurons].long()
+
+
+def column_scale(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
+    """1 / sum_i w_ij of every column j, 0 where a column has no synapse: float64 [brains, n_target]."""
+    sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64)
+    everyone = torch.arange(source.n)
+    for brain in range(len(sums)):
+        if fiber.procedural:
+            degrees = torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, brain)
+            sums[brain] = degrees.long() * FIXED_ONE
+        _, columns, weights = fiber.edges(brain)
+        excess = (weights.double() * FIXED_ONE).round().long() - (FIXED_ONE if fiber.procedural else 0)
+        sums[brain].index_add_(0, target.neuron_of[brain].long()[columns], excess)
+    total = sums.double() / FIXED_ONE
+    return torch.where(total > 0, 1 / total, torch.zeros_like(total))

@@ -1,0 +1,144 @@
+"""Brains from the content of files: everything is checked before a brain exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_hrr._storage import IntegrityError
+from torch_hrr.assembly._state import AreaState, FiberState
+
+if TYPE_CHECKING:
+    from torch_hrr.assembly.brain import Brain
+
+_Brain = TypeVar("_Brain", bound="Brain")
+
+
+def restore(
+    cls: type[_Brain], path: str, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: str | torch.device
+) -> _Brain:
+    """The brain of a file whose seal is right; without a key, anybody can make one that holds anything."""
+    try:
+        brain = cls(config["p"], config["seed"], config["mode"], device, config["batch"])
+        declare(brain, config)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
+    expected = {name for name, value in brain.state_dict().items() if isinstance(value, Tensor)}
+    if expected != set(tensors):
+        raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
+    try:
+        brain.load_state_dict({**tensors, "_extra_state": brain.get_extra_state()})
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {error}") from error
+    return brain
+
+
+def declare(brain: Brain, config: Mapping[str, Any]) -> None:
+    """Areas, stimuli, fibers and flags of a configuration, in its order, in a brain without any."""
+    brain._plastic = bool(config["plastic"])
+    for name, size in config["stimuli"]:
+        brain.add_stimulus(name, size)
+    waiting: dict[str, list[Any]] = {
+        "area": list(config["areas"]), "fiber": list(config["fibers"]), "source": list(config["sources"])
+    }  # fmt: skip
+    for kind in config["order"]:
+        entry = waiting[kind].pop(0)
+        if kind == "area":
+            name, area = entry
+            brain.add_area(
+                name, area["n"], area["k"], area["beta"], area["refracted"], area["normalize"], area["w_max"],
+                area["refractory_period"], area["inhibition_strength"],
+            )  # fmt: skip
+            state = brain._areas[name]
+            state.fixed, state.locks, state.normalized = bool(area["fixed"]), set(area["locks"]), set()
+        elif kind == "fiber":
+            source, target, fiber = entry
+            brain._add_fiber(source, target, fiber)
+        else:
+            stimulus, target, source_config = entry
+            brain._add_source(stimulus, target, source_config)
+    if any(waiting.values()):
+        raise ValueError("areas, fibers or sources that are not in its order")
+    for (name, area), state in zip(config["areas"], brain._areas.values(), strict=True):
+        # Only now: a fiber that was being added would have drawn its columns again.
+        state.normalized = set(map(str, area["normalized"]))
+    brain._locks = {(str(source), str(target)): set(locks) for source, target, locks in config["locks"]}
+    brain._betas = {(str(target), str(source)): float(beta) for target, source, beta in config["betas"]}
+
+
+def check_states(brain: Brain) -> None:
+    """Indices in the tensors point where they may; ValueError otherwise. What follows from them is made."""
+    for name, area in brain._areas.items():
+        _check_area(name, area)
+        area.derive()
+    areas = list(brain._areas.values())
+    for fiber in brain._fibers.values():
+        _check_fiber(fiber, areas[fiber.source_index], areas[fiber.target_index])
+        fiber.forget_counts()
+    for source in brain._sources.values():
+        target = areas[source.target_index]
+        _require(source.weight.shape[1] >= int(target.slots[:, 0].max()), "a stimulus without its weights")
+        _require(_all(source.weight, lambda w: w.isfinite() & (w >= 0)), "weights of a stimulus")
+    for area in areas:
+        brain._reserve_area(area, area.neuron_of.shape[1])
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _all(tensor: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
+    return bool(test(tensor).all())
+
+
+def _check_area(name: str, area: AreaState) -> None:
+    count, slots = area.winner_count, area.slots
+    brains, capacity = area.neuron_of.shape
+    sizes = area.winners.shape == (brains, area.k) and area.won.shape == (brains, capacity) and slots.shape == (brains, 2)
+    _require(sizes and count.shape == (brains,) and brains == len(area.slot_of), f"area {name!r} of other sizes")
+    _require(area.bias.shape[1] in (0, area.n) and area.last_win.shape[1] in (0, area.n), f"area {name!r}")
+    _require(_all(count, lambda c: (c == c[0]) & (c >= 0) & (c <= area.k)), f"winners of area {name!r}")
+    fired = area.winners[:, : int(count[0])]
+    _require(_all(fired, lambda w: (w >= 0) & (w < area.n)), f"winners of area {name!r}")
+    _require(_all(fired.diff(dim=-1), lambda step: step > 0), f"winners of area {name!r}")
+    _require(_all(slots, lambda s: (s >= 0) & (s <= capacity)), f"slots of area {name!r}")
+    _require(_all(area.last_win, lambda r: (r >= 0) & (r <= area.refractory_period)), f"last wins of area {name!r}")
+    for brain in range(brains):
+        used = area.neuron_of[brain, : int(slots[brain, 0])]
+        _require(_all(used, lambda j: (j >= 0) & (j < area.n)), f"slots of area {name!r}")
+        _require(len(torch.unique(used)) == len(used), f"slots of area {name!r}")
+        _require(int(area.won[brain, : len(used)].ne(0).sum()) == int(slots[brain, 1]), f"support of area {name!r}")
+
+
+def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> None:
+    brains, capacity = fiber.next.shape
+    rows = fiber.head.shape[1]
+    sizes = fiber.target.shape == fiber.weight.shape == (brains, capacity, fiber.target.shape[-1])
+    _require(sizes and fiber.length.shape == fiber.known.shape == (brains, rows), "a fiber of other sizes")
+    _require(fiber.scale.shape[1] in (0, target.n) and _all(fiber.scale, torch.isfinite), "the scale of a fiber")
+    for brain in range(brains):
+        slots, used = int(source.slots[brain, 0]), int(fiber.chunks[brain])
+        _require(slots <= rows and 0 <= used <= capacity, "a fiber of other sizes")
+        head, length, next = fiber.head[brain].long(), fiber.length[brain].long(), fiber.next[brain, :used].long()
+        # A chunk's predecessor is older, so that every list ends.
+        _require(_all(next, lambda n: (n >= -1) & (n < torch.arange(used))), "chunks of a fiber")
+        _require(_all(head, lambda h: (h >= -1) & (h < used)), "rows of a fiber")
+        _require(_all(length, lambda c: c >= 0) and bool(((head < 0) == (length == 0)).all()), "rows of a fiber")
+        target_slots = int(target.slots[brain, 0])
+        _require(_all(fiber.known[brain], lambda k: (k >= 0) & (k <= target_slots)), "rows of a fiber")
+        # As many chunks as a row's length asks for: follow all lists at once.
+        left, chunk = (length + fiber.target.shape[-1] - 1) // fiber.target.shape[-1], head
+        while bool((left > 0).any()):
+            live = left > 0
+            left, chunk = left[live], chunk[live]
+            _require(_all(chunk, lambda c: c >= 0), "chunks of a fiber")
+            left, chunk = left - 1, next[chunk]
+            _require(bool((chunk[left == 0] == -1).all()), "chunks of a fiber")
+        _, columns, weights = fiber.edges(brain)
+        _require(_all(columns, lambda j: (j >= 0) & (j < target_slots)), "edges of a fiber")
+        _require(_all(weights, lambda w: w.isfinite() & (w >= 0) & (w <= 2**24)), "weights of a fiber")
+

@@ -1,0 +1,253 @@
+"""The tensors of a brain: areas, fibers and stimuli, with a leading dimension of brains.
+
+A slot is a neuron that was ever active, numbered in the order of first activity; potentiated edges are kept between
+slots, sixteen to a chunk. Buffers that are persistent determine the brain; the others are caches that follow from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+EDGES_PER_CHUNK = 16
+FIXED_ONE = 1 << 24
+"""Inputs are multiples of 2^-24: csrc and the kernels count in these."""
+
+
+class State(nn.Module):
+    """A module of buffers whose sizes grow and whose dtypes never change."""
+
+    def hold(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
+        """Registers or replaces a buffer."""
+        self.register_buffer(name, tensor, persistent=persistent)
+
+    def grow(self, name: str, size: int, fill: float = 0) -> None:
+        """Makes dimension 1 of a buffer `size` long; new elements are `fill`."""
+        old: Tensor = getattr(self, name)
+        if old.shape[1] >= size:
+            return
+        grown = old.new_full((old.shape[0], size, *old.shape[2:]), fill)
+        grown[:, : old.shape[1]] = old
+        self.hold(name, grown, name not in self._non_persistent_buffers_set)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # Devices change, dtypes do not: a half() of a model that holds a brain leaves weights and counts as they are.
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                moved = fn(buffer)
+                self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(moved.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:  # type: ignore[override]
+        for name, buffer in list(self._buffers.items()):
+            key = prefix + name
+            if buffer is None or name in self._non_persistent_buffers_set or key not in state_dict:
+                continue
+            found = state_dict[key]
+            if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
+                self._buffers[name] = torch.empty_like(found, device=buffer.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
+
+
+class AreaState(State):
+    """One area of every brain of the batch."""
+
+    winners: Tensor
+    winner_count: Tensor
+    slot_of: Tensor
+    neuron_of: Tensor
+    won: Tensor
+    slots: Tensor
+    bias: Tensor
+    last_win: Tensor
+    penalties: Tensor
+
+    def __init__(self, index: int, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
+        """Silent, without slots."""
+        super().__init__()
+        self.index = index
+        self.n: int = config["n"]
+        self.k: int = config["k"]
+        self.beta: float = config["beta"]
+        self.w_max: float | None = config["w_max"]
+        self.normalize: bool = config["normalize"]
+        self.refracted: float = config["refracted"]
+        self.refractory_period: int = config["refractory_period"]
+        self.inhibition_strength: float = config["inhibition_strength"]
+        self.fixed: bool = config.get("fixed", False)
+        self.locks: set[int] = set(config.get("locks", ()))
+        self.normalized: set[str] = set(config.get("normalized", ()))
+        self.hold("winners", torch.zeros(brains, self.k, dtype=torch.int64, device=device))
+        self.hold("winner_count", torch.zeros(brains, dtype=torch.int64, device=device))
+        self.hold("slot_of", torch.full((brains, self.n), -1, dtype=torch.int32, device=device), persistent=False)
+        self.hold("neuron_of", torch.zeros(brains, 0, dtype=torch.int32, device=device))
+        self.hold("won", torch.zeros(brains, 0, dtype=torch.uint8, device=device))
+        self.hold("slots", torch.zeros(brains, 2, dtype=torch.int64, device=device))
+        self.hold("bias", torch.zeros(brains, self.n if self.refracted else 0, dtype=torch.int64, device=device))
+        period = self.refractory_period
+        # Rounds since the last win, at most the period: nothing has won yet.
+        self.hold("last_win", torch.full((brains, self.n if period else 0), period, dtype=torch.int32, device=device))
+        strength = round(self.inhibition_strength * FIXED_ONE)
+        fading = [strength * (period - age) // period for age in range(period)]
+        self.hold("penalties", torch.tensor(fading, dtype=torch.int64), persistent=False)
+
+    def config(self) -> dict[str, Any]:
+        """Everything but tensors."""
+        return {
+            "n": self.n, "k": self.k, "beta": self.beta, "w_max": self.w_max, "normalize": self.normalize,
+            "refracted": self.refracted, "refractory_period": self.refractory_period,
+            "inhibition_strength": self.inhibition_strength, "fixed": self.fixed, "locks": sorted(self.locks),
+            "normalized": sorted(self.normalized),
+        }  # fmt: skip
+
+    @property
+    def silent(self) -> bool:
+        """Whether some brain's area has no winners."""
+        return bool((self.winner_count == 0).any())
+
+    def reserve(self, slots: int) -> None:
+        """Memory for that many slots."""
+        self.grow("neuron_of", slots)
+        self.grow("won", slots)
+
+    def derive(self) -> None:
+        """Makes slot_of from neuron_of."""
+        self.slot_of.fill_(-1)
+        for brain in range(len(self.slots)):
+            count = int(self.slots[brain, 0])
+            neurons = self.neuron_of[brain, :count].long()
+            self.slot_of[brain].index_copy_(0, neurons, torch.arange(count, dtype=torch.int32, device=neurons.device))
+
+    def tensors(self) -> list[Tensor]:
+        """As the operator reads them."""
+        return [
+            self.winners, self.winner_count, self.slot_of, self.neuron_of, self.won, self.slots, self.bias,
+            self.last_win, self.penalties,
+        ]  # fmt: skip
+
+    def layout(self) -> list[int]:
+        """As the operator reads it."""
+        return [self.n, self.k, int(self.fixed), round(self.refracted * FIXED_ONE), self.refractory_period]
+
+
+class FiberState(State):
+    """The synapses from one area into one area, of every brain of the batch."""
+
+    counts: Tensor
+    delivered: Tensor
+    delivered_count: Tensor
+    head: Tensor
+    length: Tensor
+    known: Tensor
+    next: Tensor
+    target: Tensor
+    weight: Tensor
+    chunks: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, source: AreaState, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device
+    ) -> None:
+        """Without potentiated edges."""
+        super().__init__()
+        self.source_index, self.target_index = source.index, target.index
+        self.id: int = config["id"]
+        self.p: float = config["p"]
+        self.beta: float | None = config["beta"]
+        self.w_max: float | None = config["w_max"]
+        self.procedural: bool = config["procedural"]
+        self.locks: set[int] = set(config.get("locks", ()))
+        integers = {"dtype": torch.int32, "device": device}
+        self.hold("counts", torch.zeros(brains, target.n if self.procedural else 0, **integers), persistent=False)
+        self.hold("delivered", torch.zeros(brains, source.k, dtype=torch.int64, device=device), persistent=False)
+        self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
+        for name in ("head", "length", "known"):
+            self.hold(name, torch.zeros(brains, 0, **integers))
+        # What a first assembly needs, and some of the growth after it.
+        chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK)) if self.procedural else 0
+        self.hold("next", torch.zeros(brains, chunks, **integers))
+        self.hold("target", torch.zeros(brains, chunks, EDGES_PER_CHUNK, **integers))
+        self.hold("weight", torch.zeros(brains, chunks, EDGES_PER_CHUNK, dtype=torch.float32, device=device))
+        self.hold("chunks", torch.zeros(brains, dtype=torch.int64, device=device))
+        self.hold("scale", torch.zeros(brains, 0, dtype=torch.float64, device=device))
+
+    def config(self) -> dict[str, Any]:
+        """Everything but tensors."""
+        return {
+            "source": self.source_index, "target": self.target_index, "id": self.id, "p": self.p, "beta": self.beta,
+            "w_max": self.w_max, "procedural": self.procedural, "locks": sorted(self.locks),
+        }  # fmt: skip
+
+    def reserve(self, slots: int) -> None:
+        """Memory for that many source slots."""
+        self.grow("head", slots, -1)
+        self.grow("length", slots)
+        self.grow("known", slots)
+
+    def reserve_chunks(self, chunks: int) -> None:
+        """Memory for that many chunks of edges."""
+        for name in ("next", "target", "weight"):
+            self.grow(name, chunks)
+
+    def forget_counts(self) -> None:
+        """The counts no longer belong to any winners."""
+        self.delivered_count.fill_(-1)
+
+    def tensors(self) -> list[Tensor]:
+        """As the operator reads them."""
+        return [
+            self.counts, self.delivered, self.delivered_count, self.head, self.length, self.known, self.next,
+            self.target, self.weight, self.chunks, self.scale,
+        ]  # fmt: skip
+
+    def edges(self, brain: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Source slots, target slots and weights of the known edges of one brain, by source slot."""
+        length = self.length[brain].long()
+        rows, targets, weights = [], [], []
+        chunk, left, row = self.head[brain].long(), length, torch.arange(len(length), device=length.device)
+        place = torch.arange(EDGES_PER_CHUNK, device=length.device)
+        while len(row):
+            live = left > 0
+            chunk, left, row = chunk[live], left[live], row[live]
+            # Only a row's first chunk may be part full.
+            filled = (left - 1) % EDGES_PER_CHUNK + 1
+            used = place < filled.unsqueeze(-1)
+            rows.append(row.unsqueeze(-1).expand(-1, EDGES_PER_CHUNK)[used])
+            targets.append(self.target[brain, chunk][used].long())
+            weights.append(self.weight[brain, chunk][used])
+            chunk, left = self.next[brain, chunk].long(), left - filled
+        none = torch.zeros(0, dtype=torch.int64, device=length.device)
+        return torch.cat([none, *rows]), torch.cat([none, *targets]), torch.cat([none.float(), *weights])
+
+
+class StimulusState(State):
+    """The synapses from one stimulus into one area, of every brain of the batch."""
+
+    counts: Tensor
+    weight: Tensor
+
+    def __init__(self, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
+        """Before any plasticity; `counts` are drawn by the brain."""
+        super().__init__()
+        self.stimulus: str = config["stimulus"]
+        self.target_index = target.index
+        self.id: int = config["id"]
+        self.beta: float | None = config["beta"]
+        self.hold("counts", torch.zeros(brains, target.n, dtype=torch.int32, device=device), persistent=False)
+        self.hold("weight", torch.zeros(brains, target.neuron_of.shape[1], dtype=torch.float32, device=device))
+
+    def config(self) -> dict[str, Any]:
+        """Everything but tensors."""
+        return {"stimulus": self.stimulus, "target": self.target_index, "id": self.id, "beta": self.beta}
+
+    def reserve(self, slots: int) -> None:
+        """Memory for that many target slots."""
+        self.grow("weight", slots)
+
+    def tensors(self) -> list[Tensor]:
+        """As the operator reads them."""
+        return [self.counts, self.weight]
