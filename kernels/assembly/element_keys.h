@@ -1,0 +1,112 @@
+// Rows of stored elements as sources of order-preserving keys (winners.h says in which order).
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/assembly/key_vectors.h"
+#include "kernels/numeric.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+// Keys of IEEE bits, as order_key_of_float_bits and order_key_of_double_bits of single elements.
+template <typename Key>
+HRR_HOST_DEVICE KeyVector<Key> order_keys_of_bits(KeyVector<Key> bits, Key infinity) {
+  using Lanes = typename KeyVector<Key>::Lanes;
+  using Signed = std::conditional_t<sizeof(Key) == 4, int32_t, int64_t>;
+  typedef Signed SignedLanes __attribute__((vector_size(kKeyVectorBytes)));
+  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+  const auto negative = (Lanes)((SignedLanes)bits.lanes >> static_cast<Signed>(8 * sizeof(Key) - 1));
+  const auto magnitude = (SignedLanes)(bits.lanes & ~kSign);
+  const Lanes key = bits.lanes ^ (negative | kSign);
+  // -0 would come just below +0.
+  const Lanes zeroed = magnitude == 0 ? Lanes{} + kSign : key;
+  return {magnitude > static_cast<Signed>(infinity) ? ~Lanes{} : zeroed};
+}
+
+template <typename S>
+struct ElementTraits;
+template <>
+struct ElementTraits<float> {
+  using Bits = uint32_t;
+  using Key = uint32_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return order_keys_of_bits<Key>(bits, 0x7f800000u);
+  }
+};
+template <>
+struct ElementTraits<double> {
+  using Bits = uint64_t;
+  using Key = uint64_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return order_keys_of_bits<Key>(bits, 0x7ff0000000000000u);
+  }
+};
+// A float16 is ordered by its bits as a float is; they come in the upper half of a key.
+template <>
+struct ElementTraits<Half> {
+  using Bits = uint16_t;
+  using Key = uint32_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return order_keys_of_bits<Key>({bits.lanes << 16}, 0x7c000000u);
+  }
+};
+template <>
+struct ElementTraits<BFloat16> {
+  using Bits = uint16_t;
+  using Key = uint32_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return order_keys_of_bits<Key>({bits.lanes << 16}, 0x7f800000u);
+  }
+};
+template <>
+struct ElementTraits<int32_t> {
+  using Bits = uint32_t;
+  using Key = uint32_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return {bits.lanes ^ 0x80000000u};
+  }
+};
+template <>
+struct ElementTraits<int64_t> {
+  using Bits = uint64_t;
+  using Key = uint64_t;
+  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+    return {bits.lanes ^ 0x8000000000000000u};
+  }
+};
+
+// kLanes elements of 16 or more bits as vectors of their bits.
+HRR_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint32_t* source) {
+  return KeyVector<uint32_t>::load(source);
+}
+HRR_HOST_DEVICE KeyVector<uint64_t> load_bits(const uint64_t* source) {
+  return KeyVector<uint64_t>::load(source);
+}
+HRR_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint16_t* source) {
+  typedef uint16_t Narrow __attribute__((vector_size(kKeyVectorBytes / 2)));
+  Narrow narrow;
+  __builtin_memcpy(&narrow, source, sizeof(narrow));
+  return {__builtin_convertvector(narrow, KeyVector<uint32_t>::Lanes)};
+}
+
+// The keys of a row of elements of type S, as a source of a Selector.
+template <typename S>
+struct ElementKeys {
+  using Traits = ElementTraits<S>;
+  using Bits = typename Traits::Bits;
+  using Key = typename Traits::Key;
+  const Bits* row;
+
+  HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
+    return Traits::keys_of(load_bits(row + j));
+  }
+  HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
+    Bits lanes[kKeyLanes<Key>] = {};
+    __builtin_memcpy(lanes, row + j, static_cast<size_t>(count) * sizeof(Bits));
+    return Traits::keys_of(load_bits(lanes));
+  }
+};
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
