@@ -141,6 +141,13 @@ HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint3
   }
 }
 
+// Bit i: whether masks[i] is not 0, for 64-byte aligned masks.
+HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+  const __m512i low = _mm512_load_si512(masks);
+  const __m512i high = _mm512_load_si512(masks + 32);
+  return _mm512_test_epi16_mask(low, low) | static_cast<uint64_t>(_mm512_test_epi16_mask(high, high)) << 32;
+}
+
 #elif defined(__AVX2__)
 
 // For every mask of 8 lanes the positions of its bits, packed to the front, one in a byte.
@@ -210,6 +217,18 @@ HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint3
   }
 }
 
+HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+  const __m256i zero = _mm256_setzero_si256();
+  uint64_t mask = 0;
+  for (int i = 0; i < 64; i += 32) {
+    const __m256i low = _mm256_cmpeq_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(masks + i)), zero);
+    const __m256i high = _mm256_cmpeq_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(masks + i + 16)), zero);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8);
+    mask |= static_cast<uint64_t>(~static_cast<uint32_t>(_mm256_movemask_epi8(packed))) << i;
+  }
+  return mask;
+}
+
 #else
 
 template <typename Key>
@@ -245,6 +264,13 @@ HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint3
   for (; mask != 0; mask &= mask - 1) {
     *target++ = first + __builtin_ctz(mask);
   }
+}
+HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+  uint64_t mask = 0;
+  for (int i = 0; i < 64; ++i) {
+    mask |= static_cast<uint64_t>(masks[i] != 0) << i;
+  }
+  return mask;
 }
 
 #endif

@@ -164,10 +164,10 @@ template <typename Key>
 class Selector {
  public:
   using V = KeyVector<Key>;
-  static constexpr int64_t kChunk = 1024;
+  static constexpr int64_t kChunk = 64 * V::kLanes;
   // More than 2 k, so that a reduction is paid for by as many new candidates as it keeps.
   static constexpr int64_t capacity_for(int64_t k) {
-    return 2 * k + 4 * kChunk;
+    return 2 * k + 4096;
   }
   // Three arrays of the capacity and some vectors.
   static constexpr int64_t scratch_bytes(int64_t k) {
@@ -220,6 +220,8 @@ class Selector {
   // Looks at keys [begin, end) of a source; key j has index first_index + j. A source has
   //   V whole(int64_t j) const                  keys j to j + kLanes
   //   V part(int64_t j, int64_t count) const    the first count < kLanes of them, any in the other lanes
+  //   Bound bound(Key threshold) const          the threshold in the form that may_pass wants
+  //   uint32_t may_pass(int64_t j, Bound) const  a bit for each of keys j to j + kLanes that reaches it, or a few more
   template <typename Source>
   void push(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     for (; begin < end && !closed_; begin += kChunk) {
@@ -252,27 +254,41 @@ class Selector {
     return round_up((capacity_for(k) + 2 * kKeyLanes<Key>)*static_cast<int64_t>(sizeof(T)), 64);
   }
 
+  // Keys [begin, end), at most a chunk of them. Which of them pass is unpredictable, so no branch depends on it: first
+  // a bit for every vector with a key that passes, then these vectors again; or, where most have one, all of them.
   template <typename Source>
   void append(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     const V least = V::broadcast(threshold_);
+    const int64_t whole = (end - begin) / V::kLanes;
     int64_t size = size_;
-    int64_t j = begin;
-    const auto add = [&](V here, uint32_t mask) {
+    const auto add = [&](int64_t j, V here, uint32_t mask) {
       compress_to(keys_ + size, here, mask);
       compress_positions_to<Key>(indices_ + size, static_cast<int32_t>(first_index + j), mask);
       size += __builtin_popcount(mask);
     };
-    for (; j + V::kLanes <= end; j += V::kLanes) {
-      const V here = source.whole(j);
-      const uint32_t mask = at_least_mask(here, least);
-      if (mask != 0) {
-        add(here, mask);
+    if (dense_) {
+      for (int64_t j = begin; j < begin + whole * V::kLanes; j += V::kLanes) {
+        const V here = source.whole(j);
+        add(j, here, at_least_mask(here, least));
+      }
+    } else {
+      const auto bound = source.bound(threshold_);
+      alignas(64) uint16_t masks[64] = {};
+      for (int64_t v = 0; v < whole; ++v) {
+        masks[v] = static_cast<uint16_t>(source.may_pass(begin + v * V::kLanes, bound));
+      }
+      uint64_t passing = nonzero_mask(masks);
+      for (; passing != 0; passing &= passing - 1) {
+        const int64_t j = begin + __builtin_ctzll(passing) * V::kLanes;
+        const V here = source.whole(j);
+        add(j, here, at_least_mask(here, least));
       }
     }
-    if (j < end) {
+    if (const int64_t j = begin + whole * V::kLanes; j < end) {
       const V here = source.part(j, end - j);
-      add(here, at_least_mask(here, least) & ((1u << (end - j)) - 1));
+      add(j, here, at_least_mask(here, least) & ((1u << (end - j)) - 1));
     }
+    dense_ = 3 * (size - size_) > whole;
     size_ = size;
   }
 
@@ -328,6 +344,7 @@ class Selector {
   int64_t size_ = 0;
   Key threshold_ = 0;
   bool closed_ = false;
+  bool dense_ = false;  // whether a third of the last chunk's vectors had a key that passed
   Key* keys_;
   Key* work_;
   int32_t* indices_;
@@ -340,6 +357,12 @@ struct StoredKeys {
 
   HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
     return KeyVector<Key>::load(keys + j);
+  }
+  HRR_HOST_DEVICE KeyVector<Key> bound(Key threshold) const {
+    return KeyVector<Key>::broadcast(threshold);
+  }
+  HRR_HOST_DEVICE uint32_t may_pass(int64_t j, KeyVector<Key> bound) const {
+    return at_least_mask(whole(j), bound);
   }
   HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
     Key lanes[kKeyLanes<Key>] = {};
