@@ -89,6 +89,12 @@ Tensor permute(const Tensor& a, int64_t seed, int64_t power) {
   return op.call(a, seed, power);
 }
 
+std::tuple<Tensor, Tensor> k_winners(const Tensor& inputs, int64_t k, bool sorted) {
+  static const auto op =
+      typed_operator<std::tuple<Tensor, Tensor>(const Tensor&, c10::SymInt, bool)>("torch_hrr::k_winners");
+  return op.call(inputs, k, sorted);
+}
+
 void bind_out(Tensor& out, const Tensor& a, const Tensor& b) {
   static const auto op = typed_operator<void(const Tensor&, const Tensor&, Tensor&)>("torch_hrr::bind", "out");
   op.call(a, b, out);

@@ -4,8 +4,10 @@
 //   static constexpr const char* kName;                                  the node's name
 //   static constexpr const char* kOperator, *kArguments[];               the schema's names, for errors
 //   at::Tensor forward(const at::Tensor&...) const;                     runs below autograd
-//   variable_list backward(inputs, grad, wanted) const;                  one per input, undefined where not wanted
-//   at::Tensor jvp(inputs, tangents) const;                              undefined tangents are zero
+//   variable_list backward(saved, grad, wanted) const;                   one per input, undefined where not wanted
+//   at::Tensor jvp(saved, tangents) const;                               undefined tangents are zero
+// where `saved` are the inputs. A forward that returns a std::tuple has derivatives for the first result alone; the
+// others, such as indices, follow the inputs in `saved`. Derivatives are
 // written in differentiable operators, so that double backward and forward-over-reverse follow. Gradients may come back
 // in any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them.
 #pragma once
@@ -21,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -45,10 +48,11 @@ template <typename Formula>
 struct DerivativeNode : public torch::autograd::Node {
   using FormulaType = Formula;
 
-  DerivativeNode(const std::vector<at::Tensor>& inputs, Formula formula) : formula_(std::move(formula)) {
-    saved_.reserve(inputs.size());
-    for (const at::Tensor& input : inputs) {
-      saved_.emplace_back(input, /*is_output=*/false);
+  // The inputs, then results without a derivative: those have no history, so none of them refers back to this node.
+  DerivativeNode(const std::vector<at::Tensor>& saved, Formula formula) : formula_(std::move(formula)) {
+    saved_.reserve(saved.size());
+    for (const at::Tensor& tensor : saved) {
+      saved_.emplace_back(tensor, /*is_output=*/false);
     }
   }
 
@@ -58,14 +62,16 @@ struct DerivativeNode : public torch::autograd::Node {
 
   variable_list apply(variable_list&& grads) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    variable_list results(saved_.size());
+    variable_list results(num_outputs());
     if (!grads[0].defined()) {
       return results;
     }
     std::vector<at::Tensor> inputs(saved_.size());
-    std::vector<bool> wanted(saved_.size());
     for (size_t i = 0; i < saved_.size(); ++i) {
       inputs[i] = saved_[i].unpack();
+    }
+    std::vector<bool> wanted(num_outputs());
+    for (size_t i = 0; i < wanted.size(); ++i) {
       wanted[i] = inputs[i].defined() && task_should_compute_output(i);
     }
     results = formula_.backward(inputs, grads[0], wanted);
@@ -104,29 +110,48 @@ void check_layouts(const Inputs&... inputs) {
   (check_strided(Formula::kOperator, {*name++, inputs}), ...);
 }
 
-// The Autograd kernel of an operator with one output; undefined inputs stand for absent optional arguments.
+// The result that has a derivative, and after the inputs those that have none.
+inline at::Tensor& differentiable_result(at::Tensor& result) {
+  return result;
+}
+template <typename... Others>
+at::Tensor& differentiable_result(std::tuple<at::Tensor, Others...>& results) {
+  return std::get<0>(results);
+}
+inline void append_other_results(std::vector<at::Tensor>&, const at::Tensor&) {}
+template <typename... Others>
+void append_other_results(std::vector<at::Tensor>& saved, const std::tuple<at::Tensor, Others...>& results) {
+  std::apply([&](const at::Tensor&, const Others&... others) { (saved.push_back(others), ...); }, results);
+}
+
+// The Autograd kernel of an operator; undefined inputs stand for absent optional arguments.
 template <typename Formula, typename... Inputs>
-at::Tensor differentiable(const Formula& formula, const Inputs&... inputs) {
+auto differentiable(const Formula& formula, const Inputs&... inputs) {
   check_layouts<Formula>(inputs...);
   const bool with_grad = at::GradMode::is_enabled() && (requires_grad(inputs) || ...);
   const bool with_tangent = (torch::autograd::isFwGradDefined(inputs) || ...);
-  at::Tensor result;
-  {
+  const auto forward = [&] {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    result = formula.forward(inputs...);
-  }
+    return formula.forward(inputs...);
+  };
+  auto results = forward();
+  at::Tensor& result = differentiable_result(results);
   if (with_grad) {
-    auto node = make_node<DerivativeNode<Formula>, torch::autograd::Node>({inputs...}, formula);
+    std::vector<at::Tensor> saved{inputs...};
+    append_other_results(saved, results);
+    auto node = make_node<DerivativeNode<Formula>, torch::autograd::Node>(saved, formula);
     node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
     torch::autograd::set_history(result, node);
   }
   if (with_tangent) {
     const auto primal = [](const at::Tensor& input) { return input.defined() ? input._fw_primal(/*level=*/0) : input; };
     const auto tangent = [](const at::Tensor& input) { return input.defined() ? input._fw_grad(/*level=*/0) : input; };
-    const at::Tensor moved = formula.jvp({primal(inputs)...}, {tangent(inputs)...});
+    std::vector<at::Tensor> saved{primal(inputs)...};
+    append_other_results(saved, results);
+    const at::Tensor moved = formula.jvp(saved, {tangent(inputs)...});
     result._set_fw_grad(moved.to(result.scalar_type()), /*level=*/0, /*is_inplace_op=*/false);
   }
-  return result;
+  return results;
 }
 
 // First-order backwards are fused and end with this: a derivative of theirs is that of the unfused composition.

@@ -48,6 +48,12 @@ inline bool equal(const c10::SymInt& a, const c10::SymInt& b) {
 inline bool is_one(int64_t a) {
   return a == 1;
 }
+inline bool at_most(int64_t a, int64_t b) {
+  return a <= b;
+}
+inline c10::SymBool at_most(const c10::SymInt& a, const c10::SymInt& b) {
+  return a.sym_le(b);
+}
 // Unknown sizes count as not one: broadcasting needs a known 1.
 inline bool is_one(const c10::SymInt& a) {
   return a.sym_eq(1).guard_or_false(__FILE__, __LINE__);

@@ -39,6 +39,7 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_bind_power_backward(Tensor grad, Tensor a, Tensor exponent) -> Tensor", tags);
 
   // Assemblies of neurons
+  m.def("k_winners(Tensor inputs, SymInt k, bool sorted=False) -> (Tensor values, Tensor indices)", tags);
   m.def("_project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
   m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
 }

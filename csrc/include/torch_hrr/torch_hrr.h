@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <tuple>
 
 #if defined(_WIN32)
 #define TORCH_HRR_API
@@ -67,6 +68,12 @@ TORCH_HRR_API void bind_normalize_out(at::Tensor& out, const at::Tensor& a, cons
 TORCH_HRR_API void superpose_out(at::Tensor& out, const at::Tensor& vectors,
                                  const std::optional<at::Tensor>& weights = std::nullopt, bool normalize = true,
                                  double eps = 1e-12);
+
+// The k largest elements of each row inputs[..., n] and where they are, int64: NaN is the largest, -0 equals +0, the
+// lower index comes first. By ascending index or, if sorted, by descending value (equal ones by ascending index).
+// float32, float64, float16, bfloat16, int32 and int64; values carry the inputs' bits and have a gradient. The result
+// is the same on every device.
+TORCH_HRR_API std::tuple<at::Tensor, at::Tensor> k_winners(const at::Tensor& inputs, int64_t k, bool sorted = false);
 
 }  // namespace torch_hrr
 

@@ -1,0 +1,21 @@
+// Runs prepared parameters of the assembly family on the device that holds their tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/assembly/winners.h"
+
+namespace torch_hrr::assembly {
+
+// `out` tells the device; neither rows nor k may be 0. On a GPU `sorted` is not looked at.
+void execute(const kernels::WinnersParams& params, const at::Tensor& out);
+
+// The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
+namespace cuda {
+// Winners by ascending index.
+void execute(const kernels::WinnersParams& params, const at::Tensor& inputs);
+// Winners [..., k] by ascending index, sorted in place by descending value; equal ones keep their order.
+void sort_winners(const at::Tensor& values, const at::Tensor& indices);
+}  // namespace cuda
+
+}  // namespace torch_hrr::assembly
