@@ -66,7 +66,7 @@ inline bool is_supported_float(at::ScalarType type) {
 // Undefined tensors pass: whether an argument may be absent is another check's question.
 inline void check_strided(const char* op, const Argument& argument) {
   TORCH_CHECK_TYPE(!argument.tensor.defined() || !argument.tensor.is_quantized(), op, ": ", argument.name,
-                   " must be float32, float64, float16 or bfloat16, got ", argument.tensor.scalar_type());
+                   " must not be quantized, got ", argument.tensor.scalar_type());
   TORCH_CHECK(!argument.tensor.defined() || (argument.tensor.layout() == at::kStrided && !argument.tensor.is_nested()),
               op, ": ", argument.name, " must be a strided tensor, got layout ",
               argument.tensor.is_nested() ? "nested" : c10::str(argument.tensor.layout()));

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import as_tuple, build, named, split
+from cases.base import as_tuple, build, floating, named, split
 from torch import func
 
 DERIVED = [case for case in ALL_CASES if case.takes("func")]
@@ -31,10 +31,10 @@ def functions(case, sample):
     tensors, join = split(arguments, case.differentiable)
 
     def ours(*given):
-        return as_tuple(case.op(**join(*given)))
+        return floating(as_tuple(case.op(**join(*given))))
 
     def definition(*given):
-        return as_tuple(case.oracle(**join(*given)))
+        return floating(as_tuple(case.oracle(**join(*given))))
 
     return ours, definition, tensors, tuple(range(len(tensors)))
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import FLOATS, as_tuple, build, depends, named, split, tensors_of, with_tensors
+from cases.base import FLOATS, as_tuple, build, depends, floating, named, split, tensors_of, with_tensors
 from torch.autograd import gradcheck, gradgradcheck
 
 DIFFERENTIABLE = [case for case in ALL_CASES if case.takes("gradient")]
@@ -89,14 +89,14 @@ def test_gradients_equal_those_of_the_direct_sum(case, dim, dtype):
     arguments = build(case.sized(2, 3, dim), dtype)
     names = case.differentiable
     expected_inputs = with_tensors(arguments, lambda x: x.double().requires_grad_())
-    expected = case.expect(expected_inputs)
+    expected = floating(case.expect(expected_inputs))
     upstream = [torch.randn_like(result) for result in expected]
     exact = dict(zip(names, torch.autograd.grad(expected, [expected_inputs[n] for n in names], upstream), strict=True))
     tolerance = 2e-6 if dtype == torch.float32 else 1e-12
     for count in range(1, len(names) + 1):
         for wanted in itertools.combinations(names, count):
             inputs = {n: x.detach().requires_grad_(n in wanted) for n, x in tensors_of(arguments).items()}
-            pairs = [(r, u.to(dtype)) for r, u in zip(case.run(arguments | inputs), upstream, strict=True)]
+            pairs = [(r, u.to(dtype)) for r, u in zip(floating(case.run(arguments | inputs)), upstream, strict=True)]
             results, weights = zip(*((r, u) for r, u in pairs if r.requires_grad), strict=True)
             grads = torch.autograd.grad(results, [inputs[n] for n in wanted], weights)
             for name, grad in zip(wanted, grads, strict=True):
@@ -115,7 +115,7 @@ def test_gradients_have_the_dtype_and_shape_of_their_argument(case, dtypes):
             name: tensor.to(dtype).requires_grad_()
             for (name, tensor), dtype in zip(tensors_of(arguments).items(), itertools.cycle(dtypes))
         }
-        results = case.run(arguments | inputs)
+        results = floating(case.run(arguments | inputs))
         grads = torch.autograd.grad(results, list(inputs.values()), [torch.ones_like(result) for result in results])
         for grad, tensor in zip(grads, inputs.values(), strict=True):
             assert (grad.dtype, grad.shape) == (tensor.dtype, tensor.shape)
@@ -129,12 +129,12 @@ def test_gradients_in_half_precision(case, dim, dtype):
     arguments = build(case.sized(2, 3, dim), dtype)
     names = case.differentiable
     # Not constant: a constant is zero but for one frequency.
-    upstream = [torch.randn_like(result) for result in case.run(arguments)]
+    upstream = [torch.randn_like(result) for result in floating(case.run(arguments))]
 
     def grads(given, function):
         tensors, join = split(given, names)
         tensors = [tensor.detach().requires_grad_() for tensor in tensors]
-        results = as_tuple(function(join(*tensors)))
+        results = floating(as_tuple(function(join(*tensors))))
         return torch.autograd.grad(results, tensors, [u.to(r.dtype) for u, r in zip(upstream, results, strict=True)])
 
     exact = grads(with_tensors(arguments, torch.Tensor.double), case.expect)
@@ -180,8 +180,8 @@ def test_requiring_grad_changes_no_result(case, sample):
         with torch.inference_mode():
             assert all(result.is_inference() for result in case.run(leaves))
         for result, expected in zip(case.run(leaves), plain, strict=True):
-            assert result.requires_grad
-            assert not result.is_leaf
+            assert result.requires_grad == result.is_floating_point()
+            assert result.is_leaf != result.requires_grad
             assert (result.shape, result.dtype, result.stride()) == (expected.shape, expected.dtype, expected.stride())
             torch.testing.assert_close(result.detach(), expected, rtol=1e-5, atol=1e-5)
 

@@ -6,7 +6,7 @@ import io
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import build, tensors_of
+from cases.base import build, floating, tensors_of
 
 SCRIPTED = [case for case in ALL_CASES if case.takes("script")]
 
@@ -70,9 +70,9 @@ def test_gradients_through_a_loaded_script(case, modules):
     loaded = reload(torch.jit.script(modules[case.id]()))
     arguments = build(case.sized(3, 4, 24))
     leaves = [arguments[name].requires_grad_() for name in case.differentiable]
-    expected = torch.autograd.grad([result.sum() for result in case.run(arguments)], leaves)
+    expected = torch.autograd.grad([result.sum() for result in floating(case.run(arguments))], leaves)
     for _ in range(3):
-        results = call(case, loaded, arguments)
+        results = floating(call(case, loaded, arguments))
         assert same(torch.autograd.grad([result.sum() for result in results], leaves), expected)
 
 

@@ -28,10 +28,10 @@ bool is_supported(at::ScalarType type) {
 template <typename Int>
 Sizes<Int> winners_sizes(const Tensor& inputs, const Int& k) {
   TORCH_CHECK(inputs.defined(), "k_winners: inputs must be a defined tensor, got an undefined one");
-  TORCH_CHECK_TYPE(!inputs.is_quantized() && is_supported(inputs.scalar_type()),
+  check_strided("k_winners", {"inputs", inputs});
+  TORCH_CHECK_TYPE(is_supported(inputs.scalar_type()),
                    "k_winners: inputs must be float32, float64, float16, bfloat16, int32 or int64, got ",
                    inputs.scalar_type());
-  check_strided("k_winners", {"inputs", inputs});
   check_rank("k_winners", {"inputs", inputs}, 1, "[..., n]");
   Sizes<Int> sizes(sizes_of<Int>(inputs).begin(), sizes_of<Int>(inputs).end());
   const Int n = sizes.back();
@@ -94,7 +94,7 @@ Winners compute(const Tensor& inputs, int64_t k, bool sorted) {
   return winners;
 }
 
-Winners compute_meta(const Tensor& inputs, const SymInt& k, bool) {
+Winners compute_meta(const Tensor& inputs, SymInt k, bool) {
   const auto sizes = winners_sizes<SymInt>(inputs, k);
   return {at::empty_symint(sizes, inputs.options()), at::empty_symint(sizes, inputs.options().dtype(at::kLong))};
 }

@@ -226,7 +226,7 @@ class Selector {
   void push(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     for (; begin < end && !closed_; begin += kChunk) {
       if (size_ + kChunk > capacity_) {
-        reduce();
+        reduce<true>();
         if (closed_) {
           return;
         }
@@ -235,10 +235,10 @@ class Selector {
     }
   }
 
-  // Keeps the winners; false if fewer than k keys reached the threshold that was set.
-  bool finish() {
+  // Keeps the winners' indices and, where asked, their keys; false if fewer than k keys reached the threshold.
+  bool finish(bool with_keys) {
     if (size_ > k_) {
-      reduce();
+      with_keys ? reduce<true>() : reduce<false>();
     }
     return size_ == k_;
   }
@@ -255,7 +255,8 @@ class Selector {
   }
 
   // Keys [begin, end), at most a chunk of them. Which of them pass is unpredictable, so no branch depends on it: first
-  // a bit for every vector with a key that passes, then these vectors again; or, where most have one, all of them.
+  // a bit for every vector with a key that passes, then these vectors again; or, where nearly all have one, all of them
+  // at once.
   template <typename Source>
   void append(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     const V least = V::broadcast(threshold_);
@@ -288,20 +289,22 @@ class Selector {
       const V here = source.part(j, end - j);
       add(j, here, at_least_mask(here, least) & ((1u << (end - j)) - 1));
     }
-    dense_ = 3 * (size - size_) > whole;
+    dense_ = size - size_ > 2 * whole;
     size_ = size;
   }
 
   // The best k of more candidates, in place; of equal keys the first ones. Then an equal key would come too late.
+  template <bool kWithKeys>
   void reduce() {
     pad_keys(keys_, size_);
     const Cut<Key> best = cut(keys_, size_, k_, 0, work_);
-    keep_best(best.threshold, best.at_least - k_);
+    keep_best<kWithKeys>(best.threshold, best.at_least - k_);
     closed_ = best.threshold == static_cast<Key>(-1);
     threshold_ = greater(threshold_, closed_ ? best.threshold : static_cast<Key>(best.threshold + 1));
   }
 
   // Keeps the candidates that reach `least`, without the last `excess` of those that equal it.
+  template <bool kWithKeys>
   void keep_best(Key least, int64_t excess) {
     const V bound = V::broadcast(least);
     int64_t ties = excess == 0 ? size_ : number_equal(bound) - excess;
@@ -313,7 +316,9 @@ class Selector {
       const int64_t number = __builtin_popcount(equal);
       mask ^= equal ^ (ties >= number ? equal : lowest_bits(equal, ties));
       ties = ties >= number ? ties - number : 0;
-      compress_to(keys_ + kept, here, mask);
+      if constexpr (kWithKeys) {
+        compress_to(keys_ + kept, here, mask);
+      }
       compress_indices_to<Key>(indices_ + kept, indices_ + i, mask);
       kept += __builtin_popcount(mask);
     }
@@ -344,7 +349,7 @@ class Selector {
   int64_t size_ = 0;
   Key threshold_ = 0;
   bool closed_ = false;
-  bool dense_ = false;  // whether a third of the last chunk's vectors had a key that passed
+  bool dense_ = false;  // whether the last chunk had two keys a vector that passed
   Key* keys_;
   Key* work_;
   int32_t* indices_;

@@ -44,6 +44,17 @@ Key sampled_threshold(const ElementKeys<S>& source, int64_t n, int64_t k, int64_
   return cut(keys, size, rank, rank / 8, work).threshold;
 }
 
+template <typename Bits>
+void gather_winners(const Bits* HRR_RESTRICT row, const int32_t* HRR_RESTRICT winners, int64_t k,
+                    Bits* HRR_RESTRICT values, int64_t* HRR_RESTRICT indices) {
+  for (int64_t i = 0; i < k; ++i) {
+    indices[i] = winners[i];
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    values[i] = row[winners[i]];
+  }
+}
+
 template <typename S>
 void winners_of_rows(const WinnersParams& params, int64_t begin, int64_t end, void* scratch) {
   using Key = typename ElementKeys<S>::Key;
@@ -62,21 +73,16 @@ void winners_of_rows(const WinnersParams& params, int64_t begin, int64_t end, vo
           sampled_threshold(source, params.n, k, sample, selector.spare_keys(), selector.spare_work()));
     }
     selector.push(source, 0, params.n, 0);
-    if (!selector.finish()) {
+    if (!selector.finish(params.sorted)) {
       selector.clear();
       selector.push(source, 0, params.n, 0);
-      selector.finish();
+      selector.finish(params.sorted);
     }
     if (params.sorted) {
       selector.sort_winners();
     }
-    const int32_t* winners = selector.indices();
-    Bits* values = static_cast<Bits*>(params.values) + r * k;
-    int64_t* indices = params.indices + r * k;
-    for (int64_t i = 0; i < k; ++i) {
-      indices[i] = winners[i];
-      values[i] = source.row[winners[i]];
-    }
+    gather_winners(source.row, selector.indices(), k, static_cast<Bits*>(params.values) + r * k,
+                   params.indices + r * k);
   }
 }
 

@@ -97,6 +97,9 @@ class OpCase:
         wrapper: the Python function of the package, if public.
         uncast: tensor arguments that autocast leaves as they are, and whose dtype decides nothing there.
         moves_elements: whether results are elements of the argument in another order, so that NaN fills no row.
+        selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
+            derivative.
+        dtypes: those that the operator takes.
         holes: lanes that do not take the operator.
     """
 
@@ -116,6 +119,8 @@ class OpCase:
     wrapper: Callable[..., Any] | None = None
     uncast: tuple[str, ...] = ()
     moves_elements: bool = False
+    selects: bool = False
+    dtypes: tuple[torch.dtype, ...] = FLOATS
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
 
     @property
@@ -134,6 +139,11 @@ class OpCase:
         """As of torch.mul: a tensor without dimensions takes no part in promotion."""
         dtypes = [tensor.dtype for tensor in tensors_of(arguments).values() if tensor.dim()]
         return functools.reduce(torch.promote_types, dtypes)
+
+    def result_dtypes(self, arguments: Arguments) -> tuple[torch.dtype, ...]:
+        """Of every result."""
+        dtypes = (self.result_dtype(arguments),) * len(self.result_sizes(arguments))
+        return (*dtypes[:-1], torch.int64) if self.selects else dtypes
 
     def cast(self, arguments: Arguments, dtype: torch.dtype) -> Arguments:
         """The arguments as autocast makes them."""
@@ -168,6 +178,11 @@ class OpCase:
 
 def as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (result,) if isinstance(result, Tensor) else tuple(result)
+
+
+def floating(results: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The results that may have a derivative."""
+    return tuple(result for result in results if result.is_floating_point())
 
 
 def tensors_of(arguments: Arguments) -> dict[str, Tensor]:

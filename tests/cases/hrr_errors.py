@@ -99,7 +99,7 @@ def unsupported_tensors(table: Table, argument: str) -> None:
     table.replace(argument, "sparse-csr", sparse_csr, RuntimeError, f"{strided} SparseCsr", ("cpu",))
     table.replace(argument, "mkldnn", lambda x: x.to_mkldnn(), RuntimeError, f"{strided} Mkldnn", ("cpu",))
     table.replace(argument, "nested", nested, RuntimeError, f"{strided} nested", ("cpu",))
-    table.replace(argument, "quantized", quantized, TypeError, f"{argument} must be {FLOATING}, got QInt8", ("cpu",))
+    table.replace(argument, "quantized", quantized, TypeError, f"{argument} must not be quantized, got QInt8", ("cpu",))
 
 
 def devices(table: Table, argument: str, first: str) -> None:

@@ -1,0 +1,60 @@
+"""Batching rules: an operator whose leading dimensions broadcast takes one more of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
+    """The tensor with its batch dimension first and `rank` dimensions after it; an unbatched one as it is."""
+    if tensor is None or batch_dim is None:
+        return tensor
+    moved = tensor.movedim(batch_dim, 0)
+    missing = rank - (moved.dim() - 1)
+    return moved.reshape(moved.shape[0], *[1] * missing, *moved.shape[1:])
+
+
+def _promoted(tensors: Iterable[Any]) -> torch.dtype:
+    """The dtype of rows of these tensors together."""
+    dtypes = [tensor.dtype for tensor in tensors]
+    return functools.reduce(torch.promote_types, dtypes)  # type: ignore[no-any-return]
+
+
+def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
+    """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        count = min(len(trailing), len(arguments))
+        leading = 0
+        for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False):
+            if tensor is not None:
+                rank = tensor.dim() - (batch_dim is not None)
+                if rank < own:
+                    name = operator._schema.name.removeprefix("torch_hrr::")
+                    raise RuntimeError(f"{name}: every vector must have at least {own} dimensions, got {rank}")
+                leading = max(leading, tensor.dim() - own - (batch_dim is not None))
+        moved = [
+            _to_front(tensor, batch_dim, leading + own)
+            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+        ]
+        result = operator(*moved, *arguments[count:])
+        if any(
+            own == 0 and batch_dim is not None and tensor.dim() == 1
+            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+        ):
+            # Every exponent is a number of its own, which takes no part in type promotion.
+            result = result.to(_promoted(tensor for tensor, own in zip(moved, trailing, strict=False) if own > 0))
+        return result, (0,) * len(result) if isinstance(result, tuple) else 0
+
+    return rule
+
+
+def register(table: Iterable[tuple[Any, tuple[int, ...]]]) -> None:
+    """Registers a rule for every operator; beside it the trailing dimensions of its first arguments."""
+    for operator, trailing in table:
+        torch.library.register_vmap(operator, _rule(operator, trailing))

@@ -1,0 +1,11 @@
+"""Assemblies of neurons: areas of n neurons of which the k with the largest inputs fire.
+
+Inputs are rows of the last dimension n; leading dimensions are a batch.
+"""
+
+from torch_hrr.assembly import _vmap
+from torch_hrr.assembly.functional import k_winners
+
+_vmap.register()
+
+__all__ = ["k_winners"]

@@ -1,0 +1,18 @@
+"""Batching rules of the assembly operators: a batch is one more leading dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_hrr import _vmap
+
+
+def register() -> None:
+    """Registers the rules of the assembly operators."""
+    ops = torch.ops.torch_hrr
+    table: list[tuple[Any, tuple[int, ...]]] = [
+        (ops.k_winners.default, (1,)),
+    ]
+    _vmap.register(table)
