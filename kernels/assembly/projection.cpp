@@ -20,6 +20,12 @@ struct SummedCounts {
     }
     return sum;
   }
+  HRR_HOST_DEVICE KeyVector<uint32_t> bound(uint32_t threshold) const {
+    return KeyVector<uint32_t>::broadcast(threshold);
+  }
+  HRR_HOST_DEVICE uint32_t may_pass(int64_t j, KeyVector<uint32_t> bound) const {
+    return at_least_mask(whole(j), bound);
+  }
   HRR_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {
     uint32_t lanes[kKeyLanes<uint32_t>] = {};
     for (int64_t i = 0; i < count; ++i) {
@@ -42,9 +48,9 @@ int64_t sum_winners(const SumWinnersParams& params, void* scratch) {
     selector.clear();
     selector.set_threshold(params.least);
     selector.push(source, 0, params.n, 0);
-    selector.finish();
+    selector.finish(/*with_keys=*/true);
   } else {
-    select(selector, source, params.n, params.k);
+    select(selector, source, params.n, params.k, /*with_keys=*/true);
   }
   const int64_t found = selector.size();
   __builtin_memcpy(params.indices, selector.indices(), static_cast<size_t>(found) * sizeof(int32_t));

@@ -39,19 +39,19 @@ Key sampled_threshold(const Source& source, int64_t n, int64_t k, int64_t sample
   return cut(keys, size, rank, rank / 8, work).threshold;
 }
 
-// The k largest of the n keys of a source (selection.h): the selector then holds them.
+// The k largest of the n keys of a source (selection.h): the selector then holds them, and their keys if asked.
 template <typename Key, typename Source>
-void select(Selector<Key>& selector, const Source& source, int64_t n, int64_t k) {
+void select(Selector<Key>& selector, const Source& source, int64_t n, int64_t k, bool with_keys) {
   const int64_t sample = sample_size(n, k);
   selector.clear();
   if (sample != 0) {
     selector.set_threshold(sampled_threshold<Key>(source, n, k, sample, selector.spare_keys(), selector.spare_work()));
   }
   selector.push(source, 0, n, 0);
-  if (!selector.finish()) {
+  if (!selector.finish(with_keys)) {
     selector.clear();
     selector.push(source, 0, n, 0);
-    selector.finish();
+    selector.finish(with_keys);
   }
 }
 
