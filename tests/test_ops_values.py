@@ -114,7 +114,9 @@ def test_dtypes_promote_as_in_torch_mul(case, dtypes):
         mixed[argument.name] = arguments[argument.name].to(dtype)
         product = product * torch.ones(1, dtype=dtype)
     results = case.run(mixed)
-    assert tuple(result.dtype for result in results) == (case.result_dtypes(mixed) if case.selects else (product.dtype,) * len(results))
+    assert tuple(result.dtype for result in results) == (
+        case.result_dtypes(mixed) if case.selects else (product.dtype,) * len(results)
+    )
     promoted = case.run(with_tensors(mixed, lambda tensor: tensor.to(product.dtype)))
     assert all(torch.equal(result, same) for result, same in zip(results, promoted, strict=True))
 

@@ -1,0 +1,308 @@
+"""k_winners against torch.sort(stable=True): the total order, ties, hidden spikes, and the same bits everywhere."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from test_isa import is_available
+from torch import Tensor
+
+from torch_hrr.assembly import k_winners
+
+ROOT = pathlib.Path(__file__).parents[2]
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int32, torch.int64)
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+# Whole rows, few vectors, several chunks, and rows that are sampled.
+LENGTHS = (1, 7, 16, 33, 1000, 1024, 2047, 2048, 5000, 20011)
+
+dtypes = pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS), ids=lambda dtype: str(dtype).removeprefix("torch."))
+float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype).removeprefix("torch."))
+
+
+def bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(BITS[tensor.element_size()])
+
+
+def expect(inputs: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
+    """Bits and indices, by a stable sort in which every NaN is one value and so is every zero."""
+    plain = inputs
+    if inputs.is_floating_point():
+        plain = torch.where(inputs.isnan(), torch.nan, inputs.double())
+        plain = torch.where(plain == 0, 0.0, plain)
+    indices = torch.sort(plain, dim=-1, descending=True, stable=True).indices[..., :k]
+    if not sorted:
+        indices = indices.sort(-1).values
+    # Of bits: torch quiets the NaNs of float16 and bfloat16 on their way through float32.
+    return bits(inputs).gather(-1, indices), indices
+
+
+def check(inputs: Tensor, k: int) -> None:
+    for sorted in (False, True):
+        values, indices = k_winners(inputs, k, sorted)
+        exact, where = expect(inputs, k, sorted)
+        assert (values.dtype, indices.dtype) == (inputs.dtype, torch.int64)
+        assert torch.equal(indices, where)
+        assert torch.equal(bits(values), exact)
+
+
+def counts(n: int) -> list[int]:
+    return [k for k in sorted({0, 1, 2, 5, n // 100, n // 9, n // 8 + 1, n // 2, n - 1, n}) if 0 <= k <= n]
+
+
+def random_rows(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    if dtype in INTEGERS:
+        limits = torch.iinfo(dtype)
+        return torch.randint(limits.min, limits.max, shape, dtype=dtype, generator=generator)
+    return torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("n", LENGTHS)
+def test_random_rows(n, dtype):
+    for k in counts(n):
+        check(random_rows(2, n, dtype=dtype, seed=k), k)
+
+
+def few(x: Tensor) -> Tensor:
+    return x.round()
+
+
+def constant(x: Tensor) -> Tensor:
+    return torch.full_like(x, -2.5)
+
+
+def two_values(x: Tensor) -> Tensor:
+    return (x > 0).double()
+
+
+def rare_value(x: Tensor) -> Tensor:
+    return (x > 2.5).double()
+
+
+def ascending(x: Tensor) -> Tensor:
+    return x.sort(-1).values
+
+
+def descending(x: Tensor) -> Tensor:
+    return x.sort(-1, descending=True).values
+
+
+def sawtooth(x: Tensor) -> Tensor:
+    return (torch.arange(x.shape[-1]) % 100).double().expand(x.shape)
+
+
+SHAPES = (torch.relu, few, constant, two_values, rare_value, ascending, descending, sawtooth)
+
+
+@dtypes
+@pytest.mark.parametrize("n", (33, 1024, 5000, 20011))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_ties_and_orders(shape, n, dtype):
+    rows = shape(random_rows(2, n, dtype=torch.float64)).to(dtype)
+    for k in counts(n):
+        check(rows, k)
+
+
+def special_bits(dtype: torch.dtype) -> Tensor:
+    """Both infinities, zeros, denormals, largest numbers and NaN of both signs with several payloads, as bits."""
+    width = 8 * dtype.itemsize
+    mantissa = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.float64: 52}[dtype]
+    infinity = (1 << (width - 1)) - (1 << mantissa)
+    positive = [0, 1, 2, (1 << mantissa) - 1, 1 << mantissa, infinity - 1, infinity, infinity + 1]
+    positive += [infinity + (1 << (mantissa - 1)), infinity + 5, (1 << (width - 1)) - 1]
+    every = [*positive, *(value - (1 << (width - 1)) for value in positive)]
+    return torch.tensor(every, dtype=BITS[dtype.itemsize])
+
+
+@float_dtypes
+@pytest.mark.parametrize("n", (40, 3000, 20000))
+def test_special_values_keep_their_order_and_bits(n, dtype):
+    special = special_bits(dtype)
+    generator = torch.Generator().manual_seed(n)
+    chosen = special[torch.randint(len(special), (3, n), generator=generator)].view(dtype)
+    mixed = torch.where(torch.rand(3, n, generator=generator) < 0.01, chosen, random_rows(3, n, dtype=dtype))
+    for rows in (chosen, mixed):
+        for k in counts(n):
+            check(rows, k)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=("int32", "int64"))
+def test_the_ends_of_the_integers(dtype):
+    limits = torch.iinfo(dtype)
+    ends = torch.tensor([limits.min, limits.min + 1, -1, 0, 1, limits.max - 1, limits.max], dtype=dtype)
+    rows = ends[torch.randint(len(ends), (2, 5000), generator=torch.Generator().manual_seed(0))]
+    for k in counts(5000):
+        check(rows, k)
+    check(torch.full((3000,), limits.min, dtype=dtype), 7)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))
+@pytest.mark.parametrize("block", (1, 16, 48, 64, 1000))
+def test_spikes_that_a_sample_misses_or_is_full_of(block, dtype):
+    """Blocks of spikes at every place: whatever few elements a threshold was guessed from, the winners are exact."""
+    n = 20000
+    rows = random_rows(20, n, dtype=dtype)
+    for i, row in enumerate(rows):
+        begin = i * (n // 20)
+        row[begin : begin + block] += 100
+    check(rows, 100)
+    check(-rows, n - 5000)
+    # Everything high but a small part, and the other way round, in every period that a regular sample could have.
+    for period in (16, 32, 48, 64, 97, 625, 1000):
+        for sign in (1, -1):
+            where = torch.arange(n) % period < max(1, period // 20)
+            check(torch.where(where, 50.0 * sign, 0.0).to(dtype) + random_rows(n, dtype=dtype), 300)
+
+
+def test_rows_of_many_candidates():
+    """Ascending blocks fill the memory for candidates again and again."""
+    n = 200_000
+    climbing = torch.arange(n, dtype=torch.float32)
+    for k in (1, 300, 20_000, 60_000, 199_999):
+        check(climbing, k)
+        check(climbing.view(200, 1000).flip(0).reshape(-1), k)
+        check(climbing.div(1000, rounding_mode="floor"), k)
+
+
+@dtypes
+def test_a_row_alone_equals_the_row_in_a_batch_of_any_layout(dtype):
+    rows = random_rows(6, 4000, dtype=dtype)
+    expected = k_winners(rows, 50)
+    spaced = torch.stack([rows, torch.zeros_like(rows)], 1)[:, 0]
+    layouts = {
+        "spaced": spaced,
+        "strided last": torch.stack([rows, rows], -1)[..., 1],
+        "transposed": rows.t().contiguous().t(),
+        "unaligned": torch.cat([rows.new_zeros(1), rows.flatten()])[1:].view(rows.shape),
+    }
+    for name, moved in layouts.items():
+        assert all(map(torch.equal, k_winners(moved, 50), expected)), name
+    for i, row in enumerate(rows):
+        assert all(torch.equal(result, whole[i]) for result, whole in zip(k_winners(row, 50), expected, strict=True))
+    many = rows.view(2, 3, 4000).transpose(0, 1)
+    for result, whole in zip(k_winners(many, 50), expected, strict=True):
+        assert torch.equal(result.transpose(0, 1).reshape(6, 50), whole)
+    repeated = rows[:1].expand(5, 4000)
+    assert all(torch.equal(r, w[:1].expand(5, 50)) for r, w in zip(k_winners(repeated, 50), expected, strict=True))
+
+
+def test_one_thread_equals_several():
+    rows = random_rows(64, 10000).round(decimals=1)
+    torch.set_num_threads(1)
+    expected = k_winners(rows, 500, sorted=True)
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        assert all(map(torch.equal, k_winners(rows, 500, sorted=True), expected))
+
+
+SAVE = """
+import sys, torch
+from torch_hrr import _library
+sys.path.append(sys.argv[3])
+import test_winners
+assert _library.build_info()["isa"] == sys.argv[1]
+torch.save(test_winners.samples(), sys.argv[2])
+"""
+
+
+def samples() -> list[Tensor]:
+    """Results as bits, over dtypes, lengths and k."""
+    results = []
+    for dtype in (*FLOATS, *INTEGERS):
+        for n in LENGTHS:
+            rows = random_rows(2, n, dtype=dtype)
+            if dtype in FLOATS:
+                rows = torch.cat([rows, rows.round(), rows.relu()])
+                rows[0, n // 2] = torch.nan
+            for k in counts(n):
+                for sorted in (False, True):
+                    values, indices = k_winners(rows, k, sorted)
+                    results += [bits(values), indices]
+    return results
+
+
+@pytest.mark.parametrize("isa", ("scalar", "avx2", "avx512"))
+def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
+    if not is_available(isa):
+        pytest.skip(f"this processor has no {isa}")
+    path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
+    finished = subprocess.run(
+        [sys.executable, "-c", SAVE, isa, str(tmp_path / "results.pt"), str(pathlib.Path(__file__).parent)],
+        env=os.environ | {"PYTHONPATH": path, "TORCH_HRR_ISA": isa},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    found = torch.load(tmp_path / "results.pt", weights_only=True)
+    assert all(map(torch.equal, found, samples()))
+
+
+@pytest.mark.parametrize("half", (torch.bfloat16, torch.float16), ids=("bfloat16", "float16"))
+def test_autocast_changes_nothing(half):
+    # Two numbers that are one in half precision.
+    rows = torch.tensor([1.0, 1.0 + 2**-20, 0.5, 2.0], requires_grad=True)
+    with torch.autocast("cpu", half):
+        values, indices = k_winners(rows, 2)
+    assert values.dtype == torch.float32
+    assert torch.equal(indices, torch.tensor([1, 3]))
+    assert torch.equal(values, rows[1::2])
+
+
+@float_dtypes
+def test_the_gradient_is_scattered_to_the_winners(dtype):
+    rows = random_rows(3, 500, dtype=dtype).requires_grad_()
+    for sorted in (False, True):
+        values, indices = k_winners(rows, 20, sorted)
+        assert not indices.requires_grad
+        upstream = random_rows(3, 20, dtype=dtype, seed=1)
+        (grad,) = torch.autograd.grad(values, rows, upstream)
+        assert torch.equal(grad, torch.zeros_like(rows).scatter(-1, indices, upstream))
+
+
+def test_indices_changed_in_place_are_refused_by_backward():
+    rows = random_rows(100).requires_grad_()
+    values, indices = k_winners(rows, 5)
+    indices.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        values.sum().backward()
+
+
+def test_integers_take_no_gradient():
+    values, _ = k_winners(torch.arange(10), 3)
+    assert not values.requires_grad
+    assert values.tolist() == [7, 8, 9]
+
+
+def test_k_that_depends_on_a_size_compiles_once():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    def tenth(x: Tensor) -> tuple[Tensor, Tensor]:
+        return k_winners(x, x.shape[-1] // 10)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(tenth, backend=backend, fullgraph=True, dynamic=True)
+    for n in (40, 70, 200):
+        rows = random_rows(3, n)
+        assert all(map(torch.equal, compiled(rows), tenth(rows)))
+    assert len(graphs) == 1
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("n", (100_000,))
+def test_numpy_partition_has_the_same_values(n):
+    """A second, independent selection."""
+    rows = random_rows(3, n)
+    for k in (1, 317, 50_000):
+        exact = np.sort(np.partition(rows.numpy(), n - k, axis=-1)[:, n - k :], axis=-1)
+        values, _ = k_winners(rows, k, sorted=True)
+        assert torch.equal(values.flip(-1), torch.from_numpy(exact))
