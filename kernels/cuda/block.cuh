@@ -7,6 +7,7 @@
 //   uint32_t warp_ballot(p); bool warp_any(p), warp_all(p)
 //   bool block_any(p), block_all(p); int block_count(p)      barriers too
 //   T warp_sum(v), block_sum(v, shared)      deterministic sums, every thread gets the same bits
+//   T block_exclusive_sum(v, shared, total)      of integers: the sum over the threads below
 //
 // Conventions, which make one source run under nvcc and under tests/cuda_on_host/shim.h:
 // shared memory is dynamic only (no `__shared__` arrays): a kernel carves the typed pieces it needs out of
@@ -155,6 +156,31 @@ HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
   }
   block_sync(site);
   return total;
+}
+
+// The sum of the integers of the threads of lower rank; total = the sum over the block. `shared` as for block_sum.
+template <typename T>
+HRR_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = CallSite::here()) {
+  T through = value;
+  for (int delta = 1; delta < kWarpSize; delta *= 2) {
+    const T below = shuffle_up(through, static_cast<unsigned>(delta));
+    through += lane_index() >= delta ? below : T{0};
+  }
+  if (lane_index() == kWarpSize - 1) {
+    shared[warp_index()] = through;
+  }
+  block_sync(site);
+  const int warps = warp_count();
+  const int own_warp = warp_index();
+  T before = 0;
+  total = 0;
+  for (int warp = 0; warp < warps; ++warp) {
+    const T sum = shared[warp];
+    before += warp < own_warp ? sum : T{0};
+    total += sum;
+  }
+  block_sync(site);
+  return before + through - value;
 }
 
 #undef HRR_CALL_SITE

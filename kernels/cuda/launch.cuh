@@ -115,6 +115,17 @@ void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, 
   check_cuda(name, "launch", start(static_cast<Params>(args)...));
 }
 
+// What functions that choose kernels and grids pass them to.
+struct DeviceLauncher {
+  cudaStream_t stream;
+
+  template <typename... Params, typename... Args>
+  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                  const Args&... args) const {
+    launch(name, kernel, grid, block, shared_bytes, stream, args...);
+  }
+};
+
 #endif
 
 }  // namespace torch_hrr::kernels

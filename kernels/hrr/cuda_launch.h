@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/fft_twiddles.h"
+#include "kernels/cuda/stream.h"
 #include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
@@ -15,11 +16,7 @@
 #include "kernels/hrr/superposition.h"
 #include "kernels/storage.h"
 
-struct CUstream_st;
-
 namespace torch_hrr::kernels {
-
-using CudaStream = CUstream_st*;  // cudaStream_t
 
 // The twiddle table that the launchers of transforms take: computed on the host, uploaded by the caller once a device
 // and compute type (double for kDouble, float for the others), kept for as long as kernels may run.

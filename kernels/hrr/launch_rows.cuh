@@ -7,16 +7,6 @@
 
 namespace torch_hrr::kernels {
 
-struct DeviceLauncher {
-  CudaStream stream;
-
-  template <typename... Params, typename... Args>
-  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                  const Args&... args) const {
-    launch(name, kernel, grid, block, shared_bytes, stream, args...);
-  }
-};
-
 template <typename S>
 void launch_binding_rows(const BindingParams& params, const TwiddlePoint<compute_t<S>>* twiddles, CudaStream stream) {
   launch_product<S, false>("bind", record_of_one(params), params.product, twiddles, DeviceLauncher{stream});

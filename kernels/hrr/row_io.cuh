@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cuda/element_run.cuh"
 #include "kernels/cuda/fft.cuh"
 #include "kernels/hrr/circular_convolution.h"
 
@@ -99,16 +100,6 @@ struct NormalizingScale {
     exponent = row_exponent - eps_exponent;
   }
 };
-
-template <typename S, int kCount>
-struct alignas(sizeof(S) * kCount < 16 ? sizeof(S) * kCount : 16) ElementRun {
-  S elements[kCount];
-};
-
-template <typename S, int kCount>
-HRR_DEVICE bool is_run_aligned(const S* row) {
-  return reinterpret_cast<std::uintptr_t>(row) % alignof(ElementRun<S, kCount>) == 0;
-}
 
 // v = the row's even and odd elements as points in the time layout, times factor; elements from dim on are 0.
 template <typename S, typename T, int kLog2>

@@ -22,19 +22,9 @@ namespace torch_hrr::kernels::hrr_testing {
 
 using cuda_on_host::all_schedules;
 using cuda_on_host::host_launch;
+using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
-
-// What the launchers of the .cu files pass to the device.
-struct HostLauncher {
-  Schedule schedule;
-
-  template <typename... Params, typename... Args>
-  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                  const Args&... args) const {
-    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
-  }
-};
 
 template <typename T>
 const TwiddlePoint<T>* twiddle_table() {

@@ -109,6 +109,17 @@ void host_launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 bl
   run_grid(name, {call, &closure}, grid, block, shared_bytes, schedule);
 }
 
+// DeviceLauncher (kernels/cuda/launch.cuh) on the host.
+struct HostLauncher {
+  Schedule schedule;
+
+  template <typename... Params, typename... Args>
+  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                  const Args&... args) const {
+    host_launch(name, kernel, grid, block, shared_bytes, schedule, args...);
+  }
+};
+
 // n elements with all bits set: an output that a kernel forgets to write stays NaN or -1.
 template <typename T>
 std::vector<T> poisoned(std::size_t n) {

@@ -82,6 +82,46 @@ TYPED_TEST(BlockSum, HasTheSameBitsUnderEverySchedule) {
   }
 }
 
+template <typename T>
+__global__ void prefix_kernel(const T* x, T* out, T* totals, int64_t rows) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t i = row * block_threads() + thread_rank();
+    out[i] = block_exclusive_sum(x[i], dynamic_shared<T>(), totals[i]);
+  }
+}
+
+template <typename T>
+class BlockExclusiveSum : public testing::Test {};
+using Integers = testing::Types<uint32_t, uint64_t>;
+TYPED_TEST_SUITE(BlockExclusiveSum, Integers);
+
+TYPED_TEST(BlockExclusiveSum, IsTheSumOfTheThreadsBelow) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 5;
+  for (const unsigned threads : {32u, 96u, kFindsRaces ? 256u : 1024u}) {
+    std::vector<T> x(kRows * threads);
+    std::vector<T> expected;
+    std::vector<T> totals;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<T>(i * 2654435761u % 1000003u) << (8 * sizeof(T) - 32);
+      const T before = i % threads == 0 ? T{0} : expected.back() + x[i - 1];
+      expected.push_back(before);
+      if (i % threads == threads - 1) {
+        totals.insert(totals.end(), threads, before + x[i]);
+      }
+    }
+    for (const Schedule& schedule : all_schedules()) {
+      SCOPED_TRACE(schedule);
+      std::vector<T> out = poisoned<T>(x.size());
+      std::vector<T> sums = poisoned<T>(x.size());
+      host_launch("prefix_kernel", prefix_kernel<T>, dim3(2), dim3(threads), threads / kWarpSize * sizeof(T), schedule,
+                  x.data(), out.data(), sums.data(), kRows);
+      EXPECT_EQ(out, expected) << threads;
+      EXPECT_EQ(sums, totals) << threads;
+    }
+  }
+}
+
 // out[r, i] = x[r, dim-1-i] through shared memory, with the barriers after the store and at the loop's end or without.
 template <bool kAfterStore, bool kAtEnd>
 __global__ void flip_kernel(const int* x, int* out, int rows) {
