@@ -1,0 +1,56 @@
+// Launches of k_winners on the current CUDA stream.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/sort.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <tuple>
+
+#include "csrc/assembly/execute.h"
+#include "kernels/assembly/cuda_launch.h"
+
+namespace torch_hrr::assembly::cuda {
+namespace {
+
+kernels::Element element_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return kernels::Element::kFloat;
+    case at::kDouble:
+      return kernels::Element::kDouble;
+    case at::kHalf:
+      return kernels::Element::kHalf;
+    case at::kBFloat16:
+      return kernels::Element::kBFloat16;
+    case at::kInt:
+      return kernels::Element::kInt32;
+    case at::kLong:
+      return kernels::Element::kInt64;
+    default:
+      TORCH_CHECK_TYPE(false, "k_winners: unknown element type ", tensor.scalar_type());
+  }
+}
+
+}  // namespace
+
+void execute(const kernels::WinnersParams& params, const at::Tensor& inputs) {
+  const c10::cuda::CUDAGuard guard(inputs.device());
+  const at::Tensor workspace = at::empty({kernels::winners_workspace_bytes(params)}, inputs.options().dtype(at::kByte));
+  kernels::launch_winners(params, workspace.numel() > 0 ? workspace.mutable_data_ptr() : nullptr,
+                          c10::cuda::getCurrentCUDAStream().stream());
+}
+
+void sort_winners(at::Tensor& values, at::Tensor& indices) {
+  const c10::cuda::CUDAGuard guard(values.device());
+  const at::Tensor winners = values.contiguous();
+  const at::Tensor keys = at::empty(winners.sizes(), winners.options().dtype(at::kLong));
+  kernels::launch_winner_keys(element_of(winners), winners.const_data_ptr(), winners.numel(),
+                              keys.mutable_data_ptr<int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
+  // Keys, not values: the order of NaN and of the zeros is then the one that chose the winners.
+  const at::Tensor order = std::get<1>(at::sort(keys, /*stable=*/true, /*dim=*/-1, /*descending=*/true));
+  values = winners.gather(-1, order);
+  indices = indices.gather(-1, order);
+}
+
+}  // namespace torch_hrr::assembly::cuda

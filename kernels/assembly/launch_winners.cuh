@@ -1,0 +1,72 @@
+// Which kernels and blocks k_winners takes, and how its workspace is divided; `launch_kernel` is a DeviceLauncher or a
+// HostLauncher.
+#pragma once
+
+#include "kernels/assembly/winners.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace torch_hrr::kernels {
+
+// Rows of several chunks: states[rows], tallies[rows][chunks], counters[rows][kDigits], one after the other.
+template <typename S>
+struct WinnersWorkspace {
+  using State = KthKey<winners_key_t<S>>;
+
+  State* states;
+  Tally* tallies;
+  uint32_t* counters;
+
+  WinnersWorkspace(void* memory, int64_t rows, const WinnersPlan& plan)
+      : states(static_cast<State*>(memory)),
+        tallies(reinterpret_cast<Tally*>(states + rows)),
+        counters(reinterpret_cast<uint32_t*>(tallies + rows * plan.chunks)) {}
+
+  static int64_t bytes(int64_t rows, const WinnersPlan& plan) {
+    const auto row = static_cast<int64_t>(sizeof(State)) + plan.chunks * static_cast<int64_t>(sizeof(Tally)) +
+                     kDigits * static_cast<int64_t>(sizeof(uint32_t));
+    return plan.chunks > 1 ? rows * row : 0;
+  }
+};
+
+// Any plan, number of threads (a multiple of 32) and largest grid give the same bits.
+template <typename S, typename LaunchKernel>
+void launch_winners_rows(const WinnersParams& params, const WinnersPlan& plan, void* memory,
+                         const LaunchKernel& launch_kernel, int threads = kWinnersThreads,
+                         int64_t max_blocks = kMaxGridX) {
+  using Key = winners_key_t<S>;
+  if (params.rows == 0 || params.k == 0) {
+    return;
+  }
+  const dim3 block(static_cast<unsigned>(threads));
+  const auto grid = [&](int64_t blocks) { return grid_for(blocks < max_blocks ? blocks : max_blocks); };
+  if (plan.chunks == 1) {
+    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(WinnersShared<Key>), params);
+    return;
+  }
+  const WinnersWorkspace<S> workspace(memory, params.rows, plan);
+  const dim3 by_row = grid(params.rows);
+  const dim3 by_chunk = grid(params.rows * plan.chunks);
+  launch_kernel("k_winners", winners_start_kernel<S>, by_row, block, 0, params, workspace.states, workspace.counters);
+  for (int known_bits = 0; known_bits < kKeyBits<S>; known_bits += kDigitBits) {
+    launch_kernel("k_winners", winners_histogram_kernel<S>, by_chunk, block, kWinnersHistogramBytes, params, plan,
+                  workspace.states, workspace.counters);
+    launch_kernel("k_winners", winners_pick_kernel<Key>, by_row, block, kWinnersScanBytes, params.rows,
+                  workspace.states, workspace.counters);
+  }
+  launch_kernel("k_winners", winners_count_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
+                workspace.states, workspace.tallies);
+  launch_kernel("k_winners", winners_scan_kernel<Tally>, by_row, block, kWinnersScanBytes, params.rows, plan.chunks,
+                workspace.tallies);
+  launch_kernel("k_winners", winners_write_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
+                workspace.states, workspace.tallies);
+}
+
+template <typename S, typename LaunchKernel>
+void launch_winner_keys_of(const void* values, int64_t count, int64_t* keys, const LaunchKernel& launch_kernel) {
+  if (count > 0) {
+    launch_kernel("k_winners", winner_keys_kernel<S>, grid_for(count, kWinnersThreads), dim3(kWinnersThreads), 0,
+                  static_cast<const S*>(values), count, keys);
+  }
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,267 @@
+// Radix selection by a block: the k-th largest key of a row digit by digit, and the elements above and equal to it.
+//
+// Digits have 11 bits: 3 passes over 32-bit keys and 6 over 64-bit ones where 8 bits take 4 and 8, and the first digit
+// of a float then includes two bits of its fraction, so that few threads meet at one counter. The 8 KiB of counters
+// still let blocks of 512 threads fill a multiprocessor. A row is settled, and needs no further pass, once all keys
+// that match are winners: usually when the first digits have told the k-th key from all others.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/assembly/winners.h"
+#include "kernels/cuda/element_run.cuh"
+#include "kernels/numeric.h"
+
+namespace torch_hrr::kernels {
+
+constexpr int kDigitBits = 11;
+constexpr int kDigits = 1 << kDigitBits;
+
+// order_key without the low bits that widening leaves the same for all elements of one sign.
+template <typename S>
+struct WinnersKey {
+  using Key = uint32_t;
+  static constexpr int kBits = 32;
+};
+template <>
+struct WinnersKey<double> {
+  using Key = uint64_t;
+  static constexpr int kBits = 64;
+};
+template <>
+struct WinnersKey<int64_t> {
+  using Key = uint64_t;
+  static constexpr int kBits = 64;
+};
+template <>
+struct WinnersKey<Half> {
+  using Key = uint32_t;
+  static constexpr int kBits = 19;
+};
+template <>
+struct WinnersKey<BFloat16> {
+  using Key = uint32_t;
+  static constexpr int kBits = 16;
+};
+template <typename S>
+using winners_key_t = typename WinnersKey<S>::Key;
+template <typename S>
+constexpr int kKeyBits = WinnersKey<S>::kBits;
+
+template <typename S>
+HRR_DEVICE winners_key_t<S> winners_key(S element) {
+  if constexpr (std::is_same_v<S, double>) {
+    return order_key_of_double_bits(__builtin_bit_cast(uint64_t, element));
+  } else if constexpr (std::is_integral_v<S>) {
+    return order_key_of_integer(element);
+  } else {
+    return order_key_of_float_bits(__builtin_bit_cast(uint32_t, static_cast<float>(element))) >> (32 - kKeyBits<S>);
+  }
+}
+
+// How many elements are above the k-th key, in the low half, and equal to it, in the high half.
+using Tally = uint64_t;
+constexpr Tally kAbove = 1;
+constexpr Tally kEqual = Tally{1} << 32;
+
+HRR_DEVICE int64_t above_of(Tally tally) {
+  return static_cast<int64_t>(tally % kEqual);
+}
+HRR_DEVICE int64_t equal_of(Tally tally) {
+  return static_cast<int64_t>(tally / kEqual);
+}
+
+// What is known of the k-th largest key of a row.
+template <typename Key>
+struct KthKey {
+  Key prefix;      // its bits from `shift` up
+  int32_t shift;   // the bits below are not known
+  uint32_t need;   // how many of the keys with this prefix win
+  uint32_t match;  // how many keys have it
+
+  HRR_DEVICE bool settled() const {
+    return shift == 0 || need == match;
+  }
+  HRR_DEVICE Key known_bits(Key key) const {
+    return shift < 8 * static_cast<int>(sizeof(Key)) ? key >> shift : Key{0};
+  }
+  HRR_DEVICE bool matches(Key key) const {
+    return known_bits(key) == prefix;
+  }
+  HRR_DEVICE Tally tally(Key key) const {
+    const Key bits = known_bits(key);
+    return bits > prefix ? kAbove : bits == prefix ? kEqual : Tally{0};
+  }
+  HRR_DEVICE int32_t next_shift() const {
+    return shift > kDigitBits ? shift - kDigitBits : 0;
+  }
+  // The digit below the known bits of a key that matches.
+  HRR_DEVICE uint32_t next_digit(Key key) const {
+    return static_cast<uint32_t>(key >> next_shift()) & ((1u << (shift - next_shift())) - 1);
+  }
+};
+
+template <typename S>
+HRR_DEVICE KthKey<winners_key_t<S>> unknown_key(const WinnersParams& params) {
+  return {0, kKeyBits<S>, static_cast<uint32_t>(params.k), static_cast<uint32_t>(params.n)};
+}
+
+// Elements [begin, end) of a row, a run a thread at a time.
+template <typename S>
+struct WinnersSpan {
+  static constexpr int kRun = 16 / static_cast<int>(sizeof(S));
+
+  const S* row;
+  int64_t begin;
+  int64_t end;
+  bool aligned;
+
+  HRR_DEVICE WinnersSpan(const WinnersParams& params, int64_t r, int64_t first, int64_t size)
+      : row(static_cast<const S*>(params.input) + r * params.row_stride),
+        begin(first),
+        end(first + size < params.n ? first + size : params.n),
+        aligned(is_run_aligned<S, kRun>(row + first)) {}
+
+  HRR_DEVICE int64_t first_of_thread() const {
+    return begin + static_cast<int64_t>(thread_rank()) * kRun;
+  }
+  HRR_DEVICE int64_t step() const {
+    return static_cast<int64_t>(block_threads()) * kRun;
+  }
+  HRR_DEVICE int size_of_run(int64_t first) const {
+    return first + kRun <= end ? kRun : first < end ? static_cast<int>(end - first) : 0;
+  }
+  HRR_DEVICE ElementRun<S, kRun> load(int64_t first) const {
+    ElementRun<S, kRun> run{};
+    const int size = size_of_run(first);
+    if (aligned && size == kRun) {
+      run = *reinterpret_cast<const ElementRun<S, kRun>*>(row + first);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        if (i < size) {
+          run.elements[i] = row[first + i];
+        }
+      }
+    }
+    return run;
+  }
+};
+
+HRR_DEVICE void clear_counters(uint32_t* counters) {
+  for (int d = thread_rank(); d < kDigits; d += block_threads()) {
+    counters[d] = 0;
+  }
+}
+
+// counters[d] += the number of matching keys of the span whose next digit is d. Equal digits that follow each other in
+// a thread are added at once: a row of one value would otherwise queue at one counter.
+template <typename S>
+HRR_DEVICE void count_digits(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth, uint32_t* counters) {
+  uint32_t digit = 0;
+  uint32_t repeats = 0;
+  for (int64_t first = span.first_of_thread(); first < span.end; first += span.step()) {
+    const auto run = span.load(first);
+    const int size = span.size_of_run(first);
+#pragma unroll
+    for (int i = 0; i < span.kRun; ++i) {
+      const auto key = winners_key(run.elements[i]);
+      if (i >= size || !kth.matches(key)) {
+        continue;
+      }
+      const uint32_t next = kth.next_digit(key);
+      if (next != digit && repeats > 0) {
+        atomicAdd(&counters[digit], repeats);
+        repeats = 0;
+      }
+      digit = next;
+      ++repeats;
+    }
+  }
+  if (repeats > 0) {
+    atomicAdd(&counters[digit], repeats);
+  }
+}
+
+// kth learns its next digit from the counters, which are 0 again on return. The block's threads share kth and meet at a
+// barrier before they use it.
+template <typename Key>
+HRR_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
+  const KthKey<Key> known = kth;
+  const int each = (kDigits + block_threads() - 1) / block_threads();
+  const int first = thread_rank() * each < kDigits ? thread_rank() * each : kDigits;
+  const int end = first + each < kDigits ? first + each : kDigits;
+  Tally own = 0;
+  for (int i = first; i < end; ++i) {
+    own += counters[kDigits - 1 - i];
+  }
+  Tally total = 0;
+  // Digits from the highest down: `larger` keys are larger than those of digit i.
+  Tally larger = block_exclusive_sum(own, scan, total);
+  for (int i = first; i < end; ++i) {
+    uint32_t& counter = counters[kDigits - 1 - i];
+    if (larger < known.need && known.need <= larger + counter) {
+      kth.shift = known.next_shift();
+      kth.prefix = (known.prefix << (known.shift - kth.shift)) | static_cast<Key>(kDigits - 1 - i);
+      kth.need = known.need - static_cast<uint32_t>(larger);
+      kth.match = counter;
+    }
+    larger += counter;
+    counter = 0;
+  }
+}
+
+// The tally of a thread's elements of the span.
+template <typename S>
+HRR_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth) {
+  Tally own = 0;
+  for (int64_t first = span.first_of_thread(); first < span.end; first += span.step()) {
+    const auto run = span.load(first);
+    const int size = span.size_of_run(first);
+#pragma unroll
+    for (int i = 0; i < span.kRun; ++i) {
+      own += i < size ? kth.tally(winners_key(run.elements[i])) : Tally{0};
+    }
+  }
+  return own;
+}
+
+// Writes the winners of the span; `before` is the tally of the elements of row r that precede it.
+template <typename S>
+HRR_DEVICE void write_winners(const WinnersParams& params, int64_t r, const WinnersSpan<S>& span,
+                              const KthKey<winners_key_t<S>>& kth, Tally before, Tally* scan) {
+  S* const values = params.values == nullptr ? nullptr : static_cast<S*>(params.values) + r * params.k;
+  int64_t* const indices = params.indices + r * params.k;
+  const auto need = static_cast<int64_t>(kth.need);
+  for (int64_t tile = span.begin; tile < span.end; tile += span.step()) {
+    const int64_t first = tile - span.begin + span.first_of_thread();
+    const auto run = span.load(first);
+    const int size = span.size_of_run(first);
+    Tally own = 0;
+#pragma unroll
+    for (int i = 0; i < span.kRun; ++i) {
+      own += i < size ? kth.tally(winners_key(run.elements[i])) : Tally{0};
+    }
+    Tally total = 0;
+    Tally lower = before + block_exclusive_sum(own, scan, total);
+    before += total;
+    if (own == 0) {
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < span.kRun; ++i) {
+      const Tally tally = i < size ? kth.tally(winners_key(run.elements[i])) : Tally{0};
+      const int64_t equal = equal_of(lower);
+      if (tally == kAbove || (tally == kEqual && equal < need)) {
+        const int64_t at = above_of(lower) + (equal < need ? equal : need);
+        indices[at] = first + i;
+        if (values != nullptr) {
+          values[at] = run.elements[i];
+        }
+      }
+      lower += tally;
+    }
+  }
+}
+
+}  // namespace torch_hrr::kernels

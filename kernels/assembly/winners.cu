@@ -1,0 +1,57 @@
+// k_winners of all element types.
+#include "kernels/assembly/launch_winners.cuh"
+
+#include <stdexcept>
+
+#include "kernels/assembly/cuda_launch.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+// use(S{}) with the type of the elements
+template <typename Use>
+auto with_element(Element element, const Use& use) {
+  switch (element) {
+    case Element::kFloat:
+      return use(float{});
+    case Element::kDouble:
+      return use(double{});
+    case Element::kHalf:
+      return use(Half{});
+    case Element::kBFloat16:
+      return use(BFloat16{});
+    case Element::kInt32:
+      return use(int32_t{});
+    case Element::kInt64:
+      return use(int64_t{});
+  }
+  throw std::runtime_error("k_winners: unknown element type");
+}
+
+}  // namespace
+
+int64_t winners_workspace_bytes(const WinnersParams& params) {
+  if (params.rows == 0 || params.k == 0) {
+    return 0;
+  }
+  const WinnersPlan plan = winners_plan(params.rows, params.n);
+  return with_element(params.element,
+                      [&](auto zero) { return WinnersWorkspace<decltype(zero)>::bytes(params.rows, plan); });
+}
+
+void launch_winners(const WinnersParams& params, void* workspace, CudaStream stream) {
+  if (params.rows == 0 || params.k == 0) {
+    return;
+  }
+  const WinnersPlan plan = winners_plan(params.rows, params.n);
+  with_element(params.element, [&](auto zero) {
+    launch_winners_rows<decltype(zero)>(params, plan, workspace, DeviceLauncher{stream});
+  });
+}
+
+void launch_winner_keys(Element element, const void* values, int64_t count, int64_t* keys, CudaStream stream) {
+  with_element(element,
+               [&](auto zero) { launch_winner_keys_of<decltype(zero)>(values, count, keys, DeviceLauncher{stream}); });
+}
+
+}  // namespace torch_hrr::kernels
