@@ -41,16 +41,15 @@ void execute(const kernels::WinnersParams& params, const at::Tensor& inputs) {
                           c10::cuda::getCurrentCUDAStream().stream());
 }
 
-void sort_winners(at::Tensor& values, at::Tensor& indices) {
+void sort_winners(const at::Tensor& values, const at::Tensor& indices) {
   const c10::cuda::CUDAGuard guard(values.device());
-  const at::Tensor winners = values.contiguous();
-  const at::Tensor keys = at::empty(winners.sizes(), winners.options().dtype(at::kLong));
-  kernels::launch_winner_keys(element_of(winners), winners.const_data_ptr(), winners.numel(),
+  const at::Tensor keys = at::empty(values.sizes(), values.options().dtype(at::kLong));
+  kernels::launch_winner_keys(element_of(values), values.const_data_ptr(), values.numel(),
                               keys.mutable_data_ptr<int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
   // Keys, not values: the order of NaN and of the zeros is then the one that chose the winners.
   const at::Tensor order = std::get<1>(at::sort(keys, /*stable=*/true, /*dim=*/-1, /*descending=*/true));
-  values = winners.gather(-1, order);
-  indices = indices.gather(-1, order);
+  values.copy_(values.gather(-1, order));
+  indices.copy_(indices.gather(-1, order));
 }
 
 }  // namespace torch_hrr::assembly::cuda

@@ -1,0 +1,77 @@
+// The kernels of k_winners against the CPU kernel: the same bits, whatever the elements, lengths and layouts.
+#include "tests/cuda_on_host/assembly_testing.h"
+
+#include "kernels/assembly/launch_winners.cuh"
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+using namespace assembly_testing;
+
+template <typename S>
+Winners run_on_cpu(const WinnersProblem<S>& problem, bool sorted) {
+  std::vector<S> values;
+  std::vector<int64_t> indices;
+  WinnersParams params = problem.params(values, indices);
+  params.sorted = sorted;
+  const AssemblyKernels& kernels = assembly_kernels();
+  const auto bytes = static_cast<size_t>(kernels.winners_scratch(params));
+  std::vector<unsigned char> scratch(bytes + 64);
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
+  kernels.winners(params, 0, problem.rows, scratch.data() + (64 - address % 64));
+  return winners_of(values, indices);
+}
+
+// With the sort of csrc for `sorted`: by the keys, stable and descending within a row.
+template <typename S>
+Winners run_on_cuda(const WinnersProblem<S>& problem, bool sorted, int64_t chunk) {
+  std::vector<S> values;
+  std::vector<int64_t> indices;
+  const WinnersParams params = problem.params(values, indices);
+  const WinnersPlan plan{chunk, (problem.n + chunk - 1) / chunk};
+  auto workspace = poisoned<uint64_t>(static_cast<size_t>(WinnersWorkspace<S>::bytes(problem.rows, plan) / 8));
+  launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{}, 64);
+  if (!sorted) {
+    return winners_of(values, indices);
+  }
+  std::vector<int64_t> keys(values.size());
+  launch_winner_keys_of<S>(values.data(), static_cast<int64_t>(keys.size()), keys.data(), HostLauncher{});
+  std::vector<size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (int64_t r = 0; r < problem.rows; ++r) {
+    std::stable_sort(order.begin() + r * problem.k, order.begin() + (r + 1) * problem.k,
+                     [&](size_t i, size_t j) { return keys[i] > keys[j]; });
+  }
+  Winners winners;
+  for (const size_t i : order) {
+    winners.values.push_back(bits_of(values[i]));
+    winners.indices.push_back(indices[i]);
+  }
+  return winners;
+}
+
+template <typename S>
+class AssemblyCpuAgreement : public testing::Test {};
+TYPED_TEST_SUITE(AssemblyCpuAgreement, ElementTypes);
+
+TYPED_TEST(AssemblyCpuAgreement, KWinners) {
+  using S = TypeParam;
+  for (const int64_t n : {1, 2, 15, 16, 17, 63, 64, 65, 500, 3001}) {
+    for (const Kind kind : kKinds) {
+      for (const int64_t k : {int64_t{0}, int64_t{1}, n / 9, n / 2, n}) {
+        const WinnersProblem<S> problem(kind, 2, n, k, 3, 1, static_cast<unsigned>(n + k));
+        for (const bool sorted : {false, true}) {
+          const Winners on_cpu = run_on_cpu(problem, sorted);
+          SCOPED_TRACE(testing::Message()
+                       << "n " << n << " k " << k << " kind " << static_cast<int>(kind) << (sorted ? " sorted" : ""));
+          EXPECT_EQ(run_on_cuda(problem, sorted, n), on_cpu);
+          EXPECT_EQ(run_on_cuda(problem, sorted, n / 3 + 1), on_cpu);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels
