@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(kWinnersThreads) winners_row_kernel(WinnersPar
     }
     block_sync();
     KthKey<Key> kth = shared.kth;
-    while (!kth.settled()) {
+    for (int known = 0; known < kKeyBits<S> && !kth.settled(); known += kDigitBits) {
       count_digits(span, kth, shared.counters);
       block_sync();
       pick_digit(shared.counters, shared.kth, shared.scan);
       block_sync();
       kth = shared.kth;
     }
-    // No thread is past the barriers in here before all have read kth.
+    // Its barriers also keep the next row out of shared.kth until all threads have read this one.
     write_winners(params, r, span, kth, 0, shared.scan);
   }
 }
