@@ -1,0 +1,194 @@
+"""`Brain(mode="exact")` beside the dense oracle on the same graph: the same winners every round, the same supports."""
+
+import numpy as np
+import pytest
+import torch
+from dense_brain import DenseBrain
+from torch_hrr.assembly import Brain
+
+
+def call(name, *args, **kwargs):
+    """One call that both brains take."""
+    return name, args, kwargs
+
+
+def project(stimuli=None, areas=None, rounds=1):
+    """One step, `rounds` times, so that every round is compared."""
+    return [call("project", stimuli=stimuli or {}, areas=areas or {})] * rounds
+
+
+def onto(*pairs):
+    """{source: [targets]} of pairs written as "AB", or "s.A" for a stimulus."""
+    result = {}
+    for pair in pairs:
+        source, target = pair.split(".") if "." in pair else pair
+        result.setdefault(source, []).append(target)
+    return result
+
+
+BOTH = onto("AB", "BA", "AA", "BB")
+A_AND_B = [*project(onto("s.A", "t.B")), *project(onto("s.A", "t.B"), onto("AA", "BB"), 4)]
+MERGED = [
+    *A_AND_B,
+    *project(onto("s.A", "t.B"), onto("AA", "AC", "BB", "BC")),
+    *project(onto("s.A", "t.B"), onto("AA", "AC", "BB", "BC", "CC", "CA", "CB"), 8),
+]
+# Areas are n, k, beta and further arguments; stimuli s and t have 20 and 31 neurons.
+AREAS = {"A": ((300, 20, 0.1), {}), "B": ((257, 17, 0.05), {}), "C": ((411, 24, 0.25), {})}
+
+
+def areas_with(**kwargs):
+    return {name: (sizes, kwargs) for name, (sizes, _) in AREAS.items()}
+
+
+PROGRAMS = {
+    "stimulus": (AREAS, project(onto("s.A"), rounds=4)),
+    "two stimuli": (AREAS, project(onto("s.A", "t.A", "s.B"), rounds=4)),
+    "recurrence": (AREAS, [*project(onto("s.A")), *project(onto("s.A"), onto("AA"), 12), *project({}, onto("AA"), 4)]),
+    "recurrence at once": (AREAS, project(onto("s.A"), onto("AA"), 12)),
+    "the stimulus changes": (AREAS, [*A_AND_B, *project(onto("t.A"), onto("AA"), 6), *project(onto("s.A"), rounds=2)]),
+    "forward": (AREAS, [*project(onto("s.A")), *project(onto("s.A"), onto("AB"), 5)]),
+    "both ways": (AREAS, [*A_AND_B, *project({}, onto("AB", "BA"), 8)]),
+    "both ways and recurrent": (AREAS, [*A_AND_B, *project(onto("s.A"), BOTH, 10)]),
+    "merge": (AREAS, MERGED),
+    "fixed assembly": (
+        AREAS,
+        [
+            *A_AND_B, call("fix_assembly", "A"), *project(onto("t.A", "t.B"), BOTH, 6),
+            call("unfix_assembly", "A"), *project({}, BOTH, 4),
+        ],
+    ),
+    "plasticity off": (
+        AREAS,
+        [
+            *A_AND_B, call("disable_plasticity"), *project(onto("t.A"), BOTH, 5),
+            call("enable_plasticity"), *project(onto("s.A"), BOTH, 5),
+        ],
+    ),
+    "a beta of a fiber and of a stimulus": (
+        AREAS,
+        [call("set_beta", "B", "A", 0.5), call("set_beta", "A", "s", 0.0), *MERGED, call("set_beta", "A", "A", 0.02),
+         *project({}, BOTH, 4)],
+    ),
+    "beta 0": ({name: ((n, k, 0.0), {}) for name, ((n, k, _), _) in AREAS.items()}, [*A_AND_B, *project({}, BOTH, 4)]),
+    "w_max": (areas_with(w_max=1.5), [*A_AND_B, *project(onto("s.A"), BOTH, 10)]),
+    "inhibited areas and fibers": (
+        AREAS,
+        [
+            *A_AND_B, call("inhibit", "A"), call("inhibit", "A", lock=3), *project(onto("s.A"), BOTH, 2),
+            call("disinhibit", "A"), *project(onto("s.A"), BOTH), call("disinhibit", "A", lock=3),
+            call("inhibit_fiber", "A", "B"), call("inhibit_fiber", "B", "A"), *project(onto("s.A"), BOTH, 3),
+            call("disinhibit_fiber", "A", "B"), call("disinhibit_fiber", "B", "A"), *project(onto("s.A"), BOTH, 3),
+        ],
+    ),
+    "activate": (
+        AREAS,
+        [
+            call("activate", "A", torch.arange(0, 40, 2)), *project({}, onto("AB"), 3),
+            call("activate", "A", torch.tensor([7, 5, 299])), *project({}, onto("AA", "AB", "BA"), 6),
+        ],
+    ),
+    "normalised once": (AREAS, [*A_AND_B, call("normalize", "A"), *project(onto("s.A"), BOTH, 6)]),
+    "normalised twice": (
+        AREAS,
+        [
+            *A_AND_B, call("normalize", "B"), *project(onto("s.A"), BOTH, 4),
+            call("normalize", "B"), *project({}, BOTH, 4),
+        ],
+    ),
+    "normalised always": (areas_with(normalize=True), [*A_AND_B, *project({}, BOTH, 8)]),
+    "long": ({"A": ((1500, 40, 0.05), {})}, [*project(onto("s.A"), onto("AA"), 40), *project({}, onto("AA"), 10)]),
+}  # fmt: skip
+SIZES = {"s": 20, "t": 31}
+
+
+def signed(bits):
+    """64 bits as the int64 an operator takes."""
+    return (bits + 2**63) % 2**64 - 2**63
+
+
+def base_graph(brain, seed, p, n):
+    """(source, target) -> 0/1 [n_source, n_target], read through the public operator a row at a time."""
+
+    def edges(source, target):
+        rows = torch.arange(n[source]).unsqueeze(-1)
+        fiber = signed(brain.fiber_id(source, target))
+        return torch.ops.torch_hrr.connectome_inputs(rows, n[target], p, signed(seed), fiber).numpy()
+
+    return edges
+
+
+def pair(areas, p, seed):
+    """The brain and its oracle."""
+    brain = Brain(p=p, seed=seed, mode="exact")
+    edges = base_graph(brain, seed, p, {name: sizes[0] for name, (sizes, _) in areas.items()})
+    dense = DenseBrain(edges, lambda stimulus, area: brain.stimulus_counts(stimulus, area).numpy())
+    for each in (brain, dense):
+        for name, size in SIZES.items():
+            each.add_stimulus(name, size=size)
+        for name, ((n, k, beta), kwargs) in areas.items():
+            each.add_area(name, n=n, k=k, beta=beta, **kwargs)
+    return brain, dense
+
+
+def assert_same(brain, dense, where):
+    for name in dense.areas:
+        winners = brain.winners(name)
+        assert winners.dtype == torch.int64
+        np.testing.assert_array_equal(winners.numpy(), dense.winners(name), err_msg=f"winners of {name} {where}")
+        assert int(brain.support(name)) == dense.support(name), f"support of {name} {where}"
+
+
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.5], ids="p={}".format)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_round_is_that_of_the_oracle(program, p):
+    areas, steps = PROGRAMS[program]
+    brain, dense = pair(areas, p, seed=5)
+    for index, (name, args, kwargs) in enumerate(steps):
+        getattr(brain, name)(*args, **kwargs)
+        getattr(dense, name)(*args, **kwargs)
+        assert_same(brain, dense, f"after call {index}, {name}")
+    assert all(dense.winners(name).size for name in areas if program in {"merge", "long"}), "the program ran"
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 25])
+def test_many_rounds_in_one_call(rounds):
+    brain, dense = pair(AREAS, 0.1, seed=-3)
+    for each in (brain, dense):
+        for name, args, kwargs in A_AND_B:
+            getattr(each, name)(*args, **kwargs)
+        each.project(stimuli=onto("s.A"), areas=BOTH, rounds=rounds)
+    assert_same(brain, dense, "at the end")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63 + 5])
+def test_seeds_differ_and_agree_with_the_oracle(seed):
+    brain, dense = pair(AREAS, 0.1, seed)
+    other, _ = pair(AREAS, 0.1, seed + 1)
+    for each in (brain, dense, other):
+        each.project(stimuli=onto("s.A"), areas=onto("AA"), rounds=10)
+    assert_same(brain, dense, "at the end")
+    assert not torch.equal(other.winners("A"), brain.winners("A"))
+
+
+def test_the_counts_of_a_stimulus_are_those_of_its_size():
+    brain, _ = pair({"A": ((20000, 10, 0.1), {})}, 0.1, seed=0)
+    for name, size in SIZES.items():
+        counts = brain.stimulus_counts(name, "A")
+        assert counts.dtype == torch.int32 and counts.shape == (20000,)
+        assert 0 <= counts.min() and counts.max() <= size
+        # 6 deviations of the mean and about as many of the variance.
+        assert abs(counts.double().mean() - size * 0.1) < 6 * (size * 0.09 / 20000) ** 0.5
+        assert abs(counts.double().var() / (size * 0.09) - 1) < 0.08
+
+
+def test_a_source_without_winners_raises_and_leaves_the_brain_as_it_was():
+    brain, dense = pair(AREAS, 0.1, seed=0)
+    for each in (brain, dense):
+        each.project(stimuli=onto("s.A"))
+        with pytest.raises((ValueError, RuntimeError), match="winners"):
+            each.project(stimuli=onto("s.A", "t.C"), areas=onto("AA", "BC"))
+    assert_same(brain, dense, "after the error")
+    for each in (brain, dense):
+        each.project(stimuli=onto("s.A", "t.B"), areas=onto("AA", "AB"), rounds=4)
+    assert_same(brain, dense, "four rounds later")
