@@ -5,11 +5,27 @@ import pytest
 import torch
 from scipy.stats import binom, norm
 
-from torch_hrr.assembly._sampling import bernoulli_cells, binomial_tail_quantile, distinct_draws, top_inputs
+from torch_hrr.assembly._sampling import (
+    bernoulli_cells,
+    binomial_tail_quantile,
+    distinct_draws,
+    seeded_generator,
+    top_inputs,
+)
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def test_all_bits_of_a_seed_count():
+    seeds = [0, 1, 5, 1 << 32, 5 << 32, 1 + (5 << 32), 5 + (1 << 32), 1 << 63, 2**64 - 1]
+    first = [torch.rand(700, generator=seeded_generator(seed, torch.device("cpu"))) for seed in seeds]
+    for i, numbers in enumerate(first):
+        assert abs(numbers.mean() - 0.5) < 0.06 and 0.07 < numbers.var() < 0.1
+        assert all(abs(torch.corrcoef(torch.stack([numbers, other]))[0, 1]) < 0.2 for other in first[:i])
+    assert torch.equal(first[1], torch.rand(700, generator=generator(1)))
+    assert torch.equal(first[-1], torch.rand(700, generator=seeded_generator(-1, torch.device("cpu"))))
 
 
 @pytest.mark.parametrize("p", [1e-4, 0.01, 0.3, 0.95])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from torch_hrr.assembly._sampling import bernoulli_cells, distinct_draws, top_inputs
+from torch_hrr.assembly._sampling import bernoulli_cells, distinct_draws, seeded_generator, top_inputs
 
 _SATURATION = 2.0**24
 
@@ -133,7 +133,7 @@ class SampledEngine:
 
     Args:
         p: probability of an edge, 0 to 1.
-        seed: of the generator, modulo 2^64.
+        seed: of the generator, modulo 2^64; all 64 bits count.
         device: of state and draws.
     """
 
@@ -141,8 +141,7 @@ class SampledEngine:
         """An empty brain."""
         self.p = p
         self._device = torch.device(device)
-        self._generator = torch.Generator(self._device)
-        self._generator.manual_seed(seed % 2**64)
+        self._generator = seeded_generator(seed, self._device)
         self._stimuli: dict[str, int] = {}
         self._areas: dict[str, _Area] = {}
         self._fibers: dict[tuple[str, str], _Fiber] = {}
