@@ -37,19 +37,29 @@ class Area:
     n: int
     k: int
     beta: float
+    refracted: float
     normalize: bool
     w_max: float | None
+    refractory_period: int
+    inhibition_strength: float
     fixed: bool = False
     winners: np.ndarray | None = None
     locks: set[int] = field(default_factory=set)
-    ever_won: np.ndarray = field(init=False)
+    wins: np.ndarray = field(init=False)  # of each neuron
+    age: np.ndarray = field(init=False)  # rounds of the area since the neuron's last win
 
     def __post_init__(self):
-        self.ever_won = np.zeros(self.n, dtype=bool)
+        self.wins = np.zeros(self.n, np.int64)
+        self.age = np.full(self.n, self.refractory_period, np.int64)
 
-    @property
-    def cap(self):
-        return SATURATION if self.w_max is None else np.float32(self.w_max)
+    def penalties(self):
+        """int64 [n], what earlier wins take from the inputs, in units of 2^-24."""
+        total = self.wins * round(self.refracted * 2**WEIGHT_BITS)
+        if self.refractory_period:
+            strength = round(self.inhibition_strength * 2**WEIGHT_BITS)
+            left = np.maximum(self.refractory_period - self.age, 0)
+            total += strength * left // self.refractory_period
+        return total
 
 
 class DenseBrain:
@@ -69,16 +79,35 @@ class DenseBrain:
         self._sums: dict[tuple[str, str], np.ndarray] = {}  # (stimulus, target): float32 [n_target]
         self._scales: dict[tuple[str, str], np.ndarray] = {}  # (source, target): float64 [n_target] where normalised
         self._betas: dict[tuple[str, str], float] = {}  # (target, source) where it is not the target's
+        self._caps: dict[tuple[str, str], float] = {}  # (source, target) where it is not the target's
         self._fiber_locks: dict[tuple[str, str], set[int]] = {}
         self._plastic = True
 
     def add_stimulus(self, name, size):
         self.stimuli[name] = size
 
-    def add_area(self, name, n, k, beta, refracted=False, normalize=False, w_max=None):
-        if refracted:
-            raise NotImplementedError("DenseBrain: refracted areas are not in this oracle")
-        self.areas[name] = Area(n, k, beta, normalize, w_max)
+    def add_area(
+        self,
+        name,
+        n,
+        k,
+        beta,
+        refracted=False,
+        normalize=False,
+        w_max=None,
+        refractory_period=0,
+        inhibition_strength=0.0,
+    ):
+        self.areas[name] = Area(n, k, beta, float(refracted), normalize, w_max, refractory_period, inhibition_strength)
+
+    def connect(self, source, target, p=None, beta=None, w_max=None, edges=None):
+        """What is special about a fiber; a density of its own is that of what `edges` of the brain returns."""
+        if beta is not None:
+            self.set_beta(target, source, beta)
+        if w_max is not None:
+            self._caps[source, target] = w_max
+        if edges is not None:
+            self._weights[source, target] = edges.to_dense().numpy().astype(np.float32)
 
     def set_beta(self, target, source, beta):
         """The plasticity of the fiber from `source`, an area or a stimulus, to `target`."""
@@ -97,7 +126,7 @@ class DenseBrain:
 
     def support(self, area):
         """How many neurons were ever selected."""
-        return int(self.areas[area].ever_won.sum())
+        return int((self.areas[area].wins > 0).sum())
 
     def activate(self, area, indices):
         """Sets the winners, which counts nothing as won."""
@@ -162,7 +191,7 @@ class DenseBrain:
                 total += np.rint(scaled).astype(np.int64)
             else:
                 total += fired << shift
-        return total
+        return total - (self.areas[target].penalties() << shift)
 
     def project(self, stimuli: Projections | None = None, areas: Projections | None = None, rounds=1):
         """`rounds` synchronous steps of {source: [targets]}."""
@@ -210,20 +239,25 @@ class DenseBrain:
             if self._plastic:
                 self._learn(name, selected[name], stimuli_into[name], areas_into[name])
         for name in targets:
-            self.areas[name].winners = selected[name]
-            if not self.areas[name].fixed:
-                self.areas[name].ever_won[selected[name]] = True
+            area = self.areas[name]
+            area.winners = selected[name]
+            area.age += 1
+            if not area.fixed:
+                area.wins[selected[name]] += 1
+                area.age[selected[name]] = 0
 
     def _learn(self, target, selected, stimuli, sources):
         area = self.areas[target]
+        w_max = 2.0**24 if area.w_max is None else area.w_max
         for stimulus in stimuli:
             sums = self.stimulus_sums(stimulus, target)
             beta = self._betas.get((target, stimulus), area.beta)
-            # The cap is one synapse's, and the sum is that of count synapses.
-            most = area.cap if area.w_max is None else self._counts[stimulus, target][selected] * area.cap
-            sums[selected] = potentiated(sums[selected], beta, most)
+            # w_max is of a synapse, and a stimulus has as many as it counts.
+            cap = np.minimum(self._counts[stimulus, target][selected] * np.float32(w_max), SATURATION)
+            sums[selected] = potentiated(sums[selected], beta, cap)
         for source in sources:
             block = np.ix_(self.winners(source), selected)
             weights = self.weights(source, target)
             beta = self._betas.get((target, source), area.beta)
-            weights[block] = potentiated(weights[block], beta, area.cap)
+            cap = np.float32(self._caps.get((source, target), w_max))
+            weights[block] = potentiated(weights[block], beta, cap)

@@ -1,9 +1,12 @@
 """`Brain(mode="exact")` beside the dense oracle on the same graph: the same winners every round, the same supports."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 from dense_brain import DenseBrain
+
 from torch_hrr.assembly import Brain
 
 
@@ -39,6 +42,13 @@ AREAS = {"A": ((300, 20, 0.1), {}), "B": ((257, 17, 0.05), {}), "C": ((411, 24, 
 
 def areas_with(**kwargs):
     return {name: (sizes, kwargs) for name, (sizes, _) in AREAS.items()}
+
+
+def own_graph(rows, columns):
+    """Some edges with weights other than 1."""
+    generator = torch.Generator().manual_seed(rows)
+    weights = torch.randint(1, 9, (rows, columns), generator=generator) / 4
+    return weights * (torch.rand(rows, columns, generator=generator) < 0.1)
 
 
 PROGRAMS = {
@@ -97,6 +107,28 @@ PROGRAMS = {
         ],
     ),
     "normalised always": (areas_with(normalize=True), [*A_AND_B, *project({}, BOTH, 8)]),
+    "refracted": (areas_with(refracted=0.5), [*A_AND_B, *project(onto("s.A"), BOTH, 8)]),
+    "refracted and normalised": (
+        areas_with(refracted=0.01, normalize=True), [*A_AND_B, *project({}, BOTH, 6)],
+    ),
+    "long-range inhibition": (
+        areas_with(refractory_period=3, inhibition_strength=2.5),
+        [*A_AND_B, *project(onto("s.A"), BOTH, 6), call("fix_assembly", "A"), *project({}, BOTH, 2),
+         call("unfix_assembly", "A"), *project({}, BOTH, 4)],
+    ),
+    "fibers of their own": (
+        AREAS,
+        [
+            call("connect", "A", "B", p=0.3, beta=0.3, w_max=1.7), call("connect", "B", "A", edges=own_graph(257, 300)),
+            *A_AND_B, *project(onto("s.A"), BOTH, 8), call("normalize", "A"), *project({}, BOTH, 3),
+        ],
+    ),
+    "a graph of one's own alone": (
+        AREAS,
+        [call("connect", "A", "A", edges=own_graph(300, 300).to_sparse()), call("activate", "A", torch.arange(15)),
+         *project({}, onto("AA"), 8)],
+    ),
+    "a growing support": ({"A": ((1200, 30, 0.01), {})}, [*project(onto("s.A"), onto("AA"), 60)]),
     "long": ({"A": ((1500, 40, 0.05), {})}, [*project(onto("s.A"), onto("AA"), 40), *project({}, onto("AA"), 10)]),
 }  # fmt: skip
 SIZES = {"s": 20, "t": 31}
@@ -107,27 +139,33 @@ def signed(bits):
     return (bits + 2**63) % 2**64 - 2**63
 
 
-def base_graph(brain, seed, p, n):
+def base_graph(brain, seed, p, n, index=0, densities=None):
     """(source, target) -> 0/1 [n_source, n_target], read through the public operator a row at a time."""
 
     def edges(source, target):
         rows = torch.arange(n[source]).unsqueeze(-1)
-        fiber = signed(brain.fiber_id(source, target))
-        return torch.ops.torch_hrr.connectome_inputs(rows, n[target], p, signed(seed), fiber).numpy()
+        fiber, density = signed(brain.fiber_id(source, target)), (densities or {}).get((source, target), p)
+        inputs = torch.ops.torch_hrr.connectome_inputs(rows, n[target], density, signed(seed), fiber, index)
+        return inputs.numpy()
 
     return edges
 
 
-def pair(areas, p, seed):
+def declare(brain, areas):
+    for name, size in SIZES.items():
+        brain.add_stimulus(name, size=size)
+    for name, ((n, k, beta), kwargs) in areas.items():
+        brain.add_area(name, n=n, k=k, beta=beta, **kwargs)
+
+
+def pair(areas, p, seed, densities=None):
     """The brain and its oracle."""
     brain = Brain(p=p, seed=seed, mode="exact")
-    edges = base_graph(brain, seed, p, {name: sizes[0] for name, (sizes, _) in areas.items()})
+    n = {name: sizes[0] for name, (sizes, _) in areas.items()}
+    edges = base_graph(brain, seed, p, n, densities=densities)
     dense = DenseBrain(edges, lambda stimulus, area: brain.stimulus_counts(stimulus, area).numpy())
-    for each in (brain, dense):
-        for name, size in SIZES.items():
-            each.add_stimulus(name, size=size)
-        for name, ((n, k, beta), kwargs) in areas.items():
-            each.add_area(name, n=n, k=k, beta=beta, **kwargs)
+    declare(brain, areas)
+    declare(dense, areas)
     return brain, dense
 
 
@@ -143,7 +181,8 @@ def assert_same(brain, dense, where):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_round_is_that_of_the_oracle(program, p):
     areas, steps = PROGRAMS[program]
-    brain, dense = pair(areas, p, seed=5)
+    densities = {args: kwargs["p"] for name, args, kwargs in steps if name == "connect" and "p" in kwargs}
+    brain, dense = pair(areas, p, 5, densities)
     for index, (name, args, kwargs) in enumerate(steps):
         getattr(brain, name)(*args, **kwargs)
         getattr(dense, name)(*args, **kwargs)
@@ -159,6 +198,28 @@ def test_many_rounds_in_one_call(rounds):
             getattr(each, name)(*args, **kwargs)
         each.project(stimuli=onto("s.A"), areas=BOTH, rounds=rounds)
     assert_same(brain, dense, "at the end")
+
+
+def test_every_brain_of_a_batch_has_an_oracle():
+    seed, batch, n = 11, 3, {name: sizes[0] for name, (sizes, _) in AREAS.items()}
+    brain = Brain(p=0.1, seed=seed, mode="exact", batch=batch)
+    declare(brain, AREAS)
+    oracles = []
+    for b in range(batch):
+        counts = functools.partial(lambda b, stimulus, area: brain.stimulus_counts(stimulus, area)[b].numpy(), b)
+        oracles.append(DenseBrain(base_graph(brain, seed, 0.1, n, b), counts))
+        declare(oracles[b], AREAS)
+    for step, (name, args, kwargs) in enumerate(MERGED):
+        for each in (brain, *oracles):
+            getattr(each, name)(*args, **kwargs)
+        for area in AREAS:
+            winners, support = brain.winners(area).numpy(), brain.support(area)
+            for b, dense in enumerate(oracles):
+                np.testing.assert_array_equal(
+                    winners[b], dense.winners(area), err_msg=f"brain {b}, {area}, call {step}"
+                )
+                assert int(support[b]) == dense.support(area)
+    assert len({tuple(row.tolist()) for row in brain.winners("C")}) == batch, "each has a graph of its own"
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**63 + 5])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from dense_brain import DenseBrain, fixed_point, k_largest, potentiated
 
 ONE = 1 << 24
@@ -199,3 +200,50 @@ def test_an_area_that_normalises_does_so_every_round():
     brain.project(areas={"A": ["A"]}, rounds=2)
     assert brain.weights("A", "A").tolist() == [[4, 1], [1, 1]]
     assert brain.inputs("A", [], ["A"]).tolist() == [round(2**40 * 4 / 3), 1 << 39], "scales of the start of round 3"
+
+
+def test_a_refracted_area_pays_for_every_win():
+    brain = DenseBrain(None, lambda *_: np.array([5, 4, 1]))
+    brain.add_stimulus("s", 9)
+    brain.add_area("A", 3, 1, beta=0.0, refracted=1.5)
+    won = []
+    for _ in range(5):
+        brain.project(stimuli={"s": ["A"]})
+        won += brain.winners("A").tolist()
+    # 5 4 1; 3.5 4 1; 3.5 2.5 1; 2 2.5 1; 2 1 1
+    assert won == [0, 1, 0, 1, 0]
+    assert (brain.inputs("A", ["s"], []) / ONE).tolist() == [0.5, 1, 1]
+
+
+def test_a_penalty_that_decays():
+    brain = DenseBrain(None, lambda *_: np.array([9, 8, 1]))
+    brain.add_stimulus("s", 9)
+    brain.add_area("A", 3, 1, beta=0.0, refractory_period=4, inhibition_strength=2.0)
+    inputs, won = [], []
+    for _ in range(5):
+        inputs.append((brain.inputs("A", ["s"], []) / ONE).tolist())
+        brain.project(stimuli={"s": ["A"]})
+        won += brain.winners("A").tolist()
+    # A win costs 2 in the next round, then 1.5, 1, .5 and nothing.
+    assert inputs == [[9, 8, 1], [7, 8, 1], [7.5, 6, 1], [7, 6.5, 1], [7, 7, 1]]
+    assert won == [0, 1, 0, 0, 0]
+
+
+def test_a_fixed_assembly_pays_nothing():
+    brain = DenseBrain(None, lambda *_: np.array([5, 5]))
+    brain.add_stimulus("s", 9)
+    brain.add_area("A", 2, 1, beta=0.0, refracted=True, refractory_period=2, inhibition_strength=1.0)
+    brain.project(stimuli={"s": ["A"]})
+    assert (brain.inputs("A", ["s"], []) / ONE).tolist() == [3, 5]
+    brain.fix_assembly("A")
+    brain.project(stimuli={"s": ["A"]})
+    assert (brain.inputs("A", ["s"], []) / ONE).tolist() == [3.5, 5], "rounds pass, wins do not count"
+
+
+def test_a_fiber_of_its_own_graph_beta_and_cap():
+    brain = brain_of({("A", "B"): np.ones((2, 2))}, A=(2, 2, 0.5), B=(2, 1, 0.5))
+    brain.connect("A", "B", beta=1.0, w_max=3.0, edges=torch.tensor([[0.5, 0.0], [0.25, 1.0]]))
+    brain.activate("A", [0, 1])
+    assert (brain.inputs("B", [], ["A"]) / ONE).tolist() == [0.75, 1]
+    brain.project(areas={"A": ["B"]}, rounds=2)
+    assert brain.winners("B").tolist() == [1] and brain.weights("A", "B").tolist() == [[0.5, 0], [0.25, 3]]
