@@ -117,6 +117,12 @@ void superpose_out(Tensor& out, const Tensor& vectors, const OptionalTensor& wei
   op.call(vectors, weights, normalize, eps, out);
 }
 
+Tensor connectome_inputs(const Tensor& winners, int64_t n, double p, int64_t seed, int64_t fiber, int64_t brain) {
+  static const auto op = typed_operator<Tensor(const Tensor&, c10::SymInt, double, int64_t, int64_t, int64_t)>(
+      "torch_hrr::connectome_inputs");
+  return op.call(winners, n, p, seed, fiber, brain);
+}
+
 namespace hrr {
 
 using Gradients = std::tuple<Tensor, Tensor>;

@@ -94,7 +94,7 @@ def test_the_package_needs_nothing_above_it(path):
 
 @pytest.mark.parametrize("path", relative(sources("torch_hrr/reference", {".py"})))
 def test_the_reference_is_plain_torch(path):
-    standard = {"__future__", "collections", "math", "typing", "dataclasses"}
+    standard = {"__future__", "collections", "dataclasses", "functools", "math", "typing"}
     assert {module.split(".")[0] for module in imports(path)} <= standard | {"torch"}
 
 

@@ -5,8 +5,8 @@ Inputs are rows of the last dimension n; leading dimensions are a batch.
 
 from torch_hrr.assembly import _vmap
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.functional import k_winners
+from torch_hrr.assembly.functional import connectome_inputs, k_winners
 
 _vmap.register()
 
-__all__ = ["Brain", "k_winners"]
+__all__ = ["Brain", "connectome_inputs", "k_winners"]

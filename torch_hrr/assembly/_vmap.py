@@ -14,5 +14,6 @@ def register() -> None:
     ops = torch.ops.torch_hrr
     table: list[tuple[Any, tuple[int, ...]]] = [
         (ops.k_winners.default, (1,)),
+        (ops.connectome_inputs.default, (1,)),
     ]
     _vmap.register(table)

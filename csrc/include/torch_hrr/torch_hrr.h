@@ -1,9 +1,12 @@
-// Operators of torch_hrr for C++ programs. All are differentiable and run on every device the library was built for.
+// Operators of torch_hrr for C++ programs. They run on every device the library was built for.
 //
-// D is the last dimension; leading dimensions broadcast as in torch.mul. float32, float64, float16 and bfloat16 (the
-// half types are computed in float32); mixed types promote. A row that holds NaN or infinity gives a NaN row. A row's
-// bits depend on that row, D, dtype, operator and machine alone: not on the batch, its neighbours, threads or layout.
-// Wrong types raise c10::TypeError, bad values c10::ValueError, anything else c10::Error, before any work.
+// Holographic reduced representations: all are differentiable. D is the last dimension; leading dimensions broadcast as
+// in torch.mul. float32, float64, float16 and bfloat16 (the half types are computed in float32); mixed types promote. A
+// row that holds NaN or infinity gives a NaN row. A row's bits depend on that row, D, dtype, operator and machine
+// alone: not on the batch, its neighbours, threads or layout.
+//
+// Wrong types raise c10::TypeError, bad values c10::ValueError, bad indices c10::IndexError, anything else c10::Error,
+// before any work.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -69,11 +72,19 @@ TORCH_HRR_API void superpose_out(at::Tensor& out, const at::Tensor& vectors,
                                  const std::optional<at::Tensor>& weights = std::nullopt, bool normalize = true,
                                  double eps = 1e-12);
 
+// Assemblies of neurons.
+
 // The k largest elements of each row inputs[..., n] and where they are, int64: NaN is the largest, -0 equals +0, the
 // lower index comes first. By ascending index or, if sorted, by descending value (equal ones by ascending index).
 // float32, float64, float16, bfloat16, int32 and int64; values carry the inputs' bits and have a gradient. The result
 // is the same on every device.
 TORCH_HRR_API std::tuple<at::Tensor, at::Tensor> k_winners(const at::Tensor& inputs, int64_t k, bool sorted = false);
+
+// result[..., j] = the number of i in winners[..., k] (int64, each as often as it occurs) for which (i, j) is an edge
+// of the random graph of density p that (seed, fiber, brain), each modulo 2^64, name; int32 [..., n], the same bits on
+// every device, no gradient.
+TORCH_HRR_API at::Tensor connectome_inputs(const at::Tensor& winners, int64_t n, double p, int64_t seed, int64_t fiber,
+                                           int64_t brain = 0);
 
 }  // namespace torch_hrr
 
