@@ -86,7 +86,7 @@ def test_fake_tensors_follow_the_arguments_and_cost_nothing(case):
     """A call of any size: a fake tensor has no memory."""
     with FakeTensorMode() as mode:
         arguments = {
-            name: torch.empty(2**20, *shape[1:]) if shape else shape
+            name: torch.empty(2**20, *shape[1:], dtype=case.dtypes[0]) if shape else shape
             for name, shape in case.sized(3, 4, 2**20).shapes.items()
         }
         arguments |= dict(case.sized(1, 1, 1).options)

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from cases import ALL_CASES
+from cases import FLOATING_CASES
 from cases.base import FLOATS, build, named, tensors_of
 from torch import Tensor
 
-RETURNING = [case for case in ALL_CASES if not case.is_out]
-OUT_FORMS = [case for case in ALL_CASES if case.is_out]
+RETURNING = [case for case in FLOATING_CASES if not case.is_out]
+OUT_FORMS = [case for case in FLOATING_CASES if case.is_out]
 # One dimension of every algorithm class: direct, native, padded, library.
 CLASS_DIMS = (5, 64, 100, 5000)
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from cases import ALL_CASES
+from cases import FLOATING_CASES
 from cases.base import FLOATS, HALF_TYPES, as_tuple, build, named, row_norm, tensors_of, with_tensors
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
@@ -17,7 +17,11 @@ def same(results, expected):
 
 
 VALUES = named(
-    (case, sample, dtype) for case in ALL_CASES for sample in case.samples for dtype in FLOATS if dtype in sample.dtypes
+    (case, sample, dtype)
+    for case in FLOATING_CASES
+    for sample in case.samples
+    for dtype in FLOATS
+    if dtype in sample.dtypes
 )
 
 
@@ -79,7 +83,7 @@ def test_equals_the_direct_sum(case, sample, dtype):
         assert torch.equal(arguments[name], tensor), f"{name} was changed"
 
 
-RETURNING = [case for case in ALL_CASES if not case.is_out]
+RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_plain_torch_equals_the_direct_sum(case, sample):
     ("case", "dtypes"),
     [
         pytest.param(case, dtypes, id="-".join([case.id, *(str(d).removeprefix("torch.") for d in dtypes)]))
-        for case in ALL_CASES
+        for case in FLOATING_CASES
         for dtypes in itertools.product(FLOATS, repeat=len(case.arguments))
         if len(set(dtypes)) == min(2, len(case.arguments))
     ],
@@ -131,7 +135,7 @@ def test_operands_of_unlike_size_keep_the_precision(case, ratio, dim):
     check_values(case, arguments, case.run(arguments))
 
 
-@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.wrapper], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [case for case in FLOATING_CASES if case.wrapper], ids=lambda case: case.id)
 def test_the_python_function_is_the_operator(case):
     arguments = build(case.sized(2, 3, 24))
     expected = case.run(arguments)
@@ -144,7 +148,7 @@ def test_the_python_function_is_the_operator(case):
     assert torch.equal(out, expected[0])
 
 
-@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.wrapper], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [case for case in FLOATING_CASES if case.wrapper], ids=lambda case: case.id)
 def test_the_python_function_has_the_defaults_of_the_operator(case):
     required = [a for a in case.op._schema.arguments if not a.has_default_value() and not a.kwarg_only]
     arguments = build(case.sized(2, 3, 24))

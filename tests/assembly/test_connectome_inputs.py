@@ -9,6 +9,8 @@ import warnings
 
 import pytest
 import torch
+from cases import INTEGER_CASES
+from cases.base import build, named
 from test_isa import is_available
 
 from torch_hrr.assembly import connectome_inputs
@@ -209,3 +211,20 @@ def test_bits_do_not_depend_on_the_instruction_set(isa):
         text=True,
     )
     assert run.stdout.split() == [isa, GOLDEN], run.stderr
+
+
+INTEGERS = named((case, sample) for case in INTEGER_CASES for sample in case.samples)
+
+
+@pytest.mark.parametrize(("case", "sample"), INTEGERS)
+def test_equals_the_definition_one_edge_at_a_time(case, sample):
+    arguments = build(sample)
+    before = arguments["winners"].clone()
+    (result,) = case.run(arguments)
+    expected = case.oracle(**arguments)
+    for other in (expected, case.reference(**arguments), case.wrapper(**arguments)):
+        assert (
+            (result.dtype, result.shape) == (other.dtype, other.shape) == (torch.int32, *case.result_sizes(arguments))
+        )
+        assert torch.equal(result, other)
+    assert torch.equal(arguments["winners"], before)

@@ -41,7 +41,8 @@ class TensorArgument:
 class Sample:
     """One call: a shape for every tensor argument (None: an optional one left out), and the other arguments.
 
-    `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape.
+    `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape. With `below`
+    tensors are int64 from 0 up to it instead, of whatever dtype.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Sample:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtypes: tuple[torch.dtype, ...] = FLOATS
     adjust: Mapping[str, Callable[[Tensor], Tensor]] = dataclasses.field(default_factory=dict)
+    below: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +102,7 @@ class OpCase:
         selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
             derivative.
         dtypes: those that the operator takes.
+        integer_dtype: of the results of an operator of integers, which are the oracle's exactly; else None.
         holes: lanes that do not take the operator.
     """
 
@@ -121,6 +124,7 @@ class OpCase:
     moves_elements: bool = False
     selects: bool = False
     dtypes: tuple[torch.dtype, ...] = FLOATS
+    integer_dtype: torch.dtype | None = None
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
 
     @property
@@ -137,6 +141,8 @@ class OpCase:
 
     def result_dtype(self, arguments: Arguments) -> torch.dtype:
         """As of torch.mul: a tensor without dimensions takes no part in promotion."""
+        if self.integer_dtype is not None:
+            return self.integer_dtype
         dtypes = [tensor.dtype for tensor in tensors_of(arguments).values() if tensor.dim()]
         return functools.reduce(torch.promote_types, dtypes)
 
@@ -208,6 +214,8 @@ def build(sample: Sample, dtype: torch.dtype = torch.float32, seed: int = 0, dev
     def draw(name: str, shape: tuple[int, ...] | None) -> Tensor | None:
         if shape is None:
             return None
+        if sample.below is not None:
+            return torch.randint(sample.below, shape, generator=generator).to(device)
         drawn = torch.randn(shape, dtype=torch.float64, generator=generator)
         adjusted = sample.adjust[name](drawn) if name in sample.adjust else drawn
         return adjusted.to(device=device, dtype=dtype)

@@ -1,0 +1,148 @@
+"""Benchmark entries of connectome_inputs, against graphs whose rows a user keeps in memory.
+
+A whole graph of 10^6 neurons at density .01 would take 40 GB, so the peers keep the rows of a pool of neurons, twice as
+many as fire, and the winners are drawn from it: drawing and storing those rows, 8 bytes an edge, is not counted against
+them. Run as a program it prints nanoseconds a synapse.
+"""
+
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr.assembly import connectome_inputs
+
+SIZES = ((100_000, 317, 0.01), (1_000_000, 1000, 0.01), (1_000_000, 1000, 0.001))
+SEED, FIBER = 0, 1
+
+
+@functools.lru_cache(maxsize=1)
+def kept_rows(n: int, pool: int, p: float) -> list[Tensor]:
+    """The targets, ascending, of neurons 0 to pool - 1."""
+    rows: list[Tensor] = []
+    for part in torch.arange(pool).split(20):
+        edges = connectome_inputs(part[:, None], n, p, SEED, FIBER)
+        rows.extend(row.nonzero().squeeze(-1) for row in edges)
+    return rows
+
+
+@functools.lru_cache(maxsize=1)
+def kept_arrays(n: int, pool: int, p: float) -> list[np.ndarray]:
+    """The same as NumPy arrays, without a copy."""
+    return [row.numpy() for row in kept_rows(n, pool, p)]
+
+
+@functools.lru_cache(maxsize=1)
+def kept_matrix(n: int, pool: int, p: float) -> scipy.sparse.csr_array:
+    """The same as one sparse matrix."""
+    rows = kept_arrays(n, pool, p)
+    starts = np.cumsum([0, *map(len, rows)])
+    columns = np.concatenate(rows)
+    return scipy.sparse.csr_array((np.ones(len(columns), np.int32), columns, starts), (pool, n))
+
+
+def torch_bincount(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
+    """The winners' rows joined, and their columns counted."""
+    rows = kept_rows(n, pool, p)
+    return torch.bincount(torch.cat([rows[i] for i in winners.tolist()]), minlength=n).int()
+
+
+def torch_index_add(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
+    """A row at a time, which keeps the columns in the cache."""
+    rows = kept_rows(n, pool, p)
+    counts = torch.zeros(n, dtype=torch.int32)
+    one = torch.ones((), dtype=torch.int32)
+    for i in winners.tolist():
+        row = rows[i]
+        counts.index_add_(0, row, one.expand(row.shape))
+    return counts
+
+
+def numpy_add_at(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
+    """The same with NumPy's ufunc.at, its fastest form."""
+    rows = kept_arrays(n, pool, p)
+    counts = np.zeros(n, np.int32)
+    for i in winners.tolist():
+        np.add.at(counts, rows[i], np.int32(1))
+    return torch.from_numpy(counts)
+
+
+def scipy_rows(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
+    """The sum of a sparse matrix's rows as a product with the indicator of the winners."""
+    matrix = kept_matrix(n, pool, p)
+    indicator = np.zeros(pool, np.int32)
+    indicator[winners.numpy()] = 1
+    return torch.from_numpy(indicator @ matrix)
+
+
+def numpy_drawn(winners: Tensor, n: int, p: float) -> Tensor:
+    """Another graph of the same density, drawn at every call as ours is: geometric gaps by inversion."""
+    generator = np.random.default_rng(0)
+    count = int(len(winners) * n * p * 1.01 + 1000)
+    gaps = (np.log(generator.random(count)) * (1 / np.log1p(-p))).astype(np.int64) + 1
+    places = np.cumsum(gaps) - 1
+    return torch.from_numpy(np.bincount(places[: np.searchsorted(places, len(winners) * n)] % n, minlength=n))
+
+
+def entry(n: int, k: int, p: float) -> Entry:
+    """Inputs of k winners out of a pool of 2 k."""
+    pool = 2 * k
+
+    def inputs(batch: int, generator: torch.Generator) -> Inputs:
+        return (torch.randperm(pool, generator=generator)[:batch],)
+
+    def on_rows(function: Callable[[Tensor, int, int, float], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda winners: function(winners, n, pool, p)
+
+    return Entry(
+        op="connectome_inputs",
+        shape=f"n{n:.0e} k{k} p{p:g}".replace("e+0", "e"),
+        batch=k,
+        inputs=inputs,
+        ours=lambda winners: connectome_inputs(winners, n, p, SEED, FIBER),
+        peers=(
+            Peer("bincount", on_rows(torch_bincount)),
+            Peer("index_add", on_rows(torch_index_add)),
+            Peer("numpy add.at", on_rows(numpy_add_at), kind="library"),
+            Peer("scipy csr", on_rows(scipy_rows), kind="library"),
+        ),
+        traffic=8 * k + 4 * n,
+    )
+
+
+ENTRIES = tuple(entry(*size) for size in SIZES)
+
+
+def main(rounds: int = 7) -> None:
+    """Nanoseconds a synapse of every candidate, the median of interleaved rounds on one thread."""
+    torch.set_num_threads(1)
+    for (n, k, p), measured in zip(SIZES, ENTRIES, strict=True):
+        generator = torch.Generator().manual_seed(0)
+        candidates = {"ours": measured.ours} | {peer.name: peer.function for peer in measured.peers}
+        candidates["numpy drawn"] = functools.partial(numpy_drawn, n=n, p=p)
+        seconds: dict[str, list[float]] = {name: [] for name in candidates}
+        for _ in range(rounds + 1):
+            (winners,) = measured.inputs(k, generator)
+            for name, function in candidates.items():
+                start = time.perf_counter()
+                function(winners)
+                seconds[name].append(time.perf_counter() - start)
+        figures = (
+            f"{name} {statistics.median(values[1:]) / (k * n * p) * 1e9:.2f}" for name, values in seconds.items()
+        )
+        print(f"{measured.name}, ns a synapse: {', '.join(figures)}")
+
+
+if __name__ == "__main__":
+    main()
