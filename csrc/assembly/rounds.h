@@ -57,6 +57,9 @@ struct Stimulus {
   float* weight = nullptr;          // [target capacity] of a slot; 0: its count
 };
 
+// Slots of an area's winners.
+std::vector<int32_t> firing_slots(const Area& area);
+
 struct Brain {
   std::vector<Area> areas;
   std::vector<Fiber> fibers;

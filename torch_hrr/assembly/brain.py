@@ -255,9 +255,6 @@ class Brain(nn.Module):
         involved = dict.fromkeys(name for pair in from_areas for name in pair) | dict.fromkeys(t for _, t in from_stimuli)
         areas = [self._areas[name] for name in involved]
         place = {area.index: i for i, area in enumerate(areas)}
-        for area in areas:
-            # Winners that were set from outside may need slots too.
-            self._reserve_area(area, min(area.n, int(area.slots[:, 0].max()) + (rounds + 1) * area.k))
         layout = [self._brains, len(areas), len(fibers), len(sources)]
         rates: list[float] = []
         for area in areas:
@@ -273,6 +270,10 @@ class Brain(nn.Module):
         progress = torch.zeros(self._brains, 1 + len(fibers), dtype=torch.int64)
         progress[:, 0] = rounds
         while True:
+            left = int(progress[:, 0].max())
+            for area in areas:
+                # Winners that were set from outside may need slots too.
+                self._reserve_area(area, min(area.n, int(area.slots[:, 0].max()) + (left + 1) * area.k))
             state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
             _ops._project_(state + [progress], layout, rates, self.seed)
             if not progress[:, 0].any():

@@ -1,0 +1,131 @@
+// Searches rows of the connectome for edges into new slots and files them in the table.
+#include "csrc/assembly/edge_search.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "csrc/assembly/column_blocks.h"
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::assembly {
+
+using kernels::assembly_kernels;
+using kernels::kEdgesPerChunk;
+
+bool EdgeSearch::learn(Fiber& fiber, int64_t& needed) {
+  if (fiber.connectome == nullptr) {
+    return true;
+  }
+  const Area& source = source_of(fiber);
+  const Area& target = target_of(fiber);
+  const auto slots = static_cast<int32_t>(target.slots[0]);
+  // Rows that know all but the newest slots look for those alone, in few columns; the others for all they lack.
+  int32_t newest = 0;
+  for (int64_t i = 0; i < *source.winner_count; ++i) {
+    const int32_t known = fiber.known[source.slot_of[source.winners[i]]];
+    newest = known < slots ? std::max(newest, known) : newest;
+  }
+  pairs_.clear();
+  for (const bool up_to_date : {true, false}) {
+    rows_.clear();
+    int32_t least = slots;
+    for (int64_t i = 0; i < *source.winner_count; ++i) {
+      const int32_t known = fiber.known[source.slot_of[source.winners[i]]];
+      if (known < slots && (known == newest) == up_to_date) {
+        rows_.push_back(source.winners[i]);
+        least = std::min(least, known);
+      }
+    }
+    if (!rows_.empty()) {
+      match(fiber, least, slots);
+    }
+  }
+  std::sort(pairs_.begin(), pairs_.end());
+  return insert(fiber, slots, needed);
+}
+
+// Appends (source slot, target slot) of every edge from rows_ into target slots [least, slots) that its row lacks.
+void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
+  const Area& source = source_of(fiber);
+  const Area& target = target_of(fiber);
+  bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
+  for (int32_t s = least; s < slots; ++s) {
+    bits_[static_cast<size_t>(target.neuron_of[s] / 32)] |= 1u << (target.neuron_of[s] % 32);
+  }
+  std::mutex mutex;
+  for_column_blocks(*fiber.connectome, target.n, threads_, [&](int64_t first, int64_t last) {
+    // Some rows at a time, so that pairs take little memory.
+    constexpr int64_t kRows = 256;
+    std::vector<int32_t> found(8192);
+    std::vector<uint64_t> own;
+    for (int64_t row = 0; row < static_cast<int64_t>(rows_.size()); row += kRows) {
+      kernels::MatchParams params;
+      params.tables = fiber.connectome;
+      params.key = fiber.key;
+      params.rows = rows_.data() + row;
+      params.row_count = std::min<int64_t>(kRows, static_cast<int64_t>(rows_.size()) - row);
+      params.n = target.n;
+      params.bits = bits_.data();
+      int64_t count = 0;
+      for (;;) {
+        params.pairs = found.data();
+        params.capacity = static_cast<int64_t>(found.size() / 2);
+        count = assembly_kernels().match(params, first, last);
+        if (count <= params.capacity) {
+          break;
+        }
+        found.resize(static_cast<size_t>(2 * count));
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        const int32_t from = source.slot_of[params.rows[found[static_cast<size_t>(2 * i)]]];
+        const int32_t to = target.slot_of[found[static_cast<size_t>(2 * i + 1)]];
+        if (to >= fiber.known[from]) {
+          own.push_back(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));
+        }
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex);
+    pairs_.insert(pairs_.end(), own.begin(), own.end());
+  });
+  for (int32_t s = least; s < slots; ++s) {
+    bits_[static_cast<size_t>(target.neuron_of[s] / 32)] = 0;
+  }
+}
+
+// Puts the sorted pairs into the fiber's table, with weight 1, and marks the firing rows as knowing `slots`.
+bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
+  const Area& source = source_of(fiber);
+  int64_t chunks = *fiber.chunks;
+  for (size_t i = 0; i < pairs_.size();) {
+    const uint64_t row = pairs_[i] >> 32;
+    const size_t first = i;
+    while (i < pairs_.size() && pairs_[i] >> 32 == row) {
+      ++i;
+    }
+    const int64_t before = fiber.edges.length[row];
+    const int64_t after = before + static_cast<int64_t>(i - first);
+    chunks += (after + kEdgesPerChunk - 1) / kEdgesPerChunk - (before + kEdgesPerChunk - 1) / kEdgesPerChunk;
+  }
+  needed = chunks;
+  if (chunks > fiber.chunk_capacity) {
+    return false;
+  }
+  for (const uint64_t pair : pairs_) {
+    const auto row = static_cast<size_t>(pair >> 32);
+    const int32_t place = fiber.edges.length[row]++ % kEdgesPerChunk;
+    if (place == 0) {
+      const auto chunk = static_cast<int32_t>((*fiber.chunks)++);
+      fiber.edges.next[chunk] = fiber.edges.head[row];
+      fiber.edges.head[row] = chunk;
+    }
+    const int64_t edge = static_cast<int64_t>(fiber.edges.head[row]) * kEdgesPerChunk + place;
+    fiber.edges.target[edge] = static_cast<int32_t>(static_cast<uint32_t>(pair));
+    fiber.edges.weight[edge] = 1;
+  }
+  for (int64_t i = 0; i < *source.winner_count; ++i) {
+    fiber.known[source.slot_of[source.winners[i]]] = slots;
+  }
+  return true;
+}
+
+}  // namespace torch_hrr::assembly

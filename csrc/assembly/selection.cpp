@@ -1,0 +1,228 @@
+// Inputs by counts that follow the winners, and the selection over them.
+#include "csrc/assembly/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "csrc/assembly/column_blocks.h"
+#include "csrc/rows.h"
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::assembly {
+
+using kernels::assembly_kernels;
+using kernels::kFixedBits;
+using kernels::kFixedOne;
+
+// Brings a fiber's counts to its source's present winners: those that left are taken away, those that came are added.
+void Selection::deliver(Fiber& fiber) {
+  if (fiber.connectome == nullptr) {
+    return;
+  }
+  const Area& source = area_of(fiber.source);
+  const int64_t n = area_of(fiber.target).n;
+  const int64_t* const now = source.winners;
+  const int64_t* const now_end = now + *source.winner_count;
+  const int64_t* const before = fiber.delivered;
+  const int64_t* const before_end = before + std::max<int64_t>(*fiber.delivered_count, 0);
+  entered_.clear();
+  left_.clear();
+  std::set_difference(now, now_end, before, before_end, std::back_inserter(entered_));
+  std::set_difference(before, before_end, now, now_end, std::back_inserter(left_));
+  const bool afresh =
+      *fiber.delivered_count < 0 || static_cast<int64_t>(entered_.size() + left_.size()) > *source.winner_count;
+  if (afresh) {
+    entered_.assign(now, now_end);
+    left_.clear();
+  }
+  kernels::DeliverParams params;
+  params.tables = fiber.connectome;
+  params.key = fiber.key;
+  params.n = n;
+  params.counts = fiber.counts;
+  for_column_blocks(*fiber.connectome, n, threads_, [&](int64_t first, int64_t last) {
+    kernels::DeliverParams part = params;
+    if (afresh) {
+      const int64_t begin = first * part.tables->width;
+      std::fill(part.counts + begin, part.counts + std::min(n, last * part.tables->width), 0);
+    }
+    for (const auto& [rows, sign] : {std::pair(&left_, -1), std::pair(&entered_, 1)}) {
+      part.rows = rows->data();
+      part.row_count = static_cast<int64_t>(rows->size());
+      part.sign = sign;
+      assembly_kernels().deliver(part, first, last);
+    }
+  });
+  std::copy(now, now_end, fiber.delivered);
+  *fiber.delivered_count = *source.winner_count;
+}
+
+// What the known edges of a fiber add to the base counts, by target slot.
+void Selection::add_excess(const Fiber& fiber) {
+  const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
+  assembly_kernels().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
+                                fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
+}
+
+void Selection::choose(Target& target) {
+  Area& area = area_of(target.area);
+  for (Fiber* fiber : target.fibers) {
+    deliver(*fiber);
+  }
+  if (area.fixed) {
+    target.winners.assign(area.winners, area.winners + *area.winner_count);
+    return;
+  }
+  const bool scaled =
+      std::any_of(target.fibers.begin(), target.fibers.end(), [](const Fiber* f) { return f->scale != nullptr; });
+  if (scaled || area.bias != nullptr || area.last_win != nullptr) {
+    choose_densely(target, scaled);
+  } else {
+    choose_by_sums(target);
+  }
+}
+
+// x_j is the sum of counts everywhere but at slots, where it can only be more. So a winner is one of the k largest by
+// counts alone, or a slot.
+void Selection::choose_by_sums(Target& target) {
+  Area& area = area_of(target.area);
+  const auto slots = static_cast<size_t>(area.slots[0]);
+  std::vector<const int32_t*> sources;
+  excess_.assign(slots, 0);
+  for (const Fiber* fiber : target.fibers) {
+    if (fiber->connectome != nullptr) {
+      sources.push_back(fiber->counts);
+    }
+    add_excess(*fiber);
+  }
+  for (const Stimulus* stimulus : target.stimuli) {
+    sources.push_back(stimulus->counts);
+    for (size_t s = 0; s < slots; ++s) {
+      if (stimulus->weight[s] != 0) {
+        excess_[s] += kernels::fixed_point(stimulus->weight[s]) -
+                      (static_cast<int64_t>(stimulus->counts[area.neuron_of[s]]) << kFixedBits);
+      }
+    }
+  }
+  for (size_t s = 0; s < slots; ++s) {
+    int64_t count = 0;
+    for (const int32_t* source : sources) {
+      count += source[area.neuron_of[s]];
+    }
+    excess_[s] += count << kFixedBits;
+  }
+  // Enough slots: their k-th input is a bound that others have to reach.
+  uint32_t least = 0;
+  int64_t bound = INT64_MIN;
+  if (static_cast<int64_t>(slots) >= area.k) {
+    ordered_ = excess_;
+    std::nth_element(ordered_.begin(), ordered_.begin() + (area.k - 1), ordered_.end(), std::greater<int64_t>());
+    bound = ordered_[static_cast<size_t>(area.k - 1)];
+    least = static_cast<uint32_t>(std::min<int64_t>((bound + kFixedOne - 1) >> kFixedBits, UINT32_MAX));
+  }
+  indices_.resize(static_cast<size_t>(area.k));
+  sums_.resize(static_cast<size_t>(area.k));
+  int64_t found = 0;
+  if (sources.empty()) {
+    // A graph of the user's own alone: everything without a slot has input 0, the lowest indices first.
+    for (int64_t j = 0; j < area.n && found < area.k && bound <= 0; ++j) {
+      indices_[static_cast<size_t>(found)] = static_cast<int32_t>(j);
+      sums_[static_cast<size_t>(found++)] = 0;
+    }
+  } else {
+    kernels::SumWinnersParams params;
+    params.sources = sources.data();
+    params.source_count = static_cast<int64_t>(sources.size());
+    params.n = area.n;
+    params.k = area.k;
+    params.least = least;
+    params.indices = indices_.data();
+    params.sums = sums_.data();
+    const Scratch scratch(assembly_kernels().sum_winners_scratch(area.k));
+    found = assembly_kernels().sum_winners(params, scratch.memory);
+  }
+  candidates_.clear();
+  for (int64_t i = 0; i < found; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (area.slot_of[indices_[at]] < 0) {
+      candidates_.push_back({static_cast<int64_t>(sums_[at]) << kFixedBits, indices_[at]});
+    }
+  }
+  for (size_t s = 0; s < slots; ++s) {
+    if (excess_[s] >= bound) {
+      candidates_.push_back({excess_[s], area.neuron_of[s]});
+    }
+  }
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.input != b.input ? a.input > b.input : a.neuron < b.neuron;
+  };
+  if (static_cast<int64_t>(candidates_.size()) > area.k) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + area.k, candidates_.end(), better);
+    candidates_.resize(static_cast<size_t>(area.k));
+  }
+  target.winners.clear();
+  for (const Candidate& candidate : candidates_) {
+    target.winners.push_back(candidate.neuron);
+  }
+  std::sort(target.winners.begin(), target.winners.end());
+}
+
+// Inputs of every neuron one by one: normalised fibers, refracted areas, long-range inhibition. Where a fiber is
+// normalised, inputs are counted in units of 2^-40.
+void Selection::choose_densely(Target& target, bool scaled) {
+  constexpr int kScaledBits = 16;
+  Area& area = area_of(target.area);
+  const auto n = static_cast<size_t>(area.n);
+  const int shift = scaled ? kScaledBits : 0;
+  inputs_.assign(n, 0);
+  for (const Fiber* fiber : target.fibers) {
+    excess_.assign(static_cast<size_t>(area.slots[0]), 0);
+    add_excess(*fiber);
+    for (size_t j = 0; j < n; ++j) {
+      const int32_t slot = area.slot_of[j];
+      const int64_t sum = (fiber->connectome != nullptr ? static_cast<int64_t>(fiber->counts[j]) << kFixedBits : 0) +
+                          (slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
+      if (fiber->scale != nullptr) {
+        inputs_[j] += static_cast<int64_t>(
+            std::rint(static_cast<double>(sum) * fiber->scale[j] * static_cast<double>(1 << kScaledBits)));
+      } else {
+        inputs_[j] += sum << shift;
+      }
+    }
+  }
+  for (const Stimulus* stimulus : target.stimuli) {
+    for (size_t j = 0; j < n; ++j) {
+      const int32_t slot = area.slot_of[j];
+      const bool touched = slot >= 0 && stimulus->weight[slot] != 0;
+      inputs_[j] += (touched ? kernels::fixed_point(stimulus->weight[slot])
+                             : static_cast<int64_t>(stimulus->counts[j]) << kFixedBits)
+                    << shift;
+    }
+  }
+  for (size_t j = 0; j < n && area.bias != nullptr; ++j) {
+    inputs_[j] -= area.bias[j] << shift;
+  }
+  for (size_t j = 0; j < n && area.last_win != nullptr; ++j) {
+    if (area.last_win[j] < area.refractory_period) {
+      inputs_[j] -= area.penalties[area.last_win[j]] << shift;
+    }
+  }
+  kernels::WinnersParams params;
+  std::vector<int64_t> values(static_cast<size_t>(area.k));
+  target.winners.resize(static_cast<size_t>(area.k));
+  params.input = inputs_.data();
+  params.values = values.data();
+  params.indices = target.winners.data();
+  params.rows = 1;
+  params.n = area.n;
+  params.k = area.k;
+  params.row_stride = area.n;
+  params.element = kernels::Element::kInt64;
+  const Scratch scratch(assembly_kernels().winners_scratch(params));
+  assembly_kernels().winners(params, 0, 1, scratch.memory);
+}
+
+}  // namespace torch_hrr::assembly

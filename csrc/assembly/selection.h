@@ -1,0 +1,49 @@
+// What an area's neurons receive in a round, and which of them win.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "csrc/assembly/rounds.h"
+
+namespace torch_hrr::assembly {
+
+// An area that is fired into, what fires into it, and its new winners, ascending.
+struct Target {
+  int32_t area = 0;
+  std::vector<Fiber*> fibers;
+  std::vector<Stimulus*> stimuli;
+  std::vector<int64_t> winners;
+};
+
+class Selection {
+ public:
+  Selection(Brain& brain, bool threads) : brain_(brain), threads_(threads) {}
+
+  // Brings the counts of the target's fibers up to date and selects its winners; a fixed area keeps those it has.
+  void choose(Target& target);
+
+ private:
+  struct Candidate {
+    int64_t input;
+    int64_t neuron;
+  };
+
+  Area& area_of(int32_t index) {
+    return brain_.areas[static_cast<size_t>(index)];
+  }
+  void deliver(Fiber& fiber);
+  void add_excess(const Fiber& fiber);
+  void choose_by_sums(Target& target);
+  void choose_densely(Target& target, bool scaled);
+
+  Brain& brain_;
+  bool threads_;
+  // Memory that rounds share.
+  std::vector<int64_t> entered_, left_, excess_, ordered_, inputs_;
+  std::vector<int32_t> indices_;
+  std::vector<uint32_t> sums_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace torch_hrr::assembly
