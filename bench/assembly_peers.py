@@ -45,18 +45,25 @@ class NumpyBrain:
         sources = self.winners.tolist() if recurrent else []
         self._draw_rows([i for i in sources if i not in self._columns])
         inputs = self._stimulus.copy() if stimulus else np.zeros(self.n, dtype=np.float32)
+        if sources:
+            self._add_rows(sources, inputs)
+        winners = self._largest(inputs)
+        self._learn(sources, winners)
+        if stimulus:
+            self._stimulus[winners] *= self._factor
+        self._ever_won[winners] = True
+        self.winners = winners
+
+    def _add_rows(self, sources: list[int], inputs: Weights) -> None:
         for i in sources:
             np.add.at(inputs, self._columns[i], self._weights[i])
-        winners = self._largest(inputs)
+
+    def _learn(self, sources: list[int], winners: Indices) -> None:
         self._is_new_winner[winners] = True
         for i in sources:
             edges = np.flatnonzero(self._is_new_winner.take(self._columns[i]))
             self._weights[i][edges] *= self._factor
         self._is_new_winner[winners] = False
-        if stimulus:
-            self._stimulus[winners] *= self._factor
-        self._ever_won[winners] = True
-        self.winners = winners
 
     def _largest(self, inputs: Weights) -> Indices:
         """The k largest, ascending."""
@@ -96,3 +103,26 @@ class NumpyBrain:
             mean = (cells - reached) * self.p if reached < cells else 0.0
         successes = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return successes[: successes.searchsorted(cells)]
+
+
+class PlainNumpyBrain(NumpyBrain):
+    """The same simulation as it is written first: rows by `geometric`, added all at once, learning by `isin`."""
+
+    def _draw_rows(self, neurons: list[int]) -> None:
+        mean = self.n * self.p
+        for neuron in neurons:
+            columns = np.zeros(0, dtype=np.int64)
+            while self.p and (not columns.size or columns[-1] < self.n):
+                gaps = self._generator.geometric(self.p, int(mean + 6 * mean**0.5) + 16)
+                first = columns[-1] if columns.size else -1
+                columns = np.concatenate([columns, first + np.cumsum(gaps)])
+            self._columns[neuron] = columns[columns < self.n]
+            self._weights[neuron] = np.ones(self._columns[neuron].size, dtype=np.float32)
+
+    def _add_rows(self, sources: list[int], inputs: Weights) -> None:
+        columns = np.concatenate([self._columns[i] for i in sources])
+        np.add.at(inputs, columns, np.concatenate([self._weights[i] for i in sources]))
+
+    def _learn(self, sources: list[int], winners: Indices) -> None:
+        for i in sources:
+            self._weights[i][np.isin(self._columns[i], winners)] *= self._factor

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from dense_brain import DenseBrain
 
-from bench.assembly_peers import NumpyBrain
+from bench.assembly_peers import NumpyBrain, PlainNumpyBrain
+
+simulators = pytest.mark.parametrize("simulator", [NumpyBrain, PlainNumpyBrain])
 
 
+@simulators
 @pytest.mark.parametrize("p", [0.0, 0.02, 0.3, 1.0])
 @pytest.mark.parametrize("recurrent_from", [0, 1, 4])
-def test_it_selects_the_winners_of_the_oracle(p, recurrent_from):
+def test_it_selects_the_winners_of_the_oracle(simulator, p, recurrent_from):
     n, k, beta, rounds = 400, 25, 0.5, 10  # powers of 1.5 are exact, so that sums in any order are the same
-    peer = NumpyBrain(n, k, p, beta, size=30, seed=1)
+    peer = simulator(n, k, p, beta, size=30, seed=1)
     counts = peer._stimulus.copy()
     rows = {}
     history = []
@@ -34,9 +37,10 @@ def test_it_selects_the_winners_of_the_oracle(p, recurrent_from):
         np.testing.assert_array_equal(weights, dense.weights("A", "A")[neuron, columns])
 
 
-def test_rows_are_drawn_with_probability_p():
+@simulators
+def test_rows_are_drawn_with_probability_p(simulator):
     n, p = 20000, 0.013
-    peer = NumpyBrain(n, 300, p, 0.0, size=50, seed=2)
+    peer = simulator(n, 300, p, 0.0, size=50, seed=2)
     peer.project(rounds=2)
     lengths = np.array([len(columns) for columns in peer._columns.values()])
     assert len(lengths) == 300
