@@ -165,7 +165,7 @@ def test_every_round_selects_and_learns_as_the_oracle_does(p):
 def test_a_round_without_recruits_is_a_round_of_the_dense_brain():
     engine = run(one_area(seed=3, beta=0.25))
     known = engine._areas["A"].known
-    dense = DenseBrain(lambda *_: (matrix(engine, "A", "A") > 0).astype(int), lambda *_: np.zeros(known, int))
+    dense = DenseBrain(lambda *_: matrix(engine, "A", "A") > 0, lambda *_: engine._synapses["s", "A"].counts.numpy())
     dense.add_stimulus("s", K)
     dense.add_area("A", known, K, 0.25)
     dense.weights("A", "A")[:] = matrix(engine, "A", "A")
