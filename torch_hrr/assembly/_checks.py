@@ -118,3 +118,9 @@ def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Ten
     source, target = coordinates.indices()
     kept = weights > 0
     return source[kept], target[kept], weights[kept]
+
+
+def different(op: str, *areas: str) -> None:
+    """Areas that must not be the same."""
+    if len(set(areas)) < len(areas):
+        raise ValueError(f"{op}: areas must be different, got {', '.join(map(repr, areas))}")

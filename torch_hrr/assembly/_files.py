@@ -98,7 +98,9 @@ def _all(tensor: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
 def _check_area(name: str, area: AreaState) -> None:
     count, slots = area.winner_count, area.slots
     brains, capacity = area.neuron_of.shape
-    sizes = area.winners.shape == (brains, area.k) and area.won.shape == (brains, capacity) and slots.shape == (brains, 2)
+    sizes = (
+        area.winners.shape == (brains, area.k) and area.won.shape == (brains, capacity) and slots.shape == (brains, 2)
+    )
     _require(sizes and count.shape == (brains,) and brains == len(area.slot_of), f"area {name!r} of other sizes")
     _require(area.bias.shape[1] in (0, area.n) and area.last_win.shape[1] in (0, area.n), f"area {name!r}")
     _require(_all(count, lambda c: (c == c[0]) & (c >= 0) & (c <= area.k)), f"winners of area {name!r}")
@@ -141,4 +143,3 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
         _, columns, weights = fiber.edges(brain)
         _require(_all(columns, lambda j: (j >= 0) & (j < target_slots)), "edges of a fiber")
         _require(_all(weights, lambda w: w.isfinite() & (w >= 0) & (w <= 2**24)), "weights of a fiber")
-

@@ -14,6 +14,7 @@ from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
 from torch_hrr.assembly._files import check_states, declare, restore
+from torch_hrr.assembly._operations import Operations
 from torch_hrr.assembly._state import AreaState, FiberState, State, StimulusState
 from torch_hrr.runtime import resolve_device
 
@@ -28,7 +29,7 @@ def _fiber_id(kind: str, source: str, target: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
 
 
-class Brain(nn.Module):
+class Brain(nn.Module, Operations):
     """Areas of n neurons of which k fire, stimuli, and random plastic synapses between all of them.
 
     Every ordered pair of a neuron i of area A and a neuron j of area B (B may be A) is a synapse with probability p and
@@ -75,7 +76,9 @@ class Brain(nn.Module):
         self.batch = None if batch is None else checks.integer("Brain", "batch", batch, least=1)
         self._device = resolve_device(device)
         if self._device.type != "cpu":
-            raise RuntimeError(f"Brain: device must be cpu, got {self._device}: rounds on other devices are not built yet")
+            raise RuntimeError(
+                f"Brain: device must be cpu, got {self._device}: rounds on other devices are not built yet"
+            )
         self._brains = self.batch or 1
         self._plastic = True
         self._areas: dict[str, AreaState] = {}
@@ -136,7 +139,9 @@ class Brain(nn.Module):
             "refracted": checks.number("add_area", "refracted", float(refracted), least=0),
             "normalize": bool(normalize),
             "w_max": None if w_max is None else checks.number("add_area", "w_max", w_max, least=1),
-            "refractory_period": checks.integer("add_area", "refractory_period", refractory_period, least=0, most=2**30),
+            "refractory_period": checks.integer(
+                "add_area", "refractory_period", refractory_period, least=0, most=2**30
+            ),
             "inhibition_strength": checks.number("add_area", "inhibition_strength", inhibition_strength, least=0),
         }
         config["k"] = checks.integer("add_area", "k", k, least=1, most=config["n"], limit="n")
@@ -197,9 +202,7 @@ class Brain(nn.Module):
 
     # Rounds
 
-    def project(
-        self, stimuli: Projections | None = None, areas: Projections | None = None, rounds: int = 1
-    ) -> None:
+    def project(self, stimuli: Projections | None = None, areas: Projections | None = None, rounds: int = 1) -> None:
         """Runs synchronous rounds in which sources fire into targets.
 
         Args:
@@ -229,15 +232,16 @@ class Brain(nn.Module):
 
     project_rounds = project
 
-    def _plan(
-        self, stimuli: Projections, areas: Projections
-    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    def _plan(self, stimuli: Projections, areas: Projections) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """The stimuli and fibers that take part; raises before any change."""
         checks.projections("project", "stimuli", stimuli, self._stimuli, self._areas, "stimulus")
         checks.projections("project", "areas", areas, self._areas, self._areas, "area")
         free = [name for name, area in self._areas.items() if not area.locks]
         from_stimuli = [
-            (source, target) for source, targets in stimuli.items() for target in dict.fromkeys(targets) if target in free
+            (source, target)
+            for source, targets in stimuli.items()
+            for target in dict.fromkeys(targets)
+            if target in free
         ]
         from_areas = []
         for source, targets in areas.items():
@@ -252,7 +256,9 @@ class Brain(nn.Module):
     def _run(self, from_stimuli: list[tuple[str, str]], from_areas: list[tuple[str, str]], rounds: int) -> None:
         fibers = [self._fiber(*pair) for pair in from_areas]
         sources = [self._source(*pair) for pair in from_stimuli]
-        involved = dict.fromkeys(name for pair in from_areas for name in pair) | dict.fromkeys(t for _, t in from_stimuli)
+        involved = dict.fromkeys(name for pair in from_areas for name in pair) | dict.fromkeys(
+            t for _, t in from_stimuli
+        )
         areas = [self._areas[name] for name in involved]
         place = {area.index: i for i, area in enumerate(areas)}
         layout = [self._brains, len(areas), len(fibers), len(sources)]
