@@ -111,7 +111,7 @@ def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Ten
         raise RuntimeError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():
         raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
-    coordinates = edges.detach().cpu().to_sparse_coo().coalesce()
+    coordinates = edges.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     weights = coordinates.values().to(torch.float32)
     if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > 2**24).any()):
         raise ValueError(f"{op}: edges must be weights in 0..2^24, got others")

@@ -12,9 +12,9 @@ from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly._state import AreaState, FiberState
 
 if TYPE_CHECKING:
-    from torch_hrr.assembly.brain import Brain
+    from torch_hrr.assembly._wiring import Wiring
 
-_Brain = TypeVar("_Brain", bound="Brain")
+_Brain = TypeVar("_Brain", bound="Wiring")
 
 
 def restore(
@@ -27,16 +27,17 @@ def restore(
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
     expected = {name for name, value in brain.state_dict().items() if isinstance(value, Tensor)}
-    if expected != set(tensors):
+    sampled = {name for name in tensors if brain._engines and name.startswith("sampled.")}
+    if {name for name in expected if not (brain._engines and name.startswith("sampled."))} != set(tensors) - sampled:
         raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
     try:
         brain.load_state_dict({**tensors, "_extra_state": brain.get_extra_state()})
-    except (RuntimeError, IndexError, ValueError) as error:
+    except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {error}") from error
     return brain
 
 
-def declare(brain: Brain, config: Mapping[str, Any]) -> None:
+def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
     """Areas, stimuli, fibers and flags of a configuration, in its order, in a brain without any."""
     brain._plastic = bool(config["plastic"])
     for name, size in config["stimuli"]:
@@ -62,18 +63,21 @@ def declare(brain: Brain, config: Mapping[str, Any]) -> None:
             brain._add_source(stimulus, target, source_config)
     if any(waiting.values()):
         raise ValueError("areas, fibers or sources that are not in its order")
-    for (name, area), state in zip(config["areas"], brain._areas.values(), strict=True):
+    for (_, area), state in zip(config["areas"], brain._areas.values(), strict=True):
         # Only now: a fiber that was being added would have drawn its columns again.
         state.normalized = set(map(str, area["normalized"]))
     brain._locks = {(str(source), str(target)): set(locks) for source, target, locks in config["locks"]}
     brain._betas = {(str(target), str(source)): float(beta) for target, source, beta in config["betas"]}
 
 
-def check_states(brain: Brain) -> None:
+def check_states(brain: Wiring) -> None:
     """Indices in the tensors point where they may; ValueError otherwise. What follows from them is made."""
+    for engine in brain._engines:
+        engine.check_state()
     for name, area in brain._areas.items():
         _check_area(name, area)
-        area.derive()
+        if not brain._engines:
+            area.derive()
     areas = list(brain._areas.values())
     for fiber in brain._fibers.values():
         _check_fiber(fiber, areas[fiber.source_index], areas[fiber.target_index])
@@ -107,13 +111,16 @@ def _check_area(name: str, area: AreaState) -> None:
     fired = area.winners[:, : int(count[0])]
     _require(_all(fired, lambda w: (w >= 0) & (w < area.n)), f"winners of area {name!r}")
     _require(_all(fired.diff(dim=-1), lambda step: step > 0), f"winners of area {name!r}")
-    _require(_all(slots, lambda s: (s >= 0) & (s <= capacity)), f"slots of area {name!r}")
+    limit = max(capacity, area.n if area.slot_of.shape[1] == 0 else 0)
+    _require(_all(slots, lambda s: (s >= 0) & (s <= limit)), f"slots of area {name!r}")
     _require(_all(area.last_win, lambda r: (r >= 0) & (r <= area.refractory_period)), f"last wins of area {name!r}")
     for brain in range(brains):
+        _require(int(slots[brain, 0]) <= capacity, f"slots of area {name!r}")
         used = area.neuron_of[brain, : int(slots[brain, 0])]
         _require(_all(used, lambda j: (j >= 0) & (j < area.n)), f"slots of area {name!r}")
         _require(len(torch.unique(used)) == len(used), f"slots of area {name!r}")
-        _require(int(area.won[brain, : len(used)].ne(0).sum()) == int(slots[brain, 1]), f"support of area {name!r}")
+        wins = int(area.won[brain, : len(used)].ne(0).sum())
+        _require(area.slot_of.shape[1] == 0 or wins == int(slots[brain, 1]), f"support of area {name!r}")
 
 
 def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> None:
@@ -127,11 +134,12 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
         _require(slots <= rows and 0 <= used <= capacity, "a fiber of other sizes")
         head, length, next = fiber.head[brain].long(), fiber.length[brain].long(), fiber.next[brain, :used].long()
         # A chunk's predecessor is older, so that every list ends.
-        _require(_all(next, lambda n: (n >= -1) & (n < torch.arange(used))), "chunks of a fiber")
-        _require(_all(head, lambda h: (h >= -1) & (h < used)), "rows of a fiber")
+        _require(bool(((next >= -1) & (next < torch.arange(used))).all()), "chunks of a fiber")
+        _require(bool(((head >= -1) & (head < used)).all()), "rows of a fiber")
         _require(_all(length, lambda c: c >= 0) and bool(((head < 0) == (length == 0)).all()), "rows of a fiber")
         target_slots = int(target.slots[brain, 0])
-        _require(_all(fiber.known[brain], lambda k: (k >= 0) & (k <= target_slots)), "rows of a fiber")
+        known = fiber.known[brain]
+        _require(bool(((known >= 0) & (known <= target_slots)).all()), "rows of a fiber")
         # As many chunks as a row's length asks for: follow all lists at once.
         left, chunk = (length + fiber.target.shape[-1] - 1) // fiber.target.shape[-1], head
         while bool((left > 0).any()):
@@ -141,5 +149,5 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
             left, chunk = left - 1, next[chunk]
             _require(bool((chunk[left == 0] == -1).all()), "chunks of a fiber")
         _, columns, weights = fiber.edges(brain)
-        _require(_all(columns, lambda j: (j >= 0) & (j < target_slots)), "edges of a fiber")
+        _require(bool(((columns >= 0) & (columns < target_slots)).all()), "edges of a fiber")
         _require(_all(weights, lambda w: w.isfinite() & (w >= 0) & (w <= 2**24)), "weights of a fiber")

@@ -250,6 +250,23 @@ class SampledEngine:
                 synapses = _Synapses(state[key], state[f"{prefix}.sums"])
                 self._synapses[stimuli[int(parts[1])], areas[int(parts[2])]] = synapses
 
+    def check_state(self) -> None:
+        """Whether every number of a neuron is known and all sizes fit; ValueError otherwise."""
+        for area in self._areas.values():
+            _require_numbers(area.winners, area.known)
+            if area.known > area.n or area.winners.numel() > area.k or area.ever_won.dtype != torch.bool:
+                raise ValueError("an area with other neurons")
+        for (source, target), fiber in self._fibers.items():
+            _require_numbers(fiber.sources, fiber.rows)
+            _require_numbers(fiber.targets, fiber.columns)
+            sizes = len(fiber.sources) == len(fiber.targets) == len(fiber.weights)
+            known = fiber.rows <= self._areas[source].known and fiber.columns <= self._areas[target].known
+            if not (sizes and known and bool(fiber.weights.isfinite().all())):
+                raise ValueError("a fiber with other edges")
+        for (_, target), synapses in self._synapses.items():
+            if len(synapses.counts) != len(synapses.sums) or len(synapses.counts) > self._areas[target].known:
+                raise ValueError("a stimulus with other synapses")
+
     def _resolve(self, stimuli: Projections, areas: Projections, fixed: Collection[str]) -> dict[str, _Target]:
         """The targets with what fires into them, in the order of declaration; raises before any draw."""
         into: dict[str, _Target] = {name: _Target([], []) for name in self._areas}
@@ -376,3 +393,8 @@ class SampledEngine:
             probability = torch.full_like(trials, self.p)
             synapses.append(torch.binomial(trials, probability, generator=self._generator))
         return synapses
+
+
+def _require_numbers(numbers: Tensor, known: int) -> None:
+    if numbers.dim() != 1 or bool(((numbers < 0) | (numbers >= known)).any()):
+        raise ValueError("numbers of neurons that are not known")

@@ -21,6 +21,10 @@ FIXED_ONE = 1 << 24
 class State(nn.Module):
     """A module of buffers whose sizes grow and whose dtypes never change."""
 
+    def tensors(self) -> list[Tensor]:
+        """As the operator reads them."""
+        raise NotImplementedError
+
     def hold(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
         """Registers or replaces a buffer."""
         self.register_buffer(name, tensor, persistent=persistent)
@@ -42,7 +46,7 @@ class State(nn.Module):
                 self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(moved.device)
         return self
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:  # type: ignore[override]
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in list(self._buffers.items()):
             key = prefix + name
             if buffer is None or name in self._non_persistent_buffers_set or key not in state_dict:
@@ -50,7 +54,7 @@ class State(nn.Module):
             found = state_dict[key]
             if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
                 self._buffers[name] = torch.empty_like(found, device=buffer.device)
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class AreaState(State):
@@ -83,7 +87,9 @@ class AreaState(State):
         self.normalized: set[str] = set(config.get("normalized", ()))
         self.hold("winners", torch.zeros(brains, self.k, dtype=torch.int64, device=device))
         self.hold("winner_count", torch.zeros(brains, dtype=torch.int64, device=device))
-        self.hold("slot_of", torch.full((brains, self.n), -1, dtype=torch.int32, device=device), persistent=False)
+        # A sampled brain has neurons of its own numbering elsewhere.
+        mapped = 0 if config.get("sampled", False) else self.n
+        self.hold("slot_of", torch.full((brains, mapped), -1, dtype=torch.int32, device=device), persistent=False)
         self.hold("neuron_of", torch.zeros(brains, 0, dtype=torch.int32, device=device))
         self.hold("won", torch.zeros(brains, 0, dtype=torch.uint8, device=device))
         self.hold("slots", torch.zeros(brains, 2, dtype=torch.int64, device=device))
@@ -161,7 +167,7 @@ class FiberState(State):
         self.w_max: float | None = config["w_max"]
         self.procedural: bool = config["procedural"]
         self.locks: set[int] = set(config.get("locks", ()))
-        integers = {"dtype": torch.int32, "device": device}
+        integers: dict[str, Any] = {"dtype": torch.int32, "device": device}
         self.hold("counts", torch.zeros(brains, target.n if self.procedural else 0, **integers), persistent=False)
         self.hold("delivered", torch.zeros(brains, source.k, dtype=torch.int64, device=device), persistent=False)
         self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
