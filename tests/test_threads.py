@@ -117,7 +117,7 @@ def resident():
 def test_ten_thousand_calls_keep_no_memory(case):
     """Results of 16 kB each: a leak of one in ten would show."""
     arguments = build(case.sized(8, 2, 512))
-    bad = arguments | {case.arguments[0].name: torch.zeros(1, dtype=torch.int64)}
+    bad = arguments | {case.arguments[0].name: torch.zeros(1, dtype=torch.bool)}
 
     def work(count):
         for _ in range(count):
