@@ -26,6 +26,7 @@ class Peer:
             runner first; "library" is another package.
         reuse: The same with `out=`, where torch has it.
         prepare: Applied to every input outside the timed region (a library's own tensor type).
+        compared: (result, *inputs) -> what of its result is compared with ours; None for all of it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Peer:
     kind: Literal["torch", "compile", "library"] = "torch"
     reuse: Callable[..., Any] | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
+    compared: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Entry:
         aim: Ratio asked for, if any.
         aim_peer: Name of the peer that floor and aim refer to; None for the fastest torch form.
         reuse: `ours` with `out=`, where the operator has it.
+        sets: How many sets of inputs take turns even where they are warm: branch predictors learn a single one.
+        compared: (result, *inputs) -> what of our result is compared with the peers'; None for all of it.
     """
 
     op: str
@@ -64,6 +68,8 @@ class Entry:
     aim: float | None = None
     reuse: Callable[..., Any] | None = None
     aim_peer: str | None = None
+    sets: int = 1
+    compared: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import importlib
 import json
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import warnings
@@ -26,11 +27,11 @@ from bench.targets import Session, Target, format_target, heading, measure_targe
 from bench.timing import Candidate, Settings, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
 from torch_hrr._library import build_info  # noqa: E402
 
-SYSTEMS = ("hrr",)
+SYSTEMS = ("hrr", "assembly")
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (
-    ("op", 24), ("shape", 12), ("ours us", 16), ("torch us", 10), ("ratio", 6), ("floor", 5), ("aim", 5), ("met?", 5),
+    ("op", 24), ("shape", 16), ("ours us", 16), ("torch us", 10), ("ratio", 6), ("floor", 5), ("aim", 5), ("met?", 5),
     ("reused", 6), ("cold", 6), ("torchhd", 7), ("compile", 7), ("limit", 6),
 )  # fmt: skip
 
@@ -64,19 +65,21 @@ def runnable(peer: Peer, inputs: Inputs, settings: Settings) -> Callable[..., An
 
 def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Candidate]:
     """Every candidate of an entry, each checked against ours; peers that cannot run here are noted and left out."""
-    first = make_sets(entry, 1, settings)
+    first = make_sets(entry, entry.sets, settings)
     groups = [first]
     # On a GPU the clock flushes the cache before every call: there is no warm state to tell apart.
     if settings.cold and not settings.cuda:
         groups.append(make_sets(entry, cold_count(first[0]), settings))
     expected = entry.ours(*first[0])
+    compared = entry.compared(expected, *first[0]) if entry.compared else expected
     candidates: list[Candidate] = []
 
     def add(name: str, function: Callable[..., Any], reuse: Callable[..., Any] | None, peer: Peer | None) -> None:
         prepare = peer.prepare if peer else None
         for group in groups:
             sets = [tuple(map(prepare, inputs)) for inputs in group] if prepare else group
-            common: dict[str, Any] = {"threads": settings.threads, "cuda": settings.cuda}
+            cold = group is not first
+            common: dict[str, Any] = {"threads": settings.threads, "cuda": settings.cuda, "cold": cold}
             candidates.append(candidate(name, function, sets, out=None, **common))
             if reuse is not None:
                 out = torch.empty_like(expected)
@@ -95,7 +98,7 @@ def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Cand
             notes[peer.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
         if function is not None:
-            check_agreement(peer.name, theirs, expected)
+            check_agreement(peer.name, peer.compared(theirs, *inputs) if peer.compared else theirs, compared)
             add(peer.name, function, peer.reuse, peer)
     return candidates
 
@@ -163,7 +166,7 @@ def measure(entry: Entry, settings: Settings, limits: dict[str, float]) -> dict[
 def format_row(row: dict[str, Any]) -> str:
     """One line of the table."""
     if row["error"]:
-        return f"{row['op']:<24} {row['shape']:<12} ERROR {row['error']}"
+        return f"{row['op']:<24} {row['shape']:<16} ERROR {row['error']}"
 
     def number(state: str, kind: str) -> str:
         found = row["ratios"].get(state, {}).get(kind)
@@ -253,7 +256,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         compile=not (options.quick or options.no_compile),
         seed=options.seed,
     )
-    all_entries: tuple[Entry, ...] = importlib.import_module(f"bench.{options.system}").ENTRIES
+    system = importlib.import_module(f"bench.{options.system}")
+    all_entries: tuple[Entry, ...] = system.ENTRIES
+    mean_aims: dict[str, float] = getattr(system, "MEAN_AIMS", {})
     all_targets: tuple[Target, ...] = importlib.import_module(f"bench.{options.system}_targets").TARGETS
     entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
     targets = [target for target in all_targets if re.search(options.filter, target.name)]
@@ -279,6 +284,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"  aim and met? refer to {entry.aim_peer}: {row['judged']['ratio']:.2f}")
             for name, reason in row.get("left_out", {}).items():
                 print(f"  without {name}: {reason}")
+        for op, aim in mean_aims.items():
+            ratios = [row["judged"]["ratio"] for row in report["entries"] if row["op"] == op and not row["error"]]
+            if ratios:
+                mean = statistics.geometric_mean(ratios)
+                print(f"{op}: geometric mean of {len(ratios)} ratios {mean:.2f}, aim {aim:g}")
         if targets:
             print(heading(settings))
         session = Session(settings)

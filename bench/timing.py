@@ -131,8 +131,9 @@ def candidate(
     out: Tensor | None,
     threads: int,
     cuda: bool,
+    cold: bool,
 ) -> Candidate:
-    """A candidate over one input set (warm) or over several in turn (cold)."""
+    """A candidate over its input sets in turn."""
     names: dict[str, Any] = {"f": function, "x": sets[0], "sets": cycle(sets), "out": out}
     arguments = "*x" if len(sets) == 1 else "*next(sets)"
     statement = f"f({arguments})" if out is None else f"f({arguments}, out=out)"
@@ -140,7 +141,7 @@ def candidate(
     return Candidate(
         name=name,
         output="fresh" if out is None else "reused",
-        cache="warm" if len(sets) == 1 else "cold",
+        cache="cold" if cold else "warm",
         clock=clock(statement, names, threads),
     )
 
