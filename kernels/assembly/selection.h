@@ -188,7 +188,7 @@ class Selector {
     threshold_ = 0;
     closed_ = false;
   }
-  // Keys below this are not looked at. If then fewer than k are found, finish says so.
+  // Keys below this are not looked at: a guess that may be too high, as finish tells.
   void set_threshold(Key threshold) {
     threshold_ = threshold;
   }
@@ -202,7 +202,7 @@ class Selector {
   int64_t size() const {
     return size_;
   }
-  // Candidates so far, in the order of their indices; kept winners after finish.
+  // Candidates so far by ascending index; after finish the winners, with keys only where finish was asked for them.
   const Key* keys() const {
     return keys_;
   }
