@@ -10,6 +10,7 @@ const AssemblyKernels& assembly_kernels_of_isa() {
     add_connectome(made);
     add_projection(made);
     add_winners(made);
+    add_soft_cap(made);
     return made;
   }();
   return kernels;

@@ -3,6 +3,7 @@
 
 #include "kernels/assembly/connectome.h"
 #include "kernels/assembly/projection.h"
+#include "kernels/assembly/soft_cap.h"
 #include "kernels/assembly/winners.h"
 
 namespace torch_hrr::kernels {
@@ -11,6 +12,8 @@ namespace torch_hrr::kernels {
 struct AssemblyKernels {
   int64_t (*winners_scratch)(const WinnersParams&);
   void (*winners)(const WinnersParams&, int64_t begin, int64_t end, void* scratch);
+  int64_t (*soft_cap_scratch)(const SoftCapParams&);
+  void (*soft_cap)(const SoftCapParams&, int64_t begin, int64_t end, void* scratch);
   // Column blocks [first, last) of a connectome; match returns the pairs found, of which it writes up to its capacity.
   void (*deliver)(const DeliverParams&, int64_t first_block, int64_t last_block);
   int64_t (*match)(const MatchParams&, int64_t first_block, int64_t last_block);

@@ -1,0 +1,301 @@
+// Soft winners on the CPU; compiled once per instruction set.
+#include "kernels/assembly/soft_cap.h"
+
+#include "kernels/assembly/element_keys.h"
+#include "kernels/assembly/families.h"
+#include "kernels/assembly/selection.h"
+#include "kernels/lane_math.h"
+#include "kernels/scalar.h"
+
+#include "kernels/assembly/cap_formulas.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+namespace {
+
+constexpr int kLanes = kVectorBytes / 8;
+using V = DoubleLanes<kLanes>;
+
+template <typename T>
+using order_key_t = typename ElementTraits<T>::Key;
+
+// The number of a finite number's key.
+template <typename T>
+HRR_HOST_DEVICE double number_of_key(order_key_t<T> key) {
+  constexpr order_key_t<T> kSign = order_key_t<T>{1} << (8 * sizeof(T) - 1);
+  return static_cast<double>(__builtin_bit_cast(T, (key & kSign) != 0 ? key ^ kSign : ~key));
+}
+
+// The row's cut at its k-th largest element, 0 < k < n; keys and work hold n elements and a vector.
+template <typename T>
+CapCut cut_row(const T* x, int64_t n, int64_t k, order_key_t<T>* keys, order_key_t<T>* work) {
+  using Key = order_key_t<T>;
+  using Keys = KeyVector<Key>;
+  for (int64_t i = 0; i < n; i += Keys::kLanes) {
+    Keys bits;
+    __builtin_memcpy(&bits, x + i, sizeof(bits));
+    ElementTraits<T>::keys_of(bits).store(keys + i);
+  }
+  pad_keys(keys, n);
+  const Cut<Key> reached = cut(keys, n, k, /*tolerance=*/0, work);
+  const Keys threshold = Keys::broadcast(reached.threshold);
+  Keys least{~typename Keys::Lanes{}};
+  Keys below = Keys::broadcast(0);
+  for (int64_t i = 0; i < n; i += Keys::kLanes) {
+    const Keys here = Keys::load(keys + i);
+    least = smaller(least, Keys{here.lanes >= threshold.lanes ? here.lanes : ~typename Keys::Lanes{}});
+    below = larger(below, Keys{here.lanes >= threshold.lanes ? typename Keys::Lanes{} : here.lanes});
+  }
+  const Key next = largest_lane(below);
+  return {number_of_key<T>(smallest_lane(least)), next == 0 ? 0 : number_of_key<T>(next), reached.at_least - k};
+}
+
+// The arrays of one row: its elements and directions in the compute type, keys, and signed proximities.
+template <typename S>
+struct CapRow {
+  using T = compute_t<S>;
+  using Key = order_key_t<T>;
+
+  T* x;
+  T* v;
+  Key* keys;
+  double* proximities;  // exp(-|z|), negative below c, then 0 up to whole vectors
+
+  // n up to whole vectors, and the memory for that and a vector of keys.
+  static int64_t whole(int64_t n) {
+    return (n + 15) / 16 * 16;
+  }
+  static int64_t padded(int64_t n) {
+    return whole(n) + 16;
+  }
+  static int64_t bytes(int64_t n) {
+    return padded(n) * static_cast<int64_t>(2 * sizeof(T) + sizeof(Key) + sizeof(double));
+  }
+  CapRow(void* scratch, int64_t n) {
+    proximities = static_cast<double*>(scratch);
+    x = reinterpret_cast<T*>(proximities + padded(n));
+    v = x + padded(n);
+    keys = reinterpret_cast<Key*>(v + padded(n));
+  }
+  // Memory that the search for the cut may use: proximities come after it.
+  Key* work() const {
+    return reinterpret_cast<Key*>(proximities);
+  }
+};
+
+template <typename T>
+HRR_HOST_DEVICE V widen_lanes(const T* source) {
+  return {__builtin_convertvector((Simd<T, kLanes>::load(source).lanes), V::Lanes)};
+}
+template <typename T>
+HRR_HOST_DEVICE void narrow_lanes(V value, T* target) {
+  Simd<T, kLanes>{__builtin_convertvector(value.lanes, typename Simd<T, kLanes>::Lanes)}.store(target);
+}
+
+HRR_HOST_DEVICE LaneMask<kLanes> sign_bits(V x) {
+  using Bits = LongLanes<kLanes>::type;
+  return {(Bits)x.lanes < 0};
+}
+
+// The row as find_offset asks for it.
+template <CapShape kShape>
+struct CapSearch {
+  const double* proximities;
+  int64_t count;
+  double first_guess;
+
+  double start() const {
+    return first_guess;
+  }
+  CapPoint<double> point(double a) const {
+    const CapPoint<V> lanes = cap_point<kShape>(V::broadcast(a));
+    return {lanes.q.lanes[0], lanes.d.lanes[0]};
+  }
+  CapSums sums(double w, double v) const {
+    const V zero = V::broadcast(0);
+    V lacking = zero, present = zero, lacking_slope = zero, present_slope = zero;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const V p = V::load(proximities + i);
+      const LaneMask<kLanes> below = sign_bits(p);
+      const CapPoint<V> at = cap_point<kShape>(magnitude(p) * select(below, V::broadcast(v), V::broadcast(w)));
+      lacking = lacking + select(below, zero, at.q);
+      present = present + select(below, at.q, zero);
+      lacking_slope = lacking_slope + select(below, zero, at.d);
+      present_slope = present_slope + select(below, at.d, zero);
+    }
+    return {horizontal_sum(lacking), horizontal_sum(present), horizontal_sum(lacking_slope),
+            horizontal_sum(present_slope)};
+  }
+};
+
+// Fills the proximities; returns the first guess of u, exact where every p w is small or every p is 1 and k = n / 2.
+template <typename T>
+double measure(const T* x, const CapCut& cut, int64_t n, double temperature, double* proximities) {
+  const CapScale scale(cut.value, temperature);
+  const V center = V::broadcast(cut.value);
+  const V zero = V::broadcast(0);
+  V first = zero, others = zero;
+  const auto place = [&](V elements) {
+    const V p = scale.proximity(elements);
+    const LaneMask<kLanes> below = elements < center;
+    first = first + select(below, zero, p);
+    others = others + select(below, p, zero);
+    return select(below, -p, p);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    place(widen_lanes(x + i)).store(proximities + i);
+  }
+  double sum_first = 0;
+  double sum_others = 0;
+  if (i < n) {
+    T tail[kLanes];
+    for (int j = 0; j < kLanes; ++j) {
+      tail[j] = i + j < n ? x[i + j] : x[i];
+    }
+    const V sums[] = {first, others};
+    place(widen_lanes(tail)).store(proximities + i);
+    first = sums[0];
+    others = sums[1];
+    for (; i < n; ++i) {
+      const double p = proximities[i];
+      const bool below = __builtin_signbit(p) != 0;
+      sum_first += below ? 0 : p;
+      sum_others += below ? -p : 0;
+    }
+  }
+  for (; i < CapRow<T>::whole(n); ++i) {
+    proximities[i] = 0;
+  }
+  const auto ties = static_cast<double>(cut.losing_ties);
+  sum_first += horizontal_sum(first) - ties;
+  sum_others += horizontal_sum(others) + ties;
+  return 0.5 * (::log(sum_others) - ::log(sum_first));
+}
+
+template <typename T>
+HRR_HOST_DEVICE void fill(T* target, int64_t n, T value) {
+  for (int64_t i = 0; i < n; ++i) {
+    target[i] = value;
+  }
+}
+
+// y at u
+template <CapShape kShape, typename T>
+void soft_row(const double* proximities, int64_t n, double u, T* out) {
+  const double w = ::exp(u);
+  const V factor = V::broadcast(w);
+  const V inverse = V::broadcast(1 / w);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V p = V::load(proximities + i);
+    const LaneMask<kLanes> below = sign_bits(p);
+    const V q = cap_point<kShape>(magnitude(p) * select(below, inverse, factor)).q;
+    narrow_lanes(select(below, q, V::broadcast(1) - q), out + i);
+  }
+}
+
+// J v at u, which takes the place of v; d takes the place of the proximities.
+template <CapShape kShape, typename T>
+void jacobian_row(double* proximities, int64_t n, double u, double temperature, T* v) {
+  const double w = ::exp(u);
+  const V factor = V::broadcast(w);
+  const V inverse = V::broadcast(1 / w);
+  V weight = V::broadcast(0);
+  V weighted = V::broadcast(0);
+  fill(v + n, CapRow<T>::whole(n) - n, T{0});
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V p = V::load(proximities + i);
+    const V d = cap_point<kShape>(magnitude(p) * select(sign_bits(p), inverse, factor)).d;
+    d.store(proximities + i);
+    weight = weight + d;
+    weighted = multiply_add(d, widen_lanes(v + i), weighted);
+  }
+  const double total = horizontal_sum(weight);
+  const V mean = V::broadcast(total > 0 ? horizontal_sum(weighted) / total : 0);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V centered = divide(widen_lanes(v + i) - mean, V::broadcast(temperature));
+    narrow_lanes(V::load(proximities + i) * centered, v + i);
+  }
+}
+
+template <CapShape kShape, typename S>
+void soften_row(const SoftCapParams& params, const CapRow<S>& row, compute_t<S>* out) {
+  using T = compute_t<S>;
+  const int64_t n = params.n;
+  const int64_t k = params.k;
+  const bool soft = params.result == CapResult::kSoft;
+  if (k == 0 || k == n) {
+    return fill(out, n, soft && k > 0 ? T{1} : T{0});
+  }
+  const CapCut cut = cut_row(row.x, n, k, row.keys, row.work());
+  if (is_wide(cut, params.temperature)) {
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = soft && static_cast<double>(row.x[i]) >= cut.value ? T{1} : T{0};
+    }
+    return;
+  }
+  const double guess = measure(row.x, cut, n, params.temperature, row.proximities);
+  const CapSearch<kShape> search{row.proximities, CapRow<S>::whole(n), guess};
+  const double u = find_offset(search, cut, n, k, params.temperature);
+  if (soft) {
+    soft_row<kShape>(row.proximities, n, u, out);
+  } else {
+    jacobian_row<kShape>(row.proximities, n, u, params.temperature, out);
+  }
+}
+
+template <typename S>
+void cap_row(const SoftCapParams& params, int64_t r, void* scratch) {
+  const int64_t n = params.n;
+  const CapRow<S> row(scratch, n);
+  S* out = static_cast<S*>(params.out) + r * n;
+  widen_row<S>(static_cast<const S*>(params.inputs) + row_offset(params.map, 0, r), n, row.x);
+  bool finite = all_finite(row.x, n);
+  if (params.result == CapResult::kJacobian) {
+    widen_row<S>(static_cast<const S*>(params.v) + row_offset(params.map, 1, r), n, row.v);
+    finite = finite && all_finite(row.v, n);
+  }
+  if (!finite) {
+    return fill_nan(out, n);
+  }
+  if (params.shape == CapShape::kSigmoid) {
+    soften_row<CapShape::kSigmoid>(params, row, row.v);
+  } else {
+    soften_row<CapShape::kLaplace>(params, row, row.v);
+  }
+  narrow_row<S>(row.v, n, 1, out);
+}
+
+template <typename S>
+void cap_rows(const SoftCapParams& params, int64_t begin, int64_t end, void* scratch) {
+  for (int64_t r = begin; r < end; ++r) {
+    cap_row<S>(params, r, scratch);
+  }
+}
+
+int64_t soft_cap_scratch(const SoftCapParams& params) {
+  return params.storage == Storage::kDouble ? CapRow<double>::bytes(params.n) : CapRow<float>::bytes(params.n);
+}
+
+void soft_cap(const SoftCapParams& params, int64_t begin, int64_t end, void* scratch) {
+  switch (params.storage) {
+    case Storage::kFloat:
+      return cap_rows<float>(params, begin, end, scratch);
+    case Storage::kDouble:
+      return cap_rows<double>(params, begin, end, scratch);
+    case Storage::kHalf:
+      return cap_rows<Half>(params, begin, end, scratch);
+    case Storage::kBFloat16:
+      return cap_rows<BFloat16>(params, begin, end, scratch);
+  }
+}
+
+}  // namespace
+
+void add_soft_cap(AssemblyKernels& kernels) {
+  kernels.soft_cap_scratch = soft_cap_scratch;
+  kernels.soft_cap = soft_cap;
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
