@@ -95,6 +95,12 @@ std::tuple<Tensor, Tensor> k_winners(const Tensor& inputs, int64_t k, bool sorte
   return op.call(inputs, k, sorted);
 }
 
+Tensor k_cap(const Tensor& inputs, int64_t k, double temperature, std::string_view surrogate, bool soft) {
+  static const auto op =
+      typed_operator<Tensor(const Tensor&, c10::SymInt, double, c10::string_view, bool)>("torch_hrr::k_cap");
+  return op.call(inputs, k, temperature, surrogate, soft);
+}
+
 void bind_out(Tensor& out, const Tensor& a, const Tensor& b) {
   static const auto op = typed_operator<void(const Tensor&, const Tensor&, Tensor&)>("torch_hrr::bind", "out");
   op.call(a, b, out);

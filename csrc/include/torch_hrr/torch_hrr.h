@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #if defined(_WIN32)
@@ -85,6 +86,12 @@ TORCH_HRR_API std::tuple<at::Tensor, at::Tensor> k_winners(const at::Tensor& inp
 // every device, no gradient.
 TORCH_HRR_API at::Tensor connectome_inputs(const at::Tensor& winners, int64_t n, double p, int64_t seed, int64_t fiber,
                                            int64_t brain = 0);
+
+// 1 for the k largest of the last dimension, lower index first among equal ones, else 0. The derivative is that of the
+// soft winners y = F((x - t) / temperature), sum y = k, which soft gives instead: F is the logistic function (surrogate
+// "sigmoid") or Laplace's distribution function ("laplace"); "ste" passes gradients unchanged, "none" gives 0.
+TORCH_HRR_API at::Tensor k_cap(const at::Tensor& inputs, int64_t k, double temperature = 1,
+                               std::string_view surrogate = "sigmoid", bool soft = false);
 
 }  // namespace torch_hrr
 
