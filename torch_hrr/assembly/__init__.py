@@ -5,8 +5,20 @@ Inputs are rows of the last dimension n; leading dimensions are a batch.
 
 from torch_hrr.assembly import _vmap
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.functional import connectome_inputs, k_winners
+from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners
+from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
+from torch_hrr.assembly.modules import AssemblyLayer, KCap
 
 _vmap.register()
 
-__all__ = ["Brain", "connectome_inputs", "k_winners"]
+__all__ = [
+    "AssemblyLayer",
+    "Brain",
+    "KCap",
+    "assembly_loss",
+    "assembly_margin_loss",
+    "assembly_overlap_loss",
+    "connectome_inputs",
+    "k_cap",
+    "k_winners",
+]

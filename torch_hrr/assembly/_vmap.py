@@ -15,5 +15,7 @@ def register() -> None:
     table: list[tuple[Any, tuple[int, ...]]] = [
         (ops.k_winners.default, (1,)),
         (ops.connectome_inputs.default, (1,)),
+        (ops.k_cap.default, (1,)),
+        (ops._k_cap_backward.default, (1, 1)),
     ]
     _vmap.register(table)

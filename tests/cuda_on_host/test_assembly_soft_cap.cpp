@@ -1,0 +1,269 @@
+// The kernel of soft winners against its definition in long double, against the CPU kernel, and in its promises on
+// bits.
+#include "tests/cuda_on_host/shim.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/assembly/soft_cap.cuh"
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+using cuda_on_host::all_schedules;
+using cuda_on_host::host_launch;
+using cuda_on_host::poisoned;
+using cuda_on_host::Schedule;
+
+template <typename S>
+constexpr Storage kStorage = std::is_same_v<S, float>    ? Storage::kFloat
+                             : std::is_same_v<S, double> ? Storage::kDouble
+                             : std::is_same_v<S, Half>   ? Storage::kHalf
+                                                         : Storage::kBFloat16;
+// Half a spacing below 1 of the result's type, and the rounding of double sums.
+template <typename S>
+constexpr double kTolerance = std::is_same_v<S, float>    ? 6e-8
+                              : std::is_same_v<S, double> ? 1e-13
+                              : std::is_same_v<S, Half>   ? 2.5e-4
+                                                          : 2e-3;
+
+enum class Rows { kNormal, kTies, kConstant, kHuge };
+constexpr Rows kAllRows[] = {Rows::kNormal, Rows::kTies, Rows::kConstant, Rows::kHuge};
+
+// Rows of inputs and directions, and the calls on them.
+template <typename S>
+struct Problem {
+  std::vector<S> inputs;
+  std::vector<S> v;
+  SoftCapParams params;
+
+  Problem(int64_t rows, int64_t n, int64_t k, Rows kind = Rows::kNormal, unsigned seed = 1)
+      : inputs(static_cast<size_t>(rows * n)), v(inputs.size()) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<double> normal;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const double x = normal(generator);
+      const double huge = std::is_same_v<S, Half> ? 1e4 : 1e30;
+      inputs[i] = static_cast<S>(static_cast<float>(kind == Rows::kTies       ? std::round(x)
+                                                    : kind == Rows::kConstant ? -0.75
+                                                    : kind == Rows::kHuge     ? x * huge
+                                                                              : x));
+      v[i] = static_cast<S>(static_cast<float>(normal(generator)));
+    }
+    params.rows = rows;
+    params.n = n;
+    params.k = k;
+    params.map.ndim = 1;
+    params.map.sizes[0] = rows;
+    params.map.strides[0][0] = n;
+    params.map.strides[1][0] = n;
+    params.storage = kStorage<S>;
+  }
+
+  SoftCapParams bound(CapResult result, std::vector<S>& out) const {
+    SoftCapParams all = params;
+    all.inputs = inputs.data();
+    all.v = v.data();
+    all.out = out.data();
+    all.result = result;
+    return all;
+  }
+  std::vector<S> run(CapResult result, const Schedule& schedule = {}, int64_t max_blocks = kMaxGridX) const {
+    auto out = poisoned<S>(inputs.size());
+    launch_soft_cap_rows<S>(
+        bound(result, out),
+        [&](const char* name, auto kernel, dim3 grid, dim3 block, std::size_t shared_bytes, const SoftCapParams& all) {
+          host_launch(name, kernel, grid, block, shared_bytes, schedule, all);
+        },
+        max_blocks);
+    return out;
+  }
+  std::vector<S> run_on_cpu(CapResult result) const {
+    auto out = poisoned<S>(inputs.size());
+    const SoftCapParams all = bound(result, out);
+    const AssemblyKernels& table = assembly_kernels();
+    std::vector<char> memory(static_cast<size_t>(table.soft_cap_scratch(all)) + 64);
+    void* scratch = memory.data();
+    std::size_t space = memory.size();
+    table.soft_cap(all, 0, all.rows, std::align(64, space - 64, scratch, space));
+    return out;
+  }
+};
+
+long double distribution(CapShape shape, long double z) {
+  if (shape == CapShape::kSigmoid) {
+    return 1 / (1 + std::exp(-z));
+  }
+  return z < 0 ? std::exp(z) / 2 : 1 - std::exp(-z) / 2;
+}
+long double density(CapShape shape, long double z) {
+  const long double decay = std::exp(-std::abs(z));
+  return shape == CapShape::kSigmoid ? decay / ((1 + decay) * (1 + decay)) : decay / 2;
+}
+
+// (x - t) / tau with t by bisection, until what the k largest lack is what the others have. Far elements are brought
+// within 5000 of the k-th largest, where a long double still tells them from 0.
+std::vector<long double> oracle_offsets(const std::vector<double>& x, int64_t k, double tau, CapShape shape) {
+  const auto count = static_cast<size_t>(k);
+  std::vector<double> sorted = x;
+  std::sort(sorted.begin(), sorted.end(), std::greater<double>());
+  const auto offset = [&](double element) {
+    const long double z = (static_cast<long double>(element) - sorted[count - 1]) / tau;
+    return std::clamp(z, -5000.0L, 5000.0L);
+  };
+  std::vector<long double> descending;
+  for (const double element : sorted) {
+    descending.push_back(offset(element));
+  }
+  long double low = descending.back() - 60;
+  long double high = descending.front() + 60;
+  for (int step = 0; step < 100; ++step) {
+    const long double middle = low + (high - low) / 2;
+    long double lacking = 0;
+    long double present = 0;
+    for (size_t i = 0; i < descending.size(); ++i) {
+      const long double z = descending[i] - middle;
+      (i < count ? lacking : present) += distribution(shape, i < count ? -z : z);
+    }
+    (present > lacking ? low : high) = middle;
+  }
+  std::vector<long double> z;
+  for (const double element : x) {
+    z.push_back(offset(element) - low);
+  }
+  return z;
+}
+
+template <typename S>
+std::vector<double> row_of(const std::vector<S>& values, int64_t r, int64_t n) {
+  std::vector<double> row;
+  for (int64_t i = 0; i < n; ++i) {
+    row.push_back(static_cast<double>(values[static_cast<size_t>(r * n + i)]));
+  }
+  return row;
+}
+
+template <typename S>
+bool same_bits(const std::vector<S>& a, const std::vector<S>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(S)) == 0;
+}
+
+template <typename S>
+class SoftCapTypes : public testing::Test {};
+using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+TYPED_TEST_SUITE(SoftCapTypes, StorageTypes);
+
+struct Size {
+  int64_t n, k;
+};
+// A part of a warp, warps and blocks and a part of one; k at both ends.
+constexpr Size kSizes[] = {{2, 1}, {3, 2}, {31, 30}, {33, 5}, {256, 1}, {300, 20}, {600, 599}};
+
+TYPED_TEST(SoftCapTypes, SoftWinnersAndJacobianAreTheirDefinition) {
+  using S = TypeParam;
+  for (const Size& size : kSizes) {
+    for (const Rows kind : kAllRows) {
+      for (const CapShape shape : {CapShape::kSigmoid, CapShape::kLaplace}) {
+        for (const double tau : {0.1, 4.0}) {
+          Problem<S> problem(1, size.n, size.k, kind);
+          problem.params.temperature = kind == Rows::kHuge ? tau * 1e4 : tau;
+          problem.params.shape = shape;
+          SCOPED_TRACE(std::to_string(size.n) + " " + std::to_string(size.k) + " rows " +
+                       std::to_string(static_cast<int>(kind)) + " tau " + std::to_string(tau));
+          const std::vector<double> x = row_of(problem.inputs, 0, size.n);
+          const std::vector<double> v = row_of(problem.v, 0, size.n);
+          const auto z = oracle_offsets(x, size.k, problem.params.temperature, shape);
+          const std::vector<double> y = row_of(problem.run(CapResult::kSoft), 0, size.n);
+          const std::vector<double> jv = row_of(problem.run(CapResult::kJacobian), 0, size.n);
+          long double weight = 0;
+          long double weighted = 0;
+          for (size_t i = 0; i < z.size(); ++i) {
+            EXPECT_NEAR(y[i], static_cast<double>(distribution(shape, z[i])), kTolerance<S>);
+            weight += density(shape, z[i]);
+            weighted += density(shape, z[i]) * v[i];
+          }
+          for (size_t i = 0; i < z.size(); ++i) {
+            const long double mean = weight > 1e-4000L ? weighted / weight : 0;
+            const auto expected = static_cast<double>(density(shape, z[i]) * (v[i] - mean));
+            EXPECT_NEAR(jv[i] * problem.params.temperature, expected, 4 * kTolerance<S>);
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(SoftCapTypes, AgreesWithTheCpuKernel) {
+  using S = TypeParam;
+  for (const Size& size : kSizes) {
+    for (const Rows kind : kAllRows) {
+      Problem<S> problem(2, size.n, size.k, kind, 3);
+      problem.params.shape = size.n % 2 == 0 ? CapShape::kLaplace : CapShape::kSigmoid;
+      for (const CapResult result : {CapResult::kSoft, CapResult::kJacobian}) {
+        const auto ours = row_of(problem.run(result), 0, 2 * size.n);
+        const auto theirs = row_of(problem.run_on_cpu(result), 0, 2 * size.n);
+        for (size_t i = 0; i < ours.size(); ++i) {
+          EXPECT_NEAR(ours[i], theirs[i], 2 * kTolerance<S> * std::max(1.0, std::abs(theirs[i]))) << size.n;
+        }
+      }
+    }
+  }
+}
+
+TEST(SoftCap, SchedulesGridsAndNeighboursGiveTheSameBits) {
+  for (const Rows kind : {Rows::kNormal, Rows::kTies}) {
+    const Problem<float> problem(5, 300, 20, kind, 7);
+    for (const CapResult result : {CapResult::kSoft, CapResult::kJacobian}) {
+      const std::vector<float> expected = problem.run(result);
+      for (const Schedule& schedule : all_schedules(1)) {
+        SCOPED_TRACE(schedule);
+        EXPECT_TRUE(same_bits(problem.run(result, schedule, 2), expected));
+      }
+      Problem<float> alone(1, 300, 20);
+      std::copy_n(problem.inputs.begin() + 900, 300, alone.inputs.begin());
+      std::copy_n(problem.v.begin() + 900, 300, alone.v.begin());
+      EXPECT_TRUE(same_bits(alone.run(result), std::vector<float>(expected.begin() + 900, expected.begin() + 1200)));
+    }
+  }
+}
+
+TEST(SoftCap, NoWinnersAllWinnersAndRowsThatAreNotFinite) {
+  for (const int64_t k : {0, 40}) {
+    const Problem<float> problem(2, 40, k);
+    for (const float y : problem.run(CapResult::kSoft)) {
+      EXPECT_EQ(y, k == 0 ? 0 : 1);
+    }
+    for (const float gradient : problem.run(CapResult::kJacobian)) {
+      EXPECT_EQ(gradient, 0);
+    }
+  }
+  for (const int64_t k : {0, 7, 40}) {
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      Problem<float> problem(4, 40, k);
+      const auto clean = problem.run(CapResult::kJacobian);
+      problem.inputs[79] = bad;
+      problem.v[120] = bad;
+      const auto y = problem.run(CapResult::kSoft);
+      const auto gradient = problem.run(CapResult::kJacobian);
+      for (size_t i = 0; i < 160; ++i) {
+        EXPECT_EQ(std::isnan(y[i]), i / 40 == 1);
+        EXPECT_EQ(std::isnan(gradient[i]), i / 40 == 1 || i / 40 == 3);
+        EXPECT_TRUE(std::isnan(gradient[i]) || gradient[i] == clean[i]);
+      }
+    }
+  }
+  SoftCapParams nothing;
+  nothing.n = 8;
+  EXPECT_NO_THROW(launch_soft_cap_rows<float>(nothing, [](auto&&...) { FAIL(); }));
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,137 @@
+"""Losses that ask a set of target neurons to be the winners of an area."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torch_hrr.assembly import functional
+from torch_hrr.hrr._checks import check_floating, check_int, check_strided
+
+AssemblyLoss = Callable[[Tensor, Tensor], Tensor]
+"""A loss of the soft winners ``[..., n]`` and of the targets' indices ``[..., m]``."""
+
+
+def _expanded_targets(name: str, values: str, rows: Tensor, targets: Tensor) -> Tensor:
+    """The targets with the leading dimensions of the rows; TypeError or RuntimeError unless they are indices."""
+    check_floating(name, values, rows)
+    check_strided(name, "targets", targets)
+    if targets.dtype != torch.int64:
+        raise TypeError(f"{name}: targets must be int64, got {targets.dtype}")
+    if rows.dim() == 0 or targets.dim() == 0 or targets.shape[-1] == 0:
+        raise RuntimeError(
+            f"{name}: {values} must have shape [..., n] and targets [..., m] with m >= 1, "
+            f"got {list(rows.shape)} and {list(targets.shape)}"
+        )
+    if targets.device != rows.device:
+        raise RuntimeError(f"{name}: targets must be on {rows.device}, got {targets.device}")
+    leading, own = rows.shape[:-1], targets.shape[:-1]
+    if len(own) > len(leading) or any(a not in (1, b) for a, b in zip(own[::-1], leading[::-1], strict=False)):
+        raise RuntimeError(
+            f"{name}: the leading dimensions of targets must broadcast to {list(leading)}, got {list(own)}"
+        )
+    return targets.expand(*leading, targets.shape[-1])
+
+
+def assembly_overlap_loss(soft_winners: Tensor, targets: Tensor) -> Tensor:
+    """``1 - mean over the batch of (1 / m) sum over targets j of y_j``: 0 where every target wins, 1 where none does.
+
+    For the soft winners of ``k_cap(..., soft=True)`` and k targets this is 1 minus the overlap of two assemblies; for
+    the mask it is the overlap itself, with the gradient of its surrogate. Half types are summed in float32.
+
+    Args:
+        soft_winners: ``[..., n]`` in 0 to 1.
+        targets: int64 ``[..., m]``, m >= 1 distinct indices a row; leading dimensions broadcast.
+
+    Returns:
+        A scalar in the dtype of ``soft_winners``; 0 for an empty batch.
+
+    Raises:
+        TypeError: ``targets`` is not int64, or ``soft_winners`` not floating point.
+        RuntimeError: A shape or device does not fit, or an index is not below n.
+    """
+    indices = _expanded_targets("assembly_overlap_loss", "soft_winners", soft_winners, targets)
+    missing = 1 - soft_winners.gather(-1, indices)
+    return missing.sum() / max(missing.numel(), 1)
+
+
+def assembly_margin_loss(inputs: Tensor, targets: Tensor, k: int, margin: float = 1.0) -> Tensor:
+    """``mean over the batch and targets j of relu(margin - (x_j - r))``, r the rival that the targets have to beat.
+
+    r is the (k - m + 1)-th largest input among the neurons that are no targets: all m <= k targets are winners if and
+    only if each is above it. So the loss is 0 exactly where every target wins by the margin, its gradient lifts the
+    targets that do not and lowers their rival, and inputs beyond the margin are left alone. Where k - m + 1 exceeds the
+    number of rivals there is none to beat, and the loss is 0.
+
+    Args:
+        inputs: ``[..., n]``, what the neurons receive, before the k-cap.
+        targets: int64 ``[..., m]``, 1 <= m <= k distinct indices a row; leading dimensions broadcast.
+        k: the number of winners, at most n.
+        margin: in units of the inputs, finite and at least 0.
+
+    Returns:
+        A scalar in the dtype of ``inputs``; 0 for an empty batch.
+
+    Raises:
+        TypeError: ``targets`` is not int64, or ``inputs`` not floating point.
+        ValueError: ``k`` is not between m and n, or ``margin`` is negative or not finite.
+        RuntimeError: A shape or device does not fit, or an index is not below n.
+    """
+    name = "assembly_margin_loss"
+    indices = _expanded_targets(name, "inputs", inputs, targets)
+    check_int(name, "k", k)
+    wanted, n = targets.shape[-1], inputs.shape[-1]
+    if not wanted <= k <= n:
+        raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {k}")
+    if not 0 <= margin < float("inf"):
+        raise ValueError(f"{name}: margin must be finite and at least 0, got {margin}")
+    reached = inputs.gather(-1, indices)
+    if k == n:
+        return (reached * 0).sum()
+    others = inputs.scatter(-1, indices, -torch.inf)
+    rival = others.topk(k - wanted + 1, dim=-1).values[..., -1:]
+    shortfall = torch.relu(margin - (reached - rival))
+    return shortfall.sum() / max(shortfall.numel(), 1)
+
+
+def assembly_loss(
+    inputs: Tensor,
+    targets: Tensor,
+    k: int,
+    loss: str | AssemblyLoss = "overlap",
+    *,
+    temperature: float = 1.0,
+    surrogate: str = "sigmoid",
+    margin: float = 1.0,
+) -> Tensor:
+    """The loss of an area whose neurons receive ``inputs`` and whose k winners should be, or hold, the targets.
+
+    Args:
+        inputs: ``[..., n]``.
+        targets: int64 ``[..., m]``.
+        k: the number of winners.
+        loss: "overlap" for `assembly_overlap_loss` of the soft winners, "margin" for `assembly_margin_loss`, or a
+            function of the soft winners and the targets.
+        temperature: of the soft winners, as in ``k_cap``.
+        surrogate: of the soft winners, "sigmoid" or "laplace".
+        margin: of the margin loss.
+
+    Returns:
+        A scalar, or what the function returns.
+
+    Raises:
+        TypeError: ``loss`` is neither a str nor callable.
+        ValueError: ``loss`` is another name.
+        Everything else as for the loss and ``k_cap``.
+    """
+    if isinstance(loss, str):
+        if loss not in ("overlap", "margin"):
+            raise ValueError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {loss!r:.80}")
+        if loss == "margin":
+            return assembly_margin_loss(inputs, targets, k, margin)
+    elif not callable(loss):
+        raise TypeError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {type(loss).__name__}")
+    soft_winners = functional.k_cap(inputs, k, temperature, surrogate, soft=True)
+    return assembly_overlap_loss(soft_winners, targets) if isinstance(loss, str) else loss(soft_winners, targets)

@@ -1,0 +1,195 @@
+"""Layers for networks: the k-cap, and an area of k winners over random connections.
+
+Both are scripted, exported and compiled as any module of torch is, take float32, float64, float16 and bfloat16 on any
+device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_hrr.assembly import functional
+from torch_hrr.hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+
+SURROGATES = ("sigmoid", "laplace", "ste", "none")
+
+
+def check_cap(name: str, k: int, temperature: float, surrogate: str, soft: bool = False) -> None:
+    """Checks the options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
+    check_int(name, "k", k, 0)
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+        raise TypeError(f"{name}: temperature must be a number, got {type(temperature).__name__}")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"{name}: temperature must be finite and above 0, got {temperature}")
+    if surrogate not in SURROGATES:
+        raise ValueError(f"{name}: surrogate must be 'sigmoid', 'laplace', 'ste' or 'none', got {surrogate!r:.80}")
+    check_bool(name, "soft", soft)
+    if soft and surrogate in ("ste", "none"):
+        raise ValueError(f"{name}: surrogate must be 'sigmoid' or 'laplace' with soft, got {surrogate!r}")
+
+
+class KCap(nn.Module):
+    """The k winners of the last dimension as a 0/1 mask, trained through soft winners: `functional.k_cap`.
+
+    Input and output ``[..., n]`` with n at least k. In place of an activation function it makes a layer's output a set
+    of k neurons. Everything else as for `functional.k_cap`.
+    """
+
+    def __init__(self, k: int, temperature: float = 1.0, surrogate: str = "sigmoid", *, soft: bool = False) -> None:
+        """Keeps the options of `functional.k_cap`.
+
+        Args:
+            k: The number of winners, at least 0.
+            temperature: Width of the transition of the soft winners, finite and above 0.
+            surrogate: "sigmoid", "laplace", "ste" or "none".
+            soft: Whether the output is the soft winners themselves.
+
+        Raises:
+            ValueError: An option is outside its range.
+            TypeError: An option is of another type.
+        """
+        super().__init__()
+        check_cap("KCap", k, temperature, surrogate, soft)
+        self.k = k
+        self.temperature = float(temperature)
+        self.surrogate = surrogate
+        self.soft = soft
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The mask; errors as for `functional.k_cap`."""
+        capped: Tensor = torch.ops.torch_hrr.k_cap(x, self.k, self.temperature, self.surrogate, self.soft)
+        return capped
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        soft = ", soft=True" if self.soft else ""
+        return f"{self.k}, temperature={self.temperature}, surrogate={self.surrogate!r}{soft}"
+
+
+class AssemblyLayer(nn.Module):
+    """An area of n neurons of which k fire: ``y = k_cap(x W^T + bias)`` over random connections.
+
+    Each of the n neurons is connected to each input with probability p. Connections have weight 1 and stay so, as in
+    the assembly calculus before any plasticity; with ``trainable`` their weights are a parameter, while pairs without a
+    connection never get one. Connections are edges of the graph of `functional.connectome_inputs`: whether input i and
+    neuron j are connected depends on i, j, p and the seed alone.
+
+    Input ``[..., in_features]``, where bool and integer tensors count as numbers; output ``[..., n]`` of zeros and k
+    ones. Weights are stored as a dense matrix, ``n in_features`` elements. The winners are exact for the sums, which
+    are as deterministic as torch's matrix products and exact while weights are 1 and inputs small integers.
+
+    Attributes:
+        weight: ``[n, in_features]``: a buffer of zeros and ones, or, trainable, a parameter that counts only where
+            there is a connection.
+        edges: bool ``[n, in_features]``, where there are connections; None unless trainable.
+        bias: ``[n]``, a parameter, zeros at first, or None.
+
+    Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020; Dabagia, Papadimitriou
+    and Vempala, Assemblies of neurons learn to classify well-separated distributions, COLT 2022.
+    """
+
+    weight: Tensor
+    edges: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        n: int,
+        k: int,
+        p: float = 0.1,
+        *,
+        temperature: float = 1.0,
+        surrogate: str = "sigmoid",
+        soft: bool = False,
+        trainable: bool = False,
+        bias: bool = False,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the connections.
+
+        Args:
+            in_features: The number of inputs, at least 1.
+            n: The number of neurons, at least 1.
+            k: The number of winners, 0 to n.
+            p: The probability of a connection, 0 to 1.
+            temperature: As for `KCap`, in units of the sums: their standard deviation is a good first choice.
+            surrogate: As for `KCap`.
+            soft: As for `KCap`.
+            trainable: Whether the weights of connections are a parameter.
+            bias: Whether there is a bias a neuron.
+            seed: Of the connections, -2^63 to 2^64 - 1.
+            device: Of the weights; None means torch's default device.
+            dtype: Of the weights; None means torch's default dtype.
+
+        Raises:
+            ValueError: An argument is outside its range.
+            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
+        """
+        super().__init__()
+        check_int("AssemblyLayer", "in_features", in_features, 1)
+        check_int("AssemblyLayer", "n", n, 1)
+        check_cap("AssemblyLayer", k, temperature, surrogate, soft)
+        if k > n:
+            raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")
+        if isinstance(p, bool) or not isinstance(p, int | float):
+            raise TypeError(f"AssemblyLayer: p must be a number, got {type(p).__name__}")
+        if not 0 <= p <= 1:
+            raise ValueError(f"AssemblyLayer: p must be between 0 and 1, got {p}")
+        check_bool("AssemblyLayer", "trainable", trainable)
+        check_bool("AssemblyLayer", "bias", bias)
+        seed = check_seed("AssemblyLayer", seed)
+        self.in_features = in_features
+        self.n = n
+        self.k = k
+        self.p = float(p)
+        self.temperature = float(temperature)
+        self.surrogate = surrogate
+        self.soft = soft
+        self.seed = seed
+        weight = torch.empty(n, in_features, device=device, dtype=resolve_dtype("AssemblyLayer", dtype))
+        edges = draw_edges(n, in_features, self.p, seed).to(weight.device)
+        weight.copy_(edges)
+        self.trainable = trainable
+        if trainable:
+            self.weight = nn.Parameter(weight)
+            self.register_buffer("edges", edges)
+        else:
+            self.register_buffer("weight", weight)
+            self.edges = None
+        self.bias = nn.Parameter(weight.new_zeros(n)) if bias else None
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """What the neurons receive, ``x W^T + bias``, before the k-cap."""
+        if x.dim() == 0 or x.shape[-1] != self.in_features:
+            raise RuntimeError(f"AssemblyLayer: x must have shape [..., {self.in_features}], got {list(x.shape)}")
+        if not x.is_floating_point():
+            x = x.to(self.weight.dtype)
+        weight = self.weight
+        edges = self.edges
+        if edges is not None:
+            weight = weight * edges
+        return F.linear(x, weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The winners; RuntimeError for another number of inputs."""
+        winners: Tensor = torch.ops.torch_hrr.k_cap(self.inputs(x), self.k, self.temperature, self.surrogate, self.soft)
+        return winners
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return (
+            f"{self.in_features}, n={self.n}, k={self.k}, p={self.p}, temperature={self.temperature}, "
+            f"surrogate={self.surrogate!r}, trainable={self.trainable}, bias={self.bias is not None}, seed={self.seed}"
+        )
+
+
+def draw_edges(targets: int, sources: int, p: float, seed: int) -> Tensor:
+    """Bool ``[targets, sources]``: the edges of fiber 0 of the connectome that the seed names, as in `Brain`."""
+    with torch.device("cpu"):
+        every_source = torch.arange(sources).unsqueeze(-1)
+        return functional.connectome_inputs(every_source, targets, p, seed, 0).t() > 0
