@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/assembly/key_vectors.h"
+#include "kernels/assembly/winners.h"
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
@@ -90,13 +91,12 @@ HRR_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint16_t* source) {
   return {__builtin_convertvector(narrow, KeyVector<uint32_t>::Lanes)};
 }
 
-// Thresholds as may_pass compares them: floats and integers in their own type, where that is one instruction.
+// Thresholds in the form in which a row is compared with them: floats in their own type, where that is one instruction.
 template <typename S>
 struct ElementBound {
   KeyVector<typename ElementTraits<S>::Key> least;
 };
 #if defined(__AVX512F__)
-// The inverse of the keys' order. Beyond infinity's key only NaN passes: as a NaN the bound lets everything through.
 template <>
 struct ElementBound<float> {
   __m512 least;
@@ -105,6 +105,7 @@ template <>
 struct ElementBound<double> {
   __m512d least;
 };
+// The inverse of the keys' order; NaN is not less than anything.
 HRR_HOST_DEVICE ElementBound<float> make_bound(float, uint32_t key) {
   const uint32_t bits = (key >> 31) != 0 ? key ^ 0x80000000u : ~key;
   return {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(bits)))};
@@ -113,11 +114,18 @@ HRR_HOST_DEVICE ElementBound<double> make_bound(double, uint64_t key) {
   const uint64_t bits = (key >> 63) != 0 ? key ^ 0x8000000000000000u : ~key;
   return {_mm512_castsi512_pd(_mm512_set1_epi64(static_cast<int64_t>(bits)))};
 }
-HRR_HOST_DEVICE uint32_t may_reach(const uint32_t* source, ElementBound<float> bound) {
+HRR_HOST_DEVICE uint32_t reaching(const uint32_t* source, ElementBound<float> bound) {
   return _mm512_cmp_ps_mask(_mm512_loadu_ps(source), bound.least, _CMP_NLT_UQ);
 }
-HRR_HOST_DEVICE uint32_t may_reach(const uint64_t* source, ElementBound<double> bound) {
+HRR_HOST_DEVICE uint32_t reaching(const uint64_t* source, ElementBound<double> bound) {
   return _mm512_cmp_pd_mask(_mm512_loadu_pd(source), bound.least, _CMP_NLT_UQ);
+}
+// Beyond the key of infinity only NaN passes, and as a number the bound would let everything through.
+HRR_HOST_DEVICE bool is_number(float, uint32_t key) {
+  return key <= order_key_of_float_bits(0x7f800000u);
+}
+HRR_HOST_DEVICE bool is_number(double, uint64_t key) {
+  return key <= order_key_of_double_bits(0x7ff0000000000000u);
 }
 #endif
 template <typename S>
@@ -125,8 +133,12 @@ HRR_HOST_DEVICE ElementBound<S> make_bound(S, typename ElementTraits<S>::Key key
   return {KeyVector<typename ElementTraits<S>::Key>::broadcast(key)};
 }
 template <typename S>
-HRR_HOST_DEVICE uint32_t may_reach(const typename ElementTraits<S>::Bits* source, ElementBound<S> bound) {
+HRR_HOST_DEVICE uint32_t reaching(const typename ElementTraits<S>::Bits* source, ElementBound<S> bound) {
   return at_least_mask(ElementTraits<S>::keys_of(load_bits(source)), bound.least);
+}
+template <typename S>
+HRR_HOST_DEVICE bool is_number(S, typename ElementTraits<S>::Key) {
+  return true;
 }
 
 // The keys of a row of elements of type S, as a source of a Selector.
@@ -138,18 +150,24 @@ struct ElementKeys {
   const Bits* row;
 
   HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
-    return Traits::keys_of(load_bits(row + j));
-  }
-  HRR_HOST_DEVICE ElementBound<S> bound(Key threshold) const {
-    return make_bound(S{}, threshold);
-  }
-  HRR_HOST_DEVICE uint32_t may_pass(int64_t j, ElementBound<S> bound) const {
-    return may_reach(row + j, bound);
+    return load_bits(row + j);
   }
   HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
     Bits lanes[kKeyLanes<Key>] = {};
     __builtin_memcpy(lanes, row + j, static_cast<size_t>(count) * sizeof(Bits));
-    return Traits::keys_of(load_bits(lanes));
+    return load_bits(lanes);
+  }
+  HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) const {
+    return Traits::keys_of(bits);
+  }
+  HRR_HOST_DEVICE bool has_bound(Key threshold) const {
+    return is_number(S{}, threshold);
+  }
+  HRR_HOST_DEVICE ElementBound<S> bound(Key threshold) const {
+    return make_bound(S{}, threshold);
+  }
+  HRR_HOST_DEVICE uint32_t passing(int64_t j, ElementBound<S> bound) const {
+    return reaching(row + j, bound);
   }
 };
 

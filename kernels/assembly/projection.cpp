@@ -20,10 +20,16 @@ struct SummedCounts {
     }
     return sum;
   }
+  HRR_HOST_DEVICE KeyVector<uint32_t> keys_of(KeyVector<uint32_t> sums) const {
+    return sums;
+  }
+  HRR_HOST_DEVICE bool has_bound(uint32_t) const {
+    return true;
+  }
   HRR_HOST_DEVICE KeyVector<uint32_t> bound(uint32_t threshold) const {
     return KeyVector<uint32_t>::broadcast(threshold);
   }
-  HRR_HOST_DEVICE uint32_t may_pass(int64_t j, KeyVector<uint32_t> bound) const {
+  HRR_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<uint32_t> bound) const {
     return at_least_mask(whole(j), bound);
   }
   HRR_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {

@@ -29,7 +29,7 @@ Key sampled_threshold(const Source& source, int64_t n, int64_t k, int64_t sample
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t begin = block * distance + (distance - kSampleBlock) / 2;
     for (int64_t j = 0; j < kSampleBlock; j += kKeyLanes<Key>, size += kKeyLanes<Key>) {
-      source.whole(begin + j).store(keys + size);
+      source.keys_of(source.whole(begin + j)).store(keys + size);
     }
   }
   pad_keys(keys, size);

@@ -218,10 +218,12 @@ class Selector {
   }
 
   // Looks at keys [begin, end) of a source; key j has index first_index + j. A source has
-  //   V whole(int64_t j) const                  keys j to j + kLanes
-  //   V part(int64_t j, int64_t count) const    the first count < kLanes of them, any in the other lanes
-  //   Bound bound(Key threshold) const          the threshold in the form that may_pass wants
-  //   uint32_t may_pass(int64_t j, Bound) const  a bit for each of keys j to j + kLanes that reaches it, or a few more
+  //   V whole(int64_t j) const                   what keys j to j + kLanes are made of
+  //   V part(int64_t j, int64_t count) const     the same of the first count < kLanes of them, any in the other lanes
+  //   V keys_of(V) const                         the keys
+  //   bool has_bound(Key threshold) const        whether passing can compare with this threshold
+  //   Bound bound(Key threshold) const           the threshold as passing wants it
+  //   uint32_t passing(int64_t j, Bound) const   a bit for each of keys j to j + kLanes that reaches it
   template <typename Source>
   void push(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     for (; begin < end && !closed_; begin += kChunk) {
@@ -255,39 +257,40 @@ class Selector {
   }
 
   // Keys [begin, end), at most a chunk of them. Which of them pass is unpredictable, so no branch depends on it: first
-  // a bit for every vector with a key that passes, then these vectors again; or, where nearly all have one, all of them
-  // at once.
+  // the mask of every vector, then the vectors whose mask is not 0; or, where nearly all have one, all of them at once.
   template <typename Source>
   void append(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     const V least = V::broadcast(threshold_);
     const int64_t whole = (end - begin) / V::kLanes;
     int64_t size = size_;
-    const auto add = [&](int64_t j, V here, uint32_t mask) {
-      compress_to(keys_ + size, here, mask);
+    const auto add = [&](int64_t j, V bits, uint32_t mask) {
+      compress_to(keys_ + size, bits, mask);
       compress_positions_to<Key>(indices_ + size, static_cast<int32_t>(first_index + j), mask);
       size += __builtin_popcount(mask);
     };
-    if (dense_) {
+    if (dense_ || !source.has_bound(threshold_)) {
       for (int64_t j = begin; j < begin + whole * V::kLanes; j += V::kLanes) {
-        const V here = source.whole(j);
-        add(j, here, at_least_mask(here, least));
+        const V bits = source.whole(j);
+        add(j, bits, at_least_mask(source.keys_of(bits), least));
       }
     } else {
       const auto bound = source.bound(threshold_);
       alignas(64) uint16_t masks[64] = {};
       for (int64_t v = 0; v < whole; ++v) {
-        masks[v] = static_cast<uint16_t>(source.may_pass(begin + v * V::kLanes, bound));
+        masks[v] = static_cast<uint16_t>(source.passing(begin + v * V::kLanes, bound));
       }
-      uint64_t passing = nonzero_mask(masks);
-      for (; passing != 0; passing &= passing - 1) {
-        const int64_t j = begin + __builtin_ctzll(passing) * V::kLanes;
-        const V here = source.whole(j);
-        add(j, here, at_least_mask(here, least));
+      for (uint64_t left = nonzero_mask(masks); left != 0; left &= left - 1) {
+        const int64_t v = __builtin_ctzll(left);
+        const int64_t j = begin + v * V::kLanes;
+        add(j, source.whole(j), masks[v]);
       }
     }
     if (const int64_t j = begin + whole * V::kLanes; j < end) {
-      const V here = source.part(j, end - j);
-      add(j, here, at_least_mask(here, least) & ((1u << (end - j)) - 1));
+      const V bits = source.part(j, end - j);
+      add(j, bits, at_least_mask(source.keys_of(bits), least) & ((1u << (end - j)) - 1));
+    }
+    for (int64_t i = size_; i < size; i += V::kLanes) {
+      source.keys_of(V::load(keys_ + i)).store(keys_ + i);
     }
     dense_ = size - size_ > 2 * whole;
     size_ = size;
@@ -363,16 +366,22 @@ struct StoredKeys {
   HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
     return KeyVector<Key>::load(keys + j);
   }
-  HRR_HOST_DEVICE KeyVector<Key> bound(Key threshold) const {
-    return KeyVector<Key>::broadcast(threshold);
-  }
-  HRR_HOST_DEVICE uint32_t may_pass(int64_t j, KeyVector<Key> bound) const {
-    return at_least_mask(whole(j), bound);
-  }
   HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
     Key lanes[kKeyLanes<Key>] = {};
     __builtin_memcpy(lanes, keys + j, static_cast<size_t>(count) * sizeof(Key));
     return KeyVector<Key>::load(lanes);
+  }
+  HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> stored) const {
+    return stored;
+  }
+  HRR_HOST_DEVICE bool has_bound(Key) const {
+    return true;
+  }
+  HRR_HOST_DEVICE KeyVector<Key> bound(Key threshold) const {
+    return KeyVector<Key>::broadcast(threshold);
+  }
+  HRR_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<Key> bound) const {
+    return at_least_mask(whole(j), bound);
   }
 };
 
