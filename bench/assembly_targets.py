@@ -1,5 +1,211 @@
-"""Targets that were set for the assembly operators: none beside the ratios of bench/assembly.py."""
+"""Targets of exact and sampled brains: projections at full size, late rounds, memory, batches."""
 
-from bench.targets import Target
+import gc
+import importlib
+import importlib.util
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-TARGETS: tuple[Target, ...] = ()
+import torch
+
+from bench.targets import Measured, Session, Target
+from torch_hrr.assembly import Brain, k_winners
+
+HEADING = "Baseline: a NumPy simulator that keeps the rows of every neuron that ever fired (bench/assembly_peers.py)."
+N, K, P, BETA, ROUNDS = 1_000_000, 1000, 0.01, 0.05, 20
+SMALL_N, SMALL_K, SMALL_BATCH, SMALL_ROUNDS = 10_000, 100, 64, 25
+RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
+
+
+def new_brain(n: int, k: int, p: float, mode: str = "exact", seed: int = 0, batch: int | None = None) -> Brain:
+    """A stimulus of k neurons and one area."""
+    brain = Brain(p=p, seed=seed, mode=mode, batch=batch)
+    brain.add_stimulus("s", size=k)
+    brain.add_area("A", n=n, k=k, beta=BETA)
+    return brain
+
+
+def projection(mode: str, seed: int = 0) -> Brain:
+    """The projection of the issue, declarations and the stimulus's draw included."""
+    brain = new_brain(N, K, P, mode, seed)
+    brain.project(**RECURRENT, rounds=ROUNDS)
+    return brain
+
+
+def numpy_projection(form: str, seed: int = 0) -> Any:
+    """The same by a NumPy simulator, on a graph of its own."""
+    brain = getattr(importlib.import_module("bench.assembly_peers"), form)(N, K, P, BETA, K, seed)
+    brain.project(ROUNDS)
+    return brain
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    """Of one call."""
+    gc.collect()
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def interleaved(session: Session, functions: dict[str, Callable[[int], Any]], most: dict[str, int]) -> dict[str, float]:
+    """Median seconds of calls with different seeds, at most so many of each, in turns after one call to warm up."""
+    found: dict[str, list[float]] = {name: [] for name in functions}
+    for name, function in functions.items():
+        if most.get(name, 99) > 1:
+            function(99)
+    for seed in range(session.settings.rounds):
+        for name, function in functions.items():
+            if seed < most.get(name, 99):
+                found[name].append(seconds(partial(function, seed)))
+    return {name: median(times) for name, times in found.items()}
+
+
+def projections(session: Session) -> dict[str, float]:
+    """Seconds of every way to run the projection, measured once."""
+
+    def measure() -> dict[str, float]:
+        functions: dict[str, Callable[[int], Any]] = {
+            "exact": partial(projection, "exact"), "sampled": partial(projection, "sampled")
+        }  # fmt: skip
+        if importlib.util.find_spec("numpy") is not None:
+            functions["plain"] = partial(numpy_projection, "PlainNumpyBrain")
+            functions["tuned"] = partial(numpy_projection, "NumpyBrain")
+        return interleaved(session, functions, {"plain": 1, "tuned": 3})
+
+    return session.once("projections", measure)
+
+
+def delivered_synapses(brain: Brain) -> Callable[[], int]:
+    """Counts the base synapses of winners that came or went from round to round, as rounds run."""
+    degree = N * P
+    before: set[int] = set()
+    total = 0
+
+    def after_round() -> int:
+        nonlocal before, total
+        now = set(brain.winners("A").tolist())
+        total += round(degree * min(len(now ^ before), len(now)))
+        before = now
+        return total
+
+    return after_round
+
+
+def projection_time(session: Session, *, mode: str) -> Measured:
+    """Twenty rounds beside both NumPy simulators."""
+    found = projections(session)
+    note = ""
+    if "tuned" in found:
+        note = f"{found['tuned'] / found[mode]:.1f}x over the tuned NumPy form ({found['tuned']:.2f} s)"
+    baseline = found.get("plain")
+    speedup = baseline / found[mode] if baseline else None
+    return Measured(found[mode], baseline_seconds=baseline, speedup=speedup, note=note)
+
+
+def synapse_time(session: Session) -> Measured:
+    """Time of the whole projection per synapse of a winner that came or went."""
+    brain = new_brain(N, K, P)
+    count = delivered_synapses(brain)
+    total = 0
+    for _ in range(ROUNDS):
+        total = count()
+        brain.project(**RECURRENT)
+    return Measured(projections(session)["exact"] / total, note=f"{total / 1e6:.0f} million synapses delivered")
+
+
+def late_rounds(session: Session) -> Measured:
+    """A round after thirty, over the selection of k of n counts."""
+    brain = new_brain(N, K, P)
+    brain.project(**RECURRENT, rounds=30)
+    counts = brain.stimulus_counts("s", "A")
+    found = interleaved(
+        session,
+        {"round": lambda _: brain.project(**RECURRENT, rounds=10), "selection": lambda _: k_winners(counts, K)},
+        {},
+    )
+    each = found["round"] / 10
+    return Measured(each / found["selection"], note=f"{each * 1e3:.3f} ms a round, {found['selection'] * 1e3:.3f} ms")
+
+
+MEMORY_PROGRAM = """
+import resource, sys
+from bench.assembly_targets import new_brain, RECURRENT
+small = new_brain(1000, 10, float(sys.argv[2])); small.project(**RECURRENT, rounds=2)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+brain = new_brain(int(sys.argv[1]), 1000, float(sys.argv[2])); brain.project(**RECURRENT, rounds=20)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def memory(session: Session, *, p: float) -> Measured:
+    """Growth of a process's peak over the projection, less 40 MiB, in bytes a neuron over 100."""
+    command = [sys.executable, "-c", MEMORY_PROGRAM, str(N), str(p)]
+    root = Path(__file__).resolve().parents[1]
+    output = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    grown = int(output)
+    return Measured((grown - (40 << 20)) / N / 100, note=f"{grown / 2**20:.0f} MiB in all, {grown / N:.0f} a neuron")
+
+
+def small_batch(session: Session) -> Measured:
+    """Brains in one batch, beside a loop over them and over their rounds."""
+
+    def loop(_: int, at_once: int) -> None:
+        brains = [new_brain(SMALL_N, SMALL_K, P, seed=seed) for seed in range(SMALL_BATCH)]
+        for _ in range(0, SMALL_ROUNDS, at_once):
+            for brain in brains:
+                brain.project(**RECURRENT, rounds=at_once)
+
+    found = interleaved(
+        session,
+        {
+            "batch": lambda seed: new_brain(SMALL_N, SMALL_K, P, seed=seed, batch=SMALL_BATCH).project(
+                **RECURRENT, rounds=SMALL_ROUNDS
+            ),
+            "loop": partial(loop, at_once=1),
+            "calls": partial(loop, at_once=SMALL_ROUNDS),
+        },
+        {},
+    )
+    note = f"{found['calls'] / found['batch']:.2f}x over a loop with all rounds in one call each"
+    return Measured(found["batch"], baseline_seconds=found["loop"], speedup=found["loop"] / found["batch"], note=note)
+
+
+TARGETS: tuple[Target, ...] = (
+    Target(
+        "exact projection", f"n = {N}, k = {K}, p = {P}, {ROUNDS} rounds", partial(projection_time, mode="exact"),
+        limit=0.3, speedup=10, baseline="a NumPy simulator", expected_baseline=5.6,
+    ),
+    Target("a delivered synapse", "the exact projection", synapse_time, limit=5e-9),
+    Target(
+        "sampled projection", f"n = {N}, k = {K}, p = {P}, {ROUNDS} rounds", partial(projection_time, mode="sampled"),
+        speedup=20, baseline="a NumPy simulator", expected_baseline=5.6,
+    ),
+    Target("late round over selection", f"n = {N}, k = {K}, p = {P}", late_rounds, unit="x"),
+    *(
+        Target(f"memory at p = {p:g}", f"n = {N}, over 100 bytes a neuron + 40 MiB", partial(memory, p=p), 1, "x")
+        for p in (0.001, 0.01, 0.1)
+    ),
+    Target(
+        "64 small brains", f"n = {SMALL_N}, k = {SMALL_K}, {SMALL_ROUNDS} rounds", small_batch, speedup=5,
+        baseline="a loop over brains and rounds",
+    ),
+)  # fmt: skip
+
+
+if __name__ == "__main__":
+    # The sizes that are run once and recorded: python -m bench.assembly_targets
+    torch.set_num_threads(1)
+    for n, k, p, rounds in ((10_000_000, 3162, 0.001, 12), (100_000_000, 10_000, 0.0001, 12)):
+        large = new_brain(n, k, p)
+        took = seconds(partial(large.project, **RECURRENT, rounds=rounds))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(f"n={n} k={k} p={p} {rounds} rounds: {took:.2f} s, support/k {large.support('A') / k:.2f}, "
+              f"peak {peak / 2**20:.0f} MiB ({peak / n:.1f} bytes a neuron)", flush=True)  # fmt: skip
+        del large

@@ -259,7 +259,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     system = importlib.import_module(f"bench.{options.system}")
     all_entries: tuple[Entry, ...] = system.ENTRIES
     mean_aims: dict[str, float] = getattr(system, "MEAN_AIMS", {})
-    all_targets: tuple[Target, ...] = importlib.import_module(f"bench.{options.system}_targets").TARGETS
+    target_module = importlib.import_module(f"bench.{options.system}_targets")
+    all_targets: tuple[Target, ...] = target_module.TARGETS
     entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
     targets = [target for target in all_targets if re.search(options.filter, target.name)]
     if not entries and not targets:
@@ -290,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 mean = statistics.geometric_mean(ratios)
                 print(f"{op}: geometric mean of {len(ratios)} ratios {mean:.2f}, aim {aim:g}")
         if targets:
-            print(heading(settings))
+            print(heading(settings, getattr(target_module, "HEADING", None)))
         session = Session(settings)
         for target in targets:
             row = measure_target(target, session)

@@ -222,13 +222,13 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
 
 
-def heading(settings: Settings) -> str:
-    """What the table says, and its first line."""
-    return (
-        f"\nTargets, which were set for a GPU; measured here: {settings.device}.\n"
-        f"Baseline: NumPy on the CPU, one vector at a time, same float32 input; of a pinned copy: the same, pageable.\n"
-        f"{_line([name for name, _ in COLUMNS], 'note')}"
+def heading(settings: Settings, text: str | None = None) -> str:
+    """What the table says, `text` where a system has one of its own, and its first line."""
+    usual = (
+        f"Targets, which were set for a GPU; measured here: {settings.device}.\n"
+        "Baseline: NumPy on the CPU, one vector at a time, same float32 input; of a pinned copy: the same, pageable."
     )
+    return f"\n{text or usual}\n{_line([name for name, _ in COLUMNS], 'note')}"
 
 
 def format_target(row: Mapping[str, Any]) -> str:

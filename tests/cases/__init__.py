@@ -6,3 +6,9 @@ FLOATING_CASES = (*hrr.CASES, *hrr_algebra.CASES, *hrr_spectrum.CASES, *assembly
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)
 ALL_CASES = (*FLOATING_CASES, *INTEGER_CASES)
+
+# Operators that no lane takes, and why. They have tests of their own.
+UNENUMERATED = {
+    "torch_hrr::_project_.default": "rounds of a brain whose state is a list of tensors: tests/assembly/test_brain_*.py",
+    "torch_hrr::_stimulus_counts_.default": "fills a tensor for the state of a brain: tests/assembly/test_stimulus.py",
+}
