@@ -238,6 +238,22 @@ TEST(SoftCap, SchedulesGridsAndNeighboursGiveTheSameBits) {
   }
 }
 
+TEST(SoftCap, TheKernelTakesAnyGridAndNoMoreSharedMemoryThanItAsksFor) {
+  const Problem<double> problem(3, 70, 9, Rows::kNormal, 9);
+  for (const unsigned blocks : {1u, 2u, 7u}) {
+    auto out = poisoned<double>(problem.inputs.size());
+    host_launch("soft_cap_kernel", soft_cap_kernel<CapResult::kJacobian, CapShape::kLaplace, double>, dim3(blocks),
+                dim3(kCapThreads), kCapSharedBytes, {}, [&] {
+                  SoftCapParams params = problem.bound(CapResult::kJacobian, out);
+                  params.shape = CapShape::kLaplace;
+                  return params;
+                }());
+    Problem<double> same = problem;
+    same.params.shape = CapShape::kLaplace;
+    EXPECT_TRUE(same_bits(out, same.run(CapResult::kJacobian)));
+  }
+}
+
 TEST(SoftCap, NoWinnersAllWinnersAndRowsThatAreNotFinite) {
   for (const int64_t k : {0, 40}) {
     const Problem<float> problem(2, 40, k);
