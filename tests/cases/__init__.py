@@ -9,6 +9,6 @@ ALL_CASES = (*FLOATING_CASES, *INTEGER_CASES)
 
 # Operators that no lane takes, and why. They have tests of their own.
 UNENUMERATED = {
-    "torch_hrr::_project_.default": "rounds of a brain whose state is a list of tensors: tests/assembly/test_brain_*.py",
-    "torch_hrr::_stimulus_counts_.default": "fills a tensor for the state of a brain: tests/assembly/test_stimulus.py",
+    "torch_hrr::_project_.default": "rounds of a brain, whose state is a list: tests/assembly/test_brain_*.py",
+    "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }
