@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/macros.h"
+#include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -61,29 +62,41 @@ HRR_HOST_DEVICE KeyVector<Key> larger(KeyVector<Key> a, KeyVector<Key> b) {
   return {a.lanes < b.lanes ? b.lanes : a.lanes};
 }
 
+// Lane j of the result is lane j ^ kDistance.
+template <int kDistance>
+struct ExchangedLanes {
+  static constexpr int of(int j, int) {
+    return j ^ kDistance;
+  }
+};
+template <int kDistance, typename Key>
+HRR_HOST_DEVICE KeyVector<Key> exchanged(KeyVector<Key> keys) {
+  const Simd<Key, kKeyLanes<Key>> lanes{keys.lanes};
+  return {shuffle<ExchangedLanes<kDistance>>(lanes, lanes).lanes};
+}
+
+// The lanes folded in halves by an operation on vectors.
+template <int kHalf, typename Key, typename Fold>
+HRR_HOST_DEVICE Key folded(KeyVector<Key> keys, const Fold& fold) {
+  if constexpr (kHalf == 0) {
+    return keys.lanes[0];
+  } else {
+    return folded<kHalf / 2>(fold(keys, exchanged<kHalf>(keys)), fold);
+  }
+}
 template <typename Key>
 HRR_HOST_DEVICE Key smallest_lane(KeyVector<Key> keys) {
-  Key result = keys.lanes[0];
-  for (int j = 1; j < kKeyLanes<Key>; ++j) {
-    result = keys.lanes[j] < result ? keys.lanes[j] : result;
-  }
-  return result;
+  return folded<kKeyLanes<Key> / 2>(keys, [](KeyVector<Key> a, KeyVector<Key> b) { return smaller(a, b); });
 }
 template <typename Key>
 HRR_HOST_DEVICE Key largest_lane(KeyVector<Key> keys) {
-  Key result = keys.lanes[0];
-  for (int j = 1; j < kKeyLanes<Key>; ++j) {
-    result = keys.lanes[j] > result ? keys.lanes[j] : result;
-  }
-  return result;
+  return folded<kKeyLanes<Key> / 2>(keys, [](KeyVector<Key> a, KeyVector<Key> b) { return larger(a, b); });
 }
+// Modulo the key's range.
 template <typename Key>
 HRR_HOST_DEVICE int64_t sum_of(KeyVector<Key> counts) {
-  int64_t sum = 0;
-  for (int j = 0; j < kKeyLanes<Key>; ++j) {
-    sum += static_cast<int64_t>(counts.lanes[j]);
-  }
-  return sum;
+  return static_cast<int64_t>(folded<kKeyLanes<Key> / 2>(
+      counts, [](KeyVector<Key> a, KeyVector<Key> b) { return KeyVector<Key>{a.lanes + b.lanes}; }));
 }
 
 // sums[j] + (keys[j] >= least[j]), modulo the key's range.

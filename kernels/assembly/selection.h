@@ -257,7 +257,7 @@ class Selector {
   }
 
   // Keys [begin, end), at most a chunk of them. Which of them pass is unpredictable, so no branch depends on it: first
-  // the mask of every vector, then the vectors whose mask is not 0; or, where nearly all have one, all of them at once.
+  // the mask of every vector, then the vectors whose mask is not 0.
   template <typename Source>
   void append(const Source& source, int64_t begin, int64_t end, int64_t first_index) {
     const V least = V::broadcast(threshold_);
@@ -268,22 +268,21 @@ class Selector {
       compress_positions_to<Key>(indices_ + size, static_cast<int32_t>(first_index + j), mask);
       size += __builtin_popcount(mask);
     };
-    if (dense_ || !source.has_bound(threshold_)) {
-      for (int64_t j = begin; j < begin + whole * V::kLanes; j += V::kLanes) {
-        const V bits = source.whole(j);
-        add(j, bits, at_least_mask(source.keys_of(bits), least));
-      }
-    } else {
+    alignas(64) uint16_t masks[64] = {};
+    if (source.has_bound(threshold_)) {
       const auto bound = source.bound(threshold_);
-      alignas(64) uint16_t masks[64] = {};
       for (int64_t v = 0; v < whole; ++v) {
         masks[v] = static_cast<uint16_t>(source.passing(begin + v * V::kLanes, bound));
       }
-      for (uint64_t left = nonzero_mask(masks); left != 0; left &= left - 1) {
-        const int64_t v = __builtin_ctzll(left);
-        const int64_t j = begin + v * V::kLanes;
-        add(j, source.whole(j), masks[v]);
+    } else {
+      for (int64_t v = 0; v < whole; ++v) {
+        masks[v] = static_cast<uint16_t>(at_least_mask(source.keys_of(source.whole(begin + v * V::kLanes)), least));
       }
+    }
+    for (uint64_t left = nonzero_mask(masks); left != 0; left &= left - 1) {
+      const int64_t v = __builtin_ctzll(left);
+      const int64_t j = begin + v * V::kLanes;
+      add(j, source.whole(j), masks[v]);
     }
     if (const int64_t j = begin + whole * V::kLanes; j < end) {
       const V bits = source.part(j, end - j);
@@ -292,7 +291,6 @@ class Selector {
     for (int64_t i = size_; i < size; i += V::kLanes) {
       source.keys_of(V::load(keys_ + i)).store(keys_ + i);
     }
-    dense_ = size - size_ > 2 * whole;
     size_ = size;
   }
 
@@ -352,7 +350,6 @@ class Selector {
   int64_t size_ = 0;
   Key threshold_ = 0;
   bool closed_ = false;
-  bool dense_ = false;  // whether the last chunk had two keys a vector that passed
   Key* keys_;
   Key* work_;
   int32_t* indices_;
