@@ -1,4 +1,5 @@
 // The public C++ functions of the assembly family: values, gradients, errors.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
