@@ -6,14 +6,15 @@ them. Run as a program it prints nanoseconds a synapse.
 """
 
 import functools
+import importlib
+import importlib.util
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -22,6 +23,9 @@ if __name__ == "__main__":
 
 from bench.entry import Entry, Inputs, Peer
 from torch_hrr.assembly import connectome_inputs
+
+np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") is not None else None
+sparse: Any = importlib.import_module("scipy.sparse") if importlib.util.find_spec("scipy") is not None else None
 
 SIZES = ((100_000, 317, 0.01), (1_000_000, 1000, 0.01), (1_000_000, 1000, 0.001))
 SEED, FIBER = 0, 1
@@ -38,18 +42,18 @@ def kept_rows(n: int, pool: int, p: float) -> list[Tensor]:
 
 
 @functools.lru_cache(maxsize=1)
-def kept_arrays(n: int, pool: int, p: float) -> list[np.ndarray]:
+def kept_arrays(n: int, pool: int, p: float) -> list[Any]:
     """The same as NumPy arrays, without a copy."""
     return [row.numpy() for row in kept_rows(n, pool, p)]
 
 
 @functools.lru_cache(maxsize=1)
-def kept_matrix(n: int, pool: int, p: float) -> scipy.sparse.csr_array:
+def kept_matrix(n: int, pool: int, p: float) -> Any:
     """The same as one sparse matrix."""
     rows = kept_arrays(n, pool, p)
     starts = np.cumsum([0, *map(len, rows)])
     columns = np.concatenate(rows)
-    return scipy.sparse.csr_array((np.ones(len(columns), np.int32), columns, starts), (pool, n))
+    return sparse.csr_array((np.ones(len(columns), np.int32), columns, starts), (pool, n))
 
 
 def torch_bincount(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
@@ -105,19 +109,20 @@ def entry(n: int, k: int, p: float) -> Entry:
     def on_rows(function: Callable[[Tensor, int, int, float], Tensor]) -> Callable[[Tensor], Tensor]:
         return lambda winners: function(winners, n, pool, p)
 
+    peers = [Peer("bincount", on_rows(torch_bincount)), Peer("index_add", on_rows(torch_index_add))]
+    if np is not None:
+        peers.append(Peer("numpy add.at", on_rows(numpy_add_at), kind="library"))
+    if sparse is not None:
+        peers.append(Peer("scipy csr", on_rows(scipy_rows), kind="library"))
     return Entry(
         op="connectome_inputs",
         shape=f"n{n:.0e} k{k} p{p:g}".replace("e+0", "e"),
         batch=k,
         inputs=inputs,
         ours=lambda winners: connectome_inputs(winners, n, p, SEED, FIBER),
-        peers=(
-            Peer("bincount", on_rows(torch_bincount)),
-            Peer("index_add", on_rows(torch_index_add)),
-            Peer("numpy add.at", on_rows(numpy_add_at), kind="library"),
-            Peer("scipy csr", on_rows(scipy_rows), kind="library"),
-        ),
+        peers=tuple(peers),
         traffic=8 * k + 4 * n,
+        sets=8,
     )
 
 
@@ -130,7 +135,8 @@ def main(rounds: int = 7) -> None:
     for (n, k, p), measured in zip(SIZES, ENTRIES, strict=True):
         generator = torch.Generator().manual_seed(0)
         candidates = {"ours": measured.ours} | {peer.name: peer.function for peer in measured.peers}
-        candidates["numpy drawn"] = functools.partial(numpy_drawn, n=n, p=p)
+        if np is not None:
+            candidates["numpy drawn"] = functools.partial(numpy_drawn, n=n, p=p)
         seconds: dict[str, list[float]] = {name: [] for name in candidates}
         for _ in range(rounds + 1):
             (winners,) = measured.inputs(k, generator)
