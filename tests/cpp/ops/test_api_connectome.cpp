@@ -1,4 +1,4 @@
-// The assembly operators for C++ programs: called through the installed header.
+// connectome_inputs for C++ programs: called through the installed header.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using at::Tensor;
 
 // Edges of neuron 1 in the graph of seed 0, brain 0 and fiber 0: the golden row of the kernels' tests.
-TEST(Assembly, ConnectomeInputsCountTheGoldenEdges) {
+TEST(ConnectomeInputs, CountTheGoldenEdges) {
   const Tensor winners = at::tensor({1, 1, 1}, at::kLong);
   const Tensor inputs = connectome_inputs(winners, 1000, 0.01, 0, 0);
   Tensor expected = at::zeros({1000}, at::kInt);
@@ -20,7 +20,7 @@ TEST(Assembly, ConnectomeInputsCountTheGoldenEdges) {
   EXPECT_EQ(connectome_inputs(winners.view({3, 1}), 7, 1, 0, 0).sum().item<int64_t>(), 21);
 }
 
-TEST(Assembly, ConnectomeInputsRefuseWhatTheyMust) {
+TEST(ConnectomeInputs, RefuseWhatTheyMust) {
   const Tensor winners = at::tensor({1, 2}, at::kLong);
   EXPECT_THROW(connectome_inputs(winners.to(at::kFloat), 10, 0.5, 0, 0), c10::TypeError);
   EXPECT_THROW(connectome_inputs(winners, 10, 1.5, 0, 0), c10::ValueError);
