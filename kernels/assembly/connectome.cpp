@@ -154,10 +154,21 @@ int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block
   return found;
 }
 
+// stimulus_count of a register of columns at a time.
 void stimulus_counts(const BinomialTable& table, uint64_t key, int64_t first, int64_t last, int32_t* counts) {
   const PhiloxKey words = philox_key(key);
-  for (int64_t j = first; j < last; ++j) {
-    counts[j] = stimulus_count(table, words, j);
+  LaneWords columns{};
+  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+    columns[lane] = static_cast<uint32_t>(first + lane);
+  }
+  // Columns are below 2^31: stimulus_counter's second word is 0.
+  for (int64_t j = first; j < last; j += kPhiloxLanes, columns += kPhiloxLanes) {
+    const PhiloxLanes counters = {{columns, LaneWords{}, LaneWords{}, broadcast_lanes(kStimulusStream)}};
+    const PhiloxLanes blocks = philox4x32(counters, words);
+    const auto live = static_cast<int>(last - j < kPhiloxLanes ? last - j : kPhiloxLanes);
+    for (int lane = 0; lane < live; ++lane) {
+      counts[j + lane] = binomial_count(table, join_words(blocks.word[0][lane], blocks.word[1][lane]));
+    }
   }
 }
 

@@ -108,17 +108,24 @@ HRR_HOST_DEVICE void for_each_edge(const GapTables& tables, PhiloxKey key, uint3
   }
 }
 
-// S of column j: words (0, 1) of counter (j low, j high, 0, kStimulusStream).
-HRR_HOST_DEVICE int32_t stimulus_count(const BinomialTable& table, PhiloxKey key, int64_t column) {
+// The counter whose words (0, 1) decide S of column j.
+HRR_HOST_DEVICE constexpr PhiloxBlock stimulus_counter(int64_t column) {
   const auto j = static_cast<uint64_t>(column);
-  const PhiloxBlock words =
-      philox4x32(PhiloxBlock{{static_cast<uint32_t>(j), static_cast<uint32_t>(j >> 32), 0, kStimulusStream}}, key);
-  const uint64_t u = join_words(words.word[0], words.word[1]);
-  int64_t m = table.guide[u >> 56];
-  while (m < table.count && table.thresholds[m] <= u) {
+  return {{static_cast<uint32_t>(j), static_cast<uint32_t>(j >> 32), 0, kStimulusStream}};
+}
+
+// S of a uniform 64-bit word.
+HRR_HOST_DEVICE int32_t binomial_count(const BinomialTable& table, uint64_t word) {
+  int64_t m = table.guide[word >> 56];
+  while (m < table.count && table.thresholds[m] <= word) {
     ++m;
   }
   return static_cast<int32_t>(table.first + m);
+}
+
+HRR_HOST_DEVICE int32_t stimulus_count(const BinomialTable& table, PhiloxKey key, int64_t column) {
+  const PhiloxBlock words = philox4x32(stimulus_counter(column), key);
+  return binomial_count(table, join_words(words.word[0], words.word[1]));
 }
 
 HRR_ISA_END

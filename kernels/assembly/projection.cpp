@@ -89,9 +89,9 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
                 float largest) {
   for_each_chunk(table, rows, count, [&](int64_t first, int64_t edges) {
     for (int64_t e = first; e < first + edges; ++e) {
-      if (wins[table.target[e]] != 0) {
-        table.weight[e] = potentiated(table.weight[e], factor, largest);
-      }
+      // Which targets won is unpredictable: no branch depends on it.
+      const float grown = potentiated(table.weight[e], factor, largest);
+      table.weight[e] = wins[table.target[e]] != 0 ? grown : table.weight[e];
     }
   });
 }

@@ -5,6 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
+import torch_hrr  # noqa: F401 - registers the operators
+
 COUNT = torch.ops.torch_hrr._stimulus_counts_
 
 
