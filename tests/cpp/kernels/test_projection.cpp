@@ -1,0 +1,170 @@
+// One round's passes over counts and edges, against plain loops.
+#include "kernels/assembly/projection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/assembly/tables.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+struct Candidates {
+  std::vector<int32_t> indices;
+  std::vector<uint32_t> sums;
+};
+
+Candidates sum_winners(const std::vector<std::vector<int32_t>>& counts, int64_t k, uint32_t least) {
+  std::vector<const int32_t*> sources;
+  for (const auto& row : counts) {
+    sources.push_back(row.data());
+  }
+  Candidates found{std::vector<int32_t>(static_cast<size_t>(k)), std::vector<uint32_t>(static_cast<size_t>(k))};
+  SumWinnersParams params;
+  params.sources = sources.data();
+  params.source_count = static_cast<int64_t>(sources.size());
+  params.n = static_cast<int64_t>(counts[0].size());
+  params.k = k;
+  params.least = least;
+  params.indices = found.indices.data();
+  params.sums = found.sums.data();
+  std::vector<char> memory(static_cast<size_t>(assembly_kernels().sum_winners_scratch(k)) + 64);
+  void* scratch = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  const auto number = static_cast<size_t>(assembly_kernels().sum_winners(params, scratch));
+  found.indices.resize(number);
+  found.sums.resize(number);
+  return found;
+}
+
+Candidates expected(const std::vector<std::vector<int32_t>>& counts, int64_t k, uint32_t least) {
+  const size_t n = counts[0].size();
+  std::vector<uint32_t> sums(n, 0);
+  for (const auto& row : counts) {
+    for (size_t j = 0; j < n; ++j) {
+      sums[j] += static_cast<uint32_t>(row[j]);
+    }
+  }
+  std::vector<int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return sums[static_cast<size_t>(a)] > sums[static_cast<size_t>(b)]; });
+  Candidates found;
+  for (const int32_t j : order) {
+    if (static_cast<int64_t>(found.indices.size()) < k && sums[static_cast<size_t>(j)] >= least) {
+      found.indices.push_back(j);
+    }
+  }
+  std::sort(found.indices.begin(), found.indices.end());
+  for (const int32_t j : found.indices) {
+    found.sums.push_back(sums[static_cast<size_t>(j)]);
+  }
+  return found;
+}
+
+TEST(Projection, CandidatesAreTheLargestSums) {
+  std::mt19937 generator(3);
+  for (const int64_t n : {1, 15, 17, 1000, 5003, 70001}) {
+    for (const size_t sources : {1u, 2u, 5u}) {
+      std::poisson_distribution<int32_t> count(4);
+      std::vector<std::vector<int32_t>> counts(sources, std::vector<int32_t>(static_cast<size_t>(n)));
+      for (auto& row : counts) {
+        std::generate(row.begin(), row.end(), [&] { return count(generator); });
+      }
+      for (const int64_t k : {int64_t{1}, std::min<int64_t>(n, 40), n}) {
+        for (const uint32_t least : {0u, 1u, 8u, 20u, 100u}) {
+          const Candidates found = sum_winners(counts, k, least);
+          const Candidates exact = expected(counts, k, least);
+          ASSERT_EQ(found.indices, exact.indices) << n << " " << sources << " " << k << " " << least;
+          ASSERT_EQ(found.sums, exact.sums);
+        }
+      }
+    }
+  }
+}
+
+// Rows of 0, 1, 16, 17 and 40 edges: empty, one chunk, full chunks, and lists of them.
+struct Table {
+  std::vector<int32_t> head, length, next, target;
+  std::vector<float> weight;
+  std::vector<std::vector<std::pair<int32_t, float>>> rows;
+
+  explicit Table(int32_t targets) {
+    std::mt19937 generator(5);
+    std::uniform_int_distribution<int32_t> any(0, targets - 1);
+    std::uniform_real_distribution<float> size(1, 3);
+    for (const int32_t edges : {0, 1, 16, 17, 40}) {
+      head.push_back(-1);
+      length.push_back(edges);
+      rows.emplace_back();
+      for (int32_t e = 0; e < edges; ++e) {
+        if (e % kEdgesPerChunk == 0) {
+          next.push_back(head.back());
+          head.back() = static_cast<int32_t>(next.size()) - 1;
+          target.resize(next.size() * kEdgesPerChunk, -1);
+          weight.resize(target.size(), -1);
+        }
+        const auto place = static_cast<size_t>(head.back() * kEdgesPerChunk + e % kEdgesPerChunk);
+        target[place] = any(generator);
+        weight[place] = size(generator);
+        rows.back().emplace_back(target[place], weight[place]);
+      }
+    }
+  }
+  EdgeTable edges() {
+    return {head.data(), length.data(), next.data(), target.data(), weight.data()};
+  }
+};
+
+TEST(Projection, ExcessIsTheSumOfWeightsInFixedPoint) {
+  constexpr int32_t kTargets = 7;
+  Table table(kTargets);
+  const std::vector<int32_t> firing = {0, 4, 2, 3};
+  for (const int64_t base : {int64_t{0}, kFixedOne}) {
+    std::vector<int64_t> excess(kTargets, 5);
+    std::vector<int64_t> exact(kTargets, 5);
+    assembly_kernels().add_excess(table.edges(), firing.data(), 4, base, excess.data());
+    for (const int32_t row : firing) {
+      for (const auto& [target, weight] : table.rows[static_cast<size_t>(row)]) {
+        exact[static_cast<size_t>(target)] += static_cast<int64_t>(static_cast<double>(weight) * 0x1p24) - base;
+      }
+    }
+    EXPECT_EQ(excess, exact);
+  }
+}
+
+TEST(Projection, EdgesIntoWinnersGrowUpToTheLargestWeight) {
+  constexpr int32_t kTargets = 7;
+  Table table(kTargets);
+  const std::vector<uint8_t> wins = {1, 0, 1, 1, 0, 0, 1};
+  const std::vector<int32_t> firing = {3, 1, 4};
+  const std::vector<float> before = table.weight;
+  assembly_kernels().potentiate(table.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f);
+  for (int32_t row = 0; row < 5; ++row) {
+    const bool fires = row == 1 || row == 3 || row == 4;
+    for (int32_t chunk = table.head[static_cast<size_t>(row)], left = table.length[static_cast<size_t>(row)];
+         chunk >= 0; chunk = table.next[static_cast<size_t>(chunk)]) {
+      const int32_t filled = (left - 1) % kEdgesPerChunk + 1;
+      for (int32_t e = 0; e < kEdgesPerChunk; ++e) {
+        const auto edge = static_cast<size_t>(chunk * kEdgesPerChunk + e);
+        const bool grows = fires && e < filled && wins[static_cast<size_t>(table.target[edge])] != 0;
+        EXPECT_EQ(table.weight[edge], grows ? std::min(before[edge] * 1.5f, 4.0f) : before[edge]);
+      }
+      left -= filled;
+    }
+  }
+}
+
+TEST(Projection, FixedPointIsExactFromAHalfOn) {
+  for (const float weight : {0.5f, 1.0f, 1.05f, 2.0f / 3, 1234.5677f, kLargestWeight}) {
+    EXPECT_EQ(static_cast<double>(fixed_point(weight)) / 0x1p24, static_cast<double>(weight));
+  }
+  EXPECT_EQ(fixed_point(0), 0);
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels
