@@ -7,6 +7,24 @@
 
 namespace torch_hrr::assembly {
 
+// How the kernels of k_winners name a supported type.
+inline kernels::Element element_of(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return kernels::Element::kDouble;
+    case at::kHalf:
+      return kernels::Element::kHalf;
+    case at::kBFloat16:
+      return kernels::Element::kBFloat16;
+    case at::kInt:
+      return kernels::Element::kInt32;
+    case at::kLong:
+      return kernels::Element::kInt64;
+    default:
+      return kernels::Element::kFloat;
+  }
+}
+
 // `out` tells the device; neither rows nor k may be 0. On a GPU `sorted` is not looked at.
 void execute(const kernels::WinnersParams& params, const at::Tensor& out);
 

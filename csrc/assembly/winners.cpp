@@ -44,23 +44,6 @@ Sizes<Int> winners_sizes(const Tensor& inputs, const Int& k) {
   return sizes;
 }
 
-kernels::Element element_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return kernels::Element::kDouble;
-    case at::kHalf:
-      return kernels::Element::kHalf;
-    case at::kBFloat16:
-      return kernels::Element::kBFloat16;
-    case at::kInt:
-      return kernels::Element::kInt32;
-    case at::kLong:
-      return kernels::Element::kInt64;
-    default:
-      return kernels::Element::kFloat;
-  }
-}
-
 Winners compute(const Tensor& inputs, int64_t k, bool sorted) {
   const auto sizes = winners_sizes<int64_t>(inputs, k);
   const Winners winners{at::empty(sizes, inputs.options()), at::empty(sizes, inputs.options().dtype(at::kLong))};

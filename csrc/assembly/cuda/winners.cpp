@@ -11,29 +11,6 @@
 #include "kernels/assembly/cuda_launch.h"
 
 namespace torch_hrr::assembly::cuda {
-namespace {
-
-kernels::Element element_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return kernels::Element::kFloat;
-    case at::kDouble:
-      return kernels::Element::kDouble;
-    case at::kHalf:
-      return kernels::Element::kHalf;
-    case at::kBFloat16:
-      return kernels::Element::kBFloat16;
-    case at::kInt:
-      return kernels::Element::kInt32;
-    case at::kLong:
-      return kernels::Element::kInt64;
-    default:
-      TORCH_CHECK_TYPE(false, "k_winners: unknown element type ", tensor.scalar_type());
-  }
-}
-
-}  // namespace
-
 void execute(const kernels::WinnersParams& params, const at::Tensor& inputs) {
   const c10::cuda::CUDAGuard guard(inputs.device());
   const at::Tensor workspace = at::empty({kernels::winners_workspace_bytes(params)}, inputs.options().dtype(at::kByte));
@@ -44,7 +21,7 @@ void execute(const kernels::WinnersParams& params, const at::Tensor& inputs) {
 void sort_winners(const at::Tensor& values, const at::Tensor& indices) {
   const c10::cuda::CUDAGuard guard(values.device());
   const at::Tensor keys = at::empty(values.sizes(), values.options().dtype(at::kLong));
-  kernels::launch_winner_keys(element_of(values), values.const_data_ptr(), values.numel(),
+  kernels::launch_winner_keys(element_of(values.scalar_type()), values.const_data_ptr(), values.numel(),
                               keys.mutable_data_ptr<int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
   // Keys, not values: the order of NaN and of the zeros is then the one that chose the winners.
   const at::Tensor order = std::get<1>(at::sort(keys, /*stable=*/true, /*dim=*/-1, /*descending=*/true));
