@@ -67,6 +67,11 @@ class Rounds(Wiring):
                 if source != target and self._areas[source].silent:
                     raise ValueError(f"project: source area must have winners, got none in {source!r}")
                 from_areas.append((source, target))
+        for name in {target for _, target in from_stimuli}:
+            firing = sum(self._stimuli[stimulus] for stimulus, target in from_stimuli if target == name)
+            firing += sum(self._areas[source].k for source, target in from_areas if target == name)
+            if firing >= 2**31:
+                raise ValueError(f"project: fewer than 2^31 neurons must fire into an area, got {firing} into {name!r}")
         return from_stimuli, from_areas
 
     def _run_sampled(self, from_stimuli: list[tuple[str, str]], from_areas: list[tuple[str, str]], rounds: int) -> None:
