@@ -53,7 +53,9 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] |= 1u << (target.neuron_of[s] % 32);
   }
   std::mutex mutex;
-  for_column_blocks(*fiber.connectome, target.n, threads_, [&](int64_t first, int64_t last) {
+  const int64_t blocks = std::min<int64_t>(kernels::block_count(*fiber.connectome, target.n), slots - least);
+  const int64_t streams = static_cast<int64_t>(rows_.size()) * blocks;
+  for_column_blocks(*fiber.connectome, target.n, streams, threads_, [&](int64_t first, int64_t last) {
     // Some rows at a time, so that pairs take little memory.
     constexpr int64_t kRows = 256;
     std::vector<int32_t> found(8192);

@@ -43,7 +43,12 @@ void Selection::deliver(Fiber& fiber) {
   params.key = fiber.key;
   params.n = n;
   params.counts = fiber.counts;
-  for_column_blocks(*fiber.connectome, n, threads_, [&](int64_t first, int64_t last) {
+  const auto changed = static_cast<int64_t>(entered_.size() + left_.size());
+  if (changed == 0 && !afresh) {
+    return;
+  }
+  const int64_t streams = changed * kernels::block_count(*fiber.connectome, n);
+  for_column_blocks(*fiber.connectome, n, streams, threads_, [&](int64_t first, int64_t last) {
     kernels::DeliverParams part = params;
     if (afresh) {
       const int64_t begin = first * part.tables->width;
