@@ -83,6 +83,16 @@ def projections(
                 raise ValueError(f"{op}: area must be declared, got {target!r}")
 
 
+def listed(projections: Any) -> Any:
+    """Projections with their targets as lists, to be read twice; whatever is wrong stays for `projections`."""
+    if not isinstance(projections, Mapping):
+        return projections
+    return {
+        source: list(targets) if isinstance(targets, Iterable) and not isinstance(targets, str) else targets
+        for source, targets in projections.items()
+    }
+
+
 def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
     """1 to k distinct neurons of an area, ascending: [m], or [batch, m]."""
     given = torch.as_tensor(indices)
