@@ -8,6 +8,8 @@ from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
+from torch_hrr.assembly.monitor import Monitor
+from torch_hrr.assembly.torch_brain import TorchBrain
 
 _vmap.register()
 
@@ -15,6 +17,8 @@ __all__ = [
     "AssemblyLayer",
     "Brain",
     "KCap",
+    "Monitor",
+    "TorchBrain",
     "assembly_loss",
     "assembly_margin_loss",
     "assembly_overlap_loss",

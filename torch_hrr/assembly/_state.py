@@ -210,11 +210,12 @@ class FiberState(State):
             self.target, self.weight, self.chunks, self.scale,
         ]  # fmt: skip
 
-    def edges(self, brain: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Source slots, target slots and weights of the known edges of one brain, by source slot."""
+    def edges(self, brain: int, slots: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Source slots, target slots and weights of the known edges of one brain, out of these slots or of all."""
         length = self.length[brain].long()
+        row = torch.arange(len(length), device=length.device) if slots is None else slots
         rows, targets, weights = [], [], []
-        chunk, left, row = self.head[brain].long(), length, torch.arange(len(length), device=length.device)
+        chunk, left = self.head[brain, row].long(), length[row]
         place = torch.arange(EDGES_PER_CHUNK, device=length.device)
         while len(row):
             live = left > 0

@@ -1,0 +1,202 @@
+"""Rounds of a TorchBrain: synchronous rounds of a brain which external inputs and biases join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._external import LARGEST, area_inputs, choose, chosen_round
+from torch_hrr.assembly.brain import Brain
+
+_ops = torch.ops.torch_hrr
+_PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+Inputs = Mapping[str, Tensor]
+Projections = Mapping[str, Iterable[str]]
+
+
+class ExternalRounds(nn.Module):
+    """What a round of a `TorchBrain` is. `TorchBrain` says what it means."""
+
+    def __init__(self, device: str | torch.device, precision: str, p: float, seed: int) -> None:
+        """See `TorchBrain`."""
+        super().__init__()
+        self.precision = checks.choice("TorchBrain", "precision", precision, _PRECISIONS)
+        self._dtype = _PRECISIONS[self.precision]
+        self.brain = Brain(p=p, seed=seed, device=device)
+        self.biases = nn.ParameterList()
+        self.learning = False
+        # Of the last projection: what an area received without its external input, that input, and who fired where.
+        self._received: dict[str, Tensor | None] = {}
+        self._given: dict[str, Tensor] = {}
+        self._projections: dict[str, list[str]] = {}
+
+    def project(
+        self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
+    ) -> None:
+        """Runs synchronous rounds.
+
+        Args:
+            external_inputs: ``{area: tensor [n]}``, real numbers of at most 2^20, the same in every round.
+            projections: ``{source: [targets]}``, areas that fire into areas.
+            rounds: how many, >= 0.
+
+        Raises:
+            TypeError: an external input is not a real tensor.
+            ValueError: an unknown name, a wrong shape, a number that is not finite or too large, or a source that has
+                neither winners nor an external input and fires into another area; the brain is unchanged.
+        """
+        rounds = checks.integer("project", "rounds", rounds, least=0)
+        given = self._checked(external_inputs or {})
+        wanted = checks.listed(projections or {})
+        areas = self.brain._areas
+        checks.projections("project", "projections", wanted, areas, areas, "area")
+        pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
+        reached = dict.fromkeys(target for _, target in pairs)
+        firing = {source for source, target in pairs if source != target}
+        shown = [
+            name
+            for name in given
+            if not areas[name].locks
+            and not areas[name].fixed
+            and (name not in reached or (name in firing and areas[name].silent))
+        ]
+        for source, target in pairs:
+            if source != target and areas[source].silent and source not in shown:
+                raise ValueError(f"project: source area must have winners, got none in {source!r}")
+        external = {}
+        for name in dict.fromkeys((*given, *reached)):
+            if (joined := self._external(name, given.get(name))) is not None:
+                external[name] = joined
+        if rounds == 0 or not (shown or reached):
+            return
+        self._given = given if self.learning else {}
+        self._received = dict.fromkeys(shown) if self.learning else {}
+        self._projections = wanted
+        for name in shown:
+            state = areas[name]
+            nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain._device)
+            self.brain.activate(name, choose(nothing, 24, external[name], state.k))
+        pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
+        if pulled:
+            for left in range(rounds, 0, -1):
+                self._pulled_round(wanted, pairs, reached, pulled, record=self.learning and left == 1)
+        elif reached:
+            self.brain.project({}, wanted, rounds - 1)
+            if self.learning:
+                self._receive(pairs, reached)
+            self.brain.project({}, wanted, 1)
+
+    def _pulled_round(
+        self,
+        wanted: Projections,
+        pairs: list[tuple[str, str]],
+        reached: Iterable[str],
+        pulled: Mapping[str, Tensor],
+        record: bool,
+    ) -> None:
+        """A round in which external inputs take part in the choice of winners."""
+        received = self._receive(pairs, reached if record else pulled, keep=record)
+        chosen, spread = {}, 0.0
+        for name, external in pulled.items():
+            inputs, bits = received[name]
+            chosen[name] = choose(inputs, bits, external, self.brain._areas[name].k)
+            spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
+        chosen_round(self.brain, wanted, chosen, spread)
+
+    def _receive(
+        self, pairs: list[tuple[str, str]], targets: Iterable[str], keep: bool = True
+    ) -> dict[str, tuple[Tensor, int]]:
+        """What areas receive in the round to come, and what a loss will want to know of it."""
+        received = {}
+        for name in targets:
+            if self.brain._areas[name].normalize:
+                self.brain.normalize(name)
+            sources = [source for source, target in pairs if target == name]
+            received[name] = area_inputs(self.brain, name, sources)
+            if keep:
+                inputs, bits = received[name]
+                self._received[name] = inputs.double() / 2.0**bits
+        return received
+
+    def _is_open(self, source: str, target: str) -> bool:
+        areas = self.brain._areas
+        return not (areas[source].locks or areas[target].locks or self.brain._locks.get((source, target)))
+
+    def _checked(self, external_inputs: Any) -> dict[str, Tensor]:
+        """The external inputs, on the device; raises before any change."""
+        if not isinstance(external_inputs, Mapping):
+            raise TypeError(
+                f"project: external_inputs must be a mapping of areas to tensors, got {type(external_inputs).__name__}"
+            )
+        given = {}
+        for name, external in external_inputs.items():
+            n = self.brain._area("project", name).n
+            if not isinstance(external, Tensor) or external.is_complex() or external.layout != torch.strided:
+                kind = external.dtype if isinstance(external, Tensor) else type(external).__name__
+                raise TypeError(f"project: external input of {name!r} must be a real dense tensor, got {kind}")
+            if external.shape != (n,):
+                raise ValueError(
+                    f"project: external input of {name!r} must have shape [{n}], got {list(external.shape)}"
+                )
+            given[name] = external.to(self.brain._device)
+        return given
+
+    def _external(self, area: str, given: Tensor | None) -> Tensor | None:
+        """The external input with the bias, in the precision of both; None where there is neither."""
+        index = self.brain._areas[area].index
+        bias = self.biases[index] if index < len(self.biases) else None
+        if bias is not None and (given is not None or bool(bias.any())):
+            given = bias if given is None else given + bias
+        if given is None:
+            return None
+        external = given.to(self._dtype)
+        largest = float(external.detach().abs().max())
+        if not largest <= LARGEST:
+            raise ValueError(
+                f"project: external input and bias of {area!r} must be finite and at most 2^20 in {self.precision}, "
+                f"got {largest}"
+            )
+        return external
+
+    def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
+        """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
+
+        That is a round with the projections of the last call and no external inputs; nothing changes.
+        """
+        if inputs is not None:
+            count = checks.integer("_select_winners", "k", k, least=0, most=inputs.shape[-1], limit="n")
+            winners: Tensor = _ops.k_winners(inputs, count)[1]
+            return winners
+        pairs = [pair for pair in _pairs(self._projections) if self._is_open(*pair)]
+        received = self._receive(pairs, dict.fromkeys(target for _, target in pairs), keep=False)
+        return {name: _ops.k_winners(x, self.brain._areas[name].k)[1] for name, (x, _) in received.items()}
+
+    def _update_connectomes(self, projections: Projections | None = None) -> None:
+        """One step of plasticity from the present winners to the present winners, which stay.
+
+        Args:
+            projections: ``{source: [targets]}``; those of the last `project` by default.
+        """
+        wanted = self._projections if projections is None else checks.listed(projections)
+        areas = self.brain._areas
+        checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
+        pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
+        for name in (name for pair in pairs for name in pair):
+            if areas[name].silent:
+                raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
+        before = {target: areas[target].fixed for _, target in pairs}
+        try:
+            for name in before:
+                areas[name].fixed = True
+            self.brain.project({}, wanted)
+        finally:
+            for name, fixed in before.items():
+                areas[name].fixed = fixed
+
+
+def _pairs(projections: Projections) -> list[tuple[str, str]]:
+    return [(source, target) for source, targets in projections.items() for target in dict.fromkeys(targets)]

@@ -1,0 +1,262 @@
+"""TorchBrain: a brain whose areas also take real inputs, which gradients of losses on assemblies can train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._external_rounds import ExternalRounds
+from torch_hrr.assembly._files import check_states
+from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
+from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss
+
+_ops = torch.ops.torch_hrr
+
+
+class TorchBrain(ExternalRounds):
+    """`Brain` with external inputs: real tensors ``[n]`` that join what an area receives from other areas.
+
+    One round, all areas at once from the winners of the round before::
+
+        x_j = sum of w_ij over the winners i that fire into the area + external_j + bias_j
+
+    of which the k largest win, ties to the lower index, and plasticity follows, as in `Brain`. External inputs are
+    rounded to ``precision`` and then to the fixed point of all inputs (2^-24; 2^-40 where columns are normalised), so
+    that winners stay exact: zeros that join a projection change no winner, and rounds without external inputs are
+    `Brain`'s own. The bias of an area is what `enable_learning` makes, zero at first.
+
+    An area that has an external input but that no projection reaches shows it: its winners are the k largest of the
+    external input (and bias) from before the first round. So does one without winners that has to fire into another
+    area. Such winners are set as by `Brain.activate`, and do not count as won; those of rounds do, whatever chose them.
+
+    With learning enabled (``learning=True``) `compute_assembly_loss` is differentiable in the external inputs of the
+    last `project` and in the biases, which are the parameters of this module. Gradients end at the area: synapses learn
+    by Hebb's rule alone, which strengthens the winners of every projection by 1 + beta, wanted or not: most training
+    goes better between `disable_plasticity` and `enable_plasticity`. Gradients of a loss on k targets are some 0.1 / k:
+    in fp16 the loss should be scaled from k = 1e4 on.
+
+    Args:
+        device: where the brain lives; a device that is not there is the CPU, after a warning.
+        precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights are float32 always.
+        jit: whether the differentiable part goes through torch.compile; winners are the same.
+        learning: whether to `enable_learning` at once.
+        p: density of the connectomes.
+        seed: 64 bits (modulo 2^64).
+
+    Attributes:
+        brain: the `Brain`, with all that it can do.
+        memory_manager: `allocate_connectome` and `optimize_layout`.
+        biases: a float32 parameter ``[n]`` for each area in the order of declaration, or none before learning.
+        kernels: what `create_custom_kernel` compiled, by name.
+
+    A round costs what one of `Brain` does. Each area with an external input adds a pass over its n neurons and over the
+    potentiated synapses of what fires into it; with learning enabled, so does every area reached in the last round.
+    """
+
+    def __init__(
+        self,
+        device: str | torch.device = "cpu",
+        precision: str = "fp32",
+        jit: bool = False,
+        learning: bool = False,
+        p: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        """See the class."""
+        super().__init__(device, precision, p, seed)
+        self.memory_manager = ConnectomeMemory(self.brain)
+        self.jit = bool(jit)
+        self._loss: Callable[..., Tensor] = torch.compile(_shifted_loss) if self.jit else _shifted_loss
+        self.kernels: dict[str, Callable[..., None]] = {}
+        self._samples: UsageSamples | None = None
+        if learning:
+            self.enable_learning()
+
+    def add_area(self, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
+        """Declares an area of n neurons of which k win; arguments and errors as for `Brain.add_area`."""
+        self.brain.add_area(name, n, k, beta, **options)
+        self._make_biases()
+
+    # Reading
+
+    def winners(self, area: str) -> Tensor:
+        """The winners: int64 ``[k]`` ascending; none before the first projection."""
+        return self.brain.winners(area)
+
+    def support(self, area: str) -> int:
+        """How many neurons ever won."""
+        return int(self.brain.support(area))
+
+    def get_memory_usage(self) -> dict[str, float]:
+        """Memory of the brain's tensors.
+
+        Returns:
+            ``allocated_mb``, what is in use, and ``reserved_mb``, with what tables of synapses keep to grow into, in
+            2^20 bytes; ``edges``, the synapses in these tables (all others take no memory); ``bytes_per_neuron``, what
+            is reserved for each neuron of an area.
+        """
+        return memory_usage(self.brain)
+
+    # Learning
+
+    def enable_learning(self) -> None:
+        """From now on projections keep what `compute_assembly_loss` needs; every area has a bias, zero at first."""
+        self.learning = True
+        self._make_biases(first=True)
+
+    def disable_learning(self) -> None:
+        """Projections keep nothing for losses any more; biases stay as they are, and stay inputs."""
+        self.learning = False
+        self._received, self._given = {}, {}
+
+    def enable_plasticity(self) -> None:
+        """Synapses grow again: `Brain.enable_plasticity`."""
+        self.brain.enable_plasticity()
+
+    def disable_plasticity(self) -> None:
+        """Synapses keep their weights: `Brain.disable_plasticity`."""
+        self.brain.disable_plasticity()
+
+    def compute_assembly_loss(
+        self,
+        target_assemblies: Mapping[str, Tensor | Sequence[int]],
+        loss: str | AssemblyLoss = "overlap",
+        *,
+        temperature: float = 1.0,
+        surrogate: str = "sigmoid",
+        margin: float = 1.0,
+    ) -> Tensor:
+        """How far areas are from wanted assemblies, differentiable in their external inputs and biases.
+
+        For every area: x, its inputs of the last round with its external input and its bias as it is now (inputs are 0
+        where it took no part), ``y = k_cap(x, k, temperature, surrogate, soft=True)``, sum y = k, and of y and the
+        targets the loss; then the mean over the areas.
+
+        Args:
+            target_assemblies: ``{area: 1 to k distinct neurons}``.
+            loss: "overlap", 1 - the mean of y over the targets; "margin", what targets lack to be above all rivals by
+                `margin`; or a function of y ``[n]`` and the targets ``[m]``, ascending. `losses.assembly_loss`.
+            temperature: width of the soft winners' transition, in units of a fresh synapse.
+            surrogate: "sigmoid" or "laplace".
+            margin: of the margin loss.
+
+        Returns:
+            A scalar, float32.
+
+        Raises:
+            RuntimeError: learning is not enabled.
+            ValueError, IndexError: no area, an unknown one, or neurons that it does not have.
+        """
+        if not self.learning:
+            raise RuntimeError("compute_assembly_loss: learning must be enabled, got a brain that does not learn")
+        if not isinstance(target_assemblies, Mapping) or not target_assemblies:
+            raise ValueError("compute_assembly_loss: target_assemblies must be a mapping with at least one area")
+        targets = {}
+        for name, indices in target_assemblies.items():
+            area = self.brain._area("compute_assembly_loss", name)
+            targets[name] = checks.neurons("compute_assembly_loss", indices, area.n, area.k, None)
+        self._make_biases(first=True)
+        losses = []
+        for name, wanted in targets.items():
+            area = self.brain._areas[name]
+            bias = self.biases[area.index]
+            given = self._given.get(name)
+            external = (bias if given is None else given + bias).to(self._dtype)
+            received = self._received.get(name)
+            constant = torch.zeros_like(external, dtype=torch.float64) if received is None else received
+            # Soft winners are those of x + c too: around the threshold the half types are finest.
+            shift = constant - _ops.k_winners(constant + external.detach().double(), area.k)[0].min()
+            one = self._loss(shift, external, wanted.to(external.device), area.k, loss, temperature, surrogate, margin)
+            losses.append(one.float())
+        return torch.stack(losses).mean()
+
+    def _make_biases(self, first: bool = False) -> None:
+        if not (first or self.learning or len(self.biases)):
+            return
+        for area in list(self.brain._areas.values())[len(self.biases) :]:
+            self.biases.append(nn.Parameter(torch.zeros(area.n, device=self.brain._device)))
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Whether it learns, and the sizes of its biases."""
+        return {"learning": self.learning, "biases": [len(bias) for bias in self.biases]}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Makes the biases that a state_dict describes, where there are none yet."""
+        self.learning = bool(state["learning"])
+        for n in state["biases"][len(self.biases) :]:
+            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain._device)))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of nn.Module; a brain without areas takes over those of the state."""
+        result = super().load_state_dict(state_dict, strict=strict, assign=assign)
+        check_states(self.brain)
+        return result
+
+    # Monitoring and kernels of one's own
+
+    def start_monitoring(self, interval: float = 0.1) -> None:
+        """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.
+
+        Rounds run one by one meanwhile, with the same bits. The last 10 000 samples are kept. For winners there is
+        `Monitor`.
+
+        Raises:
+            RuntimeError: monitoring goes on already.
+        """
+        if self._samples is not None:
+            raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain that is monitored")
+        self._samples = UsageSamples(self.brain, interval)
+
+    def stop_monitoring(self) -> list[dict[str, Any]]:
+        """Ends it.
+
+        Returns:
+            A dict a sample, the last of now: ``seconds`` and ``rounds`` since the start, and `get_memory_usage`. An
+            empty list where there was no monitoring.
+        """
+        samples, self._samples = self._samples, None
+        return [] if samples is None else samples.stop()
+
+    def create_custom_kernel(self, name: str, code: str) -> Callable[..., None]:
+        """Compiles CUDA source with NVRTC through torch.
+
+        Args:
+            name: of the `extern "C" __global__` function in the source; also its name in `kernels`.
+            code: the source.
+
+        Returns:
+            A function of ``grid``, ``block`` and ``args``, as of `torch.cuda`; nothing checks what the kernel does.
+
+        Raises:
+            RuntimeError: no CUDA device, a torch that cannot compile kernels, or source that does not compile.
+        """
+        checks.name("create_custom_kernel", name)
+        if not isinstance(code, str):
+            raise TypeError(f"create_custom_kernel: code must be a str, got {type(code).__name__}")
+        if not torch.cuda.is_available():
+            raise RuntimeError("create_custom_kernel: a CUDA device must be there, got none")
+        compiler = getattr(torch.cuda, "_compile_kernel", None)
+        if compiler is None:
+            raise RuntimeError(f"create_custom_kernel: torch must be able to compile kernels, got {torch.__version__}")
+        kernel: Callable[..., None] = compiler(code, name)
+        self.kernels[name] = kernel
+        return kernel
+
+
+def _shifted_loss(
+    shift: Tensor,
+    external: Tensor,
+    targets: Tensor,
+    k: int,
+    loss: str | AssemblyLoss,
+    temperature: float,
+    surrogate: str,
+    margin: float,
+) -> Tensor:
+    """The loss of inputs shift + external, computed in the precision of the external input."""
+    inputs = (shift + external.double()).to(external.dtype)
+    return assembly_loss(inputs, targets, k, loss, temperature=temperature, surrogate=surrogate, margin=margin)
