@@ -135,7 +135,9 @@ def test_association_draws_on_both_assemblies(seed):
 
 
 def test_association_takes_about_half_from_each():
-    shared = [(overlap(of_a, both), overlap(of_b, both)) for of_a, of_b, both, *_ in map(association, range(ASSOCIATIONS))]
+    shared = [
+        (overlap(of_a, both), overlap(of_b, both)) for of_a, of_b, both, *_ in map(association, range(ASSOCIATIONS))
+    ]
     # 161 +- 13 and 157 +- 13 over 20 seeds.
     for each, expected in zip(zip(*shared, strict=True), (155, 150), strict=True):
         assert statistics.mean(each) == pytest.approx(expected, abs=15)
