@@ -321,3 +321,79 @@ def test_a_state_that_does_not_fit_is_an_error(brain):
         Brain(p=0.2, seed=1, batch=2).load_state_dict(wrong)
     with pytest.raises((RuntimeError, ValueError)):
         Brain(p=0.2, seed=1, batch=2).load_state_dict({})
+
+
+@pytest.fixture
+def sampled_content(path):
+    brain = Brain(p=0.2, seed=1, batch=2, mode="sampled")
+    brain.add_stimulus("s", size=20)
+    brain.add_area("A", n=60, k=6, beta=0.1)
+    brain.add_area("B", n=50, k=5, w_max=3.0)
+    brain.project({"s": ["A", "B"]}, {"A": ["A"]}, rounds=3)
+    brain.project({"s": ["A"]}, BOTH, rounds=4)
+    brain.save(path)
+    return _storage.load(path, format=FORMAT, version=VERSION)
+
+
+def use_sampled(brain):
+    brain.project({"s": ["A", "B"]}, rounds=2)
+    brain.project({"s": ["A", "B"]}, BOTH, rounds=3)
+    brain.pattern_complete("B")
+
+
+def test_any_forged_value_of_a_sampled_brain_is_refused_or_can_be_used(sampled_content, path):
+    intact, config = sampled_content
+    generator = random.Random(0)
+    filled = [name for name, tensor in intact.items() if tensor.numel()]
+    refused = 0
+    for _ in range(200):
+        tensors = dict(intact)
+        name = generator.choice(filled)
+        tensors[name] = tensors[name].clone()
+        flat = tensors[name].view(-1)
+        flat[generator.randrange(len(flat))] = generator.choice(EXTREMES.get(flat.dtype, [False, True]))
+        forge(path, tensors, config)
+        try:
+            loaded = Brain.load(path)
+        except IntegrityError:
+            refused += 1
+            continue
+        use_sampled(loaded)
+    assert 40 < refused < 190
+
+
+SAMPLED_CHANGES = [
+    "cut",
+    "longer",
+    pytest.param("a dimension", marks=SHAPES),
+    pytest.param("another dtype", marks=SHAPES),
+    pytest.param("missing", marks=SHAPES),
+]
+
+
+@pytest.mark.parametrize("change", SAMPLED_CHANGES)
+def test_tensors_of_a_sampled_brain_of_another_shape_or_dtype(sampled_content, path, change):
+    intact, config = sampled_content
+    changes = {
+        "cut": lambda tensor: tensor[..., :-1].clone(),
+        "longer": lambda tensor: torch.cat([tensor, tensor], -1),
+        "a dimension": lambda tensor: tensor.unsqueeze(0).clone(),
+        "another dtype": lambda tensor: tensor.to(torch.int16),
+    }
+    unusable = []
+    for name, tensor in intact.items():
+        tensors = {other: value for other, value in intact.items() if other != name}
+        if change != "missing":
+            tensors[name] = changes[change](tensor)
+        forge(path, tensors, config)
+        try:
+            loaded = Brain.load(path)
+        except IntegrityError:
+            continue
+        try:
+            use_sampled(loaded)
+        except Exception as error:
+            unusable.append((name, str(error)))
+        if change in {"another dtype", "missing"}:
+            unusable.append((name, "loaded"))
+    assert unusable == []
