@@ -285,7 +285,7 @@ print(peak, sum(buffer.numel() * buffer.element_size() for buffer in brain.buffe
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux")
-@pytest.mark.parametrize("p", [0.0001, 0.001, 0.01, 0.1])
+@pytest.mark.parametrize("p", [0.001, 0.1])
 def test_memory_follows_the_neurons_and_not_the_synapses(p):
     shown = run_python(MEASURE, p, isa="")
     assert shown.returncode == 0, shown.stderr
