@@ -13,6 +13,8 @@ namespace {
 
 using kernels::assembly_kernels;
 
+constexpr int64_t kLargestBias = int64_t{1} << 61;
+
 class Rounds {
  public:
   Rounds(Brain& brain, bool threads, int64_t* needed)
@@ -128,7 +130,7 @@ class Rounds {
       area.slots[1] += won == 0 ? 1 : 0;
       won = 1;
       if (area.bias != nullptr) {
-        area.bias[winner] += area.bias_step;
+        area.bias[winner] = std::min(area.bias[winner] + area.bias_step, kLargestBias);
       }
       if (area.last_win != nullptr) {
         area.last_win[winner] = 0;

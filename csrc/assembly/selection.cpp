@@ -179,6 +179,8 @@ void Selection::choose_by_sums(Target& target) {
 // normalised, inputs are counted in units of 2^-40.
 void Selection::choose_densely(Target& target, bool scaled) {
   constexpr int kScaledBits = 16;
+  // Of one term, so that a few of them stay within 64 bits.
+  constexpr int64_t kLargestTerm = int64_t{1} << 61;
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
   const int shift = scaled ? kScaledBits : 0;
@@ -194,7 +196,7 @@ void Selection::choose_densely(Target& target, bool scaled) {
         inputs_[j] += static_cast<int64_t>(
             std::rint(static_cast<double>(sum) * fiber->scale[j] * static_cast<double>(1 << kScaledBits)));
       } else {
-        inputs_[j] += sum << shift;
+        inputs_[j] += std::min(sum, kLargestTerm >> shift) << shift;
       }
     }
   }
@@ -208,11 +210,11 @@ void Selection::choose_densely(Target& target, bool scaled) {
     }
   }
   for (size_t j = 0; j < n && area.bias != nullptr; ++j) {
-    inputs_[j] -= area.bias[j] << shift;
+    inputs_[j] -= std::min(area.bias[j], kLargestTerm >> shift) << shift;
   }
   for (size_t j = 0; j < n && area.last_win != nullptr; ++j) {
     if (area.last_win[j] < area.refractory_period) {
-      inputs_[j] -= area.penalties[area.last_win[j]] << shift;
+      inputs_[j] -= std::min(area.penalties[area.last_win[j]], kLargestTerm >> shift) << shift;
     }
   }
   kernels::WinnersParams params;

@@ -307,12 +307,6 @@ def flagged():
     return brain
 
 
-NOT_TAKEN = pytest.mark.xfail(reason="load_state_dict leaves the configuration of a brain in use as it is", strict=True)
-NOT_COMPARED = pytest.mark.xfail(reason="load_state_dict does not compare p, seed and mode", strict=True)
-HALF_LOADED = pytest.mark.xfail(reason="load_state_dict copies tensors before it knows whether all fit", strict=True)
-
-
-@NOT_TAKEN
 def test_a_state_replaces_that_of_a_brain_in_use():
     saved, used = flagged(), declared()
     for step in PROGRAM[:3]:
@@ -322,7 +316,6 @@ def test_a_state_replaces_that_of_a_brain_in_use():
     assert_same_brains(saved, used)
 
 
-@NOT_COMPARED
 @pytest.mark.parametrize("other", [{"seed": 4}, {"p": 0.05}])
 def test_a_state_is_not_taken_by_a_brain_of_another_graph(other):
     taken = Brain(**{"p": 0.04, "seed": 3, **other})
@@ -333,7 +326,6 @@ def test_a_state_is_not_taken_by_a_brain_of_another_graph(other):
     assert_same_brains(flagged(), taken)
 
 
-@HALF_LOADED
 def test_a_state_that_does_not_fit_leaves_the_brain_as_it_was():
     brain = declared()
     brain.add_area("D", n=10, k=2)

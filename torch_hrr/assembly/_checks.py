@@ -23,12 +23,13 @@ def integer(
     return number
 
 
-def number(op: str, argument: str, value: Any, least: float = -math.inf) -> float:
-    """A finite float >= least."""
+def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """A finite float within bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or value < least:
-        raise ValueError(f"{op}: {argument} must be a finite number >= {least:g}, got {value}")
+    if not math.isfinite(value) or not least <= value <= most:
+        upper = "" if math.isinf(most) else f" and <= {most:g}"
+        raise ValueError(f"{op}: {argument} must be a finite number >= {least:g}{upper}, got {value}")
     return float(value)
 
 
@@ -69,18 +70,21 @@ def projections(
     sources: Collection[str],
     targets: Collection[str],
     kind: str,
-) -> None:
-    """A mapping from known sources to collections of known areas."""
+) -> dict[str, list[str]]:
+    """A mapping from known sources to collections of known areas, as lists: each is read once."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{op}: {argument} must be a mapping of names to areas, got {type(given).__name__}")
+    read: dict[str, list[str]] = {}
     for source, into in given.items():
         if source not in sources:
             raise ValueError(f"{op}: {kind} must be declared, got {source!r}")
         if isinstance(into, str) or not isinstance(into, Iterable):
             raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {into!r} for {source!r}")
-        for target in into:
+        read[source] = list(into)
+        for target in read[source]:
             if target not in targets:
                 raise ValueError(f"{op}: area must be declared, got {target!r}")
+    return read
 
 
 def listed(projections: Any) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_hrr._storage import IntegrityError
-from torch_hrr.assembly._state import AreaState, FiberState
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._state import EDGES_PER_CHUNK, AreaState, FiberState
 
 if TYPE_CHECKING:
     from torch_hrr.assembly._wiring import Wiring
@@ -24,14 +25,24 @@ def restore(
     try:
         brain = cls(config["p"], config["seed"], config["mode"], device, config["batch"])
         declare(brain, config)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if brain.get_extra_state() != config:
+            raise ValueError("entries that no brain has")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, MemoryError) as error:
         raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
-    expected = {name for name, value in brain.state_dict().items() if isinstance(value, Tensor)}
     sampled = {name for name in tensors if brain._engines and name.startswith("sampled.")}
-    if {name for name in expected if not (brain._engines and name.startswith("sampled."))} != set(tensors) - sampled:
+    expected = {
+        name: value
+        for name, value in brain.state_dict().items()
+        if isinstance(value, Tensor) and not (brain._engines and name.startswith("sampled."))
+    }
+    if set(expected) != set(tensors) - sampled:
         raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
+    for name, value in expected.items():
+        found = tensors[name]
+        if found.dtype != value.dtype or found.dim() != value.dim() or found.shape[0] != value.shape[0]:
+            raise IntegrityError(f"load: {path} must hold {name} as {value.dtype} of {value.dim()} dimensions")
     try:
-        brain.load_state_dict({**tensors, "_extra_state": brain.get_extra_state()})
+        nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
     except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {error}") from error
     return brain
@@ -39,7 +50,6 @@ def restore(
 
 def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
     """Areas, stimuli, fibers and flags of a configuration, in its order, in a brain without any."""
-    brain._plastic = bool(config["plastic"])
     for name, size in config["stimuli"]:
         brain.add_stimulus(name, size)
     waiting: dict[str, list[Any]] = {
@@ -53,24 +63,34 @@ def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
                 name, area["n"], area["k"], area["beta"], area["refracted"], area["normalize"], area["w_max"],
                 area["refractory_period"], area["inhibition_strength"],
             )  # fmt: skip
-            state = brain._areas[name]
-            state.fixed, state.locks, state.normalized = bool(area["fixed"]), set(area["locks"]), set()
         elif kind == "fiber":
             source, target, fiber = entry
+            _require(fiber["id"] == brain._fiber_config(source, target)["id"], "a fiber with another name")
+            _require(isinstance(fiber["procedural"], bool), "a fiber that is neither drawn nor given")
+            checks.probability("fiber", "p", fiber["p"])
+            if fiber["w_max"] is not None:
+                checks.number("fiber", "w_max", fiber["w_max"], least=1)
             brain._add_fiber(source, target, fiber)
         else:
             stimulus, target, source_config = entry
-            brain._add_source(stimulus, target, source_config)
+            _require(brain._source(stimulus, target).config() == source_config, "a stimulus with another name")
     if any(waiting.values()):
         raise ValueError("areas, fibers or sources that are not in its order")
+    set_flags(brain, config)
+
+
+def set_flags(brain: Wiring, config: Mapping[str, Any]) -> None:
+    """What changes from round to round and is no tensor."""
+    brain._plastic = bool(config["plastic"])
     for (_, area), state in zip(config["areas"], brain._areas.values(), strict=True):
+        state.fixed, state.locks = bool(area["fixed"]), set(area["locks"])
         # Only now: a fiber that was being added would have drawn its columns again.
         state.normalized = set(map(str, area["normalized"]))
     brain._locks = {(str(source), str(target)): set(locks) for source, target, locks in config["locks"]}
     brain._betas = {(str(target), str(source)): float(beta) for target, source, beta in config["betas"]}
 
 
-def check_states(brain: Wiring) -> None:
+def check_states(brain: Wiring, _: Any = None) -> None:
     """Indices in the tensors point where they may; ValueError otherwise. What follows from them is made."""
     for engine in brain._engines:
         engine.check_state()
@@ -84,7 +104,7 @@ def check_states(brain: Wiring) -> None:
         fiber.forget_counts()
     for source in brain._sources.values():
         target = areas[source.target_index]
-        _require(source.weight.shape[1] >= int(target.slots[:, 0].max()), "a stimulus without its weights")
+        _require(source.weight.shape == target.neuron_of.shape, "a stimulus without its weights")
         _require(_all(source.weight, lambda w: w.isfinite() & (w >= 0)), "weights of a stimulus")
     for area in areas:
         brain._reserve_area(area, area.neuron_of.shape[1])
@@ -106,7 +126,10 @@ def _check_area(name: str, area: AreaState) -> None:
         area.winners.shape == (brains, area.k) and area.won.shape == (brains, capacity) and slots.shape == (brains, 2)
     )
     _require(sizes and count.shape == (brains,) and brains == len(area.slot_of), f"area {name!r} of other sizes")
-    _require(area.bias.shape[1] in (0, area.n) and area.last_win.shape[1] in (0, area.n), f"area {name!r}")
+    histories = ((area.bias, area.refracted), (area.last_win, area.refractory_period))
+    _require(
+        all(each.shape == (brains, area.n if on else 0) for each, on in histories), f"area {name!r} of other sizes"
+    )
     _require(_all(count, lambda c: (c == c[0]) & (c >= 0) & (c <= area.k)), f"winners of area {name!r}")
     fired = area.winners[:, : int(count[0])]
     _require(_all(fired, lambda w: (w >= 0) & (w < area.n)), f"winners of area {name!r}")
@@ -128,6 +151,8 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
     rows = fiber.head.shape[1]
     sizes = fiber.target.shape == fiber.weight.shape == (brains, capacity, fiber.target.shape[-1])
     _require(sizes and fiber.length.shape == fiber.known.shape == (brains, rows), "a fiber of other sizes")
+    _require(fiber.head.shape == source.neuron_of.shape and fiber.chunks.shape == (brains,), "a fiber of other sizes")
+    _require(fiber.target.shape[-1] == EDGES_PER_CHUNK and len(fiber.scale) == brains, "a fiber of other sizes")
     _require(fiber.scale.shape[1] in (0, target.n) and _all(fiber.scale, torch.isfinite), "the scale of a fiber")
     for brain in range(brains):
         slots, used = int(source.slots[brain, 0]), int(fiber.chunks[brain])

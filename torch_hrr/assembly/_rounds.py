@@ -50,8 +50,8 @@ class Rounds(Wiring):
 
     def _plan(self, stimuli: Projections, areas: Projections) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """The stimuli and fibers that take part; raises before any change."""
-        checks.projections("project", "stimuli", stimuli, self._stimuli, self._areas, "stimulus")
-        checks.projections("project", "areas", areas, self._areas, self._areas, "area")
+        stimuli = checks.projections("project", "stimuli", stimuli, self._stimuli, self._areas, "stimulus")
+        areas = checks.projections("project", "areas", areas, self._areas, self._areas, "area")
         free = [name for name, area in self._areas.items() if not area.locks]
         from_stimuli = [
             (source, target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from torch_hrr.assembly._sampling import bernoulli_cells, distinct_draws, seeded_generator, top_inputs
+from torch_hrr.assembly import _sampling as sampling
 
 _SATURATION = 2.0**24
 
@@ -141,7 +141,7 @@ class SampledEngine:
         """An empty brain."""
         self.p = p
         self._device = torch.device(device)
-        self._generator = seeded_generator(seed, self._device)
+        self._generator = sampling.seeded_generator(seed, self._device)
         self._stimuli: dict[str, int] = {}
         self._areas: dict[str, _Area] = {}
         self._fibers: dict[tuple[str, str], _Fiber] = {}
@@ -166,12 +166,12 @@ class SampledEngine:
 
     def edges(self) -> int:
         """How many edges are stored, in all fibers."""
-        return sum(fiber.weights.numel() for fiber in self._fibers.values())
+        return sum(len(fiber.weights) for fiber in self._fibers.values())
 
     def activate(self, area: str, indices: Tensor) -> None:
         """Sets the winners, which counts nothing as won; numbers up to the largest index become known."""
         state = self._areas[area]
-        winners = torch.unique(indices.to(self._device, torch.int64))
+        winners = indices.to(self._device, torch.int64).unique()
         missing = int(winners[-1]) + 1 - state.known
         if missing > 0:
             state.ever_won = torch.cat([state.ever_won, state.ever_won.new_zeros(missing)])
@@ -249,21 +249,23 @@ class SampledEngine:
             elif parts[0] == "stimulus" and parts[-1] == "counts":
                 synapses = _Synapses(state[key], state[f"{prefix}.sums"])
                 self._synapses[stimuli[int(parts[1])], areas[int(parts[2])]] = synapses
+        held = self.state()
+        if set(held) != set(tensors) or any(tensors[name].dtype != tensor.dtype for name, tensor in held.items()):
+            raise ValueError("tensors that no sampled brain has")
 
     def check_state(self) -> None:
         """Whether every number of a neuron is known and all sizes fit; ValueError otherwise."""
         for area in self._areas.values():
-            _require_numbers(area.winners, area.known)
-            if area.known > area.n or area.winners.numel() > area.k or area.ever_won.dtype != torch.bool:
+            sampling.require_dtypes((area.winners, torch.int64), (area.ever_won, torch.bool))
+            sampling.require_numbers(area.winners, area.known)
+            if area.known > area.n or area.winners.numel() > area.k:
                 raise ValueError("an area with other neurons")
         for (source, target), fiber in self._fibers.items():
-            _require_numbers(fiber.sources, fiber.rows)
-            _require_numbers(fiber.targets, fiber.columns)
-            sizes = len(fiber.sources) == len(fiber.targets) == len(fiber.weights)
-            known = fiber.rows <= self._areas[source].known and fiber.columns <= self._areas[target].known
-            if not (sizes and known and bool(fiber.weights.isfinite().all())):
-                raise ValueError("a fiber with other edges")
+            sampling.require_edges(fiber.sources, fiber.targets, fiber.weights, fiber.rows, fiber.columns)
+            if fiber.rows > self._areas[source].known or fiber.columns > self._areas[target].known:
+                raise ValueError("a fiber with other neurons")
         for (_, target), synapses in self._synapses.items():
+            sampling.require_dtypes((synapses.counts, torch.float32), (synapses.sums, torch.float32))
             if len(synapses.counts) != len(synapses.sums) or len(synapses.counts) > self._areas[target].known:
                 raise ValueError("a stimulus with other synapses")
 
@@ -308,7 +310,7 @@ class SampledEngine:
             return
         others = area.n - area.known
         tail = area.k / others if others else 1.0
-        candidates = top_inputs(min(area.k, others), self._firing(target), self.p, tail, self._generator)
+        candidates = sampling.top_inputs(min(area.k, others), self._firing(target), self.p, tail, self._generator)
         ranked = torch.cat([inputs, candidates.double()]).sort(descending=True, stable=True).indices
         chosen = ranked[: area.k]
         new = chosen >= area.known
@@ -326,7 +328,7 @@ class SampledEngine:
         if not target.recruits.numel():
             return
         first, count = self._areas[name].known, target.recruits.numel()
-        columns, firing = distinct_draws(target.recruits, self._firing(target), self._generator)
+        columns, firing = sampling.distinct_draws(target.recruits, self._firing(target), self._generator)
         begin = 0
         for stimulus in target.stimuli:
             end = begin + self._stimuli[stimulus]
@@ -338,7 +340,7 @@ class SampledEngine:
             end = begin + winners.numel()
             mine = (firing >= begin) & (firing < end)
             rows = (target.fired[source] == 0).nonzero().squeeze(1)
-            cells = bernoulli_cells(rows.numel() * count, self.p, self._generator)
+            cells = sampling.bernoulli_cells(rows.numel() * count, self.p, self._generator)
             sources = torch.cat([winners[firing[mine] - begin], rows[cells // count]])
             fiber.append(sources, torch.cat([columns[mine], cells % count]) + first)
             fiber.columns = first + count
@@ -376,7 +378,7 @@ class SampledEngine:
         for first_row, last_row, first_column in ((0, fiber.rows, fiber.columns), (fiber.rows, rows, 0)):
             width = columns - first_column
             if first_row < last_row and width:
-                cells = bernoulli_cells((last_row - first_row) * width, self.p, self._generator)
+                cells = sampling.bernoulli_cells((last_row - first_row) * width, self.p, self._generator)
                 fiber.append(cells // width + first_row, cells % width + first_column)
         fiber.rows, fiber.columns = rows, columns
         return fiber
@@ -393,8 +395,3 @@ class SampledEngine:
             probability = torch.full_like(trials, self.p)
             synapses.append(torch.binomial(trials, probability, generator=self._generator))
         return synapses
-
-
-def _require_numbers(numbers: Tensor, known: int) -> None:
-    if numbers.dim() != 1 or bool(((numbers < 0) | (numbers >= known)).any()):
-        raise ValueError("numbers of neurons that are not known")

@@ -119,3 +119,24 @@ def _distinct_draws_dense(counts: Tensor, total: int, generator: torch.Generator
         parts.append((ranks < block.unsqueeze(1)).nonzero() + torch.tensor([begin, 0], device=counts.device))
     rows, drawn = torch.cat(parts).unbind(1)
     return rows, drawn
+
+
+def require_dtypes(*pairs: tuple[Tensor, torch.dtype]) -> None:
+    """ValueError unless every tensor has its type and one dimension."""
+    if any(tensor.dtype != dtype or tensor.dim() != 1 for tensor, dtype in pairs):
+        raise ValueError("tensors of other types")
+
+
+def require_numbers(numbers: Tensor, known: int) -> None:
+    """ValueError unless all are numbers of known neurons."""
+    if bool(((numbers < 0) | (numbers >= known)).any()):
+        raise ValueError("numbers of neurons that are not known")
+
+
+def require_edges(sources: Tensor, targets: Tensor, weights: Tensor, rows: int, columns: int) -> None:
+    """ValueError unless these are edges among the first neurons of two areas."""
+    require_dtypes((sources, torch.int32), (targets, torch.int32), (weights, torch.float32))
+    require_numbers(sources, rows)
+    require_numbers(targets, columns)
+    if not len(sources) == len(targets) == len(weights) or not bool(weights.isfinite().all()):
+        raise ValueError("a fiber with other edges")

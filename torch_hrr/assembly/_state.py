@@ -163,7 +163,6 @@ class FiberState(State):
         self.source_index, self.target_index = source.index, target.index
         self.id: int = config["id"]
         self.p: float = config["p"]
-        self.beta: float | None = config["beta"]
         self.w_max: float | None = config["w_max"]
         self.procedural: bool = config["procedural"]
         self.locks: set[int] = set(config.get("locks", ()))
@@ -184,7 +183,7 @@ class FiberState(State):
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
         return {
-            "source": self.source_index, "target": self.target_index, "id": self.id, "p": self.p, "beta": self.beta,
+            "source": self.source_index, "target": self.target_index, "id": self.id, "p": self.p,
             "w_max": self.w_max, "procedural": self.procedural, "locks": sorted(self.locks),
         }  # fmt: skip
 
@@ -243,13 +242,12 @@ class StimulusState(State):
         self.stimulus: str = config["stimulus"]
         self.target_index = target.index
         self.id: int = config["id"]
-        self.beta: float | None = config["beta"]
         self.hold("counts", torch.zeros(brains, target.n, dtype=torch.int32, device=device), persistent=False)
         self.hold("weight", torch.zeros(brains, target.neuron_of.shape[1], dtype=torch.float32, device=device))
 
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
-        return {"stimulus": self.stimulus, "target": self.target_index, "id": self.id, "beta": self.beta}
+        return {"stimulus": self.stimulus, "target": self.target_index, "id": self.id}
 
     def reserve(self, slots: int) -> None:
         """Memory for that many target slots."""

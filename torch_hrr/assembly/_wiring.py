@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
-from torch_hrr.assembly._files import check_states, declare, restore
+from torch_hrr.assembly._files import check_states, declare, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
 from torch_hrr.assembly._state import AreaState, FiberState, State, StimulusState
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
+# In units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
+_LARGEST_PENALTY = 2.0**20
 _FORMAT, _VERSION = "torch_hrr.assembly.Brain", 1
 
 
@@ -64,6 +66,8 @@ class Wiring(nn.Module):
         self._betas: dict[tuple[str, str], float] = {}
         self._hooks: list[Callable[[Any], None]] = []
         self.states = nn.ModuleList()
+        # Also where the brain is a part of a module that is loaded.
+        self.register_load_state_dict_post_hook(check_states)  # type: ignore[no-untyped-call]
 
     # Declarations
 
@@ -114,13 +118,15 @@ class Wiring(nn.Module):
         config: dict[str, Any] = {
             "n": neurons,
             "beta": checks.number("add_area", "beta", beta, least=0),
-            "refracted": checks.number("add_area", "refracted", float(refracted), least=0),
+            "refracted": checks.number("add_area", "refracted", float(refracted), 0, _LARGEST_PENALTY),
             "normalize": bool(normalize),
             "w_max": None if w_max is None else checks.number("add_area", "w_max", w_max, least=1),
             "refractory_period": checks.integer(
                 "add_area", "refractory_period", refractory_period, least=0, most=2**30
             ),
-            "inhibition_strength": checks.number("add_area", "inhibition_strength", inhibition_strength, least=0),
+            "inhibition_strength": checks.number(
+                "add_area", "inhibition_strength", inhibition_strength, 0, _LARGEST_PENALTY
+            ),
         }
         config["k"] = checks.integer("add_area", "k", k, least=1, most=neurons, limit="n")
         if self._engines and (config["refracted"] or config["normalize"] or config["refractory_period"]):
@@ -220,19 +226,57 @@ class Wiring(nn.Module):
         }  # fmt: skip
 
     def set_extra_state(self, state: Any) -> None:
-        """Declares what a state_dict describes, in a brain that has nothing declared yet."""
-        if not self.states:
-            declare(self, state)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As of nn.Module; a brain without areas takes over those of the state.
+        """Declares what a state describes in a brain without areas; in another one, takes over its flags.
 
         Raises:
-            RuntimeError, ValueError: the tensors are not those of such a brain.
+            ValueError: the state is that of a brain with another graph or other declarations.
         """
-        result = super().load_state_dict(state_dict, strict=strict, assign=assign)
-        check_states(self)
+        self._check_same_brain(state)
+        if not self.states:
+            declare(self, state)
+            return
+        mine = self.get_extra_state()
+        for part in ("fibers", "sources"):
+            if [entry[:2] for entry in mine[part]] != [entry[:2] for entry in state[part]]:
+                raise ValueError(f"load_state_dict: {part} must be those of the brain, got others")
+        if mine["order"] != state["order"]:
+            raise ValueError("load_state_dict: parts must be in the brain's order, got another")
+        set_flags(self, state)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Takes over a whole state, of a brain with the same p, seed, mode and batch.
+
+        A brain without areas gets those of the state; in another one areas and stimuli must be the same.
+
+        Raises:
+            ValueError, RuntimeError: the state does not fit; the brain is unchanged.
+        """
+        if not isinstance(state_dict.get("_extra_state"), Mapping):
+            raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
+        self._check_same_brain(state_dict["_extra_state"])
+        fresh = type(self).__new__(type(self))
+        Wiring.__init__(fresh, self.p, self.seed, self.mode, self._device, self.batch)
+        declare(fresh, state_dict["_extra_state"])
+        result = nn.Module.load_state_dict(fresh, state_dict, strict=strict, assign=assign)
+        for name in ("_plastic", "_areas", "_stimuli", "_fibers", "_sources", "_locks", "_betas", "_engines", "states"):
+            setattr(self, name, getattr(fresh, name))
         return result
+
+    def _check_same_brain(self, config: Mapping[str, Any]) -> None:
+        """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
+        mine = self.get_extra_state()
+        for part in ("p", "seed", "mode", "batch"):
+            if config[part] != mine[part]:
+                raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
+        if not self._areas and not self._stimuli:
+            return
+        changing = ("fixed", "locks", "normalized")
+        areas = [
+            [[name, {key: value for key, value in area.items() if key not in changing}] for name, area in each["areas"]]
+            for each in (mine, config)
+        ]
+        if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
+            raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -287,7 +331,7 @@ class Wiring(nn.Module):
         return self._areas[name]
 
     def _fiber_config(self, source: str, target: str) -> dict[str, Any]:
-        return {"id": fiber_id("area", source, target), "p": self.p, "beta": None, "w_max": None, "procedural": True}
+        return {"id": fiber_id("area", source, target), "p": self.p, "w_max": None, "procedural": True}
 
     def _add_fiber(self, source: str, target: str, config: Mapping[str, Any]) -> FiberState:
         from_area, into = self._areas[source], self._areas[target]
@@ -305,7 +349,7 @@ class Wiring(nn.Module):
 
     def _source(self, stimulus: str, target: str) -> StimulusState:
         if (stimulus, target) not in self._sources:
-            config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target), "beta": None}
+            config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target)}
             self._add_source(stimulus, target, config)
         return self._sources[stimulus, target]
 
