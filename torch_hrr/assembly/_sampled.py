@@ -171,7 +171,7 @@ class SampledEngine:
     def activate(self, area: str, indices: Tensor) -> None:
         """Sets the winners, which counts nothing as won; numbers up to the largest index become known."""
         state = self._areas[area]
-        winners = indices.to(self._device, torch.int64).unique()
+        winners = torch.unique(indices.to(self._device, torch.int64))
         missing = int(winners[-1]) + 1 - state.known
         if missing > 0:
             state.ever_won = torch.cat([state.ever_won, state.ever_won.new_zeros(missing)])
