@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench import assembly_connectome
+from bench import assembly_cap, assembly_connectome
 from bench.entry import Entry, Inputs, Peer
 from torch_hrr import assembly
 
@@ -152,5 +152,6 @@ ENTRIES: tuple[Entry, ...] = (
         if rows == 1
         for k in ks
     ),
+    *assembly_cap.ENTRIES,
     *assembly_connectome.ENTRIES,
 )

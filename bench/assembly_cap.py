@@ -1,0 +1,60 @@
+"""Benchmark entries of k_cap: the mask, the soft winners, and a training step through either."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr.assembly import k_cap
+from torch_hrr.reference import assembly as reference
+
+SIZES = ((64, 1000, 50), (32, 10_000, 100))
+
+
+def topk_mask(k: int, inputs: Tensor) -> Tensor:
+    """The usual form: ones at the indices of the k largest."""
+    return torch.zeros_like(inputs).scatter_(-1, torch.topk(inputs, k, dim=-1, sorted=False).indices, 1.0)
+
+
+def rows(n: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Rows of N(0, 1)."""
+    return (torch.randn(batch, n, generator=generator),)
+
+
+def leaf_and_gradient(n: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Rows that require grad, and a gradient."""
+    (inputs,) = rows(n, batch, generator)
+    return inputs.requires_grad_(), torch.randn(batch, n, generator=generator)
+
+
+def step(forward: Callable[[Tensor], Tensor], inputs: Tensor, gradient: Tensor) -> Any:
+    """Forward and backward."""
+    return torch.autograd.grad(forward(inputs), inputs, gradient)[0]
+
+
+def mask(batch: int, n: int, k: int) -> Entry:
+    """Reads the rows, writes the mask."""
+    return Entry(
+        op="k_cap", shape=f"{batch}x{n} k{k}", batch=batch, inputs=partial(rows, n), ours=partial(k_cap, k=k),
+        peers=(Peer("topk and scatter", partial(topk_mask, k)),), traffic=8 * batch * n, sets=4,
+    )  # fmt: skip
+
+
+def differentiated(batch: int, n: int, k: int, soft: bool) -> Entry:
+    """Forward and backward: reads rows and gradient, writes result and gradient."""
+    plain = partial(step, partial(reference.k_cap, k=k, soft=soft))
+    return Entry(
+        op=f"k_cap {'soft ' if soft else ''}backward", shape=f"{batch}x{n} k{k}", batch=batch,
+        inputs=partial(leaf_and_gradient, n), ours=partial(step, partial(k_cap, k=k, soft=soft)),
+        peers=(Peer("composition", plain), Peer("compiled composition", plain, kind="compile")),
+        traffic=16 * batch * n,
+    )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *(mask(*size) for size in SIZES),
+    *(differentiated(*size, soft) for soft in (False, True) for size in SIZES),
+)
