@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 namespace torch_hrr::hrr {
 namespace {
@@ -196,21 +197,45 @@ void packed_rows(const Tensor& x, bool inverse, const Tensor& out) {
   out.copy_(at::where(finite, scaled(result, exponents.neg()), std::numeric_limits<double>::quiet_NaN()));
 }
 
-// Calls body(begin, count) for ranges of rows: on the CPU a row at a time, where the library's bits depend on more.
+// While it lives the library has one thread, whose number is a setting of the process: one such region at a time.
+class OneThread {
+ public:
+  OneThread() : lock_(mutex()), before_(at::get_num_threads()) {
+    if (before_ != 1) {
+      at::set_num_threads(1);
+    }
+  }
+  ~OneThread() {
+    if (before_ != 1) {
+      at::set_num_threads(before_);
+    }
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex mutex;
+    return mutex;
+  }
+
+  std::lock_guard<std::recursive_mutex> lock_;
+  int before_;
+};
+
+// Calls body(begin, count) for ranges of rows: on the CPU a row at a time and on one thread, since the library's bits
+// depend on more rows and on the number of its threads, within parallel regions too on some processors.
 template <typename Body>
 void for_library_rows(const Tensor& out, const Body& body) {
   const int64_t rows = out.size(0);
   if (!out.is_cpu()) {
     return body(0, rows);
   }
-  // A single row would run outside a parallel region, where the library may use several threads and other bits; a range
-  // of at least two keeps every row on one thread.
-  at::parallel_for(0, std::max<int64_t>(rows, 2), 1, [&](int64_t begin, int64_t end) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (int64_t r = begin; r < std::min(end, rows); ++r) {
-      body(r, 1);
-    }
-  });
+  const OneThread one_thread;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (int64_t r = 0; r < rows; ++r) {
+    body(r, 1);
+  }
 }
 
 }  // namespace
