@@ -117,7 +117,7 @@ def test_functional_layers_know_no_modules_or_systems(path):
 
 
 @pytest.mark.parametrize(
-    "path", relative([path for system in SYSTEMS for path in sources(f"torch_hrr/{system}", {".py"})])
+    "path", relative([path for system in sorted(SYSTEMS) for path in sources(f"torch_hrr/{system}", {".py"})])
 )
 def test_systems_do_not_import_the_command_line_or_the_demo(path):
     assert not imports(path) & {"torch_hrr.demo", "torch_hrr.__main__"}

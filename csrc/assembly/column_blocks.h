@@ -1,4 +1,4 @@
-// Work on the column blocks of a connectome, and scratch memory, for the CPU kernels of the assembly family.
+// Work on the column blocks of a connectome, on torch's threads.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -82,7 +82,6 @@ T* of_brain(const Tensor& tensor, int64_t b) {
 struct Batch {
   std::vector<Brain> brains;
   std::vector<std::shared_ptr<const kernels::GapTables>> tables;
-  std::vector<int64_t> penalties;
   Tensor progress;  // [brains, 1 + fibers]: rounds left, and chunks needed by each fiber
 };
 

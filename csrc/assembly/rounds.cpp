@@ -109,7 +109,8 @@ class Rounds {
       for (const int64_t winner : target.winners) {
         float& weight = stimulus->weight[area.slot_of[winner]];
         const auto count = static_cast<float>(stimulus->counts[winner]);
-        const float largest = std::min(count * stimulus->largest, kernels::kLargestWeight);
+        // Never below what the stimulus has: inputs only grow.
+        const float largest = std::max(count, std::min(count * stimulus->largest, kernels::kLargestWeight));
         weight = kernels::potentiated(weight != 0 ? weight : count, stimulus->factor, largest);
       }
     }

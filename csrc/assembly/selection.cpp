@@ -179,8 +179,8 @@ void Selection::choose_by_sums(Target& target) {
 // normalised, inputs are counted in units of 2^-40.
 void Selection::choose_densely(Target& target, bool scaled) {
   constexpr int kScaledBits = 16;
-  // Of one term, so that a few of them stay within 64 bits.
-  constexpr int64_t kLargestTerm = int64_t{1} << 61;
+  // Of one term: a dozen of them stay within 64 bits.
+  constexpr int64_t kLargestTerm = int64_t{1} << 59;
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
   const int shift = scaled ? kScaledBits : 0;
@@ -193,8 +193,8 @@ void Selection::choose_densely(Target& target, bool scaled) {
       const int64_t sum = (fiber->connectome != nullptr ? static_cast<int64_t>(fiber->counts[j]) << kFixedBits : 0) +
                           (slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
       if (fiber->scale != nullptr) {
-        inputs_[j] += static_cast<int64_t>(
-            std::rint(static_cast<double>(sum) * fiber->scale[j] * static_cast<double>(1 << kScaledBits)));
+        const double share = static_cast<double>(sum) * fiber->scale[j] * static_cast<double>(1 << kScaledBits);
+        inputs_[j] += static_cast<int64_t>(std::rint(std::min(share, static_cast<double>(kLargestTerm))));
       } else {
         inputs_[j] += std::min(sum, kLargestTerm >> shift) << shift;
       }
@@ -204,9 +204,9 @@ void Selection::choose_densely(Target& target, bool scaled) {
     for (size_t j = 0; j < n; ++j) {
       const int32_t slot = area.slot_of[j];
       const bool touched = slot >= 0 && stimulus->weight[slot] != 0;
-      inputs_[j] += (touched ? kernels::fixed_point(stimulus->weight[slot])
-                             : static_cast<int64_t>(stimulus->counts[j]) << kFixedBits)
-                    << shift;
+      const int64_t sum = touched ? kernels::fixed_point(stimulus->weight[slot])
+                                  : static_cast<int64_t>(stimulus->counts[j]) << kFixedBits;
+      inputs_[j] += std::min(sum, kLargestTerm >> shift) << shift;
     }
   }
   for (size_t j = 0; j < n && area.bias != nullptr; ++j) {

@@ -103,13 +103,13 @@ class DenseBrain:
     def connect(self, source, target, p=None, beta=None, w_max=None, edges=None):
         """What is special about a fiber; a density of its own is that of what `edges` of the brain returns."""
         if beta is not None:
-            self.set_beta(target, source, beta)
+            self.set_beta(source, target, beta)
         if w_max is not None:
             self._caps[source, target] = w_max
         if edges is not None:
             self._weights[source, target] = edges.to_dense().numpy().astype(np.float32)
 
-    def set_beta(self, target, source, beta):
+    def set_beta(self, source, target, beta):
         """The plasticity of the fiber from `source`, an area or a stimulus, to `target`."""
         self._betas[target, source] = beta
 

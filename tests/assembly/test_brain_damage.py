@@ -25,7 +25,7 @@ def brain():
     brain.project({"s": ["A", "B"]}, {"A": ["A"]}, rounds=3)
     brain.project({"s": ["A"]}, BOTH, rounds=4)
     brain.normalize("B")
-    brain.set_beta("A", "s", 0.2)
+    brain.set_beta("s", "A", 0.2)
     brain.inhibit_fiber("A", "A", lock=3)
     return brain
 

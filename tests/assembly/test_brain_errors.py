@@ -111,11 +111,11 @@ CALLS = [
     bad("connect", ValueError, "A", "C", edges=GRAPH, p=0.1, match="p must"),
     *[bad("connect", ValueError, "A", "C", edges=graph_with(x), match="edges") for x in (-1, NAN, INF, 2.0**25)],
     bad("connect", ValueError, "A", "C", edges=graph_with(-1).to_sparse(), match="edges"),
-    bad("set_beta", ValueError, "Z", "A", 0.1, match="area"),
-    bad("set_beta", ValueError, "A", "Z", 0.1, match="declared"),
-    bad("set_beta", ValueError, "s", "A", 0.1, match="area"),
-    *[bad("set_beta", ValueError, "A", "s", beta, match="beta") for beta in (-0.1, NAN, INF)],
-    bad("set_beta", TypeError, "A", "s", "x", match="beta"),
+    bad("set_beta", ValueError, "A", "Z", 0.1, match="area"),
+    bad("set_beta", ValueError, "Z", "A", 0.1, match="declared"),
+    bad("set_beta", ValueError, "A", "s", 0.1, match="area"),
+    *[bad("set_beta", ValueError, "s", "A", beta, match="beta") for beta in (-0.1, NAN, INF)],
+    bad("set_beta", TypeError, "s", "A", "x", match="beta"),
     # Rounds.
     *integers("project", "rounds", 0, {"s": ["A"]}),
     bad("project", ValueError, {"Z": ["A"]}, match="stimulus must be declared"),
@@ -209,7 +209,7 @@ def test_every_public_call_of_a_brain_is_here():
     # These take nothing that can be wrong, are other names, or have tests of their own.
     others = {
         "enable_plasticity", "disable_plasticity", "enable_learning", "disable_learning", "add_fiber", "freeze",
-        "project_rounds", "save", "load", "load_state_dict", "get_extra_state", "set_extra_state",
+        "project_rounds", "save", "load", "load_state_dict", "extra_repr", "get_extra_state", "set_extra_state",
     }  # fmt: skip
     assert own - others <= {param.values[0] for param in CALLS}
 

@@ -77,7 +77,7 @@ PROGRAMS = {
     ),
     "a beta of a fiber and of a stimulus": (
         AREAS,
-        [call("set_beta", "B", "A", 0.5), call("set_beta", "A", "s", 0.0), *MERGED, call("set_beta", "A", "A", 0.02),
+        [call("set_beta", "A", "B", 0.5), call("set_beta", "s", "A", 0.0), *MERGED, call("set_beta", "A", "A", 0.02),
          *project({}, BOTH, 4)],
     ),
     "beta 0": ({name: ((n, k, 0.0), {}) for name, ((n, k, _), _) in AREAS.items()}, [*A_AND_B, *project({}, BOTH, 4)]),

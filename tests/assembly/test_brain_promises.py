@@ -16,7 +16,7 @@ PROGRAM = [
     ("project", ({"s": ["A"], "t": ["B"]},), {}),
     ("project", ({"s": ["A"], "t": ["B"]}, {"A": ["A"], "B": ["B"]}), {"rounds": 5}),
     ("project", ({"s": ["A"]}, BOTH), {"rounds": 7}),
-    ("set_beta", ("B", "A", 0.3), {}),
+    ("set_beta", ("A", "B", 0.3), {}),
     ("merge", ("A", "B", "C"), {"rounds": 6}),
     ("fix_assembly", ("A",), {}),
     ("project", ({"t": ["A", "C"]}, BOTH), {"rounds": 3}),
@@ -300,7 +300,7 @@ def flagged():
     brain = declared()
     for step in PROGRAM[:3]:
         call(brain, step)
-    brain.set_beta("A", "s", 0.9)
+    brain.set_beta("s", "A", 0.9)
     brain.fix_assembly("B")
     brain.inhibit_fiber("A", "A")
     brain.disable_plasticity()

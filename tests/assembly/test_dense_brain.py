@@ -112,10 +112,10 @@ def test_plasticity_off_and_a_beta_of_its_own():
     brain.project(stimuli={"s": ["B"]}, areas={"A": ["B"]})
     assert brain.weights("A", "B").tolist() == [[1, 1], [1, 1]] and brain.stimulus_sums("s", "B").tolist() == [4, 1]
     brain.enable_plasticity()
-    brain.set_beta("B", "A", 3.0)
+    brain.set_beta("A", "B", 3.0)
     brain.project(stimuli={"s": ["B"]}, areas={"A": ["B"]})
     assert brain.weights("A", "B").tolist() == [[4, 1], [1, 1]] and brain.stimulus_sums("s", "B").tolist() == [8, 1]
-    brain.set_beta("B", "s", 0.0)
+    brain.set_beta("s", "B", 0.0)
     brain.project(stimuli={"s": ["B"]}, areas={"A": ["B"]})
     assert brain.weights("A", "B").tolist() == [[16, 1], [1, 1]] and brain.stimulus_sums("s", "B").tolist() == [8, 1]
 

@@ -34,7 +34,7 @@ def test_winners_are_those_of_brain():
         each.add_area("A", 500, 20, 0.1)
         each.add_area("B", 400, 15, 0.2)
     face.update_plasticity("A", "B", 0.5)
-    brain.set_beta("B", "A", 0.5)
+    brain.set_beta("A", "B", 0.5)
     rounds = [({"s": ["A"]}, {}), ({"s": ["A"]}, {"A": ["A", "B"]}), ({}, {"A": ["B"], "B": ["A", "B"]})]
     for stimuli, areas in (*rounds, *rounds[1:] * 3):
         face.project(stimuli, areas)

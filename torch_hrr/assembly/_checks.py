@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,9 +26,11 @@ def integer(
 
 def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     """A finite float within bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or not least <= value <= most:
+    if isinstance(value, int) and abs(value) > 2**1000:
+        raise ValueError(f"{op}: {argument} must be a finite number, got an int of {value.bit_length()} bits")
+    if not math.isfinite(value) or not least <= float(value) <= most:
         upper = "" if math.isinf(most) else f" and <= {most:g}"
         raise ValueError(f"{op}: {argument} must be a finite number >= {least:g}{upper}, got {value}")
     return float(value)
@@ -82,7 +85,7 @@ def projections(
             raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {into!r} for {source!r}")
         read[source] = list(into)
         for target in read[source]:
-            if target not in targets:
+            if not isinstance(target, str) or target not in targets:
                 raise ValueError(f"{op}: area must be declared, got {target!r}")
     return read
 
@@ -99,7 +102,11 @@ def listed(projections: Any) -> Any:
 
 def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
     """1 to k distinct neurons of an area, ascending: [m], or [batch, m]."""
-    given = torch.as_tensor(indices)
+    sized = isinstance(indices, Tensor) or hasattr(indices, "__len__")
+    if not sized or isinstance(indices, (str, set, frozenset, Mapping)):
+        raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
+    listed = indices if isinstance(indices, Tensor) else torch.as_tensor(indices)
+    given = listed if listed.numel() else listed.long()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
         raise TypeError(f"{op}: indices must be integers, got {given.dtype}")
     wanted = (1,) if batch is None else (1, 2)
@@ -125,7 +132,7 @@ def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Ten
         raise RuntimeError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():
         raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
-    coordinates = edges.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    coordinates = edges.detach().cpu().to_sparse_coo().to(torch.float64).coalesce()  # type: ignore[no-untyped-call]
     weights = coordinates.values().to(torch.float32)
     if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > 2**24).any()):
         raise ValueError(f"{op}: edges must be weights in 0..2^24, got others")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._state import EDGES_PER_CHUNK, AreaState, FiberState
+from torch_hrr.assembly._state import EDGES_PER_CHUNK, AreaState, FiberState, State
 
 if TYPE_CHECKING:
     from torch_hrr.assembly._wiring import Wiring
@@ -87,10 +87,24 @@ def set_flags(brain: Wiring, config: Mapping[str, Any]) -> None:
         # Only now: a fiber that was being added would have drawn its columns again.
         state.normalized = set(map(str, area["normalized"]))
     brain._locks = {(str(source), str(target)): set(locks) for source, target, locks in config["locks"]}
-    brain._betas = {(str(target), str(source)): float(beta) for target, source, beta in config["betas"]}
+    brain._betas = {
+        (str(target), str(source)): checks.number("load", "beta", beta, least=0)
+        for target, source, beta in config["betas"]
+    }
 
 
-def check_states(brain: Wiring, _: Any = None) -> None:
+def check_loaded(brain: Wiring, _: Any = None) -> None:
+    """`check_states` after a load. A refused state that is in the brain already leaves it silent and untaught."""
+    try:
+        check_states(brain)
+    except (ValueError, IndexError, RuntimeError):
+        for state in brain.states:
+            assert isinstance(state, State)
+            state.clear()
+        raise
+
+
+def check_states(brain: Wiring) -> None:
     """Indices in the tensors point where they may; ValueError otherwise. What follows from them is made."""
     for engine in brain._engines:
         engine.check_state()

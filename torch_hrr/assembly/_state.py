@@ -29,14 +29,20 @@ class State(nn.Module):
         """Registers or replaces a buffer."""
         self.register_buffer(name, tensor, persistent=persistent)
 
-    def grow(self, name: str, size: int, fill: float = 0) -> None:
-        """Makes dimension 1 of a buffer `size` long; new elements are `fill`."""
-        old: Tensor = getattr(self, name)
-        if old.shape[1] >= size:
-            return
-        grown = old.new_full((old.shape[0], size, *old.shape[2:]), fill)
-        grown[:, : old.shape[1]] = old
-        self.hold(name, grown, name not in self._non_persistent_buffers_set)
+    def clear(self) -> None:
+        """Back to what it was before anything fired."""
+        raise NotImplementedError
+
+    def grow(self, size: int, **fills: float) -> None:
+        """Makes dimension 1 of buffers `size` long, all of them or, without memory, none; new elements get the fill."""
+        grown = {}
+        for name, fill in fills.items():
+            old: Tensor = getattr(self, name)
+            if old.shape[1] < size:
+                grown[name] = old.new_full((old.shape[0], size, *old.shape[2:]), fill)
+                grown[name][:, : old.shape[1]] = old
+        for name, tensor in grown.items():
+            self.hold(name, tensor, name not in self._non_persistent_buffers_set)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # Devices change, dtypes do not: a half() of a model that holds a brain leaves weights and counts as they are.
@@ -117,8 +123,14 @@ class AreaState(State):
 
     def reserve(self, slots: int) -> None:
         """Memory for that many slots."""
-        self.grow("neuron_of", slots)
-        self.grow("won", slots)
+        self.grow(slots, neuron_of=0, won=0)
+
+    def clear(self) -> None:
+        """See State."""
+        for tensor in (self.winner_count, self.slots, self.won, self.bias):
+            tensor.zero_()
+        self.slot_of.fill_(-1)
+        self.last_win.fill_(self.refractory_period)
 
     def derive(self) -> None:
         """Makes slot_of from neuron_of."""
@@ -189,14 +201,18 @@ class FiberState(State):
 
     def reserve(self, slots: int) -> None:
         """Memory for that many source slots."""
-        self.grow("head", slots, -1)
-        self.grow("length", slots)
-        self.grow("known", slots)
+        self.grow(slots, head=-1, length=0, known=0)
+
+    def clear(self) -> None:
+        """See State."""
+        self.head.fill_(-1)
+        for tensor in (self.length, self.known, self.chunks):
+            tensor.zero_()
+        self.forget_counts()
 
     def reserve_chunks(self, chunks: int) -> None:
         """Memory for that many chunks of edges."""
-        for name in ("next", "target", "weight"):
-            self.grow(name, chunks)
+        self.grow(chunks, next=0, target=0, weight=0)
 
     def forget_counts(self) -> None:
         """The counts no longer belong to any winners."""
@@ -251,7 +267,11 @@ class StimulusState(State):
 
     def reserve(self, slots: int) -> None:
         """Memory for that many target slots."""
-        self.grow("weight", slots)
+        self.grow(slots, weight=0)
+
+    def clear(self) -> None:
+        """See State."""
+        self.weight.zero_()
 
     def tensors(self) -> list[Tensor]:
         """As the operator reads them."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
-from torch_hrr.assembly._files import check_states, declare, restore, set_flags
+from torch_hrr.assembly._files import check_loaded, declare, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
 from torch_hrr.assembly._state import AreaState, FiberState, State, StimulusState
 from torch_hrr.runtime import resolve_device
@@ -67,7 +67,7 @@ class Wiring(nn.Module):
         self._hooks: list[Callable[[Any], None]] = []
         self.states = nn.ModuleList()
         # Also where the brain is a part of a module that is loaded.
-        self.register_load_state_dict_post_hook(check_states)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(check_loaded)  # type: ignore[no-untyped-call]
 
     # Declarations
 
@@ -118,11 +118,13 @@ class Wiring(nn.Module):
         config: dict[str, Any] = {
             "n": neurons,
             "beta": checks.number("add_area", "beta", beta, least=0),
-            "refracted": checks.number("add_area", "refracted", float(refracted), 0, _LARGEST_PENALTY),
+            "refracted": checks.number(
+                "add_area", "refracted", 1.0 if refracted is True else refracted or 0.0, 0, _LARGEST_PENALTY
+            ),
             "normalize": bool(normalize),
             "w_max": None if w_max is None else checks.number("add_area", "w_max", w_max, least=1),
             "refractory_period": checks.integer(
-                "add_area", "refractory_period", refractory_period, least=0, most=2**30
+                "add_area", "refractory_period", refractory_period, least=0, most=2**16
             ),
             "inhibition_strength": checks.number(
                 "add_area", "inhibition_strength", inhibition_strength, 0, _LARGEST_PENALTY
@@ -176,11 +178,13 @@ class Wiring(nn.Module):
             self._betas[target, source] = own_beta
         if table is not None:
             chunked_edges(table, pair[0], pair[1], fiber)
+            if source in pair[1].normalized:
+                fiber.hold("scale", column_scale(pair[0], pair[1], fiber, self.seed))
             self._reserve(0)
 
     add_fiber = connect
 
-    def set_beta(self, target: str, source: str, beta: float) -> None:
+    def set_beta(self, source: str, target: str, beta: float) -> None:
         """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
         self._area("set_beta", target)
         if source not in self._stimuli:
@@ -261,6 +265,13 @@ class Wiring(nn.Module):
         for name in ("_plastic", "_areas", "_stimuli", "_fibers", "_sources", "_locks", "_betas", "_engines", "states"):
             setattr(self, name, getattr(fresh, name))
         return result
+
+    def extra_repr(self) -> str:
+        """Density, seed and names."""
+        areas = ", ".join(f"{name}: n={area.n}, k={area.k}" for name, area in self._areas.items())
+        stimuli = ", ".join(f"{name}: {size}" for name, size in self._stimuli.items())
+        graph = f"p={self.p}, seed={self.seed}, mode={self.mode!r}, batch={self.batch}"
+        return f"{graph}, areas=({areas}), stimuli=({stimuli})"
 
     def _check_same_brain(self, config: Mapping[str, Any]) -> None:
         """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""

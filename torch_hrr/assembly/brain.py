@@ -32,7 +32,8 @@ class Brain(Rounds):
     Args:
         p: density of the connectome, in [0, 1].
         seed: 64 bits (modulo 2^64).
-        mode: "exact".
+        mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and there to compare
+            with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how).
         device: where the brain lives; "cpu".
         batch: number of independent brains that do the same; results then have a leading dimension. Brain b is the same
             brain in every batch, and batch=None is brain 0 without that dimension.
@@ -60,6 +61,7 @@ class Brain(Rounds):
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
         """
+        stimuli = checks.listed(stimuli or {})
         rounds = checks.integer("reciprocal_project", "rounds", rounds, least=0)
         checks.different("reciprocal_project", source, target)
         self.project(stimuli, {source: [source, target]}, min(rounds, 1))
@@ -87,6 +89,7 @@ class Brain(Rounds):
 
         Source: Papadimitriou et al. 2020, "association".
         """
+        stimuli = checks.listed(stimuli or {})
         rounds = checks.integer("associate", "rounds", rounds, least=0)
         checks.different("associate", a, b, c)
         together = {a: [a, c], b: [b, c]}
@@ -114,6 +117,7 @@ class Brain(Rounds):
 
         Source: Papadimitriou et al. 2020, "merge".
         """
+        stimuli = checks.listed(stimuli or {})
         rounds = checks.integer("merge", "rounds", rounds, least=0)
         checks.different("merge", a, b, c)
         together = {a: [a, c], b: [b, c]}

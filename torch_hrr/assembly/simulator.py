@@ -92,12 +92,12 @@ class Area:
 
     def update_beta_by_stimulus(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of a stimulus into this area."""
-        self._brain.set_beta(self.name, name, new_beta)
+        self._brain.set_beta(name, self.name, new_beta)
         self.beta_by_stimulus[name] = new_beta
 
     def update_area_beta(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of an area into this area."""
-        self._brain.set_beta(self.name, name, new_beta)
+        self._brain.set_beta(name, self.name, new_beta)
         self.beta_by_area[name] = new_beta
 
 
