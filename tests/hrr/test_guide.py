@@ -1,26 +1,16 @@
 """The guide's snippets run in order, and what it says of noise is so."""
 
-import pathlib
-import re
-
 import pytest
 import torch
+from guide import DOCS, run_snippets
 
-from torch_hrr import runtime
-
-GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "hrr.md"
+GUIDE = DOCS / "hrr.md"
 
 
 @pytest.fixture(scope="module")
 def session():
     """The names left by all blocks of Python in one namespace."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    names = {}
-    with runtime.GPUContext("cpu"):
-        for block in blocks:
-            exec(compile(block, str(GUIDE), "exec"), names)
-    assert len(blocks) >= 10
-    return names
+    return run_snippets(GUIDE)
 
 
 def test_noise_is_what_the_guide_says(session):

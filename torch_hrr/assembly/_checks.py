@@ -105,8 +105,8 @@ def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int
     sized = isinstance(indices, Tensor) or hasattr(indices, "__len__")
     if not sized or isinstance(indices, (str, set, frozenset, Mapping)):
         raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
-    listed = indices if isinstance(indices, Tensor) else torch.as_tensor(indices)
-    given = listed if listed.numel() else listed.long()
+    given = torch.as_tensor(indices)
+    given = given if given.numel() else given.long()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
         raise TypeError(f"{op}: indices must be integers, got {given.dtype}")
     wanted = (1,) if batch is None else (1, 2)

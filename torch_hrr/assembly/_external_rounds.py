@@ -51,9 +51,8 @@ class ExternalRounds(nn.Module):
         """
         rounds = checks.integer("project", "rounds", rounds, least=0)
         given = self._checked(external_inputs or {})
-        wanted = checks.listed(projections or {})
         areas = self.brain._areas
-        checks.projections("project", "projections", wanted, areas, areas, "area")
+        wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
         pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
         reached = dict.fromkeys(target for _, target in pairs)
         firing = {source for source, target in pairs if source != target}
@@ -181,9 +180,9 @@ class ExternalRounds(nn.Module):
         Args:
             projections: ``{source: [targets]}``; those of the last `project` by default.
         """
-        wanted = self._projections if projections is None else checks.listed(projections)
+        wanted = self._projections if projections is None else projections
         areas = self.brain._areas
-        checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
+        wanted = checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
         pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
         for name in (name for pair in pairs for name in pair):
             if areas[name].silent:

@@ -1,0 +1,19 @@
+"""Runs the snippets of a guide."""
+
+import pathlib
+import re
+
+from torch_hrr import runtime
+
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+
+
+def run_snippets(guide):
+    """The names left by all blocks of Python in one namespace."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    names = {}
+    with runtime.GPUContext("cpu"):
+        for block in blocks:
+            exec(compile(block, str(guide), "exec"), names)
+    assert len(blocks) >= 10
+    return names
