@@ -44,7 +44,7 @@ bool EdgeSearch::learn(Fiber& fiber, int64_t& needed) {
   return insert(fiber, slots, needed);
 }
 
-// Appends (source slot, target slot) of every edge from rows_ into target slots [least, slots) that its row lacks.
+// Appends (row, column) of every edge from rows_ into target slots [least, slots) that its row lacks.
 void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
@@ -63,7 +63,7 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
     for (int64_t row = 0; row < static_cast<int64_t>(rows_.size()); row += kRows) {
       kernels::MatchParams params;
       params.tables = fiber.connectome;
-      params.key = fiber.key;
+      params.key = fiber.key();
       params.rows = rows_.data() + row;
       params.row_count = std::min<int64_t>(kRows, static_cast<int64_t>(rows_.size()) - row);
       params.n = target.n;
@@ -79,9 +79,9 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
         found.resize(static_cast<size_t>(2 * count));
       }
       for (int64_t i = 0; i < count; ++i) {
-        const int32_t from = source.slot_of[params.rows[found[static_cast<size_t>(2 * i)]]];
-        const int32_t to = target.slot_of[found[static_cast<size_t>(2 * i + 1)]];
-        if (to >= fiber.known[from]) {
+        const int64_t from = params.rows[found[static_cast<size_t>(2 * i)]];
+        const int32_t to = found[static_cast<size_t>(2 * i + 1)];
+        if (target.slot_of[to] >= fiber.known[source.slot_of[from]]) {
           own.push_back(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));
         }
       }
@@ -94,9 +94,11 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
   }
 }
 
-// Puts the sorted pairs into the fiber's table, with weight 1, and marks the firing rows as knowing `slots`.
+// Puts the pairs, sorted by row and column, into the fiber's table, with weight 1, and marks the firing rows as knowing
+// `slots`. The order decides where edges lie, on every device.
 bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
   const Area& source = source_of(fiber);
+  const Area& target = target_of(fiber);
   int64_t chunks = *fiber.chunks;
   for (size_t i = 0; i < pairs_.size();) {
     const uint64_t row = pairs_[i] >> 32;
@@ -104,16 +106,16 @@ bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
     while (i < pairs_.size() && pairs_[i] >> 32 == row) {
       ++i;
     }
-    const int64_t before = fiber.edges.length[row];
+    const int64_t before = fiber.edges.length[source.slot_of[row]];
     const int64_t after = before + static_cast<int64_t>(i - first);
-    chunks += (after + kEdgesPerChunk - 1) / kEdgesPerChunk - (before + kEdgesPerChunk - 1) / kEdgesPerChunk;
+    chunks += kernels::chunks_of(after) - kernels::chunks_of(before);
   }
   needed = chunks;
   if (chunks > fiber.chunk_capacity) {
     return false;
   }
   for (const uint64_t pair : pairs_) {
-    const auto row = static_cast<size_t>(pair >> 32);
+    const int32_t row = source.slot_of[pair >> 32];
     const int32_t place = fiber.edges.length[row]++ % kEdgesPerChunk;
     if (place == 0) {
       const auto chunk = static_cast<int32_t>((*fiber.chunks)++);
@@ -121,7 +123,7 @@ bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
       fiber.edges.head[row] = chunk;
     }
     const int64_t edge = static_cast<int64_t>(fiber.edges.head[row]) * kEdgesPerChunk + place;
-    fiber.edges.target[edge] = static_cast<int32_t>(static_cast<uint32_t>(pair));
+    fiber.edges.target[edge] = target.slot_of[static_cast<uint32_t>(pair)];
     fiber.edges.weight[edge] = 1;
   }
   for (int64_t i = 0; i < *source.winner_count; ++i) {

@@ -13,8 +13,6 @@ namespace {
 
 using kernels::assembly_kernels;
 
-constexpr int64_t kLargestBias = int64_t{1} << 61;
-
 class Rounds {
  public:
   Rounds(Brain& brain, bool threads, int64_t* needed)
@@ -52,7 +50,7 @@ class Rounds {
     bool fits = true;
     for (Target& target : targets_) {
       for (Fiber* fiber : target.fibers) {
-        fits = (!learns(*fiber) || search_.learn(*fiber, needed_[fiber - brain_.fibers.data()])) && fits;
+        fits = (!fiber->learns() || search_.learn(*fiber, needed_[fiber - brain_.fibers.data()])) && fits;
       }
     }
     if (!fits) {
@@ -74,9 +72,6 @@ class Rounds {
   Area& source_of(const Fiber& fiber) {
     return brain_.areas[static_cast<size_t>(fiber.source)];
   }
-  static bool learns(const Fiber& fiber) {
-    return fiber.plastic && fiber.factor != 1;
-  }
 
   static void add_slots(Area& area, const int64_t* neurons, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
@@ -96,22 +91,17 @@ class Rounds {
       wins_[static_cast<size_t>(area.slot_of[winner])] = 1;
     }
     for (Fiber* fiber : target.fibers) {
-      if (learns(*fiber)) {
+      if (fiber->learns()) {
         const std::vector<int32_t> rows = firing_slots(source_of(*fiber));
         assembly_kernels().potentiate(fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(),
                                       fiber->factor, fiber->largest);
       }
     }
     for (Stimulus* stimulus : target.stimuli) {
-      if (!stimulus->plastic || stimulus->factor == 1) {
-        continue;
-      }
-      for (const int64_t winner : target.winners) {
+      for (size_t i = 0; stimulus->learns() && i < target.winners.size(); ++i) {
+        const int64_t winner = target.winners[i];
         float& weight = stimulus->weight[area.slot_of[winner]];
-        const auto count = static_cast<float>(stimulus->counts[winner]);
-        // Never below what the stimulus has: inputs only grow.
-        const float largest = std::max(count, std::min(count * stimulus->largest, kernels::kLargestWeight));
-        weight = kernels::potentiated(weight != 0 ? weight : count, stimulus->factor, largest);
+        weight = kernels::potentiated_stimulus(*stimulus, stimulus->counts[winner], weight);
       }
     }
   }
@@ -131,7 +121,7 @@ class Rounds {
       area.slots[1] += won == 0 ? 1 : 0;
       won = 1;
       if (area.bias != nullptr) {
-        area.bias[winner] = std::min(area.bias[winner] + area.bias_step, kLargestBias);
+        area.bias[winner] = std::min(area.bias[winner] + area.bias_step, kernels::kLargestBias);
       }
       if (area.last_win != nullptr) {
         area.last_win[winner] = 0;

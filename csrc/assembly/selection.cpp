@@ -2,7 +2,6 @@
 #include "csrc/assembly/selection.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -14,8 +13,12 @@
 namespace torch_hrr::assembly {
 
 using kernels::assembly_kernels;
+using kernels::input_term;
 using kernels::kFixedBits;
 using kernels::kFixedOne;
+using kernels::penalty_term;
+using kernels::scaled_term;
+using kernels::stimulus_sum;
 
 // Brings a fiber's counts to its source's present winners: those that left are taken away, those that came are added.
 void Selection::deliver(Fiber& fiber) {
@@ -40,7 +43,7 @@ void Selection::deliver(Fiber& fiber) {
   }
   kernels::DeliverParams params;
   params.tables = fiber.connectome;
-  params.key = fiber.key;
+  params.key = fiber.key();
   params.n = n;
   params.counts = fiber.counts;
   const auto changed = static_cast<int64_t>(entered_.size() + left_.size());
@@ -65,21 +68,27 @@ void Selection::deliver(Fiber& fiber) {
   *fiber.delivered_count = *source.winner_count;
 }
 
-// What the known edges of a fiber add to the base counts, by target slot.
-void Selection::add_excess(const Fiber& fiber) {
+// excess_ = what the known edges of a fiber add to the base counts, by target slot.
+void Selection::add_excess(const Fiber& fiber, size_t slots) {
+  excess_.assign(slots, 0);
   const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
   assembly_kernels().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                 fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
 }
 
+// What a fiber sends to neuron j, which has this excess.
+int64_t fiber_sum(const Fiber& fiber, int64_t j, int64_t excess) {
+  return excess + (fiber.connectome != nullptr ? static_cast<int64_t>(fiber.counts[j]) << kFixedBits : 0);
+}
+
 void Selection::choose(Target& target) {
   Area& area = area_of(target.area);
-  for (Fiber* fiber : target.fibers) {
-    deliver(*fiber);
-  }
   if (area.fixed) {
     target.winners.assign(area.winners, area.winners + *area.winner_count);
     return;
+  }
+  for (Fiber* fiber : target.fibers) {
+    deliver(*fiber);
   }
   const bool scaled =
       std::any_of(target.fibers.begin(), target.fibers.end(), [](const Fiber* f) { return f->scale != nullptr; });
@@ -96,34 +105,27 @@ void Selection::choose_by_sums(Target& target) {
   Area& area = area_of(target.area);
   const auto slots = static_cast<size_t>(area.slots[0]);
   std::vector<const int32_t*> sources;
-  excess_.assign(slots, 0);
+  inputs_.assign(slots, 0);
   for (const Fiber* fiber : target.fibers) {
+    add_excess(*fiber, slots);
+    for (size_t s = 0; s < slots; ++s) {
+      inputs_[s] += input_term(fiber_sum(*fiber, area.neuron_of[s], excess_[s]), 0);
+    }
     if (fiber->connectome != nullptr) {
       sources.push_back(fiber->counts);
     }
-    add_excess(*fiber);
   }
   for (const Stimulus* stimulus : target.stimuli) {
-    sources.push_back(stimulus->counts);
     for (size_t s = 0; s < slots; ++s) {
-      if (stimulus->weight[s] != 0) {
-        excess_[s] += kernels::fixed_point(stimulus->weight[s]) -
-                      (static_cast<int64_t>(stimulus->counts[area.neuron_of[s]]) << kFixedBits);
-      }
+      inputs_[s] += input_term(stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]), 0);
     }
-  }
-  for (size_t s = 0; s < slots; ++s) {
-    int64_t count = 0;
-    for (const int32_t* source : sources) {
-      count += source[area.neuron_of[s]];
-    }
-    excess_[s] += count << kFixedBits;
+    sources.push_back(stimulus->counts);
   }
   // Enough slots: their k-th input is a bound that others have to reach.
   uint32_t least = 0;
   int64_t bound = INT64_MIN;
   if (static_cast<int64_t>(slots) >= area.k) {
-    ordered_ = excess_;
+    ordered_ = inputs_;
     std::nth_element(ordered_.begin(), ordered_.begin() + (area.k - 1), ordered_.end(), std::greater<int64_t>());
     bound = ordered_[static_cast<size_t>(area.k - 1)];
     least = static_cast<uint32_t>(std::min<int64_t>((bound + kFixedOne - 1) >> kFixedBits, UINT32_MAX));
@@ -157,8 +159,8 @@ void Selection::choose_by_sums(Target& target) {
     }
   }
   for (size_t s = 0; s < slots; ++s) {
-    if (excess_[s] >= bound) {
-      candidates_.push_back({excess_[s], area.neuron_of[s]});
+    if (inputs_[s] >= bound) {
+      candidates_.push_back({inputs_[s], area.neuron_of[s]});
     }
   }
   const auto better = [](const Candidate& a, const Candidate& b) {
@@ -178,44 +180,27 @@ void Selection::choose_by_sums(Target& target) {
 // Inputs of every neuron one by one: normalised fibers, refracted areas, long-range inhibition. Where a fiber is
 // normalised, inputs are counted in units of 2^-40.
 void Selection::choose_densely(Target& target, bool scaled) {
-  constexpr int kScaledBits = 16;
-  // Of one term: a dozen of them stay within 64 bits.
-  constexpr int64_t kLargestTerm = int64_t{1} << 59;
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
-  const int shift = scaled ? kScaledBits : 0;
+  const int shift = scaled ? kernels::kScaledBits : 0;
   inputs_.assign(n, 0);
   for (const Fiber* fiber : target.fibers) {
-    excess_.assign(static_cast<size_t>(area.slots[0]), 0);
-    add_excess(*fiber);
+    add_excess(*fiber, static_cast<size_t>(area.slots[0]));
     for (size_t j = 0; j < n; ++j) {
       const int32_t slot = area.slot_of[j];
-      const int64_t sum = (fiber->connectome != nullptr ? static_cast<int64_t>(fiber->counts[j]) << kFixedBits : 0) +
-                          (slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
-      if (fiber->scale != nullptr) {
-        const double share = static_cast<double>(sum) * fiber->scale[j] * static_cast<double>(1 << kScaledBits);
-        inputs_[j] += static_cast<int64_t>(std::rint(std::min(share, static_cast<double>(kLargestTerm))));
-      } else {
-        inputs_[j] += std::min(sum, kLargestTerm >> shift) << shift;
-      }
+      const int64_t sum =
+          fiber_sum(*fiber, static_cast<int64_t>(j), slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
+      inputs_[j] += fiber->scale != nullptr ? scaled_term(sum, fiber->scale[j]) : input_term(sum, shift);
     }
   }
   for (const Stimulus* stimulus : target.stimuli) {
     for (size_t j = 0; j < n; ++j) {
       const int32_t slot = area.slot_of[j];
-      const bool touched = slot >= 0 && stimulus->weight[slot] != 0;
-      const int64_t sum = touched ? kernels::fixed_point(stimulus->weight[slot])
-                                  : static_cast<int64_t>(stimulus->counts[j]) << kFixedBits;
-      inputs_[j] += std::min(sum, kLargestTerm >> shift) << shift;
+      inputs_[j] += input_term(stimulus_sum(stimulus->counts[j], slot >= 0 ? stimulus->weight[slot] : 0), shift);
     }
   }
-  for (size_t j = 0; j < n && area.bias != nullptr; ++j) {
-    inputs_[j] -= std::min(area.bias[j], kLargestTerm >> shift) << shift;
-  }
-  for (size_t j = 0; j < n && area.last_win != nullptr; ++j) {
-    if (area.last_win[j] < area.refractory_period) {
-      inputs_[j] -= std::min(area.penalties[area.last_win[j]], kLargestTerm >> shift) << shift;
-    }
+  for (size_t j = 0; j < n; ++j) {
+    inputs_[j] -= penalty_term(area, static_cast<int64_t>(j), shift);
   }
   kernels::WinnersParams params;
   std::vector<int64_t> values(static_cast<size_t>(area.k));

@@ -33,7 +33,7 @@ class Selection {
     return brain_.areas[static_cast<size_t>(index)];
   }
   void deliver(Fiber& fiber);
-  void add_excess(const Fiber& fiber);
+  void add_excess(const Fiber& fiber, size_t slots);
   void choose_by_sums(Target& target);
   void choose_densely(Target& target, bool scaled);
 

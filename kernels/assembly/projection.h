@@ -45,6 +45,10 @@ HRR_HOST_DEVICE int64_t fixed_point(float weight) {
   return static_cast<int64_t>(rint(static_cast<double>(weight) * static_cast<double>(kFixedOne)));
 }
 
+HRR_HOST_DEVICE int64_t chunks_of(int64_t edges) {
+  return (edges + kEdgesPerChunk - 1) / kEdgesPerChunk;
+}
+
 // One Hebbian step of a weight: min(w factor, largest), factor = 1 + beta.
 HRR_HOST_DEVICE float potentiated(float weight, float factor, float largest) {
   const float grown = weight * factor;

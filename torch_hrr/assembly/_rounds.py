@@ -100,7 +100,7 @@ class Rounds(Wiring):
         )
         areas = [self._areas[name] for name in involved]
         place = {area.index: i for i, area in enumerate(areas)}
-        layout = [self._brains, len(areas), len(fibers), len(sources)]
+        layout = [self._brains, rounds, len(areas), len(fibers), len(sources)]
         rates: list[float] = []
         for area in areas:
             layout += area.layout()

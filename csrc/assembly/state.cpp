@@ -1,0 +1,200 @@
+// Reads and checks the tensors of a batch of brains.
+#include "csrc/assembly/state.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "csrc/assembly/gap_tables.h"
+#include "csrc/checks.h"
+#include "csrc/rows.h"
+
+namespace torch_hrr::assembly {
+namespace {
+
+using at::Tensor;
+
+class StateReader {
+ public:
+  StateReader(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates)
+      : tensors_(tensors), layout_(layout.vec()), rates_(rates) {}
+
+  int64_t integer() {
+    TORCH_CHECK(integers_ < layout_.size(), "_project_: layout must describe the state, got ", layout_.size(),
+                " numbers");
+    return layout_[integers_++];
+  }
+  double rate() {
+    TORCH_CHECK(floats_ < rates_.size(), "_project_: rates must belong to the layout, got ", rates_.size(), " numbers");
+    return rates_[floats_++];
+  }
+  const Tensor& tensor(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
+    TORCH_CHECK(used_ < tensors_.size(), "_project_: state must hold the tensors of its layout, got ", tensors_.size());
+    const Tensor& tensor = tensors_[used_++];
+    TORCH_CHECK(tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
+                    tensor.scalar_type() == type && tensor.sizes() == sizes && tensor.device() == tensors_[0].device(),
+                "_project_: ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
+                "of the first, got ",
+                tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sizes(), " on ", tensor.device())
+                                 : "an undefined one");
+    return tensor;
+  }
+  template <typename T>
+  T* data(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
+    return tensor(name, type, sizes).mutable_data_ptr<T>();
+  }
+  // Of a tensor that may be absent: then it has no elements.
+  template <typename T>
+  T* optional(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
+    if (used_ < tensors_.size() && tensors_[used_].defined() && tensors_[used_].numel() == 0 &&
+        product_of(sizes) != 0) {
+      ++used_;
+      return nullptr;
+    }
+    return data<T>(name, type, sizes);
+  }
+  // The size of a dimension of the tensor that comes next.
+  int64_t next_size(int64_t dim) const {
+    return used_ < tensors_.size() && tensors_[used_].defined() && tensors_[used_].dim() > dim
+               ? tensors_[used_].size(dim)
+               : -1;
+  }
+  void finish() const {
+    TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(),
+                "_project_: state must hold the tensors of its layout and no more");
+  }
+
+ private:
+  at::TensorList tensors_;
+  std::vector<int64_t> layout_;
+  c10::ArrayRef<double> rates_;
+  size_t used_ = 0;
+  size_t integers_ = 0;
+  size_t floats_ = 0;
+};
+
+Area read_area(StateReader& reader, int64_t brains) {
+  Area area;
+  area.n = reader.integer();
+  area.k = reader.integer();
+  area.fixed = reader.integer() != 0;
+  area.bias_step = reader.integer();
+  const int64_t period = reader.integer();
+  area.refractory_period = static_cast<int32_t>(period);
+  TORCH_CHECK(area.n >= 0 && area.n < INT32_MAX && area.k >= 0 && area.k <= area.n && period >= 0,
+              "_project_: an area must have 0 <= k <= n < 2^31 - 1, got k ", area.k, " and n ", area.n);
+  area.winners = reader.data<int64_t>("winners", at::kLong, {brains, area.k});
+  area.winner_count = reader.data<int64_t>("winner_count", at::kLong, {brains});
+  area.slot_of = reader.data<int32_t>("slot_of", at::kInt, {brains, area.n});
+  area.capacity = reader.next_size(1);
+  area.neuron_of = reader.data<int32_t>("neuron_of", at::kInt, {brains, area.capacity});
+  area.won = reader.data<uint8_t>("won", at::kByte, {brains, area.capacity});
+  area.slots = reader.data<int64_t>("slots", at::kLong, {brains, 2});
+  area.bias = reader.optional<int64_t>("bias", at::kLong, {brains, area.n});
+  area.last_win = reader.optional<int32_t>("last_win", at::kInt, {brains, area.n});
+  area.penalties = reader.data<int64_t>("penalties", at::kLong, {period});
+  return area;
+}
+
+const Area& area_at(const Brain& brain, int64_t index) {
+  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), "_project_: layout must name one of the ",
+              brain.areas.size(), " areas, got ", index);
+  return brain.areas[static_cast<size_t>(index)];
+}
+
+// The largest weight of a synapse: 2^24, or less where more than 2^14 synapses of that weight could fire into a neuron
+// at once, so that their sum stays within 64 bits.
+float weight_limit(double w_max, int64_t firing) {
+  constexpr float kLargestSum = 0x1p38f;
+  const float largest =
+      std::min(kernels::kLargestWeight, kLargestSum / static_cast<float>(std::max<int64_t>(firing, 1)));
+  return std::isfinite(w_max) ? std::min(static_cast<float>(w_max), largest) : largest;
+}
+
+Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
+  const int64_t brains = state.brains;
+  Fiber fiber;
+  fiber.source = static_cast<int32_t>(reader.integer());
+  fiber.target = static_cast<int32_t>(reader.integer());
+  fiber.plastic = reader.integer() != 0;
+  const bool procedural = reader.integer() != 0;
+  fiber.seed = static_cast<uint64_t>(seed);
+  fiber.id = static_cast<uint64_t>(reader.integer());
+  const double p = reader.rate();
+  const Area& source = area_at(state.first, fiber.source);
+  const Area& target = area_at(state.first, fiber.target);
+  fiber.factor = static_cast<float>(1 + reader.rate());
+  fiber.largest = weight_limit(reader.rate(), source.k);
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_project_: p must be in [0, 1], got ", p);
+  state.tables.push_back(procedural ? gap_tables(p) : nullptr);
+  fiber.connectome = state.tables.back().get();
+  fiber.counts = reader.data<int32_t>("counts", at::kInt, {brains, procedural ? target.n : 0});
+  fiber.delivered = reader.data<int64_t>("delivered", at::kLong, {brains, source.k});
+  fiber.delivered_count = reader.data<int64_t>("delivered_count", at::kLong, {brains});
+  fiber.edges.head = reader.data<int32_t>("head", at::kInt, {brains, source.capacity});
+  fiber.edges.length = reader.data<int32_t>("length", at::kInt, {brains, source.capacity});
+  fiber.known = reader.data<int32_t>("known", at::kInt, {brains, source.capacity});
+  fiber.chunk_capacity = reader.next_size(1);
+  const std::array<int64_t, 3> per_chunk = {brains, fiber.chunk_capacity, kernels::kEdgesPerChunk};
+  fiber.edges.next = reader.data<int32_t>("next", at::kInt, {brains, fiber.chunk_capacity});
+  fiber.edges.target = reader.data<int32_t>("target", at::kInt, per_chunk);
+  fiber.edges.weight = reader.data<float>("weight", at::kFloat, per_chunk);
+  fiber.chunks = reader.data<int64_t>("chunks", at::kLong, {brains});
+  fiber.scale = reader.optional<double>("scale", at::kDouble, {brains, target.n});
+  return fiber;
+}
+
+Stimulus read_stimulus(StateReader& reader, const State& state) {
+  Stimulus stimulus;
+  stimulus.target = static_cast<int32_t>(reader.integer());
+  stimulus.plastic = reader.integer() != 0;
+  stimulus.factor = static_cast<float>(1 + reader.rate());
+  stimulus.largest = weight_limit(reader.rate(), 1);
+  const Area& target = area_at(state.first, stimulus.target);
+  stimulus.counts = reader.data<int32_t>("counts", at::kInt, {state.brains, target.n});
+  stimulus.weight = reader.data<float>("weight", at::kFloat, {state.brains, target.capacity});
+  return stimulus;
+}
+
+}  // namespace
+
+Brain State::of_brain(int64_t b) const {
+  Brain own;
+  for (const Area& area : first.areas) {
+    own.areas.push_back(area.of_brain(b));
+  }
+  for (const Fiber& fiber : first.fibers) {
+    own.fibers.push_back(fiber.of_brain(b, first.areas[static_cast<size_t>(fiber.source)],
+                                        first.areas[static_cast<size_t>(fiber.target)]));
+  }
+  for (const Stimulus& stimulus : first.stimuli) {
+    own.stimuli.push_back(stimulus.of_brain(b, first.areas[static_cast<size_t>(stimulus.target)]));
+  }
+  return own;
+}
+
+State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {
+  StateReader reader(tensors, layout, rates);
+  State state;
+  state.brains = reader.integer();
+  state.rounds = reader.integer();
+  TORCH_CHECK(state.brains >= 1 && state.rounds >= 0, "_project_: there must be at least one brain and no rounds less ",
+              "than 0, got ", state.brains, " and ", state.rounds);
+  const int64_t areas = reader.integer();
+  const int64_t fibers = reader.integer();
+  const int64_t stimuli = reader.integer();
+  for (int64_t a = 0; a < areas; ++a) {
+    state.first.areas.push_back(read_area(reader, state.brains));
+  }
+  for (int64_t f = 0; f < fibers; ++f) {
+    state.first.fibers.push_back(read_fiber(reader, seed, state));
+  }
+  for (int64_t s = 0; s < stimuli; ++s) {
+    state.first.stimuli.push_back(read_stimulus(reader, state));
+  }
+  state.progress = reader.tensor("progress", at::kLong, {state.brains, 1 + fibers});
+  reader.finish();
+  return state;
+}
+
+}  // namespace torch_hrr::assembly

@@ -1,0 +1,39 @@
+// The state of a batch of brains as a list of tensors, as _project_ takes it.
+#pragma once
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "csrc/assembly/rounds.h"
+
+namespace torch_hrr::assembly {
+
+struct State {
+  int64_t brains = 0;
+  int64_t rounds = 0;  // at most so many are left to any brain
+  Brain first;         // the first brain of the batch: the others' arrays follow it
+  // What the fibers' connectomes point at: null for a graph of the user's own.
+  std::vector<std::shared_ptr<const kernels::GapTables>> tables;
+  at::Tensor progress;  // [brains, 1 + fibers]: rounds left, and chunks needed by each fiber
+
+  Brain of_brain(int64_t b) const;
+};
+
+// Reads the list in the order in which torch_hrr/assembly/_state.py writes it; every tensor's type, sizes and device
+// (that of the first) are checked.
+State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed);
+
+#if defined(TORCH_HRR_WITH_CUDA)
+namespace cuda {
+// Queues the rounds of every brain on the current stream; no synchronisation.
+void project(const State& state);
+// counts [brains, n] = the sums of a stimulus, by a table that is on the host.
+void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint64_t>& thresholds, int64_t seed,
+                     int64_t fiber, const at::Tensor& counts);
+}  // namespace cuda
+#endif
+
+}  // namespace torch_hrr::assembly

@@ -1,0 +1,159 @@
+// The state of brains as arrays that a caller owns: what rounds read and write on every device.
+//
+// A slot is a neuron that was ever active, numbered by area in the order of first activity; potentiated edges are kept
+// between slots. What is only a cache (counts of the winners delivered last, known edges) never changes a result.
+//
+// The arrays of a batch lie one brain after the other; of_brain(b) points at those of brain b.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/assembly/connectome.h"
+#include "kernels/assembly/projection.h"
+#include "kernels/macros.h"
+
+namespace torch_hrr::kernels {
+
+template <typename T>
+HRR_HOST_DEVICE T* offset_of(T* array, int64_t elements) {
+  return array == nullptr ? nullptr : array + elements;
+}
+
+struct Area {
+  int64_t n = 0;
+  int64_t k = 0;
+  bool fixed = false;                  // winners stay, whatever the inputs
+  int64_t* winners = nullptr;          // [k] ascending, winner_count of them
+  int64_t* winner_count = nullptr;     // [1]
+  int32_t* slot_of = nullptr;          // [n] -1 without a slot
+  int32_t* neuron_of = nullptr;        // [capacity]
+  uint8_t* won = nullptr;              // [capacity] whether the slot's neuron was ever selected
+  int64_t* slots = nullptr;            // [2] slots, and how many of them ever won
+  int64_t capacity = 0;                // of slots
+  int64_t* bias = nullptr;             // [n] of a refracted area: what is taken from inputs, 2^-24; or null
+  int64_t bias_step = 0;               // what a win adds to it
+  int32_t* last_win = nullptr;         // [n] rounds since the last win of an area with long-range inhibition, or null
+  int32_t refractory_period = 0;       // rounds
+  const int64_t* penalties = nullptr;  // [refractory_period] by rounds since the win, of all brains
+
+  HRR_HOST_DEVICE Area of_brain(int64_t b) const {
+    Area own = *this;
+    own.winners += b * k;
+    own.winner_count += b;
+    own.slot_of += b * n;
+    own.neuron_of += b * capacity;
+    own.won += b * capacity;
+    own.slots += 2 * b;
+    own.bias = offset_of(bias, b * n);
+    own.last_win = offset_of(last_win, b * n);
+    return own;
+  }
+};
+
+struct Fiber {
+  int32_t source = 0;
+  int32_t target = 0;
+  bool plastic = true;
+  float factor = 1;                       // 1 + beta
+  float largest = 0;                      // weight
+  const GapTables* connectome = nullptr;  // on the host; null: a graph of the user's own, all of it in `edges`
+  uint64_t seed = 0;                      // of the connectome's key, with the brain and the id
+  uint64_t id = 0;
+  int64_t brain = 0;
+  int32_t* counts = nullptr;           // [target n] base edges from `delivered`
+  int64_t* delivered = nullptr;        // [source k] ascending
+  int64_t* delivered_count = nullptr;  // [1]
+  EdgeTable edges;
+  int32_t* known = nullptr;   // [source capacity] target slots that this row's edges are known to
+  int64_t* chunks = nullptr;  // [1] in use
+  int64_t chunk_capacity = 0;
+  const double* scale = nullptr;  // [target n] of a normalised fiber, or null
+
+  HRR_HOST_DEVICE uint64_t key() const {
+    return connectome_key(seed, static_cast<uint64_t>(brain), id);
+  }
+  HRR_HOST_DEVICE bool learns() const {
+    return plastic && factor != 1;
+  }
+  HRR_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
+    Fiber own = *this;
+    own.brain = b;
+    own.counts = offset_of(counts, b * into.n);
+    own.delivered += b * from.k;
+    own.delivered_count += b;
+    own.edges.head += b * from.capacity;
+    own.edges.length += b * from.capacity;
+    own.edges.next += b * chunk_capacity;
+    own.edges.target += b * chunk_capacity * kEdgesPerChunk;
+    own.edges.weight += b * chunk_capacity * kEdgesPerChunk;
+    own.known += b * from.capacity;
+    own.chunks += b;
+    own.scale = offset_of(scale, b * into.n);
+    return own;
+  }
+};
+
+struct Stimulus {
+  int32_t target = 0;
+  bool plastic = true;
+  float factor = 1;
+  float largest = 0;
+  const int32_t* counts = nullptr;  // [target n]
+  float* weight = nullptr;          // [target capacity] of a slot; 0: its count
+
+  HRR_HOST_DEVICE bool learns() const {
+    return plastic && factor != 1;
+  }
+  HRR_HOST_DEVICE Stimulus of_brain(int64_t b, const Area& into) const {
+    Stimulus own = *this;
+    own.counts += b * into.n;
+    own.weight += b * into.capacity;
+    return own;
+  }
+};
+
+constexpr int64_t kLargestBias = int64_t{1} << 61;
+
+HRR_ISA_BEGIN
+
+// Inputs are sums of terms, one a fiber or stimulus, in units of 2^-24 or, with kScaledBits more behind the point,
+// where a fiber is normalised. A term is at most 2^59 units: a dozen of them stay within 64 bits.
+constexpr int kScaledBits = 16;
+constexpr int64_t kLargestTerm = int64_t{1} << 59;
+
+HRR_HOST_DEVICE int64_t input_term(int64_t sum, int shift) {
+  const int64_t largest = kLargestTerm >> shift;
+  return (sum < largest ? sum : largest) << shift;
+}
+
+// A normalised fiber's, by the scale of its column.
+HRR_HOST_DEVICE int64_t scaled_term(int64_t sum, double scale) {
+  const double share = static_cast<double>(sum) * scale * static_cast<double>(1 << kScaledBits);
+  const auto largest = static_cast<double>(kLargestTerm);
+  return static_cast<int64_t>(rint(share < largest ? share : largest));
+}
+
+// What a stimulus sends to a neuron with `count` synapses: a weight of 0 means that none of them has grown.
+HRR_HOST_DEVICE int64_t stimulus_sum(int32_t count, float weight) {
+  return weight != 0 ? fixed_point(weight) : static_cast<int64_t>(count) << kFixedBits;
+}
+
+// What the history of neuron j takes from its input: its bias, and its penalty for a win that is not long ago.
+HRR_HOST_DEVICE int64_t penalty_term(const Area& area, int64_t j, int shift) {
+  int64_t taken = area.bias != nullptr ? input_term(area.bias[j], shift) : 0;
+  if (area.last_win != nullptr && area.last_win[j] < area.refractory_period) {
+    taken += input_term(area.penalties[area.last_win[j]], shift);
+  }
+  return taken;
+}
+
+// One Hebbian step of a stimulus.
+HRR_HOST_DEVICE float potentiated_stimulus(const Stimulus& stimulus, int32_t synapses, float weight) {
+  const auto count = static_cast<float>(synapses);
+  const float limit = count * stimulus.largest < kLargestWeight ? count * stimulus.largest : kLargestWeight;
+  // Never below what the stimulus has: inputs only grow.
+  return potentiated(weight != 0 ? weight : count, stimulus.factor, count > limit ? count : limit);
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
