@@ -12,10 +12,7 @@ namespace torch_hrr::assembly {
 using kernels::assembly_kernels;
 using kernels::kEdgesPerChunk;
 
-bool EdgeSearch::learn(Fiber& fiber, int64_t& needed) {
-  if (fiber.connectome == nullptr) {
-    return true;
-  }
+int64_t EdgeSearch::find(const Fiber& fiber, std::vector<uint64_t>& pairs) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
   const auto slots = static_cast<int32_t>(target.slots[0]);
@@ -25,7 +22,7 @@ bool EdgeSearch::learn(Fiber& fiber, int64_t& needed) {
     const int32_t known = fiber.known[source.slot_of[source.winners[i]]];
     newest = known < slots ? std::max(newest, known) : newest;
   }
-  pairs_.clear();
+  pairs.clear();
   for (const bool up_to_date : {true, false}) {
     rows_.clear();
     int32_t least = slots;
@@ -37,15 +34,26 @@ bool EdgeSearch::learn(Fiber& fiber, int64_t& needed) {
       }
     }
     if (!rows_.empty()) {
-      match(fiber, least, slots);
+      match(fiber, least, slots, pairs);
     }
   }
-  std::sort(pairs_.begin(), pairs_.end());
-  return insert(fiber, slots, needed);
+  std::sort(pairs.begin(), pairs.end());
+  int64_t chunks = *fiber.chunks;
+  for (size_t i = 0; i < pairs.size();) {
+    const uint64_t row = pairs[i] >> 32;
+    const size_t first = i;
+    while (i < pairs.size() && pairs[i] >> 32 == row) {
+      ++i;
+    }
+    const int64_t before = fiber.edges.length[source.slot_of[row]];
+    const int64_t after = before + static_cast<int64_t>(i - first);
+    chunks += kernels::chunks_of(after) - kernels::chunks_of(before);
+  }
+  return chunks;
 }
 
 // Appends (row, column) of every edge from rows_ into target slots [least, slots) that its row lacks.
-void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
+void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots, std::vector<uint64_t>& pairs) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
   bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
@@ -87,34 +95,17 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots) {
       }
     }
     const std::lock_guard<std::mutex> lock(mutex);
-    pairs_.insert(pairs_.end(), own.begin(), own.end());
+    pairs.insert(pairs.end(), own.begin(), own.end());
   });
   for (int32_t s = least; s < slots; ++s) {
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] = 0;
   }
 }
 
-// Puts the pairs, sorted by row and column, into the fiber's table, with weight 1, and marks the firing rows as knowing
-// `slots`. The order decides where edges lie, on every device.
-bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
+void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) const {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
-  int64_t chunks = *fiber.chunks;
-  for (size_t i = 0; i < pairs_.size();) {
-    const uint64_t row = pairs_[i] >> 32;
-    const size_t first = i;
-    while (i < pairs_.size() && pairs_[i] >> 32 == row) {
-      ++i;
-    }
-    const int64_t before = fiber.edges.length[source.slot_of[row]];
-    const int64_t after = before + static_cast<int64_t>(i - first);
-    chunks += kernels::chunks_of(after) - kernels::chunks_of(before);
-  }
-  needed = chunks;
-  if (chunks > fiber.chunk_capacity) {
-    return false;
-  }
-  for (const uint64_t pair : pairs_) {
+  for (const uint64_t pair : pairs) {
     const int32_t row = source.slot_of[pair >> 32];
     const int32_t place = fiber.edges.length[row]++ % kEdgesPerChunk;
     if (place == 0) {
@@ -127,9 +118,8 @@ bool EdgeSearch::insert(Fiber& fiber, int32_t slots, int64_t& needed) {
     fiber.edges.weight[edge] = 1;
   }
   for (int64_t i = 0; i < *source.winner_count; ++i) {
-    fiber.known[source.slot_of[source.winners[i]]] = slots;
+    fiber.known[source.slot_of[source.winners[i]]] = static_cast<int32_t>(target.slots[0]);
   }
-  return true;
 }
 
 }  // namespace torch_hrr::assembly

@@ -1,4 +1,4 @@
-// The edges that firing rows must know before they can be potentiated.
+// The edges of a random fiber that firing rows must know before they can be potentiated.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,13 @@ class EdgeSearch {
  public:
   EdgeSearch(const Brain& brain, bool threads) : brain_(brain), threads_(threads) {}
 
-  // Makes the edges from the firing rows to every target slot known; sets `needed` to the chunks that this takes, and
-  // changes nothing where the fiber has fewer.
-  bool learn(Fiber& fiber, int64_t& needed);
+  // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (row,
+  // column) of each, ascending. Returns the chunks that the fiber has in use once they are filed.
+  int64_t find(const Fiber& fiber, std::vector<uint64_t>& pairs);
+
+  // Puts the pairs into the fiber's table, with weight 1: the firing rows know every target slot then. The order of
+  // pairs decides where edges lie, on every device.
+  void file(Fiber& fiber, const std::vector<uint64_t>& pairs) const;
 
  private:
   const Area& source_of(const Fiber& fiber) const {
@@ -23,15 +27,13 @@ class EdgeSearch {
   const Area& target_of(const Fiber& fiber) const {
     return brain_.areas[static_cast<size_t>(fiber.target)];
   }
-  void match(const Fiber& fiber, int32_t least, int32_t slots);
-  bool insert(Fiber& fiber, int32_t slots, int64_t& needed);
+  void match(const Fiber& fiber, int32_t least, int32_t slots, std::vector<uint64_t>& pairs);
 
   const Brain& brain_;
   bool threads_;
   // Memory that rounds share.
   std::vector<int64_t> rows_;
   std::vector<uint32_t> bits_;
-  std::vector<uint64_t> pairs_;
 };
 
 }  // namespace torch_hrr::assembly

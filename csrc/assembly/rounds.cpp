@@ -16,7 +16,11 @@ using kernels::assembly_kernels;
 class Rounds {
  public:
   Rounds(Brain& brain, bool threads, int64_t* needed)
-      : brain_(brain), needed_(needed), selection_(brain, threads), search_(brain, threads) {
+      : brain_(brain),
+        needed_(needed),
+        selection_(brain, threads),
+        search_(brain, threads),
+        pairs_(brain.fibers.size()) {
     for (int32_t a = 0; a < static_cast<int32_t>(brain.areas.size()); ++a) {
       Target target;
       target.area = a;
@@ -47,13 +51,7 @@ class Rounds {
     for (Target& target : targets_) {
       add_slots(area_of(target), target.winners.data(), static_cast<int64_t>(target.winners.size()));
     }
-    bool fits = true;
-    for (Target& target : targets_) {
-      for (Fiber* fiber : target.fibers) {
-        fits = (!fiber->learns() || search_.learn(*fiber, needed_[fiber - brain_.fibers.data()])) && fits;
-      }
-    }
-    if (!fits) {
+    if (!learn_edges()) {
       return false;
     }
     for (Target& target : targets_) {
@@ -71,6 +69,26 @@ class Rounds {
   }
   Area& source_of(const Fiber& fiber) {
     return brain_.areas[static_cast<size_t>(fiber.source)];
+  }
+
+  // Files the edges that come into use; false, and no fiber has changed, where they do not fit.
+  bool learn_edges() {
+    bool fits = true;
+    for (size_t f = 0; f < brain_.fibers.size(); ++f) {
+      if (searches(brain_.fibers[f])) {
+        needed_[f] = search_.find(brain_.fibers[f], pairs_[f]);
+        fits = fits && needed_[f] <= brain_.fibers[f].chunk_capacity;
+      }
+    }
+    for (size_t f = 0; fits && f < brain_.fibers.size(); ++f) {
+      if (searches(brain_.fibers[f])) {
+        search_.file(brain_.fibers[f], pairs_[f]);
+      }
+    }
+    return fits;
+  }
+  static bool searches(const Fiber& fiber) {
+    return fiber.connectome != nullptr && fiber.learns();
   }
 
   static void add_slots(Area& area, const int64_t* neurons, int64_t count) {
@@ -137,6 +155,7 @@ class Rounds {
   EdgeSearch search_;
   std::vector<Target> targets_;
   std::vector<uint8_t> wins_;
+  std::vector<std::vector<uint64_t>> pairs_;  // by fiber
 };
 
 }  // namespace

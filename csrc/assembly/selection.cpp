@@ -13,6 +13,7 @@
 namespace torch_hrr::assembly {
 
 using kernels::assembly_kernels;
+using kernels::fiber_sum;
 using kernels::input_term;
 using kernels::kFixedBits;
 using kernels::kFixedOne;
@@ -74,11 +75,6 @@ void Selection::add_excess(const Fiber& fiber, size_t slots) {
   const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
   assembly_kernels().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                 fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
-}
-
-// What a fiber sends to neuron j, which has this excess.
-int64_t fiber_sum(const Fiber& fiber, int64_t j, int64_t excess) {
-  return excess + (fiber.connectome != nullptr ? static_cast<int64_t>(fiber.counts[j]) << kFixedBits : 0);
 }
 
 void Selection::choose(Target& target) {

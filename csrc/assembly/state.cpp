@@ -126,6 +126,7 @@ Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
   fiber.factor = static_cast<float>(1 + reader.rate());
   fiber.largest = weight_limit(reader.rate(), source.k);
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_project_: p must be in [0, 1], got ", p);
+  state.densities.push_back(p);
   state.tables.push_back(procedural ? gap_tables(p) : nullptr);
   fiber.connectome = state.tables.back().get();
   fiber.counts = reader.data<int32_t>("counts", at::kInt, {brains, procedural ? target.n : 0});
@@ -171,6 +172,21 @@ Brain State::of_brain(int64_t b) const {
     own.stimuli.push_back(stimulus.of_brain(b, first.areas[static_cast<size_t>(stimulus.target)]));
   }
   return own;
+}
+
+kernels::RoundsLaunch State::launch(const std::vector<kernels::DeviceGapTables>& gaps) const {
+  kernels::RoundsLaunch params;
+  params.brains = brains;
+  params.rounds = rounds;
+  params.areas = first.areas.data();
+  params.area_count = static_cast<int64_t>(first.areas.size());
+  params.fibers = first.fibers.data();
+  params.gaps = gaps.data();
+  params.fiber_count = static_cast<int64_t>(first.fibers.size());
+  params.stimuli = first.stimuli.data();
+  params.stimulus_count = static_cast<int64_t>(first.stimuli.size());
+  params.progress = progress.mutable_data_ptr<int64_t>();
+  return params;
 }
 
 State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "csrc/assembly/rounds.h"
+#include "kernels/assembly/rounds_launch.h"
 
 namespace torch_hrr::assembly {
 
@@ -17,9 +18,12 @@ struct State {
   Brain first;         // the first brain of the batch: the others' arrays follow it
   // What the fibers' connectomes point at: null for a graph of the user's own.
   std::vector<std::shared_ptr<const kernels::GapTables>> tables;
+  std::vector<double> densities;
   at::Tensor progress;  // [brains, 1 + fibers]: rounds left, and chunks needed by each fiber
 
   Brain of_brain(int64_t b) const;
+  // What a GPU runs; `gaps` are the tables of the fibers there.
+  kernels::RoundsLaunch launch(const std::vector<kernels::DeviceGapTables>& gaps) const;
 };
 
 // Reads the list in the order in which torch_hrr/assembly/_state.py writes it; every tensor's type, sizes and device

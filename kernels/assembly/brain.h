@@ -126,7 +126,12 @@ HRR_HOST_DEVICE int64_t input_term(int64_t sum, int shift) {
   return (sum < largest ? sum : largest) << shift;
 }
 
-// A normalised fiber's, by the scale of its column.
+// What a fiber sends to neuron j: its base edges and the excess of those that have grown.
+HRR_HOST_DEVICE int64_t fiber_sum(const Fiber& fiber, int64_t j, int64_t excess) {
+  return excess + (fiber.connectome != nullptr ? static_cast<int64_t>(fiber.counts[j]) << kFixedBits : 0);
+}
+
+// A normalised fiber's term, by the scale of its column.
 HRR_HOST_DEVICE int64_t scaled_term(int64_t sum, double scale) {
   const double share = static_cast<double>(sum) * scale * static_cast<double>(1 << kScaledBits);
   const auto largest = static_cast<double>(kLargestTerm);

@@ -7,10 +7,6 @@ void launch_deliver(const DeliverLaunch& params, CudaStream stream) {
   launch_deliver_with(params, DeviceLauncher{stream});
 }
 
-void launch_match(const MatchLaunch& params, CudaStream stream) {
-  launch_match_with(params, DeviceLauncher{stream});
-}
-
 void launch_stimulus_counts(const StimulusLaunch& params, CudaStream stream) {
   launch_stimulus_counts_with(params, DeviceLauncher{stream});
 }

@@ -32,6 +32,8 @@ struct DeliverLaunch {
   uint64_t key = 0;
   const uint64_t* keys = nullptr;  // [batches], or null: `key`
   const int64_t* rows = nullptr;   // [batches, row_count]
+  // [batches], on the device: how many of the rows there are; or null: all.
+  const int32_t* row_counts = nullptr;
   int64_t batches = 1;
   int64_t row_count = 0;
   int64_t n = 0;
@@ -40,23 +42,6 @@ struct DeliverLaunch {
   int32_t* counts = nullptr;       // [batches, n]
 };
 void launch_deliver(const DeliverLaunch& params, CudaStream stream);
-
-// Appends (r, column) to pairs[b] for every edge from rows[b, r] to a column whose bit is set, in no particular order:
-// found[b] grows by their number, and pairs beyond the capacity are counted, not written.
-struct MatchLaunch {
-  DeviceGapTables gaps;
-  uint64_t key = 0;
-  const uint64_t* keys = nullptr;
-  const int64_t* rows = nullptr;
-  int64_t batches = 1;
-  int64_t row_count = 0;
-  int64_t n = 0;
-  const uint32_t* bits = nullptr;  // [batches, (n + 31) / 32]
-  int32_t* pairs = nullptr;        // [batches, capacity, 2]
-  int64_t capacity = 0;
-  unsigned long long* found = nullptr;  // [batches]
-};
-void launch_match(const MatchLaunch& params, CudaStream stream);
 
 // counts[b, j] = stimulus_count(table, key, j) for columns j < n; table.thresholds lies on the device.
 struct StimulusLaunch {

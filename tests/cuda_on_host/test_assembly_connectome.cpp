@@ -156,79 +156,21 @@ TEST(ConnectomeKernels, NeuronsOutsideTheRangeAreSkipped) {
   EXPECT_EQ(counts, expected);
 }
 
-TEST(ConnectomeKernels, MatchIsTheDefinitionAndTheCpu) {
-  using Pair = std::tuple<int32_t, int32_t>;
-  for (const Problem& problem : problems()) {
-    const Data data(problem);
-    const int64_t words = (problem.n + 31) / 32;
-    std::vector<uint32_t> bits(static_cast<std::size_t>(problem.batches * words));
-    for (int64_t b = 0; b < problem.batches; ++b) {
-      for (int64_t j = 0; j < problem.n; ++j) {
-        if (mix64(static_cast<uint64_t>(b * problem.n + j)) % 5 == 0) {
-          bits[static_cast<std::size_t>(b * words + j / 32)] |= 1u << (j % 32);
-        }
-      }
-    }
-    std::vector<std::vector<Pair>> expected(static_cast<std::size_t>(problem.batches));
-    for_each_edge_of(problem, data, [&](int64_t batch, int64_t r, int64_t column) {
-      if ((bits[static_cast<std::size_t>(batch * words + column / 32)] >> (column % 32) & 1) != 0) {
-        expected[static_cast<std::size_t>(batch)].emplace_back(static_cast<int32_t>(r), static_cast<int32_t>(column));
-      }
-    });
-    std::size_t most = 0;
-    for (auto& pairs : expected) {
-      std::sort(pairs.begin(), pairs.end());
-      most = std::max(most, pairs.size());
-    }
-    for (const Schedule& schedule : all_schedules(1)) {
-      SCOPED_TRACE(schedule);
-      for (const std::size_t capacity : {most + 3, most / 2, std::size_t{0}}) {
-        std::vector<int32_t> pairs(static_cast<std::size_t>(problem.batches) * 2 * capacity, -9);
-        // What was found before stays: pairs are appended behind it.
-        std::vector<unsigned long long> found(static_cast<std::size_t>(problem.batches), capacity > 2 ? 2 : 0);
-        const std::size_t before = capacity > 2 ? 2 : 0;
-        MatchLaunch params;
-        params.gaps = DeviceGapTables(data.tables, &data.tables);
-        params.keys = data.keys.data();
-        params.rows = data.rows.data();
-        params.batches = problem.batches;
-        params.row_count = problem.row_count;
-        params.n = problem.n;
-        params.bits = bits.data();
-        params.pairs = pairs.data();
-        params.capacity = static_cast<int64_t>(capacity);
-        params.found = found.data();
-        launch_match_with(params, on_host(schedule));
-        for (std::size_t b = 0; b < expected.size(); ++b) {
-          ASSERT_EQ(found[b], expected[b].size() + before);
-          const std::size_t written = std::min(capacity, expected[b].size() + before);
-          const int32_t* own = pairs.data() + 2 * b * capacity;
-          std::vector<Pair> matched;
-          for (std::size_t i = before; i < written; ++i) {
-            matched.emplace_back(own[2 * i], own[2 * i + 1]);
-          }
-          std::sort(matched.begin(), matched.end());
-          ASSERT_TRUE(std::includes(expected[b].begin(), expected[b].end(), matched.begin(), matched.end()));
-          ASSERT_EQ(std::adjacent_find(matched.begin(), matched.end()), matched.end());
-          ASSERT_TRUE(std::all_of(own, own + 2 * before, [](int32_t value) { return value == -9; }));
-          ASSERT_TRUE(std::all_of(own + 2 * written, own + 2 * capacity, [](int32_t value) { return value == -9; }));
-        }
-      }
-    }
-    for (std::size_t b = 0; b < expected.size(); ++b) {
-      const auto first = static_cast<int64_t>(b);
-      std::vector<int32_t> pairs(2 * most + 2);
-      const MatchParams params{&data.tables,
-                               data.keys[b],
-                               data.rows.data() + first * problem.row_count,
-                               problem.row_count,
-                               problem.n,
-                               bits.data() + first * words,
-                               pairs.data(),
-                               static_cast<int64_t>(most)};
-      ASSERT_EQ(static_cast<std::size_t>(assembly_kernels().match(params, 0, block_count(data.tables, problem.n))),
-                expected[b].size());
-    }
+TEST(ConnectomeKernels, OnlyTheRowsThatThereAreAreDelivered) {
+  const Problem problem{0.01, 40'007, 5, 3};
+  const Data data(problem);
+  const std::vector<int32_t> row_counts = {2, 0, 5};
+  std::vector<int32_t> expected(static_cast<std::size_t>(problem.batches * problem.n));
+  for_each_edge_of(problem, data, [&](int64_t batch, int64_t r, int64_t column) {
+    expected[static_cast<std::size_t>(batch * problem.n + column)] +=
+        r < row_counts[static_cast<std::size_t>(batch)] ? 1 : 0;
+  });
+  for (const unsigned blocks : {0u, 1u}) {
+    std::vector<int32_t> counts(expected.size());
+    DeliverLaunch params = deliver_of(problem, data, counts);
+    params.row_counts = row_counts.data();
+    launch_deliver_with(params, on_host({}, blocks));
+    EXPECT_EQ(counts, expected);
   }
 }
 

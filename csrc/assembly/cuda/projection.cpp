@@ -1,0 +1,63 @@
+// Rounds of brains and the sums of stimuli on the current CUDA stream.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <vector>
+
+#include "csrc/assembly/gap_tables.h"
+#include "csrc/assembly/state.h"
+
+namespace torch_hrr::assembly::cuda {
+namespace {
+
+// A copy on the device; the host's memory is free again on return.
+template <typename T>
+at::Tensor on_device(std::vector<T> values, c10::Device device) {
+  const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+  return at::from_blob(values.data(), {bytes}, at::kByte).to(device);
+}
+
+}  // namespace
+
+void project(const State& state) {
+  const c10::Device device = state.progress.device();
+  const c10::cuda::CUDAGuard guard(device);
+  std::vector<at::Tensor> tables;
+  std::vector<kernels::DeviceGapTables> gaps;
+  for (size_t f = 0; f < state.tables.size(); ++f) {
+    gaps.emplace_back();
+    if (state.tables[f] != nullptr) {
+      tables.push_back(gap_tables(state.densities[f], device));
+      gaps.back() = {*state.tables[f], static_cast<const kernels::GapTables*>(tables.back().const_data_ptr())};
+    }
+  }
+  const kernels::RoundsLaunch params = state.launch(gaps);
+  const at::Tensor workspace =
+      at::empty({kernels::rounds_workspace_bytes(params)}, at::TensorOptions().dtype(at::kByte).device(device));
+  kernels::launch_rounds(params, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream().stream());
+}
+
+void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint64_t>& thresholds, int64_t seed,
+                     int64_t fiber, const at::Tensor& counts) {
+  const c10::Device device = counts.device();
+  const c10::cuda::CUDAGuard guard(device);
+  std::vector<uint64_t> keys;
+  for (int64_t b = 0; b < counts.size(0); ++b) {
+    keys.push_back(
+        kernels::connectome_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(b), static_cast<uint64_t>(fiber)));
+  }
+  const at::Tensor device_thresholds = on_device(thresholds, device);
+  const at::Tensor device_keys = on_device(keys, device);
+  kernels::StimulusLaunch params;
+  params.table = table;
+  params.table.thresholds = static_cast<const uint64_t*>(device_thresholds.const_data_ptr());
+  params.keys = static_cast<const uint64_t*>(device_keys.const_data_ptr());
+  params.batches = counts.size(0);
+  params.n = counts.size(1);
+  params.counts = counts.mutable_data_ptr<int32_t>();
+  kernels::launch_stimulus_counts(params, c10::cuda::getCurrentCUDAStream().stream());
+}
+
+}  // namespace torch_hrr::assembly::cuda

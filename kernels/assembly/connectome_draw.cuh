@@ -1,0 +1,78 @@
+// Drawing edges of the procedural connectome on the GPU: a warp draws a column block of a row, 32 Philox blocks a step.
+#pragma once
+
+#include "kernels/assembly/connectome.h"
+#include "kernels/cuda/block.cuh"
+
+namespace torch_hrr::kernels {
+
+constexpr int kConnectomeThreads = 256;
+constexpr std::size_t kGapSharedBytes = 2 * kGapCells * sizeof(uint32_t);
+
+// The outcome of Walker's method by a table in shared memory.
+HRR_DEVICE int32_t draw_outcome(const uint32_t* table, uint32_t word) {
+  return static_cast<int32_t>(gap_outcome(table[word >> (32 - kGapBits)], word));
+}
+
+// Gaps of a Philox block.
+template <bool kTwoLevel>
+constexpr int kGapsOfDraw = kTwoLevel ? 2 : 4;
+
+// What a lane draws in one step: edges[g] says whether gap g ends at an edge, columns[g] in which column of the block.
+template <bool kTwoLevel>
+struct LaneEdges {
+  int32_t columns[kGapsOfDraw<kTwoLevel>];
+  bool edges[kGapsOfDraw<kTwoLevel>];
+};
+
+// sink(LaneEdges) for for_each_edge's edges of one row and block, by a whole warp whose lanes call it together: lane l
+// draws Philox block 32 step + l, and where its gaps begin is a sum over the lanes below. Columns ascend with the step,
+// the lane and the gap, in this order.
+template <bool kTwoLevel, typename Sink>
+HRR_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uint32_t row, uint32_t block,
+                                      int32_t width, const Sink& sink) {
+  constexpr int kGaps = kGapsOfDraw<kTwoLevel>;
+  constexpr auto kNone = static_cast<int32_t>(kGapNone);
+  int32_t start = 0;  // one column past the last edge of earlier steps
+  for (uint32_t draw = static_cast<uint32_t>(lane_index()); start < width; draw += kWarpSize) {
+    const PhiloxBlock words = philox4x32(edge_counter(draw, block, row), key);
+    LaneEdges<kTwoLevel> own;  // columns from where the lane's gaps begin, at first
+    int32_t next = 0;
+#pragma unroll
+    for (int g = 0; g < kGaps; ++g) {
+      const int32_t outcome = draw_outcome(tables, words.word[kTwoLevel ? 2 * g : g]);
+      next += kTwoLevel ? outcome << kGapBits : outcome;
+      own.columns[g] = next;
+      own.edges[g] = outcome != kNone;
+      if (own.edges[g]) {
+        own.columns[g] += kTwoLevel ? draw_outcome(tables + kGapCells, words.word[2 * g + 1]) : 0;
+        next = own.columns[g] + 1;
+      }
+    }
+    // At most 2^21 a lane, so nothing overflows.
+    int32_t through = next;
+    for (int delta = 1; delta < kWarpSize; delta *= 2) {
+      const int32_t below = shuffle_up(through, static_cast<unsigned>(delta));
+      through += lane_index() >= delta ? below : 0;
+    }
+#pragma unroll
+    for (int g = 0; g < kGaps; ++g) {
+      own.columns[g] += start + through - next;
+      own.edges[g] = own.edges[g] && own.columns[g] < width;
+    }
+    sink(own);
+    start += shuffle(through, kWarpSize - 1);
+  }
+}
+
+// The tables of a density into the block's shared memory; the caller waits for the block before it reads them.
+HRR_DEVICE uint32_t* shared_gap_tables(const GapTables& tables) {
+  auto* shared = dynamic_shared<uint32_t>();
+  for (int cell = thread_rank(); cell < kGapCells; cell += block_threads()) {
+    shared[cell] = tables.quotient[cell];
+    shared[kGapCells + cell] = tables.remainder[cell];
+  }
+  return shared;
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,276 @@
+// Kernels over the potentiated edges of fibers between slots: their sums, the search for those that come into use, and
+// plasticity.
+//
+// A warp follows the list of chunks of one firing row, or draws that row of the connectome. Edges that come into use
+// are counted first, so that their chunks are numbered by a scan, row by row, and then drawn again and filed by column:
+// the table is the same whatever the order of blocks, and the CPU's.
+#pragma once
+
+#include "kernels/assembly/connectome_draw.cuh"
+#include "kernels/assembly/connectome_launch.h"
+#include "kernels/assembly/rounds.cuh"
+
+namespace torch_hrr::kernels {
+
+// A fiber with both ends, of a batch or of one brain.
+struct Link {
+  Fiber fiber;
+  Area source;
+  Area target;
+
+  HRR_DEVICE Link of_brain(int64_t b) const {
+    return {fiber.of_brain(b, source, target), source.of_brain(b), target.of_brain(b)};
+  }
+};
+
+// body(i, firing neuron) for the firing rows of one brain, a warp each.
+template <typename Body>
+HRR_DEVICE void for_each_row_of_warps(const Link& own, const Body& body) {
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * warp_count();
+  const int64_t count = *own.source.winner_count;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index(); i < count; i += warps) {
+    body(i, own.source.winners[i]);
+  }
+}
+
+// body(edge) for this lane's known edges of a row: lanes above a chunk's edges have none of it.
+template <typename Body>
+HRR_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, const Body& body) {
+  // Only a row's newest chunk may be part full.
+  int32_t filled = (edges.length[slot] + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
+  for (int32_t chunk = edges.head[slot]; chunk >= 0; chunk = edges.next[chunk]) {
+    if (lane_index() < filled) {
+      body(static_cast<int64_t>(chunk) * kEdgesPerChunk + lane_index());
+    }
+    filled = kEdgesPerChunk;
+  }
+}
+
+// excess[target slot] += what the known edges of the firing rows add to the base counts.
+__global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
+    const Link own = link.of_brain(b);
+    const int64_t base = own.fiber.connectome != nullptr ? kFixedOne : 0;
+    for_each_row_of_warps(own, [&](int64_t, int64_t neuron) {
+      for_each_known_edge(own.fiber.edges, own.source.slot_of[neuron], [&](int64_t edge) {
+        const int64_t more = fixed_point(own.fiber.edges.weight[edge]) - base;
+        atomicAdd(as_counter(excess + b * link.target.capacity + own.fiber.edges.target[edge]),
+                  static_cast<unsigned long long>(more));
+      });
+    });
+  }
+}
+
+__global__ void potentiate_kernel(Batch batch, Link link, const int32_t* last_round, int32_t round) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (!batch.commits(b)) {
+      continue;
+    }
+    const Link own = link.of_brain(b);
+    const int32_t* wins = last_round + b * link.target.capacity;
+    for_each_row_of_warps(own, [&](int64_t, int64_t neuron) {
+      for_each_known_edge(own.fiber.edges, own.source.slot_of[neuron], [&](int64_t edge) {
+        if (wins[own.fiber.edges.target[edge]] == round) {
+          float& weight = own.fiber.edges.weight[edge];
+          weight = potentiated(weight, own.fiber.factor, own.fiber.largest);
+        }
+      });
+    });
+  }
+}
+
+// The search of a fiber's connectome for edges from firing rows into target slots that these rows do not know yet.
+struct EdgeSearchLaunch {
+  Batch batch;
+  Link link;
+  DeviceGapTables gaps;
+  int64_t blocks = 0;              // of columns
+  const uint32_t* bits = nullptr;  // [brains, (n + 31) / 32] neurons of the target that have a slot
+  int32_t* newest = nullptr;       // [brains, blocks] the newest slot of each column block, -1 without one
+  int32_t* found = nullptr;        // [brains, source k] edges of each firing row
+  int32_t* first_chunk = nullptr;  // [brains, source k] the first of the chunks that they add
+  int64_t field = 0;               // of progress: chunks in use once they are filed
+};
+
+__global__ void newest_slots_kernel(EdgeSearchLaunch search) {
+  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
+    const Area own = search.link.target.of_brain(b);
+    for_each_of_grid(search.batch.running[b] != 0 ? own.slots[0] : 0, [&](int64_t s) {
+      atomicMax(search.newest + b * search.blocks + own.neuron_of[s] / search.gaps.width, static_cast<int32_t>(s));
+    });
+  }
+}
+
+// body(hits, columns) with what every lane found in a step, for the edges from a row into slots >= known, ascending by
+// step, lane and gap.
+template <bool kTwoLevel, typename Body>
+HRR_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
+                                  int64_t neuron, int32_t known, const Body& body) {
+  const PhiloxKey key = philox_key(own.fiber.key());
+  const int64_t width = search.gaps.width;
+  const int64_t n = own.target.n;
+  const uint32_t* bits = search.bits + b * ((n + 31) / 32);
+  for (int64_t group = 0; group < search.blocks; group += kWarpSize) {
+    const int64_t lanes_block = group + lane_index();
+    const bool wanted = lanes_block < search.blocks && search.newest[b * search.blocks + lanes_block] >= known;
+    for (uint32_t left = warp_ballot(wanted); left != 0; left &= left - 1) {
+      const int64_t block = group + __ffs(static_cast<int>(left)) - 1;
+      const int64_t first = block * width;
+      const auto columns = static_cast<int32_t>(n - first < width ? n - first : width);
+      for_each_edge_of_warp<kTwoLevel>(tables, key, static_cast<uint32_t>(neuron), static_cast<uint32_t>(block),
+                                       columns, [&](LaneEdges<kTwoLevel> lane) {
+#pragma unroll
+                                         for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
+                                           const int64_t column = first + lane.columns[g];
+                                           lane.edges[g] = lane.edges[g] &&
+                                                           (bits[column / 32] >> (column % 32) & 1) != 0 &&
+                                                           own.target.slot_of[column] >= known;
+                                         }
+                                         body(lane, first);
+                                       });
+    }
+  }
+}
+
+// found[i] = new edges of firing row i
+template <bool kTwoLevel>
+__global__ void count_edges_kernel(EdgeSearchLaunch search) {
+  const uint32_t* tables = shared_gap_tables(*search.gaps.tables);
+  block_sync();
+  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
+    if (search.batch.running[b] == 0) {
+      continue;
+    }
+    const Link own = search.link.of_brain(b);
+    const auto slots = static_cast<int32_t>(own.target.slots[0]);
+    for_each_row_of_warps(own, [&](int64_t i, int64_t neuron) {
+      const int32_t known = own.fiber.known[own.source.slot_of[neuron]];
+      int32_t count = 0;
+      if (known < slots) {
+        for_each_new_edge<kTwoLevel>(search, own, tables, b, neuron, known,
+                                     [&](const LaneEdges<kTwoLevel>& lane, int64_t) {
+#pragma unroll
+                                       for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
+                                         count += lane.edges[g] ? 1 : 0;
+                                       }
+                                     });
+      }
+      count = warp_sum(count);
+      if (lane_index() == 0) {
+        search.found[b * search.link.source.k + i] = count;
+      }
+    });
+  }
+}
+
+// Numbers the chunks that rows add, and says whether there is memory for them: a block a brain.
+__global__ void allot_chunks_kernel(EdgeSearchLaunch search) {
+  auto* const scan = dynamic_shared<int64_t>();
+  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
+    if (search.batch.running[b] == 0) {
+      continue;
+    }
+    const Link own = search.link.of_brain(b);
+    const int64_t count = *own.source.winner_count;
+    int64_t next = *own.fiber.chunks;
+    for (int64_t tile = 0; tile < count; tile += block_threads()) {
+      const int64_t i = tile + thread_rank();
+      const int64_t at = b * search.link.source.k + i;
+      int64_t needed = 0;
+      if (i < count) {
+        const int64_t length = own.fiber.edges.length[own.source.slot_of[own.source.winners[i]]];
+        needed = chunks_of(length + search.found[at]) - chunks_of(length);
+      }
+      int64_t total = 0;
+      const int64_t lower = block_exclusive_sum(needed, scan, total);
+      if (i < count) {
+        search.first_chunk[at] = static_cast<int32_t>(next + lower);
+      }
+      next += total;
+    }
+    if (thread_rank() == 0) {
+      search.batch.progress[b * search.batch.fields + search.field] = next;
+      if (next > own.fiber.chunk_capacity) {
+        search.batch.fits[b] = 0;
+      }
+    }
+  }
+}
+
+// Files the new edges of one row, which a warp draws, behind those it has.
+template <bool kTwoLevel>
+HRR_DEVICE void append_edges_of_row(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
+                                    int64_t i, int64_t neuron, int32_t slots) {
+  const EdgeTable& edges = own.fiber.edges;
+  const int32_t row = own.source.slot_of[neuron];
+  const int32_t known = own.fiber.known[row];
+  const int32_t found = search.found[b * search.link.source.k + i];
+  const int32_t first_chunk = search.first_chunk[b * search.link.source.k + i];
+  const int32_t length = edges.length[row];
+  const int32_t head = edges.head[row];
+  const int32_t chunks = static_cast<int32_t>(chunks_of(length + found) - chunks_of(length));
+  // Every lane has read the row before one of them changes it.
+  warp_sync();
+  if (found > 0) {
+    const int32_t room = static_cast<int32_t>(chunks_of(length)) * kEdgesPerChunk - length;
+    const uint32_t below = (1u << lane_index()) - 1;
+    int32_t filed = 0;
+    for_each_new_edge<kTwoLevel>(
+        search, own, tables, b, neuron, known, [&](const LaneEdges<kTwoLevel>& lane, int64_t first) {
+          // By lane, then by gap: columns ascend.
+          int32_t place = filed;
+#pragma unroll
+          for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
+            const uint32_t hits = warp_ballot(lane.edges[g]);
+            place += __popc(hits & below);
+            filed += __popc(hits);
+          }
+#pragma unroll
+          for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
+            if (lane.edges[g]) {
+              const int32_t beyond = place - room;
+              const int64_t edge = beyond < 0
+                                       ? static_cast<int64_t>(head) * kEdgesPerChunk + length % kEdgesPerChunk + place
+                                       : static_cast<int64_t>(first_chunk) * kEdgesPerChunk + beyond;
+              edges.target[edge] = own.target.slot_of[first + lane.columns[g]];
+              edges.weight[edge] = 1;
+              ++place;
+            }
+          }
+        });
+    for (int32_t c = lane_index(); c < chunks; c += kWarpSize) {
+      edges.next[first_chunk + c] = c == 0 ? head : first_chunk + c - 1;
+    }
+  }
+  if (lane_index() == 0) {
+    if (chunks > 0) {
+      edges.head[row] = first_chunk + chunks - 1;
+    }
+    edges.length[row] = length + found;
+    own.fiber.known[row] = slots;
+  }
+}
+
+template <bool kTwoLevel>
+__global__ void append_edges_kernel(EdgeSearchLaunch search) {
+  const uint32_t* tables = shared_gap_tables(*search.gaps.tables);
+  block_sync();
+  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
+    if (!search.batch.commits(b)) {
+      continue;
+    }
+    const Link own = search.link.of_brain(b);
+    const auto slots = static_cast<int32_t>(own.target.slots[0]);
+    for_each_row_of_warps(own, [&](int64_t i, int64_t neuron) {
+      append_edges_of_row<kTwoLevel>(search, own, tables, b, i, neuron, slots);
+    });
+    if (blockIdx.x == 0 && thread_rank() == 0) {
+      *own.fiber.chunks = search.batch.progress[b * search.batch.fields + search.field];
+    }
+  }
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,346 @@
+// Kernels of a round of brains: slots, counts that follow the winners, inputs, plasticity of stimuli, commit.
+//
+// Blocks (., y) work for brains y, y + gridDim.y, ... Every sum is one of integers and slots are numbered by a scan, so
+// no order of blocks, threads or atomics shows in the state.
+#pragma once
+
+#include "kernels/assembly/brain.h"
+#include "kernels/cuda/block.cuh"
+
+namespace torch_hrr::kernels {
+
+constexpr int kRoundThreads = 256;
+constexpr int kSlotThreads = 1024;  // of a block that numbers the slots of a brain
+constexpr std::size_t kSlotSharedBytes = kWarpSize * sizeof(int64_t);
+
+// Which brains of a batch take part.
+struct Batch {
+  int64_t brains = 0;
+  int64_t* progress = nullptr;  // as in RoundsLaunch
+  int64_t fields = 0;           // of a brain's progress
+  int32_t* running = nullptr;   // [brains]
+  int32_t* fits = nullptr;      // [brains] whether the edges of the round have memory
+
+  HRR_DEVICE bool commits(int64_t b) const {
+    return running[b] != 0 && fits[b] != 0;
+  }
+};
+
+// The neurons that an area fires with, or will: [brains, k], by ascending index.
+struct Firing {
+  const int64_t* neurons = nullptr;
+  const int64_t* counts = nullptr;  // [brains], or null: k
+
+  HRR_DEVICE int64_t count(const Area& area, int64_t b) const {
+    return counts != nullptr ? counts[b] : area.k;
+  }
+  HRR_DEVICE const int64_t* of_brain(const Area& area, int64_t b) const {
+    return neurons + b * area.k;
+  }
+};
+
+// body(i) for this thread's share of [0, count) in the x direction of the grid.
+template <typename Body>
+HRR_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank(); i < count; i += threads) {
+    body(i);
+  }
+}
+
+// The same with all threads of a warp in step: body(i, whether i < count).
+template <typename Body>
+HRR_DEVICE void for_each_warp_of_grid(int64_t count, const Body& body) {
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
+  int64_t first = static_cast<int64_t>(blockIdx.x) * block_threads() + warp_index() * kWarpSize;
+  for (; first < count; first += threads) {
+    body(first + lane_index(), first + lane_index() < count);
+  }
+}
+
+// The place of every lane that asks for one, from a counter that all of them share.
+template <typename T>
+HRR_DEVICE T places_of_warp(bool asks, T* counter) {
+  const uint32_t asking = warp_ballot(asks);
+  T first = 0;
+  if (asking != 0 && lane_index() == 0) {
+    first = atomicAdd(counter, static_cast<T>(__popc(asking)));
+  }
+  return shuffle(first, 0) + static_cast<T>(__popc(asking & ((1u << lane_index()) - 1)));
+}
+
+HRR_DEVICE unsigned long long* as_counter(int64_t* value) {
+  return reinterpret_cast<unsigned long long*>(value);
+}
+
+template <typename T>
+__global__ void fill_kernel(T* out, int64_t count, T value) {
+  for_each_of_grid(count, [&](int64_t i) { out[i] = value; });
+}
+
+__global__ void begin_rounds_kernel(Batch batch) {
+  for_each_of_grid(batch.brains, [&](int64_t b) {
+    int64_t* progress = batch.progress + b * batch.fields;
+    batch.running[b] = progress[0] > 0 ? 1 : 0;
+    batch.fits[b] = 1;
+    for (int64_t field = 1; field < batch.fields; ++field) {
+      progress[field] = 0;
+    }
+  });
+}
+
+__global__ void end_round_kernel(Batch batch) {
+  for_each_of_grid(batch.brains, [&](int64_t b) {
+    if (batch.commits(b)) {
+      batch.progress[b * batch.fields] -= 1;
+    }
+    batch.running[b] = batch.commits(b) && batch.progress[b * batch.fields] > 0 ? 1 : 0;
+  });
+}
+
+__global__ void fiber_keys_kernel(Fiber fiber, int64_t brains, uint64_t* keys) {
+  for_each_of_grid(brains, [&](int64_t b) {
+    fiber.brain = b;
+    keys[b] = fiber.key();
+  });
+}
+
+// What a target remembers of its slots: the last round that each one won, and which neurons have one.
+struct SlotMarks {
+  int32_t* last_round = nullptr;  // [brains, capacity], or null
+  uint32_t* bits = nullptr;       // [brains, (n + 31) / 32], or null
+
+  HRR_DEVICE void set_bit(const Area& area, int64_t b, int64_t neuron) const {
+    if (bits != nullptr) {
+      atomicOr(bits + b * ((area.n + 31) / 32) + neuron / 32, 1u << (neuron % 32));
+    }
+  }
+};
+
+__global__ void mark_slots_kernel(Batch batch, Area area, SlotMarks marks) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area own = area.of_brain(b);
+    for_each_of_grid(own.slots[0], [&](int64_t s) { marks.set_bit(area, b, own.neuron_of[s]); });
+  }
+}
+
+// Slots for the firing neurons that have none, numbered by ascending neuron: a block a brain.
+__global__ void add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
+  auto* const scan = dynamic_shared<int32_t>();
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
+    const Area own = area.of_brain(b);
+    const int64_t* neurons = firing.of_brain(area, b);
+    const int64_t count = firing.count(area, b);
+    const int64_t before = own.slots[0];
+    int64_t added = 0;
+    for (int64_t tile = 0; tile < count; tile += block_threads()) {
+      const int64_t i = tile + thread_rank();
+      added += block_count(i < count && own.slot_of[neurons[i]] < 0);
+    }
+    // Everybody has read what is written now.
+    block_sync();
+    if (before + added > own.capacity) {
+      if (thread_rank() == 0) {
+        batch.running[b] = 0;
+      }
+      continue;
+    }
+    int64_t next = before;
+    for (int64_t tile = 0; tile < count; tile += block_threads()) {
+      const int64_t i = tile + thread_rank();
+      const int64_t neuron = i < count ? neurons[i] : 0;
+      int32_t slot = i < count ? own.slot_of[neuron] : 0;
+      int32_t total = 0;
+      const int32_t lower = block_exclusive_sum<int32_t>(slot < 0 ? 1 : 0, scan, total);
+      if (slot < 0) {
+        slot = static_cast<int32_t>(next) + lower;
+        own.slot_of[neuron] = slot;
+        own.neuron_of[slot] = static_cast<int32_t>(neuron);
+        own.won[slot] = 0;
+        marks.set_bit(area, b, neuron);
+      }
+      if (i < count && marks.last_round != nullptr) {
+        marks.last_round[b * area.capacity + slot] = round;
+      }
+      next += total;
+    }
+    if (thread_rank() == 0) {
+      own.slots[0] = next;
+    }
+  }
+}
+
+// Rows of a fiber whose edges are to be added to its counts or taken away.
+struct Changes {
+  int64_t* rows = nullptr;        // [brains, 2 k]
+  int32_t* signs = nullptr;       // [brains, 2 k]
+  int32_t* found = nullptr;       // [brains] neurons that came or left: 0 between two fibers
+  int32_t* row_counts = nullptr;  // [brains] rows to deliver
+  int32_t* from_zero = nullptr;   // [brains] whether the counts start anew
+};
+
+HRR_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t value) {
+  int64_t low = 0;
+  int64_t high = count;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (ascending[middle] < value) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < count && ascending[low] == value;
+}
+
+// Which winners came and which left since the counts were made.
+__global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
+    const Fiber own = fiber.of_brain(b, source, target);
+    const int64_t* now = source.of_brain(b).winners;
+    const int64_t count = source.winner_count[b];
+    const int64_t known = *own.delivered_count > 0 ? *own.delivered_count : 0;
+    for_each_warp_of_grid(count + known, [&](int64_t i, bool live) {
+      const bool enters = i < count;
+      const int64_t neuron = !live ? 0 : enters ? now[i] : own.delivered[i - count];
+      const bool changed = live && !(enters ? contains(own.delivered, known, neuron) : contains(now, count, neuron));
+      const int32_t place = places_of_warp(changed, changes.found + b);
+      if (changed) {
+        changes.rows[2 * source.k * b + place] = neuron;
+        changes.signs[2 * source.k * b + place] = enters ? 1 : -1;
+      }
+    });
+  }
+}
+
+// More changes than winners, or nothing known: the counts start anew.
+__global__ void plan_delivery_kernel(Batch batch, Fiber fiber, Area source, Changes changes) {
+  for_each_of_grid(batch.brains, [&](int64_t b) {
+    const int64_t count = source.winner_count[b];
+    const bool runs = batch.running[b] != 0;
+    const bool from_zero = runs && (fiber.delivered_count[b] < 0 || changes.found[b] > count);
+    changes.from_zero[b] = from_zero ? 1 : 0;
+    changes.row_counts[b] = !runs ? 0 : from_zero ? static_cast<int32_t>(count) : changes.found[b];
+    changes.found[b] = 0;
+    if (runs) {
+      fiber.delivered_count[b] = count;
+    }
+  });
+}
+
+__global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
+    const Fiber own = fiber.of_brain(b, source, target);
+    const bool from_zero = changes.from_zero[b] != 0;
+    for_each_of_grid(from_zero ? target.n : 0, [&](int64_t j) { own.counts[j] = 0; });
+    for_each_of_grid(source.winner_count[b], [&](int64_t i) {
+      const int64_t neuron = source.winners[b * source.k + i];
+      own.delivered[i] = neuron;
+      if (from_zero) {
+        changes.rows[2 * source.k * b + i] = neuron;
+        changes.signs[2 * source.k * b + i] = 1;
+      }
+    });
+  }
+}
+
+__global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    for_each_of_grid(target.slots[2 * b], [&](int64_t s) { excess[b * target.capacity + s] = 0; });
+  }
+}
+
+// inputs = or += what a fiber sends, `excess` of it by slot.
+__global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, Area target, const int64_t* excess,
+                                        int64_t* inputs, int shift, bool first) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area into = target.of_brain(b);
+    const Fiber own = fiber.of_brain(b, source, target);
+    int64_t* x = inputs + b * target.n;
+    for_each_of_grid(target.n, [&](int64_t j) {
+      const int32_t slot = into.slot_of[j];
+      const int64_t sum = fiber_sum(own, j, slot >= 0 ? excess[b * target.capacity + slot] : 0);
+      const int64_t term = own.scale != nullptr ? scaled_term(sum, own.scale[j]) : input_term(sum, shift);
+      x[j] = first ? term : x[j] + term;
+    });
+  }
+}
+
+__global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area target, int64_t* inputs, int shift,
+                                           bool first) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area into = target.of_brain(b);
+    const Stimulus own = stimulus.of_brain(b, target);
+    int64_t* x = inputs + b * target.n;
+    for_each_of_grid(target.n, [&](int64_t j) {
+      const int32_t slot = into.slot_of[j];
+      const int64_t term = input_term(stimulus_sum(own.counts[j], slot >= 0 ? own.weight[slot] : 0), shift);
+      x[j] = first ? term : x[j] + term;
+    });
+  }
+}
+
+__global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area own = target.of_brain(b);
+    for_each_of_grid(target.n, [&](int64_t j) { inputs[b * target.n + j] -= penalty_term(own, j, shift); });
+  }
+}
+
+__global__ void potentiate_stimulus_kernel(Batch batch, Stimulus stimulus, Area target, Firing winners) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area into = target.of_brain(b);
+    const Stimulus own = stimulus.of_brain(b, target);
+    const int64_t* neurons = winners.of_brain(target, b);
+    for_each_of_grid(batch.commits(b) ? winners.count(target, b) : 0, [&](int64_t i) {
+      float& weight = own.weight[into.slot_of[neurons[i]]];
+      weight = potentiated_stimulus(own, own.counts[neurons[i]], weight);
+    });
+  }
+}
+
+__global__ void age_kernel(Batch batch, Area area) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    int32_t* last_win = area.last_win + b * area.n;
+    for_each_of_grid(batch.commits(b) ? area.n : 0,
+                     [&](int64_t j) { last_win[j] += last_win[j] < area.refractory_period ? 1 : 0; });
+  }
+}
+
+__global__ void commit_kernel(Batch batch, Area area, const int64_t* winners) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    const Area own = area.of_brain(b);
+    for_each_warp_of_grid(batch.commits(b) ? area.k : 0, [&](int64_t i, bool live) {
+      const int64_t winner = live ? winners[b * area.k + i] : 0;
+      const int32_t slot = live ? own.slot_of[winner] : 0;
+      const bool first_win = live && own.won[slot] == 0;
+      places_of_warp(first_win, as_counter(own.slots + 1));
+      if (!live) {
+        return;
+      }
+      own.won[slot] = 1;
+      own.winners[i] = winner;
+      if (own.bias != nullptr) {
+        const int64_t grown = own.bias[winner] + own.bias_step;
+        own.bias[winner] = grown < kLargestBias ? grown : kLargestBias;
+      }
+      if (own.last_win != nullptr) {
+        own.last_win[winner] = 0;
+      }
+      if (i == 0) {
+        *own.winner_count = area.k;
+      }
+    });
+  }
+}
+
+}  // namespace torch_hrr::kernels
