@@ -98,10 +98,33 @@ def test_the_reference_is_plain_torch(path):
     assert {module.split(".")[0] for module in imports(path)} <= standard | {"torch"}
 
 
-@pytest.mark.parametrize("path", relative(sources("torch_hrr/runtime", {".py"})))
-def test_the_runtime_knows_no_system(path):
-    for module in imports(path):
-        assert module.split(".")[:2] not in [["torch_hrr", system] for system in SYSTEMS], module
+def systems_of(path, folder):
+    """The systems that a file in `folder` includes or imports."""
+    if path.suffix == ".py":
+        names = [module.split(".") for module in imports(path)]
+    else:
+        names = [name.split("/") for angled, name in includes(path) if not angled]
+    return {name[1] for name in names if len(name) > 1 and name[0] == folder} & SYSTEMS
+
+
+# The Python that systems share.
+SHARED = sources("torch_hrr/runtime", {".py"}) + sorted((ROOT / "torch_hrr").glob("_[!_]*.py"))
+
+
+@pytest.mark.parametrize("path", relative(SHARED))
+def test_what_systems_share_knows_no_system(path):
+    assert not systems_of(path, "torch_hrr")
+
+
+OWNED = [path for path in KERNELS + CSRC + PYTHON if path.relative_to(ROOT).parts[1] in SYSTEMS]
+
+
+@pytest.mark.parametrize("path", relative(OWNED))
+def test_systems_do_not_know_each_other(path):
+    """What two of them use lies below both."""
+    own = path.relative_to(ROOT).parts[1]
+    for folder in ("kernels", "csrc", "torch_hrr"):
+        assert systems_of(path, folder) <= {own}
 
 
 @pytest.mark.parametrize("path", relative([path for path in PYTHON if path.name in {"functional.py", "_vmap.py"}]))

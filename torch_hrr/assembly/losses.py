@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_floating, check_int, check_strided
 from torch_hrr.assembly import functional
-from torch_hrr.hrr._checks import check_floating, check_int, check_strided
 
 AssemblyLoss = Callable[[Tensor, Tensor], Tensor]
 """A loss of the soft winners ``[..., n]`` and of the targets' indices ``[..., m]``."""

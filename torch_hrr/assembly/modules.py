@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
 from torch_hrr.assembly import functional
-from torch_hrr.hrr._checks import check_bool, check_int, check_seed, resolve_dtype
 
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
 

@@ -1,4 +1,4 @@
-"""Checks of arguments before any work: what is wrong is named in the caller's words, and nothing is half-done."""
+"""Checks of the arguments of the HRR system: what is wrong is named in the caller's words, and nothing is half-done."""
 
 from __future__ import annotations
 
@@ -7,25 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_floating
 from torch_hrr.runtime import resolve_device
-
-FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-"""The dtypes that the operators take."""
-
-
-def check_floating(op: str, argument: str, tensor: Tensor) -> None:
-    """Raises TypeError unless the tensor is strided and of a dtype that the operators take."""
-    check_strided(op, argument, tensor)
-    if tensor.dtype not in FLOATING:
-        raise TypeError(f"{op}: {argument} must be float32, float64, float16 or bfloat16, got {tensor.dtype}")
-
-
-def check_strided(op: str, argument: str, tensor: Tensor) -> None:
-    """Raises TypeError unless the value is a strided tensor."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        raise TypeError(f"{op}: {argument} must be strided, got {tensor.layout}, nested={tensor.is_nested}")
 
 
 def check_vectors(
@@ -87,38 +70,6 @@ def check_finite(op: str, argument: str, vectors: Tensor) -> None:
         raise ValueError(f"{op}: {argument} must be finite in {vectors.dtype}, got NaN or infinity")
 
 
-def check_bool(op: str, argument: str, value: bool) -> None:
-    """Raises TypeError unless the value is True or False, which the words "no" and "False" are not."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{op}: {argument} must be a bool, got {type(value).__name__}")
-
-
-def check_int(op: str, argument: str, value: int, least: int | None = None) -> None:
-    """Raises TypeError unless the value is an int and no bool, and ValueError below `least`, if given, or from 2^63.
-
-    A size that a tracer holds counts as an int.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
-        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-    if least is not None and value < least:
-        raise ValueError(f"{op}: {argument} must be >= {least}, got {value}")
-    if least is not None and value >= 2**63:
-        raise ValueError(f"{op}: {argument} must be below 2^63, got {value}")
-
-
-def check_seed(op: str, seed: int) -> int:
-    """The seed as the signed 64-bit integer of the same bits, which stands for it modulo 2^64.
-
-    Raises:
-        TypeError: It is not an int.
-        ValueError: It is outside -2^63 to 2^64 - 1.
-    """
-    check_int(op, "seed", seed)
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"{op}: seed must be -2^63 to 2^64 - 1, got {seed}")
-    return seed if seed < 2**63 else seed - 2**64
-
-
 def check_generator(op: str, generator: torch.Generator | None) -> None:
     """Raises TypeError unless the value is a generator or None, ValueError unless it draws on the CPU."""
     if generator is None:
@@ -143,20 +94,6 @@ def check_names(op: str, names: Sequence[str], *, different: bool = True) -> tup
         repeated = next(name for index, name in enumerate(names) if name in names[:index])
         raise ValueError(f"{op}: names must be different, got {repeated!r} twice")
     return tuple(names)
-
-
-def check_dtype(op: str, dtype: torch.dtype) -> None:
-    """Raises TypeError unless the operators take the dtype."""
-    # By type first: an array among the values compared would give an array.
-    if not isinstance(dtype, torch.dtype) or dtype not in FLOATING:
-        raise TypeError(f"{op}: dtype must be float32, float64, float16 or bfloat16, got {dtype!r:.80}")
-
-
-def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
-    """The dtype, torch's default one for None; TypeError unless the operators take it."""
-    dtype = torch.get_default_dtype() if dtype is None else dtype
-    check_dtype(op, dtype)
-    return dtype
 
 
 def resolve_storage(op: str, device: torch.device | str | None) -> torch.device:

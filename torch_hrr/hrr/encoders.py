@@ -16,8 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool, check_int, check_seed
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_bool, check_int, check_seed, check_vectors
+from torch_hrr.hrr._checks import check_vectors
 from torch_hrr.hrr.memory import compute_dtype
 
 DEFAULT_SEED = 0

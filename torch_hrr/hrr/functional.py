@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr.hrr._checks import check_bool, check_generator, check_int, check_seed, resolve_dtype
+from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr.hrr._checks import check_generator
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from torch_hrr.hrr._checks import check_int
+from torch_hrr._checks import check_int
 from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
 
 

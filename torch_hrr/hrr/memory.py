@@ -9,8 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_floating, check_int, check_strided
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_data, check_floating, check_int, check_names, check_strided, check_vectors
+from torch_hrr.hrr._checks import check_data, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.runtime import resolve_device
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
 
 
 class _Roles(nn.Module):

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool, check_dtype, check_int
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_int, check_vectors
+from torch_hrr.hrr._checks import check_broadcast, check_data, check_vectors
 from torch_hrr.runtime import resolve_device
 
 # Batches that calibration measures: powers of two, as long as an operand has at most so many elements.

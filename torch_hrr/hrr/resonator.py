@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_floating, check_int, check_seed
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_floating, check_int, check_seed, check_vectors
+from torch_hrr.hrr._checks import check_vectors
 from torch_hrr.hrr._describe import describe
 from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
 

@@ -11,16 +11,9 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _storage
+from torch_hrr._checks import FLOATING, check_dtype, check_int
 from torch_hrr._storage import IntegrityError
-from torch_hrr.hrr._checks import (
-    FLOATING,
-    check_dtype,
-    check_finite,
-    check_int,
-    check_names,
-    check_vector,
-    resolve_storage,
-)
+from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._named import NamedVectors
 
 _FORMAT = "torch_hrr.vector_store"

@@ -13,16 +13,9 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
 from torch_hrr.hrr import encoders, functional
-from torch_hrr.hrr._checks import (
-    check_bool,
-    check_broadcast,
-    check_int,
-    check_names,
-    check_seed,
-    check_vectors,
-    resolve_dtype,
-)
+from torch_hrr.hrr._checks import check_broadcast, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory

@@ -10,16 +10,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import (
-    check_bool,
-    check_finite,
-    check_int,
-    check_seed,
-    check_vector,
-    resolve_dtype,
-    resolve_storage,
-)
+from torch_hrr.hrr._checks import check_finite, check_vector, resolve_storage
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
