@@ -15,6 +15,7 @@
 #include "csrc/assembly/cap.h"
 #include "csrc/autograd.h"
 #include "csrc/dispatch.h"
+#include "csrc/execute.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/rows.h"
 #include "kernels/assembly/tables.h"
@@ -103,16 +104,14 @@ Sizes<Int> cap_backward_contract(const Tensor& grad, const Tensor& inputs, const
   return sizes;
 }
 
-void execute(const SoftCapParams& params, [[maybe_unused]] const Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return cuda::execute(params, out);
+constexpr auto kLaunch = [](const auto& params, const Tensor& out) { cuda::execute(params, out); };
+
+void execute(const SoftCapParams& params, const Tensor& out) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
+    const kernels::AssemblyKernels& table = kernels::assembly_kernels();
+    // An element costs about as much as sixteen that are only read and written.
+    run_rows(params, params.n * 16, table.soft_cap_scratch(params), table.soft_cap);
   }
-#endif
-  const kernels::AssemblyKernels& table = kernels::assembly_kernels();
-  // An element costs about as much as sixteen that are only read and written.
-  for_row_ranges(params.rows, params.n * 16, table.soft_cap_scratch(params),
-                 [&](int64_t begin, int64_t end, void* scratch) { table.soft_cap(params, begin, end, scratch); });
 }
 
 // The result for rows of inputs and, where it is defined, of the direction v.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "csrc/rows.h"
+#include "csrc/execute.h"
 #include "kernels/hrr/tables.h"
 
 namespace torch_hrr::hrr {
@@ -13,50 +13,33 @@ const kernels::HrrKernels& table_for(const at::Tensor& out) {
   return kernels::hrr_kernels(storage_of(out));
 }
 
-// entry(params, begin, end, scratch) over all rows; elements_per_row weighs how many rows make a thread's chunk
-template <typename Params>
-void run_rows(const Params& params, int64_t elements_per_row, int64_t scratch_bytes,
-              void (*entry)(const Params&, int64_t, int64_t, void*)) {
-  for_row_ranges(params.rows, elements_per_row, scratch_bytes,
-                 [&](int64_t begin, int64_t end, void* scratch) { entry(params, begin, end, scratch); });
-}
-
-template <typename Params>
-bool executed_on_cuda([[maybe_unused]] const Params& params, [[maybe_unused]] const at::Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    cuda::execute(params, out);
-    return true;
-  }
-#endif
-  return false;
-}
+constexpr auto kLaunch = [](const auto& params, const at::Tensor& out) { cuda::execute(params, out); };
 
 }  // namespace
 
 void execute(const kernels::BindingParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim, table.bind_scratch(params.dim), table.bind);
   }
 }
 
 void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, 2 * params.dim, table.bind_backward_scratch(params.dim), table.bind_backward);
   }
 }
 
 void execute(const kernels::RecordParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim * std::max<int64_t>(1, params.items), table.record_scratch(params), table.record);
   }
 }
 
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim * std::max<int64_t>(1, params.items), table.superpose_scratch(params.dim),
              table.superpose);
@@ -64,35 +47,35 @@ void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) 
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim, table.spectral_scratch(params.dim), table.spectral_map);
   }
 }
 
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim * params.items, table.multibind_scratch(params.dim), table.multibind);
   }
 }
 
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim, table.spectral_scratch(params.dim), table.packed_spectrum);
   }
 }
 
 void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out) {
-  if (!executed_on_cuda(params, out)) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
     const kernels::HrrKernels& table = table_for(out);
     run_rows(params, params.dim, table.spectral_scratch(params.dim), table.bind_spectrum);
   }
 }
 
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
-  if (!executed_on_cuda(params, bins)) {
+  if (!executed_on_cuda(params, bins, kLaunch)) {
     run_rows(params, params.dim, 0, kernels::hrr_kernels(kernels::Storage::kDouble).map_library_bins);
   }
 }
