@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cases import assembly_cap_oracle as oracle
-from cases import hrr_errors
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
+from cases.errors import Table, devices, repeated, unsupported_tensors
 from torch_hrr import assembly
 from torch_hrr.reference import assembly as reference
 
@@ -123,10 +123,10 @@ def sized(names: tuple[str, ...]) -> Any:
 
 def errors(name: str, names: tuple[str, ...]) -> Any:
     arguments = tuple(TensorArgument(argument, "n") for argument in names)
-    table = hrr_errors.Table(name, arguments, sample(names, "good", (3, 8), options(3)), None)
+    table = Table(name, arguments, sample(names, "good", (3, 8), options(3)), None)
     for argument in names:
-        hrr_errors.unsupported_tensors(table, argument)
-        hrr_errors.devices(table, argument, "inputs")
+        unsupported_tensors(table, argument)
+        devices(table, argument, "inputs")
         text = rf"{argument} must have at least 1 dimension \[\.\.\., n\], got 0"
         table.replace(argument, "rank", lambda x: x[0, 0], RuntimeError, text)
     large = {argument: (2**60, 4) for argument in names}
@@ -134,7 +134,7 @@ def errors(name: str, names: tuple[str, ...]) -> Any:
     table.add(
         "inputs",
         "overflow",
-        lambda _: {argument: hrr_errors.repeated(shape) for argument, shape in large.items()},
+        lambda _: {argument: repeated(shape) for argument, shape in large.items()},
         RuntimeError,
         text,
     )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cases.base import Arguments, ErrorInput, Hole, OpCase, Sample, TensorArgument
-from cases.hrr_errors import Table, nested, quantized, sparse_csr
+from cases.assembly_errors import connectome_errors
+from cases.base import Arguments, Hole, OpCase, Sample, TensorArgument
 from torch_hrr import assembly
 from torch_hrr.reference import assembly_connectome as reference
 
@@ -81,48 +80,6 @@ def call(id: str, *shape: int, n: int = 40, p: float = 0.3, **numbers: int) -> S
     return Sample(id, {"winners": shape}, options | numbers, (torch.int64,), below=2**28)
 
 
-def errors(good: Sample) -> tuple[ErrorInput, ...]:
-    """Every defect of winners [..., k] and of the numbers."""
-    table = Table("connectome_inputs", (TensorArgument("winners", "k"),), good, None)
-
-    def winners(
-        defect: str,
-        change: Callable[[Tensor], object],
-        error: type[Exception],
-        message: str,
-        devices: tuple[str, ...] = ("cpu", "meta"),
-    ) -> None:
-        table.replace("winners", defect, change, error, message, devices)
-
-    for dtype in (torch.int32, torch.float32, torch.float64, torch.bool, torch.complex64):
-        name = f"{dtype}".removeprefix("torch.")
-        winners(name, lambda x, t=dtype: x.to(t), TypeError, "winners must be int64, got")
-    strided = "winners must be a strided tensor, got layout"
-    winners("sparse", Tensor.to_sparse, RuntimeError, f"{strided} Sparse")
-    winners("sparse-csr", sparse_csr, RuntimeError, f"{strided} SparseCsr", ("cpu",))
-    winners("nested", nested, RuntimeError, f"{strided} nested", ("cpu",))
-    winners("quantized", lambda x: quantized(x.float()), TypeError, "winners must be int64, got QInt8", ("cpu",))
-    rank = re.escape("winners must have at least 1 dimension [..., k], got 0")
-    winners("rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
-    most = re.escape("winners must have a last dimension of at most 2^31 - 1, got 2147483648")
-    winners("k-of-2^31", lambda _: torch.zeros(1, dtype=torch.int64).expand(1, 2**31), RuntimeError, most)
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
-    winners("overflow-alone", lambda _: torch.zeros(1, dtype=torch.int64).expand(2**60, 4), RuntimeError, overflow)
-    for value in (-1, 2**31, -(2**63), 2**63 - 1):
-        message = re.escape(f"winners must be from 0 to 2^31 - 1, got {value}")
-        winners(
-            f"value-{value}", lambda x, v=value: x.index_fill(-1, torch.tensor(1), v), IndexError, message, ("cpu",)
-        )
-        if value not in range(2**31):
-            message = re.escape(f"n must be from 0 to 2^31 - 1, got {value}")
-            table.replace("n", f"{value}", lambda _, v=value: v, ValueError, message)
-    for density in (-1.0, -1e-300, 1 + 2**-52, math.inf, math.nan):
-        name = "nan" if math.isnan(density) else f"{density}"
-        message = re.escape(f"p must be from 0 to 1, got {density:g}")
-        table.replace("p", name, lambda _, v=density: v, ValueError, message)
-    return tuple(table.errors)
-
-
 CASES = (
     OpCase(
         name="connectome_inputs",
@@ -154,7 +111,7 @@ CASES = (
             call("empty", 0, 4),
         ),
         sized=lambda batch, k, n: call(f"{batch}x{k}x{n}", batch, k, n=n),
-        errors=errors(call("good", 3, 8)),
+        errors=connectome_errors(call("good", 3, 8)),
         wrapper=assembly.connectome_inputs,
         dtypes=(torch.int64,),
         integer_dtype=torch.int32,

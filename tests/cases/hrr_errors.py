@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from cases.base import Arguments, ErrorInput, Sample, TensorArgument, build
+from cases.base import Arguments, ErrorInput, Sample, TensorArgument
+from cases.errors import Table, devices, repeated, unsupported_tensors
 
 RANK = {"D": 1, "KD": 2, "K": 1, "": 0}
 SHAPE = {"D": "[..., D]", "KD": "[..., K, D]", "K": "[..., K]", "": "[...]"}
-FLOATING = "float32, float64, float16 or bfloat16"
 NAN, INF = float("nan"), float("inf")
 # Of every argument that is a number: the requirement, and values that do not meet it.
 BAD_NUMBERS: dict[str, tuple[str, tuple[float, ...]]] = {
@@ -24,96 +22,9 @@ BAD_NUMBERS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
-def quantized(tensor: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return torch.quantize_per_tensor(tensor.detach(), 0.1, 0, torch.qint8)
-
-
-def nested(tensor: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.nested.nested_tensor([tensor, tensor])
-
-
-def sparse_csr(tensor: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return tensor.reshape(-1, tensor.shape[-1]).to_sparse_csr()
-
-
-def repeated(shape: tuple[int, ...]) -> Tensor:
-    """A tensor of any size in the memory of one element."""
-    return torch.zeros(1).expand(shape)
-
-
 def anchor(arguments: tuple[TensorArgument, ...]) -> TensorArgument:
     """The argument that the others are compared with: the first one that is not a gradient or direction."""
     return next(argument for argument in arguments if argument.name not in {"grad", "v"})
-
-
-class Table:
-    """Collects the defects of one operator; `good` is a call it takes, with `out` where the overload has one."""
-
-    def __init__(self, name: str, arguments: tuple[TensorArgument, ...], good: Sample, out: tuple[int, ...] | None):
-        self.name, self.arguments, self.good, self.out = name, arguments, good, out
-        self.errors: list[ErrorInput] = []
-
-    def add(
-        self,
-        argument: str,
-        defect: str,
-        changes: Callable[[Arguments], Arguments],
-        error: type[Exception],
-        message: str,
-        devices: tuple[str, ...] = ("cpu", "meta"),
-    ) -> None:
-        def make() -> Arguments:
-            arguments = build(self.good)
-            if self.out is not None:
-                arguments["out"] = torch.full(self.out, 7.0)
-            return arguments | changes(arguments)
-
-        self.errors.append(ErrorInput(argument, defect, make, error, rf"^{self.name}: {message}", devices))
-
-    def replace(
-        self,
-        argument: str,
-        defect: str,
-        change: Callable[[Tensor], object],
-        error: type[Exception],
-        message: str,
-        devices: tuple[str, ...] = ("cpu", "meta"),
-    ) -> None:
-        """The defect of one argument alone."""
-        self.add(argument, defect, lambda arguments: {argument: change(arguments[argument])}, error, message, devices)
-
-
-def unsupported_tensors(table: Table, argument: str) -> None:
-    """Kinds of tensors that no argument may be."""
-    for dtype, word in ((torch.int64, "Long"), (torch.bool, "Bool"), (torch.complex64, "ComplexFloat")):
-        message = f"{argument} must be {FLOATING}, got {word}"
-        table.replace(argument, f"{dtype}".removeprefix("torch."), lambda x, t=dtype: x.to(t), TypeError, message)
-    strided = f"{argument} must be a strided tensor, got layout"
-    table.replace(argument, "sparse", Tensor.to_sparse, RuntimeError, f"{strided} Sparse")
-    table.replace(argument, "sparse-csr", sparse_csr, RuntimeError, f"{strided} SparseCsr", ("cpu",))
-    table.replace(argument, "mkldnn", lambda x: x.to_mkldnn(), RuntimeError, f"{strided} Mkldnn", ("cpu",))
-    table.replace(argument, "nested", nested, RuntimeError, f"{strided} nested", ("cpu",))
-    table.replace(argument, "quantized", quantized, TypeError, f"{argument} must not be quantized, got QInt8", ("cpu",))
-
-
-def devices(table: Table, argument: str, first: str) -> None:
-    """One argument on the other device, both ways round."""
-    if argument == first:
-        return
-    for here, there in (("cpu", "meta"), ("meta", "cpu")):
-
-        def move(arguments: Arguments, here: str = here, there: str = there) -> Arguments:
-            tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
-            return {name: value.to(there if name == argument else here) for name, value in tensors.items()}
-
-        message = rf"\w+ and {argument} must be on the same device, got {here} and {there}"
-        table.add(argument, f"on-{there}-beside-{here}", move, RuntimeError, message, ("as-made",))
 
 
 def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
