@@ -108,6 +108,8 @@ class Rounds(Wiring):
             layout += [place[fiber.source_index], place[fiber.target_index], self._plastic, fiber.procedural, fiber.id]
             w_max = self._areas[target].w_max if fiber.w_max is None else fiber.w_max
             rates += [fiber.p, self._beta(source, target), float("inf") if w_max is None else w_max]
+            if self._plastic and self._beta(source, target):
+                fiber.reserve_to_learn()
         for (source, target), stimulus in zip(from_stimuli, sources, strict=True):
             w_max = self._areas[target].w_max
             layout += [place[stimulus.target_index], self._plastic]

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 EDGES_PER_CHUNK = 16
 FIXED_ONE = 1 << 24
 """Inputs are multiples of 2^-24: csrc and the kernels count in these."""
+_FIRST_BYTES = 64 << 20
+_BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 
 
 class State(nn.Module):
@@ -184,11 +186,10 @@ class FiberState(State):
         self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
         for name in ("head", "length", "known"):
             self.hold(name, torch.zeros(brains, 0, **integers))
-        # What a first assembly needs, and some of the growth after it.
-        chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK)) if self.procedural else 0
-        self.hold("next", torch.zeros(brains, chunks, **integers))
-        self.hold("target", torch.zeros(brains, chunks, EDGES_PER_CHUNK, **integers))
-        self.hold("weight", torch.zeros(brains, chunks, EDGES_PER_CHUNK, dtype=torch.float32, device=device))
+        self._first_chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK))
+        self.hold("next", torch.zeros(brains, 0, **integers))
+        self.hold("target", torch.zeros(brains, 0, EDGES_PER_CHUNK, **integers))
+        self.hold("weight", torch.zeros(brains, 0, EDGES_PER_CHUNK, dtype=torch.float32, device=device))
         self.hold("chunks", torch.zeros(brains, dtype=torch.int64, device=device))
         self.hold("scale", torch.zeros(brains, 0, dtype=torch.float64, device=device))
 
@@ -213,6 +214,12 @@ class FiberState(State):
     def reserve_chunks(self, chunks: int) -> None:
         """Memory for that many chunks of edges."""
         self.grow(chunks, next=0, target=0, weight=0)
+
+    def reserve_to_learn(self) -> None:
+        """Memory for a first assembly and some growth, within bounds: rounds that lack more say so and run again."""
+        if self.procedural and not self.next.shape[1]:
+            most = _FIRST_BYTES // (_BYTES_PER_CHUNK * len(self.next))
+            self.reserve_chunks(min(self._first_chunks, most))
 
     def forget_counts(self) -> None:
         """The counts no longer belong to any winners."""
