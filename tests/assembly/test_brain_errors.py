@@ -111,6 +111,7 @@ CALLS = [
     bad("connect", ValueError, "A", "C", edges=GRAPH, p=0.1, match="p must"),
     *[bad("connect", ValueError, "A", "C", edges=graph_with(x), match="edges") for x in (-1, NAN, INF, 2.0**25)],
     bad("connect", ValueError, "A", "C", edges=graph_with(-1).to_sparse(), match="edges"),
+    bad("connect", ValueError, "A", "C", edges=graph_with(1.5), w_max=1.25, match="edges must have weights <= w_max"),
     bad("set_beta", ValueError, "A", "Z", 0.1, match="area"),
     bad("set_beta", ValueError, "Z", "A", 0.1, match="declared"),
     bad("set_beta", ValueError, "A", "s", 0.1, match="area"),

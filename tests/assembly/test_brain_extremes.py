@@ -98,3 +98,22 @@ def test_repeated_edges_are_summed_exactly():
     brain.activate("A", [0])
     brain.project({}, {"A": ["B"]})
     assert brain.winners("B").tolist() == [2]
+
+
+def test_no_weight_of_a_given_graph_is_above_the_largest():
+    brain = Brain(p=0.1)
+    brain.add_area("A", n=3, k=1)
+    brain.add_area("B", n=3, k=1, w_max=1.1, beta=0.5)
+    for edges in (torch.full((3, 3), 1.2), torch.full((3, 3), 1.1).to_sparse() * 2):
+        with pytest.raises(ValueError, match=r"connect: edges must have weights <= w_max = 1\.1, got"):
+            brain.connect("A", "B", edges=edges)
+        assert not brain._fibers, "a fiber that was refused can be connected again"
+    # 1.1 in float32 is above 1.1 in float64.
+    brain.connect("A", "B", edges=torch.full((3, 3), 1.1))
+    brain.connect("B", "B", edges=torch.full((3, 3), 4.0), w_max=5.0)
+    brain.connect("B", "A", edges=torch.full((3, 3), 4.0))
+    for name in "AB":
+        brain.activate(name, [0])
+    brain.project({}, {"A": ["B"], "B": ["A", "B"]}, rounds=9)
+    largest = [float(brain.potentiated(*pair)[2].max()) for pair in ("AB", "BB", "BA")]
+    assert largest[0] == torch.tensor(1.1) and largest[1] == 5 and largest[2] > 5

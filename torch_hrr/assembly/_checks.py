@@ -124,7 +124,9 @@ def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int
     return ordered
 
 
-def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+def own_graph(
+    op: str, edges: Any, rows: int, columns: int, w_max: float | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, columns and float32 weights of a graph, sorted by row and column; repeated edges are summed."""
     if not isinstance(edges, Tensor):
         raise TypeError(f"{op}: edges must be a tensor, got {type(edges).__name__}")
@@ -136,6 +138,9 @@ def own_graph(op: str, edges: Any, rows: int, columns: int) -> tuple[Tensor, Ten
     weights = coordinates.values().to(torch.float32)
     if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > 2**24).any()):
         raise ValueError(f"{op}: edges must be weights in 0..2^24, got others")
+    # The largest weight is a float32, too.
+    if w_max is not None and bool((weights > torch.tensor(w_max, dtype=torch.float32)).any()):
+        raise ValueError(f"{op}: edges must have weights <= w_max = {w_max:g}, got {float(weights.max()):g}")
     source, target = coordinates.indices()
     kept = weights > 0
     return source[kept], target[kept], weights[kept]

@@ -153,7 +153,9 @@ class Wiring(nn.Module):
             beta: its plasticity; the target's by default.
             w_max: largest weight of its synapses; the target's by default.
             edges: a graph of the user's own in place of the random one: a sparse (or dense) tensor ``[n_source,
-                n_target]`` of weights >= 0, rounded to float32; every brain of a batch gets the same.
+                n_target]`` of weights in 0..`w_max`, rounded to float32; every brain of a batch gets the same. Random
+                fibers into a neuron with such an edge keep its synapses in their tables as if it had won: up to
+                n_target p for each neuron that fires while they learn, 8 bytes each.
 
         Raises:
             ValueError: unknown names, the fiber exists already, or values out of range.
@@ -171,7 +173,8 @@ class Wiring(nn.Module):
         if edges is not None:
             if p is not None:
                 raise ValueError("connect: p must not be given with edges")
-            table = checks.own_graph("connect", edges, pair[0].n, pair[1].n)
+            w_max = pair[1].w_max if w_max is None else w_max
+            table = checks.own_graph("connect", edges, pair[0].n, pair[1].n, w_max)
             config["procedural"] = False
         fiber = self._add_fiber(source, target, config)
         if own_beta is not None:
