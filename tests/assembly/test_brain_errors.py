@@ -346,3 +346,43 @@ def test_a_bad_call_of_a_sampled_brain(name, args, kwargs):
     assert brain.get_extra_state() == twin.get_extra_state()
     for area in "AB":
         assert torch.equal(brain.winners(area), twin.winners(area)) and brain.support(area) == twin.support(area)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "locked"),
+    [("merge", "ABC", ["AC", "BC"]), ("reciprocal_project", "AC", ["AC"])],
+)
+def test_operations_that_fail_in_their_second_round_do_not_begin(name, names, locked):
+    brain, twin = brain_of(), brain_of()
+    for each in (brain, twin):
+        for pair in locked:
+            each.inhibit_fiber(*pair)
+    before = seen(brain)
+    with pytest.raises(ValueError, match="source area must have winners, got none in 'C'"):
+        getattr(brain, name)(*names, rounds=2)
+    assert_unchanged(brain, before, twin)
+
+
+def test_operations_count_what_fires_in_every_round_before_the_first():
+    brain = Brain(p=0.0)
+    brain.add_stimulus("s", size=2**31 - 2)
+    for area in "ABC":
+        brain.add_area(area, n=9, k=1)
+        brain.activate(area, [3])
+    with pytest.raises(ValueError, match="fewer than"):
+        brain.merge("A", "B", "C", stimuli={"s": ["A"]})
+    assert brain.winners("C").tolist() == [3] and not brain._fibers
+
+
+@pytest.mark.parametrize("name", ["merge", "associate"])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_operations_of_few_rounds(name, rounds):
+    brain, twin = brain_of(), brain_of()
+    getattr(brain, name)("A", "B", "C", rounds=rounds)
+    together = {"A": ["A", "C"], "B": ["B", "C"]}
+    if rounds:
+        twin.project({}, together)
+    if rounds == 2:
+        twin.project({}, {**together, "C": ["C", "A", "B"] if name == "merge" else ["C"]})
+    for area in "ABC":
+        assert torch.equal(brain.winners(area), twin.winners(area)) and brain.support(area) == twin.support(area)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -48,8 +48,19 @@ class Rounds(Wiring):
 
     project_rounds = project
 
-    def _plan(self, stimuli: Projections, areas: Projections) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """The stimuli and fibers that take part; raises before any change."""
+    def _project_in_turn(self, stimuli: Projections, first: Projections, others: Projections, rounds: int) -> None:
+        """One round in which areas fire as in `first`, the rest as in `others`; raises before any change."""
+        if rounds > 1:
+            plan = self._plan(stimuli, first)
+            self._plan(stimuli, others, {target for pairs in plan for _, target in pairs})
+        self.project(stimuli, first, min(rounds, 1))
+        if rounds > 1:
+            self.project(stimuli, others, rounds - 1)
+
+    def _plan(
+        self, stimuli: Projections, areas: Projections, reached: Collection[str] = ()
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """The stimuli and fibers that take part; raises before any change. Areas in `reached` will have winners."""
         stimuli = checks.projections("project", "stimuli", stimuli, self._stimuli, self._areas, "stimulus")
         areas = checks.projections("project", "areas", areas, self._areas, self._areas, "area")
         free = [name for name, area in self._areas.items() if not area.locks]
@@ -64,7 +75,7 @@ class Rounds(Wiring):
             for target in dict.fromkeys(targets):
                 if source not in free or target not in free or self._locks.get((source, target)):
                     continue
-                if source != target and self._areas[source].silent:
+                if source != target and source not in reached and self._areas[source].silent:
                     raise ValueError(f"project: source area must have winners, got none in {source!r}")
                 from_areas.append((source, target))
         for name in {target for _, target in from_stimuli}:

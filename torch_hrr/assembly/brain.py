@@ -64,8 +64,8 @@ class Brain(Rounds):
         stimuli = checks.listed(stimuli or {})
         rounds = checks.integer("reciprocal_project", "rounds", rounds, least=0)
         checks.different("reciprocal_project", source, target)
-        self.project(stimuli, {source: [source, target]}, min(rounds, 1))
-        self.project(stimuli, {source: [source, target], target: [target, source]}, max(rounds - 1, 0))
+        first = {source: [source, target]}
+        self._project_in_turn(stimuli, first, {**first, target: [target, source]}, rounds)
 
     def associate(
         self,
@@ -93,8 +93,7 @@ class Brain(Rounds):
         rounds = checks.integer("associate", "rounds", rounds, least=0)
         checks.different("associate", a, b, c)
         together = {a: [a, c], b: [b, c]}
-        self.project(stimuli, together, min(rounds, 1))
-        self.project(stimuli, {**together, c: [c]}, max(rounds - 1, 0))
+        self._project_in_turn(stimuli, together, {**together, c: [c]}, rounds)
 
     def merge(
         self,
@@ -121,8 +120,7 @@ class Brain(Rounds):
         rounds = checks.integer("merge", "rounds", rounds, least=0)
         checks.different("merge", a, b, c)
         together = {a: [a, c], b: [b, c]}
-        self.project(stimuli, together, min(rounds, 1))
-        self.project(stimuli, {**together, c: [c, a, b]}, max(rounds - 1, 0))
+        self._project_in_turn(stimuli, together, {**together, c: [c, a, b]}, rounds)
 
     def pattern_complete(self, area: str, fraction: float = 0.5, rounds: int = 5) -> float | Tensor:
         """Fires a random part of an area's assembly and lets the area fire into itself: the rest comes back.
