@@ -183,7 +183,7 @@ class Rounds(Wiring):
         self._check_exact("stimulus_counts")
         if stimulus not in self._stimuli:
             raise ValueError(f"stimulus_counts: stimulus must be declared, got {stimulus!r}")
-        return self._unbatched(self._source(stimulus, area).counts.clone())
+        return self._unbatched(self._counts(stimulus, area).clone())
 
     def potentiated(self, source: str, target: str, brain: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """The synapses of a fiber whose weight is not 1: their source neurons, target neurons and weights.

@@ -15,7 +15,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
 from torch_hrr.assembly._files import check_loaded, declare, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
-from torch_hrr.assembly._state import AreaState, FiberState, State, StimulusState
+from torch_hrr.assembly._state import AreaState, FiberState, StimulusState
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
@@ -332,16 +332,13 @@ class Wiring(nn.Module):
     def _beta(self, source: str, target: str) -> float:
         return self._betas.get((target, source), self._areas[target].beta)
 
-    def _append(self, state: State) -> None:
-        self.states.append(state)
-
     def _add_area(self, name: str, config: Mapping[str, Any]) -> AreaState:
         self._areas[name] = AreaState(
             len(self._areas), {**config, "sampled": bool(self._engines)}, self._brains, self._device
         )
         for engine in self._engines:
             engine.add_area(name, config["n"], config["k"], config["beta"], config["w_max"])
-        self._append(self._areas[name])
+        self.states.append(self._areas[name])
         return self._areas[name]
 
     def _fiber_config(self, source: str, target: str) -> dict[str, Any]:
@@ -354,7 +351,7 @@ class Wiring(nn.Module):
         if source in into.normalized:
             fiber.hold("scale", column_scale(from_area, into, fiber, self.seed))
         self._fibers[source, target] = fiber
-        self._append(fiber)
+        self.states.append(fiber)
         return fiber
 
     def _fiber(self, source: str, target: str) -> FiberState:
@@ -367,11 +364,20 @@ class Wiring(nn.Module):
             self._add_source(stimulus, target, config)
         return self._sources[stimulus, target]
 
+    def _counts(self, stimulus: str, target: str) -> Tensor:
+        """int32 [brains, n], drawn where the stimulus never fired into the area: reading declares nothing."""
+        if (stimulus, target) in self._sources:
+            return self._sources[stimulus, target].counts
+        counts = torch.empty(self._brains, self._areas[target].n, dtype=torch.int32, device=self._device)
+        id = fiber_id("stimulus", stimulus, target)
+        _ops._stimulus_counts_(counts, self._stimuli[stimulus], self.p, self.seed, id)
+        return counts
+
     def _add_source(self, stimulus: str, target: str, config: Mapping[str, Any]) -> StimulusState:
         state = StimulusState(self._areas[target], config, self._brains, self._device)
-        _ops._stimulus_counts_(state.counts, self._stimuli[stimulus], self.p, self.seed, state.id)
+        state.hold("counts", self._counts(stimulus, target), persistent=False)
         self._sources[stimulus, target] = state
-        self._append(state)
+        self.states.append(state)
         return state
 
     def _reserve_area(self, area: AreaState, slots: int) -> None:
