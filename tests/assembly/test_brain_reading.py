@@ -1,7 +1,9 @@
 """What is read of a brain between rounds: reading changes nothing, and stimuli are those of a dense brain."""
 
+import numpy as np
 import pytest
 import torch
+from dense_brain import DenseBrain
 
 from torch_hrr.assembly import Brain
 
@@ -36,3 +38,56 @@ def test_a_parent_module_loads_into_a_brain_that_was_read():
     saved[0].project({"s": ["A"]}, rounds=3)
     read.load_state_dict(saved.state_dict())
     assert torch.equal(read[0].winners("A"), saved[0].winners("A"))
+
+
+@pytest.mark.parametrize("options", [{}, {"beta": 0.0}, {"w_max": 1.3}], ids=str)
+@pytest.mark.parametrize("batch", [None, 2])
+def test_weights_of_stimuli_are_those_of_a_dense_brain(batch, options):
+    brain = brain_of(batch, **options)
+    names = [(stimulus, area) for stimulus in "st" for area in "AB"]
+    for pair in names:
+        counts = brain.stimulus_counts(*pair)
+        assert torch.equal(brain.stimulus_weights(*pair), counts.float()) and counts.any()
+    assert not brain._sources
+
+    def of(b, tensor):
+        return tensor.numpy() if batch is None else tensor[b].numpy()
+
+    def edges(b):
+        return lambda source, target: torch.ops.torch_hrr.connectome_inputs(
+            torch.arange(brain._areas[source].n)[:, None], brain._areas[target].n, brain.p, brain.seed,
+            brain.fiber_id(source, target), b,
+        ).numpy()  # fmt: skip
+
+    dense = [DenseBrain(edges(b), lambda *pair, b=b: of(b, brain.stimulus_counts(*pair))) for b in range(batch or 1)]
+    for each in dense:
+        each.add_stimulus("s", 30), each.add_stimulus("t", 40)
+        each.add_area("A", 200, 10, **{"beta": 0.1, **options})
+        each.add_area("B", 150, 8, beta=0.05)
+    # A neuron that is active without a win is known, and has its count.
+    brain.activate("B", [3, 4])
+    for each in dense:
+        each.activate("B", [3, 4])
+    for stimuli, areas in [({"s": ["A"]}, {}), ({"s": ["A", "B"]}, {"B": ["A"]}), ({"t": ["A"]}, {"A": ["A"]})] * 3:
+        for each in (brain, *dense):
+            each.project(stimuli, areas)
+        for pair in names:
+            weights = brain.stimulus_weights(*pair)
+            assert weights.dtype == torch.float32
+            for b, each in enumerate(dense):
+                assert np.array_equal(of(b, weights), each.stimulus_sums(*pair))
+    if options.get("beta") != 0:
+        assert not torch.equal(brain.stimulus_weights("s", "A"), brain.stimulus_counts("s", "A").float())
+
+
+def test_weights_of_stimuli_are_copies_and_survive_files(tmp_path):
+    brain = brain_of()
+    brain.project({"s": ["A"]}, rounds=4)
+    expected = brain.stimulus_weights("s", "A")
+    assert (expected > brain.stimulus_counts("s", "A")).sum() >= 10
+    brain.save(tmp_path / "brain")
+    assert torch.equal(Brain.load(tmp_path / "brain").stimulus_weights("s", "A"), expected)
+    brain.stimulus_weights("s", "A").zero_()
+    assert torch.equal(brain.stimulus_weights("s", "A"), expected)
+    brain.states[0].clear(), brain._sources["s", "A"].clear()
+    assert torch.equal(brain.stimulus_weights("s", "A"), brain.stimulus_counts("s", "A").float())

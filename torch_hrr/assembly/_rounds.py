@@ -178,12 +178,43 @@ class Rounds(Wiring):
         return fiber_id("area", source, target)
 
     def stimulus_counts(self, stimulus: str, area: str) -> Tensor:
-        """int32 ``[n]``: how many neurons of the stimulus have a synapse with each neuron of the area."""
-        self._area("stimulus_counts", area)
-        self._check_exact("stimulus_counts")
-        if stimulus not in self._stimuli:
-            raise ValueError(f"stimulus_counts: stimulus must be declared, got {stimulus!r}")
+        """How many neurons of a stimulus have a synapse with each neuron of an area.
+
+        Returns:
+            int32 ``[n]``, ``[batch, n]`` with a batch.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+        """
+        self._check_stimulus("stimulus_counts", stimulus, area)
         return self._unbatched(self._counts(stimulus, area).clone())
+
+    def stimulus_weights(self, stimulus: str, area: str) -> Tensor:
+        """The sum of the weights of a stimulus's synapses with each neuron of an area: what it sends there in a round.
+
+        Before anything was learned that is `stimulus_counts`, rounded to float32; every win of a neuron to which the
+        stimulus fires multiplies it by 1 + beta, up to the count times `w_max`.
+
+        Returns:
+            float32 ``[n]``, ``[batch, n]`` with a batch.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+        """
+        self._check_stimulus("stimulus_weights", stimulus, area)
+        weights = self._counts(stimulus, area).float()
+        if (stimulus, area) in self._sources:
+            state = self._areas[area]
+            for brain, grown in enumerate(self._sources[stimulus, area].weight):
+                slots = grown[: int(state.slots[brain, 0])].nonzero().squeeze(1)
+                weights[brain, state.neuron_of[brain, slots].long()] = grown[slots]
+        return self._unbatched(weights)
+
+    def _check_stimulus(self, op: str, stimulus: str, area: str) -> None:
+        self._area(op, area)
+        self._check_exact(op)
+        if stimulus not in self._stimuli:
+            raise ValueError(f"{op}: stimulus must be declared, got {stimulus!r}")
 
     def potentiated(self, source: str, target: str, brain: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """The synapses of a fiber whose weight is not 1: their source neurons, target neurons and weights.
