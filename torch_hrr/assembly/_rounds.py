@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,6 +86,15 @@ class Rounds(Wiring):
                 raise ValueError(f"project: fewer than 2^31 neurons must fire into an area, got {firing} into {name!r}")
         return from_stimuli, from_areas
 
+    @torch.inference_mode(False)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Of a copy.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        for engine in self._engines:
+            engine.load_state(engine.state())
+
+    # What rounds in inference mode make, rounds outside of it change.
+    @torch.inference_mode(False)
     def _run_sampled(self, from_stimuli: list[tuple[str, str]], from_areas: list[tuple[str, str]], rounds: int) -> None:
         stimuli: dict[str, list[str]] = {}
         areas: dict[str, list[str]] = {}
@@ -169,8 +179,9 @@ class Rounds(Wiring):
         state.winners.zero_()
         state.winners[:, : winners.shape[-1]] = winners
         state.winner_count.fill_(winners.shape[-1])
-        for brain, engine in enumerate(self._engines):
-            engine.activate(area, state.winners[brain, : winners.shape[-1]])
+        with torch.inference_mode(False):
+            for brain, engine in enumerate(self._engines):
+                engine.activate(area, state.winners[brain, : winners.shape[-1]])
 
     def fiber_id(self, source: str, target: str) -> int:
         """The 64 bits that name a fiber in `connectome_inputs`, signed."""

@@ -29,7 +29,7 @@ class State(nn.Module):
 
     def hold(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
         """Registers or replaces a buffer."""
-        self.register_buffer(name, tensor, persistent=persistent)
+        self.register_buffer(name, _writable(tensor), persistent=persistent)
 
     def clear(self) -> None:
         """Back to what it was before anything fired."""
@@ -51,8 +51,15 @@ class State(nn.Module):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 moved = fn(buffer)
-                self._buffers[name] = moved if moved.dtype == buffer.dtype else buffer.to(moved.device)
+                self._buffers[name] = _writable(moved if moved.dtype == buffer.dtype else buffer.to(moved.device))
         return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Of a copy.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._buffers = {
+            name: buffer if buffer is None else _writable(buffer) for name, buffer in self._buffers.items()
+        }
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in list(self._buffers.items()):
@@ -61,8 +68,16 @@ class State(nn.Module):
                 continue
             found = state_dict[key]
             if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
-                self._buffers[name] = torch.empty_like(found, device=buffer.device)
+                self._buffers[name] = _writable(torch.empty_like(found, device=buffer.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _writable(tensor: Tensor) -> Tensor:
+    """The tensor, or, made in inference mode, a copy that rounds outside of it may change."""
+    if not tensor.is_inference():
+        return tensor
+    with torch.inference_mode(False):
+        return tensor.clone()
 
 
 class AreaState(State):

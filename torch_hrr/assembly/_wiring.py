@@ -298,6 +298,7 @@ class Wiring(nn.Module):
             for name, tensor in engine.state().items():
                 destination[f"{prefix}sampled.{brain}.{name}"] = tensor
 
+    @torch.inference_mode(False)
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         unexpected = args[3]

@@ -177,8 +177,13 @@ class TorchBrain(ExternalRounds):
     def _make_biases(self, first: bool = False) -> None:
         if not (first or self.learning or len(self.biases)):
             return
-        for area in list(self.brain._areas.values())[len(self.biases) :]:
-            self.biases.append(nn.Parameter(torch.zeros(area.n, device=self.brain._device)))
+        self._append_biases([area.n for area in self.brain._areas.values()])
+
+    # Also in inference mode, they are parameters that training outside of it changes.
+    @torch.inference_mode(False)
+    def _append_biases(self, sizes: Sequence[int]) -> None:
+        for n in sizes[len(self.biases) :]:
+            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain._device)))
 
     def get_extra_state(self) -> dict[str, Any]:
         """Whether it learns, and the sizes of its biases."""
@@ -187,8 +192,7 @@ class TorchBrain(ExternalRounds):
     def set_extra_state(self, state: Any) -> None:
         """Makes the biases that a state_dict describes, where there are none yet."""
         self.learning = bool(state["learning"])
-        for n in state["biases"][len(self.biases) :]:
-            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain._device)))
+        self._append_biases(state["biases"])
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of nn.Module; a brain without areas takes over those of the state."""
