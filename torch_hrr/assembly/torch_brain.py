@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external_rounds import ExternalRounds
-from torch_hrr.assembly._files import check_states
+from torch_hrr.assembly._files import check_states, restore
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
+from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss
 
 _ops = torch.ops.torch_hrr
+_FORMAT, _VERSION = "torch_hrr.assembly.TorchBrain", 1
 
 
 class TorchBrain(ExternalRounds):
@@ -198,6 +202,59 @@ class TorchBrain(ExternalRounds):
         """As of nn.Module; a brain without areas takes over those of the state."""
         result = super().load_state_dict(state_dict, strict=strict, assign=assign)
         check_states(self.brain)
+        return result
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the brain, its biases, precision and whether it learns to a checked safetensors file.
+
+        `load` goes on from it with the same bits. What the last `project` received is not kept: until the next one
+        losses take inputs as 0.
+
+        Args:
+            path: the file, replaced in one step.
+            key: with it the file is sealed by HMAC.
+        """
+        tensors, brain = self.brain._content()
+        tensors = {f"brain.{name}": tensor for name, tensor in tensors.items()}
+        tensors |= {f"biases.{index}": bias.detach().cpu() for index, bias in enumerate(self.biases)}
+        settings = {"brain": brain, "precision": self.precision, "learning": self.learning}
+        _storage.save(path, tensors, settings, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        device: str | torch.device = "cpu",
+        key: bytes | None = None,
+        jit: bool = False,
+    ) -> Self:
+        """Reads what `save` wrote; `device` and `jit` are not in the file.
+
+        Raises:
+            IntegrityError: the file is damaged or holds something else.
+        """
+        tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        where = os.fsdecode(path)
+        try:
+            config, learning = settings["brain"], settings["learning"]
+            result = cls(device, settings["precision"], jit, p=config["p"], seed=config["seed"])
+            if len(settings) != 3 or type(learning) is not bool or (config["mode"], config["batch"]) != ("exact", None):
+                raise ValueError("entries that no TorchBrain has")
+        except (KeyError, TypeError, ValueError) as error:
+            raise _storage.IntegrityError(f"load: {where} must describe a TorchBrain, got {error}") from error
+        inner = {name.removeprefix("brain."): each for name, each in tensors.items() if name.startswith("brain.")}
+        result.brain = restore(Brain, where, inner, config, device)
+        result.memory_manager = ConnectomeMemory(result.brain)
+        result.learning = learning
+        sizes = [area.n for area in result.brain._areas.values()][: len(tensors) - len(inner)]
+        biases = [tensors.get(f"biases.{index}") for index in range(len(tensors) - len(inner))]
+        given = [len(bias) for bias in biases if bias is not None and bias.dtype == torch.float32 and bias.dim() == 1]
+        if given != sizes or len(given) != len(biases):
+            raise _storage.IntegrityError(f"load: {where} must hold float32 biases of areas {sizes}, got others")
+        result._append_biases(sizes)
+        result.biases.load_state_dict({str(index): bias for index, bias in enumerate(biases)})
         return result
 
     # Monitoring and kernels of one's own
