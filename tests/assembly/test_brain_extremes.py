@@ -117,3 +117,18 @@ def test_no_weight_of_a_given_graph_is_above_the_largest():
     brain.project({}, {"A": ["B"], "B": ["A", "B"]}, rounds=9)
     largest = [float(brain.potentiated(*pair)[2].max()) for pair in ("AB", "BB", "BA")]
     assert largest[0] == torch.tensor(1.1) and largest[1] == 5 and largest[2] > 5
+
+
+def test_a_stimulus_outweighs_normalised_recurrence():
+    """As the guide says: it keeps its own winners for as long as it fires."""
+    changed = {}
+    for normalize in (False, True):
+        brain = Brain(p=0.05, seed=0)
+        brain.add_stimulus("s", size=100)
+        brain.add_area("A", n=5000, k=50, normalize=normalize)
+        brain.project({"s": ["A"]})
+        first = brain.winners("A")
+        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=10)
+        changed[normalize] = not torch.equal(brain.winners("A"), first)
+        assert changed[normalize] or brain.stimulus_counts("s", "A")[first].min() > 5
+    assert changed == {False: True, True: False}

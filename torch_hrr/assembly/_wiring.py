@@ -104,7 +104,8 @@ class Wiring(nn.Module):
             k: winners, 0 < k <= n.
             beta: plasticity of every fiber into the area that has none of its own, >= 0.
             refracted: what a win adds to a bias that is taken from the neuron's input for ever; True is 1.
-            normalize: whether the columns of fibers into the area are normalised before every round (`normalize`).
+            normalize: whether the columns of fibers into the area are normalised before every round (`normalize`). What
+                areas fire into it is then at most 1 each, and a stimulus, which is not scaled, outweighs it.
             w_max: largest weight of a synapse, >= 1; None: 2^24.
             refractory_period: rounds during which a winner is inhibited: by `inhibition_strength` in the first round
                 after its win, then less, linearly, down to nothing.
