@@ -167,6 +167,7 @@ struct ElementKeys {
     return make_bound(S{}, threshold);
   }
   HRR_HOST_DEVICE uint32_t passing(int64_t j, ElementBound<S> bound) const {
+    prefetch_ahead(row + j);
     return reaching(row + j, bound);
   }
 };

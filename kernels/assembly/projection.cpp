@@ -30,6 +30,9 @@ struct SummedCounts {
     return KeyVector<uint32_t>::broadcast(threshold);
   }
   HRR_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<uint32_t> bound) const {
+    for (int64_t s = 0; s < source_count; ++s) {
+      prefetch_ahead(sources[s] + j);
+    }
     return at_least_mask(whole(j), bound);
   }
   HRR_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {

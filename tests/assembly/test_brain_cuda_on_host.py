@@ -1,0 +1,90 @@
+"""Rounds as a GPU runs them, by its kernels on the host: after every call the CPU's state, bit for bit.
+
+The kernels alone are tested in C++ (tests/cuda_on_host); here whole programs of brains run through them.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from brain_programs import PROGRAMS, trace
+
+from torch_hrr.assembly import Brain, _rounds
+
+BUILD = os.environ.get("TORCH_HRR_BUILD_DIR", "")
+LIBRARY = Path(BUILD, "tests/cuda_on_host/libtorch_hrr_on_host.so")
+pytestmark = pytest.mark.skipif(
+    not BUILD or not LIBRARY.is_file(), reason="the kernels on the host are built by make test-cpp"
+)
+
+
+class BothEngines:
+    """The operators of the library; rounds run on copies by the kernels on the host, and by the CPU's engine."""
+
+    def __init__(self):
+        torch.ops.load_library(str(LIBRARY))
+        self.calls = self.unfinished = 0
+
+    def __getattr__(self, name):
+        return getattr(torch.ops.torch_hrr, name)
+
+    def _project_(self, tensors, layout, rates, seed):
+        copies = [tensor.clone() for tensor in tensors]
+        torch.ops.torch_hrr_on_host.project_(copies, layout, rates, seed)
+        torch.ops.torch_hrr._project_(tensors, layout, rates, seed)
+        self.calls += 1
+        self.unfinished += bool(tensors[-1][:, 0].any())
+        for place, (tensor, copy) in enumerate(zip(tensors, copies, strict=True)):
+            assert torch.equal(tensor, copy), f"tensor {place} of layout {layout}"
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    both = BothEngines()
+    monkeypatch.setattr(_rounds, "_ops", both)
+    return both
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name, engines):
+    trace(name)
+    assert engines.calls
+
+
+@pytest.mark.parametrize("name", ["stimuli and recurrence", "graphs of one's own"])
+def test_programs_of_a_batch(name, engines):
+    trace(name, batch=3)
+    assert engines.calls
+
+
+def without_spare_chunks(brain):
+    """The brain; its fibers have memory for the edges they have, so that every round with new ones needs more."""
+    for fiber in brain._fibers.values():
+        used = int(fiber.chunks.max())
+        for name in ("next", "target", "weight"):
+            fiber.hold(name, getattr(fiber, name)[:, :used].clone())
+    return brain
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_rounds_whose_edges_do_not_fit(batch, engines):
+    trace("stimuli and recurrence", batch=batch, between=without_spare_chunks)
+    assert engines.unfinished
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 0.002])
+def test_densities(p, engines):
+    brain = Brain(p=p, seed=1)
+    brain.add_stimulus("s", 30)
+    brain.add_area("A", 3000 if p < 0.5 else 90, 40, beta=0.5)
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=5)
+    assert engines.calls
+
+
+def test_weights_at_their_largest(engines):
+    brain = Brain(p=0.5, seed=1)
+    brain.add_stimulus("s", 30)
+    brain.add_area("A", 100, 20, beta=1e6)
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=6)
+    assert brain.potentiated("A", "A")[2].max() == 2**24
