@@ -101,11 +101,11 @@ def listed(projections: Any) -> Any:
 
 
 def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
-    """1 to k distinct neurons of an area, ascending: [m], or [batch, m]."""
+    """1 to k distinct neurons of an area, ascending: [m], or [batch, m], on the CPU, where the checks cost least."""
     sized = isinstance(indices, Tensor) or hasattr(indices, "__len__")
     if not sized or isinstance(indices, (str, set, frozenset, Mapping)):
         raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
-    given = torch.as_tensor(indices)
+    given = torch.as_tensor(indices).cpu()
     given = given if given.numel() else given.long()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
         raise TypeError(f"{op}: indices must be integers, got {given.dtype}")

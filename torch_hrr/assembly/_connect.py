@@ -12,7 +12,7 @@ def chunked_edges(
     table: tuple[Tensor, Tensor, Tensor], source: AreaState, target: AreaState, fiber: FiberState
 ) -> None:
     """Puts a graph, sorted by row, into a fiber that has none; every neuron with an edge gets a slot."""
-    rows, columns, weights = table
+    rows, columns, weights = (part.to(fiber.head.device) for part in table)
     for brain in range(len(source.slots)):
         row_slots = _slots(source, brain, rows)
         column_slots = _slots(target, brain, columns)
@@ -22,14 +22,14 @@ def chunked_edges(
         chunks = (length + EDGES_PER_CHUNK - 1) // EDGES_PER_CHUNK
         first_chunk = chunks.cumsum(0) - chunks
         fiber.reserve(source.neuron_of.shape[1])
-        fiber.reserve_chunks(int(chunks.sum()))
-        place = torch.arange(len(rows)) - start.repeat_interleave(length)
+        count = int(chunks.sum())
+        fiber.reserve_chunks(count)
+        place = torch.arange(len(rows), device=rows.device) - start.repeat_interleave(length)
         chunk = first_chunk.repeat_interleave(length) + place // EDGES_PER_CHUNK
         fiber.target[brain].view(-1)[chunk * EDGES_PER_CHUNK + place % EDGES_PER_CHUNK] = column_slots.int()
         fiber.weight[brain].view(-1)[chunk * EDGES_PER_CHUNK + place % EDGES_PER_CHUNK] = weights
         # The newest chunk is a row's last, which alone may be part full, and leads back to its first.
-        count = int(chunks.sum())
-        before = torch.arange(-1, count - 1, dtype=torch.int32)
+        before = torch.arange(-1, count - 1, dtype=torch.int32, device=rows.device)
         before[first_chunk] = -1
         fiber.next[brain, :count] = before
         fiber.head[brain, distinct] = (first_chunk + chunks - 1).int()
@@ -42,7 +42,7 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
     new = torch.unique(neurons[area.slot_of[brain, neurons] < 0])
     first = int(area.slots[brain, 0])
     area.reserve(first + len(new))
-    area.slot_of[brain, new] = torch.arange(first, first + len(new), dtype=torch.int32)
+    area.slot_of[brain, new] = torch.arange(first, first + len(new), dtype=torch.int32, device=new.device)
     area.neuron_of[brain, first : first + len(new)] = new.int()
     area.slots[brain, 0] += len(new)
     return area.slot_of[brain, neurons].long()
@@ -50,8 +50,8 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
 
 def column_scale(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
     """1 / sum_i w_ij of every column j, 0 where a column has no synapse: float64 [brains, n_target]."""
-    sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64)
-    everyone = torch.arange(source.n)
+    sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64, device=fiber.chunks.device)
+    everyone = torch.arange(source.n, device=sums.device)
     for brain in range(len(sums)):
         if fiber.procedural:
             degrees = torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, brain)

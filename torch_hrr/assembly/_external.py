@@ -48,7 +48,7 @@ def area_inputs(brain: Brain, target: str, sources: Iterable[str]) -> tuple[Tens
     if area.last_win.numel():
         age = area.last_win[0].long()
         inhibited = age < area.refractory_period
-        total[inhibited] -= area.penalties.to(age.device)[age[inhibited]] << shift
+        total[inhibited] -= area.penalties[age[inhibited]] << shift
     return total, 24 + shift
 
 

@@ -55,16 +55,15 @@ class ExternalRounds(nn.Module):
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
         pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
         reached = dict.fromkeys(target for _, target in pairs)
-        firing = {source for source, target in pairs if source != target}
+        firing = dict.fromkeys(source for source, target in pairs if source != target)
+        silent = self.brain._silent(firing)
         shown = [
             name
             for name in given
-            if not areas[name].locks
-            and not areas[name].fixed
-            and (name not in reached or (name in firing and areas[name].silent))
+            if not areas[name].locks and not areas[name].fixed and (name not in reached or name in silent)
         ]
-        for source, target in pairs:
-            if source != target and areas[source].silent and source not in shown:
+        for source in silent:
+            if source not in shown:
                 raise ValueError(f"project: source area must have winners, got none in {source!r}")
         external = {}
         for name in dict.fromkeys((*given, *reached)):
@@ -184,9 +183,8 @@ class ExternalRounds(nn.Module):
         areas = self.brain._areas
         wanted = checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
         pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
-        for name in (name for pair in pairs for name in pair):
-            if areas[name].silent:
-                raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
+        for name in self.brain._silent(dict.fromkeys(name for pair in pairs for name in pair)):
+            raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
         before = {target: areas[target].fixed for _, target in pairs}
         try:
             for name in before:

@@ -173,7 +173,7 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
         _require(slots <= rows and 0 <= used <= capacity, "a fiber of other sizes")
         head, length, next = fiber.head[brain].long(), fiber.length[brain].long(), fiber.next[brain, :used].long()
         # A chunk's predecessor is older, so that every list ends.
-        _require(bool(((next >= -1) & (next < torch.arange(used))).all()), "chunks of a fiber")
+        _require(bool(((next >= -1) & (next < torch.arange(used, device=next.device))).all()), "chunks of a fiber")
         _require(bool(((head >= -1) & (head < used)).all()), "rows of a fiber")
         _require(_all(length, lambda c: c >= 0) and bool(((head < 0) == (length == 0)).all()), "rows of a fiber")
         target_slots = int(target.slots[brain, 0])

@@ -74,17 +74,24 @@ class Rounds(Wiring):
         from_areas = []
         for source, targets in areas.items():
             for target in dict.fromkeys(targets):
-                if source not in free or target not in free or self._locks.get((source, target)):
-                    continue
-                if source != target and source not in reached and self._areas[source].silent:
-                    raise ValueError(f"project: source area must have winners, got none in {source!r}")
-                from_areas.append((source, target))
+                if source in free and target in free and not self._locks.get((source, target)):
+                    from_areas.append((source, target))
+        needed = {source: None for source, target in from_areas if source != target and source not in reached}
+        for source in self._silent(needed):
+            raise ValueError(f"project: source area must have winners, got none in {source!r}")
         for name in {target for _, target in from_stimuli}:
             firing = sum(self._stimuli[stimulus] for stimulus, target in from_stimuli if target == name)
             firing += sum(self._areas[source].k for source, target in from_areas if target == name)
             if firing >= 2**31:
                 raise ValueError(f"project: fewer than 2^31 neurons must fire into an area, got {firing} into {name!r}")
         return from_stimuli, from_areas
+
+    def _silent(self, names: Collection[str]) -> list[str]:
+        """Which of the areas have no winners in some brain; one transfer from the device for all of them."""
+        if not names:
+            return []
+        counts = torch.stack([self._areas[name].winner_count for name in names]).tolist()
+        return [name for name, count in zip(names, counts, strict=True) if 0 in count]
 
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -135,31 +142,34 @@ class Rounds(Wiring):
             w_max = self._areas[target].w_max
             layout += [place[stimulus.target_index], self._plastic]
             rates += [self._beta(source, target), float("inf") if w_max is None else w_max]
-        progress = torch.zeros(self._brains, 1 + len(fibers), dtype=torch.int64)
+        progress = torch.zeros(self._brains, 1 + len(fibers), dtype=torch.int64, device=self._device)
         progress[:, 0] = rounds
-        while True:
-            left = int(progress[:, 0].max())
-            for area in areas:
+        left = rounds
+        # A device is waited for twice a call: before it for the slots in use, after it for what is left to do.
+        while left:
+            used = torch.stack([area.slots for area in areas])[..., 0].amax(1).tolist()
+            for area, slots in zip(areas, used, strict=True):
                 # Winners that were set from outside may need slots too.
-                self._reserve_area(area, min(area.n, int(area.slots[:, 0].max()) + (left + 1) * area.k))
+                self._reserve_area(area, min(area.n, slots + (left + 1) * area.k))
             state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
             _ops._project_([*state, progress], layout, rates, self.seed)
-            if not progress[:, 0].any():
-                return
-            for i, fiber in enumerate(fibers):
-                needed = int(progress[:, 1 + i].max())
-                if needed > fiber.next.shape[1]:
+            left, *chunks = progress.amax(0).tolist()
+            for fiber, needed in zip(fibers, chunks, strict=True):
+                if left and needed > fiber.next.shape[1]:
                     fiber.reserve_chunks(max(needed, 2 * fiber.next.shape[1]))
 
     # Reading and setting
 
     def winners(self, area: str) -> Tensor:
-        """The winners: int64 ``[k]`` ascending (``[batch, k]`` with a batch); none before the first projection."""
+        """The winners: int64 ``[k]`` ascending (``[batch, k]`` with a batch); none before the first projection.
+
+        A copy, on the brain's device.
+        """
         state = self._area("winners", area)
         return self._unbatched(state.winners[:, : int(state.winner_count[0])].clone())
 
     def support(self, area: str) -> int | Tensor:
-        """How many neurons ever won (int64 ``[batch]`` with a batch)."""
+        """How many neurons ever won (int64 ``[batch]``, on the brain's device, with a batch)."""
         count = self._area("support", area).slots[:, 1].clone()
         return int(count) if self.batch is None else count
 
@@ -168,7 +178,7 @@ class Rounds(Wiring):
 
         Args:
             area: its name.
-            indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]``.
+            indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]``; on any device.
 
         Raises:
             IndexError: a neuron outside 0..n-1.
@@ -236,8 +246,8 @@ class Rounds(Wiring):
         self._check_exact("potentiated")
         brain = checks.integer("potentiated", "brain", brain, least=0, most=self._brains - 1)
         if (source, target) not in self._fibers:
-            none = torch.zeros(0, dtype=torch.int64)
-            return none, none.clone(), torch.zeros(0)
+            none = torch.zeros(0, dtype=torch.int64, device=self._device)
+            return none, none.clone(), none.float()
         rows, columns, weights = self._fibers[source, target].edges(brain)
         kept = weights != 1
         neurons = [

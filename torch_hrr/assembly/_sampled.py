@@ -233,7 +233,7 @@ class SampledEngine:
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes copies of what `state` gave, over the same declarations and on the same kind of device."""
-        self._generator.set_state(tensors["generator"].cpu())
+        sampling.restore_generator(self._generator, tensors["generator"].cpu())
         state = {key: tensor.to(self._device, copy=True) for key, tensor in tensors.items() if key != "generator"}
         areas, stimuli = list(self._areas), list(self._stimuli)
         for i, area in enumerate(self._areas.values()):

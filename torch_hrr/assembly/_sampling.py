@@ -29,6 +29,13 @@ def seeded_generator(seed: int, device: torch.device) -> torch.Generator:
     return generator.set_state(state)
 
 
+def restore_generator(generator: torch.Generator, state: Tensor) -> None:
+    """ValueError where the state is that of a generator of another kind of device, which counts otherwise."""
+    if state.shape != generator.get_state().shape:
+        raise ValueError(f"random numbers of another kind of device than {generator.device}")
+    generator.set_state(state)
+
+
 def bernoulli_cells(cells: int, p: float, generator: torch.Generator) -> Tensor:
     """The successes of `cells` trials of probability p, int64 ascending, by geometric gaps; cost grows with cells * p.
 

@@ -69,6 +69,8 @@ class State(nn.Module):
             found = state_dict[key]
             if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
                 self._buffers[name] = _writable(torch.empty_like(found, device=buffer.device))
+                # With assign=True too: half of a brain cannot be on another device.
+                state_dict = {**state_dict, key: found.to(buffer.device)}
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
@@ -122,7 +124,7 @@ class AreaState(State):
         self.hold("last_win", torch.full((brains, self.n if period else 0), period, dtype=torch.int32, device=device))
         strength = round(self.inhibition_strength * FIXED_ONE)
         fading = [strength * (period - age) // period for age in range(period)]
-        self.hold("penalties", torch.tensor(fading, dtype=torch.int64), persistent=False)
+        self.hold("penalties", torch.tensor(fading, dtype=torch.int64, device=device), persistent=False)
 
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""

@@ -47,16 +47,14 @@ class Wiring(nn.Module):
         self.seed = checks.signed_seed("Brain", seed)
         self.mode = checks.choice("Brain", "mode", mode, ("exact", "sampled"))
         self.batch = None if batch is None else checks.integer("Brain", "batch", batch, least=1)
-        self._device = resolve_device(device)
-        if self._device.type != "cpu":
-            raise RuntimeError(
-                f"Brain: device must be cpu, got {self._device}: rounds on other devices are not built yet"
-            )
+        self._given_device = resolve_device(device)
+        if self._given_device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"Brain: device must be cpu or cuda, got {self._given_device}")
         self._brains = self.batch or 1
         self._engines: list[SampledEngine] = []
         if self.mode == "sampled":
             seeds = [fiber_id("sampled", str(self.seed), str(brain)) for brain in range(self._brains)]
-            self._engines = [SampledEngine(self.p, seed, self._device) for seed in seeds]
+            self._engines = [SampledEngine(self.p, seed, self._given_device) for seed in seeds]
         self._plastic = True
         self._areas: dict[str, AreaState] = {}
         self._stimuli: dict[str, int] = {}
@@ -240,7 +238,7 @@ class Wiring(nn.Module):
             ValueError: the state is that of a brain with another graph or other declarations.
         """
         self._check_same_brain(state)
-        if not self.states:
+        if not self.states and not self._stimuli:
             declare(self, state)
             return
         mine = self.get_extra_state()
@@ -309,6 +307,20 @@ class Wiring(nn.Module):
             unexpected[:] = [key for key in unexpected if not key.startswith(start)]
 
     # What areas share
+
+    @property
+    def _device(self) -> torch.device:
+        """Where its tensors are; before there are any, where they will be."""
+        first = next(self.buffers(), None)
+        return self._given_device if first is None else first.device
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        here = torch.empty(0, device=self._device)
+        there = fn(here).device
+        if self._engines and there != here.device:
+            raise RuntimeError(f"Brain: device must stay {here.device} in mode 'sampled', got {there}")
+        self._given_device = there
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def _unbatched(self, tensor: Tensor) -> Tensor:
         return tensor[0] if self.batch is None else tensor

@@ -23,8 +23,8 @@ class Brain(Rounds):
 
     A stimulus is `size` neurons that fire together. The graph is a function of (seed, brain, names) and takes no
     memory; potentiated synapses are kept in a table. Weights are float32, inputs exact multiples of 2^-24 in 64 bits,
-    so that the same seed gives the same winners whatever the threads, the batch, the order of declarations or a save in
-    between.
+    so that the same seed gives the same winners whatever the device, the threads, the batch, the order of declarations
+    or a save in between.
 
     A round costs about 1.4 ns (AVX-512) for each base synapse of the winners that came and went since the last one, a
     pass over the n sums of the area, and little else; memory is 4 bytes a neuron and fiber used, and 4 a neuron.
@@ -33,13 +33,16 @@ class Brain(Rounds):
         p: density of the connectome, in [0, 1].
         seed: 64 bits (modulo 2^64).
         mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and there to compare
-            with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how).
-        device: where the brain lives; "cpu".
+            with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how). Its numbers come from
+            torch.Generator: the same seed gives the same winners on one kind of device only, and the brain stays there.
+        device: where the brain lives, "cpu" or "cuda"; what is not there is the CPU, after a warning. In mode "exact" a
+            brain can be moved (``brain.to("cuda")``) and saved on one device and loaded on another, with the same bits.
         batch: number of independent brains that do the same; results then have a leading dimension. Brain b is the same
             brain in every batch, and batch=None is brain 0 without that dimension.
 
     Raises:
         ValueError: p outside [0, 1], an unknown mode, batch < 1.
+        RuntimeError: a device that is neither.
 
     Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020.
     """
@@ -132,7 +135,7 @@ class Brain(Rounds):
             rounds: how many.
 
         Returns:
-            The share of the winners before that are winners after (float64 ``[batch]`` with a batch).
+            The share of the winners before that are winners after (float64 ``[batch]``, on the CPU, with a batch).
 
         Source: Papadimitriou et al. 2020, "pattern completion".
         """

@@ -122,7 +122,7 @@ class Monitor:
             if "support" in kept:
                 kept["support"].append(brain.support(area))
             if "overlap" in kept:
-                kept["overlap"].append(_overlap(self._before[area], winners))
+                kept["overlap"].append(_overlap(self._before[area].to(winners.device), winners))
                 self._before[area] = winners
 
 
@@ -131,9 +131,11 @@ def _overlap(before: Tensor, winners: Tensor) -> float | Tensor | None:
     if before.shape[-1] == 0 or winners.shape[-1] == 0:
         return None
     if winners.dim() == 1:
-        return float(torch.isin(winners, before).double().mean())
+        return int(torch.isin(winners, before).sum()) / len(winners)
     rows = zip(before, winners, strict=True)
-    return torch.stack([torch.isin(now, then).double().mean() for then, now in rows])
+    stayed = torch.stack([torch.isin(now, then).sum() for then, now in rows]).double()
+    # By a tensor: a GPU multiplies by the reciprocal of a number, which may be one bit off.
+    return stayed / torch.full_like(stayed, winners.shape[-1])
 
 
 def _plain(value: Any) -> Any:

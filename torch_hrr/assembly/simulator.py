@@ -58,7 +58,7 @@ class Area:
     @property
     def winners(self) -> list[int]:
         """The neurons that fire, ascending. They can be set: to at most k distinct ones, or to none."""
-        return [int(neuron) for neuron in self._brain.winners(self.name)]
+        return list(map(int, self._brain.winners(self.name).tolist()))
 
     @winners.setter
     def winners(self, neurons: Sequence[int] | Tensor) -> None:

@@ -44,7 +44,7 @@ class TorchBrain(ExternalRounds):
     in fp16 the loss should be scaled from k = 1e4 on.
 
     Args:
-        device: where the brain lives; a device that is not there is the CPU, after a warning.
+        device: where the brain lives, "cpu" or "cuda"; a device that is not there is the CPU, after a warning.
         precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights are float32 always.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
         learning: whether to `enable_learning` at once.
@@ -168,10 +168,12 @@ class TorchBrain(ExternalRounds):
         for name, wanted in targets.items():
             area = self.brain._areas[name]
             bias = self.biases[area.index]
+            # Since the last round the brain may have moved to another device.
             given = self._given.get(name)
-            external = (bias if given is None else given + bias).to(self._dtype)
+            external = (bias if given is None else given.to(bias.device) + bias).to(self._dtype)
             received = self._received.get(name)
-            constant = torch.zeros_like(external, dtype=torch.float64) if received is None else received
+            nothing = torch.zeros_like(external, dtype=torch.float64)
+            constant = nothing if received is None else received.to(bias.device)
             # Soft winners are those of x + c too: around the threshold the half types are finest.
             shift = constant - _ops.k_winners(constant + external.detach().double(), area.k)[0].min()
             one = self._loss(shift, external, wanted.to(external.device), area.k, loss, temperature, surrogate, margin)
