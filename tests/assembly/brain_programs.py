@@ -241,7 +241,8 @@ def trained(device, loss="overlap", move=None):
         optimizer.zero_grad()
         one.backward()
         optimizer.step()
-        seen.append({"loss": one.detach().cpu(), **{f"bias {i}": b.detach().cpu().clone() for i, b in enumerate(brain.biases)}})
+        biases = {f"bias {i}": bias.detach().cpu().clone() for i, bias in enumerate(brain.biases)}
+        seen.append({"loss": one.detach().cpu(), **biases})
     return seen
 
 

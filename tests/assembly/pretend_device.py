@@ -108,9 +108,7 @@ def _check(function, args, tensors):
     elif torch.Tag.pointwise in function.tags:
         tensors = [each for each in tensors if each.dim() or isinstance(each, DeviceTensor)]
     if len({isinstance(each, DeviceTensor) for each in tensors}) > 1:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu ({function})"
-        )
+        raise RuntimeError(f"{function}: Expected all tensors to be on the same device, but found cuda:0 and cpu")
 
 
 class _Operators(TorchDispatchMode):
