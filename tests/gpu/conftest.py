@@ -1,9 +1,15 @@
 """Tests that need a CUDA device; elsewhere they are skipped with the reason."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from torch_hrr._library import build_info
+
+# The programs of tests/assembly are run here too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "assembly"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
