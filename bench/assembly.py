@@ -84,7 +84,8 @@ def winners_peers(k: int) -> tuple[Peer, ...]:
     """torch.topk and, where NumPy is installed, numpy.argpartition."""
     peers = [Peer("torch.topk", partial(topk, k), compared=values_in_order)]
     if np is not None:
-        peers.append(Peer("numpy.argpartition", partial(argpartition, k), compared=partial(partitioned_in_order, k)))
+        compared = partial(partitioned_in_order, k)
+        peers.append(Peer("numpy.argpartition", partial(argpartition, k), compared=compared, on_host=True))
     return tuple(peers)
 
 

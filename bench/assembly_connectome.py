@@ -32,10 +32,10 @@ SEED, FIBER = 0, 1
 
 
 @functools.lru_cache(maxsize=1)
-def kept_rows(n: int, pool: int, p: float) -> list[Tensor]:
+def kept_rows(n: int, pool: int, p: float, device: str = "cpu") -> list[Tensor]:
     """The targets, ascending, of neurons 0 to pool - 1."""
     rows: list[Tensor] = []
-    for part in torch.arange(pool).split(20):
+    for part in torch.arange(pool, device=device).split(20):
         edges = connectome_inputs(part[:, None], n, p, SEED, FIBER)
         rows.extend(row.nonzero().squeeze(-1) for row in edges)
     return rows
@@ -58,15 +58,15 @@ def kept_matrix(n: int, pool: int, p: float) -> Any:
 
 def torch_bincount(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
     """The winners' rows joined, and their columns counted."""
-    rows = kept_rows(n, pool, p)
+    rows = kept_rows(n, pool, p, winners.device.type)
     return torch.bincount(torch.cat([rows[i] for i in winners.tolist()]), minlength=n).int()
 
 
 def torch_index_add(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
     """A row at a time, which keeps the columns in the cache."""
-    rows = kept_rows(n, pool, p)
-    counts = torch.zeros(n, dtype=torch.int32)
-    one = torch.ones((), dtype=torch.int32)
+    rows = kept_rows(n, pool, p, winners.device.type)
+    counts = torch.zeros(n, dtype=torch.int32, device=winners.device)
+    one = torch.ones((), dtype=torch.int32, device=winners.device)
     for i in winners.tolist():
         row = rows[i]
         counts.index_add_(0, row, one.expand(row.shape))
@@ -111,9 +111,9 @@ def entry(n: int, k: int, p: float) -> Entry:
 
     peers = [Peer("bincount", on_rows(torch_bincount)), Peer("index_add", on_rows(torch_index_add))]
     if np is not None:
-        peers.append(Peer("numpy add.at", on_rows(numpy_add_at), kind="library"))
+        peers.append(Peer("numpy add.at", on_rows(numpy_add_at), kind="library", on_host=True))
     if sparse is not None:
-        peers.append(Peer("scipy csr", on_rows(scipy_rows), kind="library"))
+        peers.append(Peer("scipy csr", on_rows(scipy_rows), kind="library", on_host=True))
     return Entry(
         op="connectome_inputs",
         shape=f"n{n:.0e} k{k} p{p:g}".replace("e+0", "e"),

@@ -24,17 +24,19 @@ SMALL_N, SMALL_K, SMALL_BATCH, SMALL_ROUNDS = 10_000, 100, 64, 25
 RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
 
 
-def new_brain(n: int, k: int, p: float, mode: str = "exact", seed: int = 0, batch: int | None = None) -> Brain:
+def new_brain(
+    n: int, k: int, p: float, mode: str = "exact", seed: int = 0, batch: int | None = None, device: str = "cpu"
+) -> Brain:
     """A stimulus of k neurons and one area."""
-    brain = Brain(p=p, seed=seed, mode=mode, batch=batch)
+    brain = Brain(p=p, seed=seed, mode=mode, batch=batch, device=device)
     brain.add_stimulus("s", size=k)
     brain.add_area("A", n=n, k=k, beta=BETA)
     return brain
 
 
-def projection(mode: str, seed: int = 0) -> Brain:
+def projection(mode: str, seed: int = 0, device: str = "cpu") -> Brain:
     """The projection of the issue, declarations and the stimulus's draw included."""
-    brain = new_brain(N, K, P, mode, seed)
+    brain = new_brain(N, K, P, mode, seed, device=device)
     brain.project(**RECURRENT, rounds=ROUNDS)
     return brain
 
@@ -47,10 +49,12 @@ def numpy_projection(form: str, seed: int = 0) -> Any:
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    """Of one call."""
+    """Of one call, until the device has done its part."""
     gc.collect()
     start = time.perf_counter()
     function()
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
@@ -72,8 +76,8 @@ def projections(session: Session) -> dict[str, float]:
 
     def measure() -> dict[str, float]:
         functions: dict[str, Callable[[int], Any]] = {
-            "exact": partial(projection, "exact"), "sampled": partial(projection, "sampled")
-        }  # fmt: skip
+            mode: partial(projection, mode, device=session.settings.device) for mode in ("exact", "sampled")
+        }
         if importlib.util.find_spec("numpy") is not None:
             functions["plain"] = partial(numpy_projection, "PlainNumpyBrain")
             functions["tuned"] = partial(numpy_projection, "NumpyBrain")
@@ -111,7 +115,7 @@ def projection_time(session: Session, *, mode: str) -> Measured:
 
 def synapse_time(session: Session) -> Measured:
     """Time of the whole projection per synapse of a winner that came or went."""
-    brain = new_brain(N, K, P)
+    brain = new_brain(N, K, P, device=session.settings.device)
     count = delivered_synapses(brain)
     total = 0
     for _ in range(ROUNDS):
@@ -122,7 +126,7 @@ def synapse_time(session: Session) -> Measured:
 
 def late_rounds(session: Session) -> Measured:
     """A round after thirty, over the selection of k of n counts."""
-    brain = new_brain(N, K, P)
+    brain = new_brain(N, K, P, device=session.settings.device)
     brain.project(**RECURRENT, rounds=30)
     counts = brain.stimulus_counts("s", "A")
     found = interleaved(
@@ -149,19 +153,34 @@ print((kib("VmHWM") - before) * 1024)
 
 
 def memory(session: Session, *, p: float) -> Measured:
-    """Growth of a process's peak over the projection, less 40 MiB, in bytes a neuron over 100."""
+    """Growth of a process's or device's peak over the projection, less 40 MiB, in bytes a neuron over 100."""
+    grown = device_growth(p) if session.settings.cuda else process_growth(p)
+    return Measured((grown - (40 << 20)) / N / 100, note=f"{grown / 2**20:.0f} MiB in all, {grown / N:.0f} a neuron")
+
+
+def device_growth(p: float) -> int:
+    """Bytes that torch's tensors took of the device."""
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    new_brain(N, 1000, p, device="cuda").project(**RECURRENT, rounds=20)
+    return torch.cuda.max_memory_allocated() - before
+
+
+def process_growth(p: float) -> int:
+    """Bytes that a process of its own took of the memory."""
     command = [sys.executable, "-c", MEMORY_PROGRAM, str(N), str(p)]
     root = Path(__file__).resolve().parents[1]
     output = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
-    grown = int(output)
-    return Measured((grown - (40 << 20)) / N / 100, note=f"{grown / 2**20:.0f} MiB in all, {grown / N:.0f} a neuron")
+    return int(output)
 
 
 def small_batch(session: Session) -> Measured:
     """Brains in one batch, beside a loop over them and over their rounds."""
 
+    new_small = partial(new_brain, SMALL_N, SMALL_K, P, device=session.settings.device)
+
     def loop(_: int, at_once: int) -> None:
-        brains = [new_brain(SMALL_N, SMALL_K, P, seed=seed) for seed in range(SMALL_BATCH)]
+        brains = [new_small(seed=seed) for seed in range(SMALL_BATCH)]
         for _ in range(0, SMALL_ROUNDS, at_once):
             for brain in brains:
                 brain.project(**RECURRENT, rounds=at_once)
@@ -169,9 +188,7 @@ def small_batch(session: Session) -> Measured:
     found = interleaved(
         session,
         {
-            "batch": lambda seed: new_brain(SMALL_N, SMALL_K, P, seed=seed, batch=SMALL_BATCH).project(
-                **RECURRENT, rounds=SMALL_ROUNDS
-            ),
+            "batch": lambda seed: new_small(seed=seed, batch=SMALL_BATCH).project(**RECURRENT, rounds=SMALL_ROUNDS),
             "loop": partial(loop, at_once=1),
             "calls": partial(loop, at_once=SMALL_ROUNDS),
         },

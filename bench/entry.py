@@ -27,6 +27,7 @@ class Peer:
         reuse: The same with `out=`, where torch has it.
         prepare: Applied to every input outside the timed region (a library's own tensor type).
         compared: (result, *inputs) -> what of its result is compared with ours; None for all of it.
+        on_host: Whether it takes tensors on the CPU alone, and is left out elsewhere.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Peer:
     reuse: Callable[..., Any] | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
     compared: Callable[..., Any] | None = None
+    on_host: bool = False
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,9 @@ def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Cand
 
     add("ours", entry.ours, entry.reuse, None)
     for peer in entry.peers:
+        if peer.on_host and settings.cuda:
+            notes[peer.name] = "it runs on the CPU alone"
+            continue
         inputs = tuple(map(peer.prepare, first[0])) if peer.prepare else first[0]
         try:
             function = runnable(peer, inputs, settings)
