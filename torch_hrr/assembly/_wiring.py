@@ -319,8 +319,9 @@ class Wiring(nn.Module):
         there = fn(here).device
         if self._engines and there != here.device:
             raise RuntimeError(f"Brain: device must stay {here.device} in mode 'sampled', got {there}")
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._given_device = there
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def _unbatched(self, tensor: Tensor) -> Tensor:
         return tensor[0] if self.batch is None else tensor
