@@ -289,6 +289,17 @@ def test_a_call_waits_for_the_device_three_times_whatever_it_does(cuda):
         assert cuda.waited(lambda brain=brain, many=many: brain.project({"s": ["A", "B"]}, many)) == {"tolist": 3}
 
 
+def test_columns_are_normalised_where_the_brain_is(cuda):
+    brain = brain_of("normalised columns", "cuda")
+    assert "copy_" not in cuda.waited(lambda: brain.normalize("B"))
+
+
+def test_indices_on_the_device_cross_to_the_cpu_and_back_once(cuda):
+    brain = brain_of("stimuli and recurrence", "cuda")
+    winners = brain.winners("A")
+    assert cuda.waited(lambda: brain.activate("A", winners)) == {"_to_copy": 1, "copy_": 1}
+
+
 # The sampled mode
 
 
