@@ -79,6 +79,23 @@ def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
     set_flags(brain, config)
 
 
+def check_same_brain(brain: Wiring, config: Mapping[str, Any]) -> None:
+    """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
+    mine = brain.get_extra_state()
+    for part in ("p", "seed", "mode", "batch"):
+        if config[part] != mine[part]:
+            raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
+    if not brain._areas and not brain._stimuli:
+        return
+    changing = ("fixed", "locks", "normalized")
+    areas = [
+        [[name, {key: value for key, value in area.items() if key not in changing}] for name, area in each["areas"]]
+        for each in (mine, config)
+    ]
+    if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
+        raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
+
+
 def set_flags(brain: Wiring, config: Mapping[str, Any]) -> None:
     """What changes from round to round and is no tensor."""
     brain._plastic = bool(config["plastic"])

@@ -128,7 +128,7 @@ class Rounds(Wiring):
         )
         areas = [self._areas[name] for name in involved]
         place = {area.index: i for i, area in enumerate(areas)}
-        layout = [self._brains, rounds, len(areas), len(fibers), len(sources)]
+        layout = [len(areas), len(fibers), len(sources)]
         rates: list[float] = []
         for area in areas:
             layout += area.layout()
@@ -152,11 +152,18 @@ class Rounds(Wiring):
                 # Winners that were set from outside may need slots too.
                 self._reserve_area(area, min(area.n, slots + (left + 1) * area.k))
             state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
-            _ops._project_([*state, progress], layout, rates, self.seed)
+            _ops._project_([*state, progress], [self._brains, left, *layout], rates, self.seed)
+            before = left
             left, *chunks = progress.amax(0).tolist()
-            for fiber, needed in zip(fibers, chunks, strict=True):
-                if left and needed > fiber.next.shape[1]:
-                    fiber.reserve_chunks(max(needed, 2 * fiber.next.shape[1]))
+            short = [
+                (fiber, needed)
+                for fiber, needed in zip(fibers, chunks, strict=True)
+                if left and needed > fiber.next.shape[1]
+            ]
+            if left == before and not short:
+                raise RuntimeError(f"project: memory must suffice for every slot, got stuck with {left} rounds left")
+            for fiber, needed in short:
+                fiber.reserve_chunks(max(needed, 2 * fiber.next.shape[1]))
 
     # Reading and setting
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
-from torch_hrr.assembly._files import check_loaded, declare, restore, set_flags
+from torch_hrr.assembly._files import check_loaded, check_same_brain, declare, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState
 from torch_hrr.runtime import resolve_device
@@ -237,7 +237,7 @@ class Wiring(nn.Module):
         Raises:
             ValueError: the state is that of a brain with another graph or other declarations.
         """
-        self._check_same_brain(state)
+        check_same_brain(self, state)
         if not self.states and not self._stimuli:
             declare(self, state)
             return
@@ -259,7 +259,7 @@ class Wiring(nn.Module):
         """
         if not isinstance(state_dict.get("_extra_state"), Mapping):
             raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
-        self._check_same_brain(state_dict["_extra_state"])
+        check_same_brain(self, state_dict["_extra_state"])
         fresh = type(self).__new__(type(self))
         Wiring.__init__(fresh, self.p, self.seed, self.mode, self._device, self.batch)
         declare(fresh, state_dict["_extra_state"])
@@ -274,22 +274,6 @@ class Wiring(nn.Module):
         stimuli = ", ".join(f"{name}: {size}" for name, size in self._stimuli.items())
         graph = f"p={self.p}, seed={self.seed}, mode={self.mode!r}, batch={self.batch}"
         return f"{graph}, areas=({areas}), stimuli=({stimuli})"
-
-    def _check_same_brain(self, config: Mapping[str, Any]) -> None:
-        """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
-        mine = self.get_extra_state()
-        for part in ("p", "seed", "mode", "batch"):
-            if config[part] != mine[part]:
-                raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
-        if not self._areas and not self._stimuli:
-            return
-        changing = ("fixed", "locks", "normalized")
-        areas = [
-            [[name, {key: value for key, value in area.items() if key not in changing}] for name, area in each["areas"]]
-            for each in (mine, config)
-        ]
-        if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
-            raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
