@@ -212,6 +212,39 @@ def test_state_dicts_of_torch_brains_cross_devices(cuda):
     assert_same(state_of(second.brain), state_of(first.brain))
 
 
+def test_files_of_torch_brains_cross_devices(cuda, tmp_path):
+    first = TorchBrain(device="cuda", learning=True, p=0.05)
+    first.add_area("A", 300, 20)
+    first.project({"A": torch.randn(300)}, {"A": ["A"]}, 3)
+    with torch.no_grad():
+        first.biases[0].copy_(torch.randn(300))
+    first.save(tmp_path / "brain")
+    for device in ("cpu", "cuda"):
+        second = TorchBrain.load(tmp_path / "brain", device=device)
+        assert devices_of(second.brain) == {device} and second.biases[0].device.type == device
+        second.project({}, {"A": ["A"]}, 2)
+        if device == "cpu":
+            first.project({}, {"A": ["A"]}, 2)
+        assert_same(state_of(second.brain), state_of(first.brain))
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_weights_of_stimuli(cuda, batch):
+    there, here = (brain_of("stimuli and recurrence", device, batch) for device in ("cuda", "cpu"))
+    for stimulus, area in (("s", "A"), ("t", "B"), ("t", "A")):
+        weights = there.stimulus_weights(stimulus, area)
+        assert weights.is_cuda and torch.equal(weights.cpu(), here.stimulus_weights(stimulus, area))
+
+
+def test_brains_of_inference_mode_go_on_outside_of_it_on_the_device(cuda):
+    with torch.inference_mode():
+        brain = brain_of("stimuli and recurrence", "cpu").to("cuda")
+    expected = brain_of("stimuli and recurrence", "cuda")
+    for each in (brain, expected):
+        each.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
+    assert_same(state_of(brain), state_of(expected))
+
+
 # Devices of arguments and results
 
 

@@ -1,6 +1,7 @@
 """Brains on CUDA: the CPU's winners and state bit for bit, rounds without synchronisation, files of either device."""
 
 import contextlib
+import copy
 import itertools
 import statistics
 import warnings
@@ -12,7 +13,7 @@ from brain_programs import PROGRAMS, assert_same, state_of, trace
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr._storage import IntegrityError
-from torch_hrr.assembly import Brain
+from torch_hrr.assembly import Brain, TorchBrain
 
 N, K = 100_000, 317
 RECURRENT = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
@@ -167,6 +168,40 @@ def test_state_dicts_cross_devices(assign):
         brain.project(**RECURRENT, rounds=6)
         assert {tensor.device.type for tensor in brain.buffers()} == {brain._device.type}
         assert_same(state_of(brain), state_of(first))
+
+
+def test_brains_that_came_in_inference_mode_go_on_outside_of_it():
+    expected = brain_of("cpu", n=5000)
+    expected.project(**RECURRENT, rounds=6)
+    with torch.inference_mode():
+        moved = copy.deepcopy(expected).to("cuda")
+        assigned = Brain(p=0.01, device="cuda")
+        assigned.load_state_dict(expected.state_dict(), assign=True)
+    for brain in (expected, moved, assigned):
+        brain.project(**RECURRENT, rounds=6)
+        assert_same(state_of(brain), state_of(expected))
+
+
+def test_files_of_torch_brains_cross_devices(tmp_path):
+    first = TorchBrain(device="cuda", learning=True, p=0.05)
+    first.add_area("A", 3000, 50)
+    first.project({"A": torch.randn(3000)}, {"A": ["A"]}, 3)
+    with torch.no_grad():
+        first.biases[0].copy_(torch.randn(3000))
+    first.save(tmp_path / "brain")
+    second = TorchBrain.load(tmp_path / "brain", device="cpu")
+    for brain in (first, second):
+        brain.project({}, {"A": ["A"]}, 3)
+        assert_same(state_of(brain.brain), state_of(first.brain))
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_weights_of_stimuli(batch):
+    there, here = (brain_of(device, n=5000, batch=batch) for device in ("cuda", "cpu"))
+    for brain in (there, here):
+        brain.project(**RECURRENT, rounds=5)
+    weights = there.stimulus_weights("s", "A")
+    assert weights.is_cuda and torch.equal(weights.cpu(), here.stimulus_weights("s", "A"))
 
 
 # Waiting for the device

@@ -70,7 +70,7 @@ class State(nn.Module):
             if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
                 self._buffers[name] = _writable(torch.empty_like(found, device=buffer.device))
                 # With assign=True too: half of a brain cannot be on another device.
-                state_dict = {**state_dict, key: found.to(buffer.device)}
+                state_dict = {**state_dict, key: _writable(found.to(buffer.device))}
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
