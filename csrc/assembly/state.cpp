@@ -102,10 +102,10 @@ const Area& area_at(const Brain& brain, int64_t index) {
   return brain.areas[static_cast<size_t>(index)];
 }
 
-// The largest weight of a synapse: 2^24, or less where more than 2^14 synapses of that weight could fire into a neuron
-// at once, so that their sum stays within 64 bits.
+// The largest weight of a synapse: 2^24, or less where more than 2^11 synapses of that weight could fire into a neuron
+// at once, so that no sum of them exceeds kLargestTerm.
 float weight_limit(double w_max, int64_t firing) {
-  constexpr float kLargestSum = 0x1p38f;
+  constexpr float kLargestSum = 0x1p35f;
   const float largest =
       std::min(kernels::kLargestWeight, kLargestSum / static_cast<float>(std::max<int64_t>(firing, 1)));
   return std::isfinite(w_max) ? std::min(static_cast<float>(w_max), largest) : largest;

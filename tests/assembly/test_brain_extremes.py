@@ -132,3 +132,24 @@ def test_a_stimulus_outweighs_normalised_recurrence():
         changed[normalize] = not torch.equal(brain.winners("A"), first)
         assert changed[normalize] or brain.stimulus_counts("s", "A")[first].min() > 5
     assert changed == {False: True, True: False}
+
+
+def test_weights_stop_where_sums_of_a_large_area_stay_within_64_bits():
+    k, largest = 2**15, 2.0**20  # 2^35 / k
+    brain = Brain(p=0.5, seed=0)
+    brain.add_area("A", n=k, k=k, beta=1.0)
+    brain.add_area("B", n=3, k=2, beta=1.0)
+    edges = torch.full((k, 3), largest / 2) * torch.tensor([1.0, 0.5, 2.0])
+    brain.connect("A", "B", edges=edges)
+    brain.activate("A", range(k))
+    brain.project({}, {"A": ["B"]}, rounds=3)
+    # Every synapse of the winners is as large as it can be, and 2^15 of them are summed.
+    assert brain.winners("B").tolist() == [0, 2]
+    _, columns, weights = brain.potentiated("A", "B")
+    assert set(weights[columns != 1].tolist()) == {largest} and set(weights[columns == 1].tolist()) == {largest / 4}
+    other = Brain()
+    other.add_area("A", n=k, k=k)
+    with pytest.raises(ValueError, match=r"connect: edges must be weights in 0\.\.1\.04858e\+06, got others"):
+        other.connect(
+            "A", "A", edges=torch.sparse_coo_tensor([[0], [1]], [largest * 1.001], (k, k), check_invariants=True)
+        )

@@ -125,9 +125,12 @@ def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int
 
 
 def own_graph(
-    op: str, edges: Any, rows: int, columns: int, w_max: float | None = None
+    op: str, edges: Any, rows: int, columns: int, largest: float, w_max: float | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, columns and float32 weights of a graph, sorted by row and column; repeated edges are summed."""
+    """Rows, columns and float32 weights of a graph, sorted by row and column; repeated edges are summed.
+
+    No weight exceeds `largest`, nor `w_max` if there is one.
+    """
     if not isinstance(edges, Tensor):
         raise TypeError(f"{op}: edges must be a tensor, got {type(edges).__name__}")
     if tuple(edges.shape) != (rows, columns):
@@ -136,8 +139,9 @@ def own_graph(
         raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
     coordinates = edges.detach().cpu().to_sparse_coo().to(torch.float64).coalesce()  # type: ignore[no-untyped-call]
     weights = coordinates.values().to(torch.float32)
-    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > 2**24).any()):
-        raise ValueError(f"{op}: edges must be weights in 0..2^24, got others")
+    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > largest).any()):
+        limit = "2^24" if largest == 2**24 else f"{largest:g}"
+        raise ValueError(f"{op}: edges must be weights in 0..{limit}, got others")
     # The largest weight is a float32, too.
     if w_max is not None and bool((weights > torch.tensor(w_max, dtype=torch.float32)).any()):
         raise ValueError(f"{op}: edges must have weights <= w_max = {w_max:g}, got {float(weights.max()):g}")

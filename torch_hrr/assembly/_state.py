@@ -16,6 +16,13 @@ from torch import Tensor, nn
 EDGES_PER_CHUNK = 16
 FIXED_ONE = 1 << 24
 """Inputs are multiples of 2^-24: csrc and the kernels count in these."""
+
+
+def largest_weight(k: int) -> float:
+    """Of synapses from an area of k winners, as csrc limits it: no sum of k of them is cut."""
+    return min(2.0**24, 2.0**35 / k)
+
+
 _FIRST_BYTES = 64 << 20
 _BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 

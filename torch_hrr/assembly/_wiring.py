@@ -15,7 +15,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
 from torch_hrr.assembly._files import check_loaded, check_same_brain, declare, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
-from torch_hrr.assembly._state import AreaState, FiberState, StimulusState
+from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
@@ -104,7 +104,7 @@ class Wiring(nn.Module):
             refracted: what a win adds to a bias that is taken from the neuron's input for ever; True is 1.
             normalize: whether the columns of fibers into the area are normalised before every round (`normalize`). What
                 areas fire into it is then at most 1 each, and a stimulus, which is not scaled, outweighs it.
-            w_max: largest weight of a synapse, >= 1; None: 2^24.
+            w_max: largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
             refractory_period: rounds during which a winner is inhibited: by `inhibition_strength` in the first round
                 after its win, then less, linearly, down to nothing.
             inhibition_strength: in units of a fresh synapse, >= 0.
@@ -173,7 +173,7 @@ class Wiring(nn.Module):
             if p is not None:
                 raise ValueError("connect: p must not be given with edges")
             w_max = pair[1].w_max if w_max is None else w_max
-            table = checks.own_graph("connect", edges, pair[0].n, pair[1].n, w_max)
+            table = checks.own_graph("connect", edges, pair[0].n, pair[1].n, largest_weight(pair[0].k), w_max)
             config["procedural"] = False
         fiber = self._add_fiber(source, target, config)
         if own_beta is not None:
