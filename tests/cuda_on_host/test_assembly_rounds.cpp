@@ -1,0 +1,305 @@
+// The kernels of rounds of brains are bitwise the model on dense matrices, after every round and for any schedule.
+#include "tests/cuda_on_host/shim.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cuda_on_host/assembly_rounds_testing.h"
+
+namespace torch_hrr::kernels::assembly_testing {
+namespace {
+
+// A test's own hands on a brain before a round: what fires, what learns, and caches that are gone.
+template <typename Brain>
+void set_model(Brain& brain, int64_t round) {
+  for (FiberModel& fiber : brain.model.fibers) {
+    fiber.plastic = round != 4;
+  }
+  brain.model.fibers[4].plastic = round == 5;
+  brain.model.stimuli[0].plastic = round != 4;
+}
+
+TEST(RoundsKernels, EveryRoundIsTheDefinition) {
+  constexpr int64_t kRounds = 7;
+  constexpr int64_t kBrains = 2;
+  // Sets that fire again after rounds in which they did not, one of them a single neuron.
+  const std::vector<std::pair<int64_t, uint64_t>> fires = {{37, 1}, {20, 2}, {37, 3}, {1, 4},
+                                                           {20, 2}, {37, 1}, {37, 3}};
+  const Model model = every_kind();
+  const std::vector<int64_t> fixed = some_neurons(model, 2, 13, 9);
+  std::vector<std::vector<DenseBrain>> before;
+  std::vector<std::vector<DenseBrain>> after(1);
+  for (int64_t b = 0; b < kBrains; ++b) {
+    after[0].emplace_back(model, b);
+    after[0].back().areas[2].winners = fixed;
+  }
+  for (size_t round = 0; round < kRounds; ++round) {
+    before.push_back(after.back());
+    for (DenseBrain& brain : before.back()) {
+      brain.areas[0].winners = some_neurons(model, 0, fires[round].first, fires[round].second);
+    }
+    after.push_back(before.back());
+    for (DenseBrain& brain : after.back()) {
+      set_model(brain, static_cast<int64_t>(round));
+      brain.round();
+    }
+  }
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains(model, kBrains, Memory(model));
+    int32_t most_new_edges = 0;
+    for (int64_t b = 0; b < kBrains; ++b) {
+      brains.activate(2, b, fixed);
+    }
+    for (size_t round = 0; round < kRounds; ++round) {
+      SCOPED_TRACE("round " + std::to_string(round));
+      for (int64_t b = 0; b < kBrains; ++b) {
+        brains.activate(0, b, some_neurons(model, 0, fires[round].first, fires[round].second));
+      }
+      for (FiberArrays& fiber : brains.fibers) {
+        if (round == 3 && fiber.delivered_count[1] >= 0) {
+          std::fill(fiber.counts.begin() + static_cast<int64_t>(fiber.counts.size() / 2), fiber.counts.end(), 77);
+          fiber.delivered_count[1] = -1;
+        }
+      }
+      set_model(brains, static_cast<int64_t>(round));
+      const std::vector<int32_t> length = brains.fibers[0].length;
+      const std::vector<int64_t> progress = brains.run(1, host);
+      for (int64_t b = 0; b < kBrains; ++b) {
+        const auto at = static_cast<size_t>(b);
+        EXPECT_EQ(progress[at * (1 + model.fibers.size())], 0);
+        expect_definition(brains, b, after[round + 1][at], before[round][at]);
+      }
+      ASSERT_FALSE(testing::Test::HasFailure());
+      for (size_t row = 0; row < length.size(); ++row) {
+        most_new_edges = std::max(most_new_edges, brains.fibers[0].length[row] - length[row]);
+      }
+    }
+    EXPECT_GT(most_new_edges, 2 * kEdgesPerChunk);
+  }
+}
+
+// One- and two-level gaps into areas of several column blocks, more of them than lanes; k_winners over several blocks.
+TEST(RoundsKernels, WideAreasAreTheDefinition) {
+  constexpr size_t kRounds = 3;
+  Model narrow_blocks;
+  narrow_blocks.areas = {{12, 9}, {8500, 33}};
+  narrow_blocks.fibers = {{0, 1, 1}};
+  narrow_blocks.stimuli = {{1, 5000}};
+  Model two_level;
+  two_level.areas = {{22, 20}, {132'100, 3000}};
+  two_level.fibers = {{0, 1, 0.0039}};
+  two_level.stimuli = {{1, 3}};
+  for (const Model& model : {narrow_blocks, two_level}) {
+    SCOPED_TRACE(model.areas[1].n);
+    const auto fires = [&](uint64_t round) { return some_neurons(model, 0, model.areas[0].k - 1, round % 2); };
+    std::vector<DenseBrain> before;
+    std::vector<DenseBrain> after;
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      before.push_back(round == 0 ? DenseBrain(model, 0) : after.back());
+      before.back().areas[0].winners = fires(round);
+      after.push_back(before.back());
+      after.back().round();
+    }
+    for (const Schedule& schedule : all_schedules(1)) {
+      SCOPED_TRACE(schedule);
+      RoundsHost host = host_of(schedule);
+      host.most_x = 7;
+      Brains brains(model, 1, Memory(model));
+      for (size_t round = 0; round < kRounds; ++round) {
+        brains.activate(0, 0, fires(round));
+        brains.run(1, host);
+        expect_definition(brains, 0, after[round], before[round]);
+        ASSERT_FALSE(testing::Test::HasFailure());
+      }
+      EXPECT_GT(brains.fibers[0].chunks[0], 22);
+    }
+  }
+}
+
+// Weights at 2^24, terms at 2^59, with and without a scale, and biases at 2^61.
+TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
+  Model model;
+  model.areas = {{60, 20}, {120, 25, false, kLargestBias / 2 - 1}, {110, 23, false, 0, 4, int64_t{1} << 60}};
+  model.fibers = {{0, 1, 0.3, 2e6f},
+                  {0, 1, 0.1, 5e6f, kLargestWeight, false, true},
+                  {0, 2, 0.3, 1e6f},
+                  {2, 2, 0.3, 9e6f, kLargestWeight, true}};
+  model.stimuli = {{1, 2, 3e6f}, {2, 1, 0.1f}};
+  for (const Schedule& schedule : all_schedules(1)) {
+    SCOPED_TRACE(schedule);
+    Brains brains(model, 1, Memory(model));
+    DenseBrain dense(model, 0);
+    for (uint64_t round = 0; round < 9; ++round) {
+      SCOPED_TRACE("round " + std::to_string(round));
+      dense.areas[0].winners = some_neurons(model, 0, 20, round % 3 == 1 ? 1 : 0);
+      brains.activate(0, 0, dense.areas[0].winners);
+      const DenseBrain before = dense;
+      dense.round();
+      brains.run(1, host_of(schedule));
+      expect_definition(brains, 0, dense, before);
+      ASSERT_FALSE(testing::Test::HasFailure());
+    }
+    const auto most = [](const auto& array) { return *std::max_element(array.begin(), array.end()); };
+    EXPECT_EQ(most(brains.fibers[0].weight), kLargestWeight);
+    EXPECT_EQ(most(brains.areas[1].bias), kLargestBias);
+  }
+}
+
+TEST(RoundsKernels, BrainsOfABatchDoNotShowInEachOther) {
+  const Model model = recurrent();
+  const std::vector<int64_t> left = {0, 2, 5};
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains(model, 3, Memory(model));
+    brains.run({1, 0, 2}, 2, host);
+    const Brains before = brains;
+    EXPECT_EQ(brains.run(left, 5, host)[0], 0);
+    expect_same(brains.bits_of(0), before.bits_of(0));
+    for (int64_t b = 1; b < 3; ++b) {
+      DenseBrain dense(model, b);
+      dense.rounds((b == 2 ? 2 : 0) + left[static_cast<size_t>(b)] - 1);
+      const DenseBrain last = dense;
+      dense.round();
+      expect_definition(brains, b, dense, last);
+      Brains alone = before;
+      std::vector<int64_t> only(3);
+      only[static_cast<size_t>(b)] = left[static_cast<size_t>(b)];
+      alone.run(only, 5, host);
+      for (int64_t other = 0; other < 3; ++other) {
+        expect_same(alone.bits_of(other), other == b ? brains.bits_of(b) : before.bits_of(other));
+      }
+    }
+  }
+}
+
+TEST(RoundsKernels, RoundsOfOneLaunchAreThoseOfSeveral) {
+  const Model model = every_kind();
+  Brains expected(model, 2, Memory(model));
+  for (int64_t b = 0; b < 2; ++b) {
+    expected.activate(0, b, some_neurons(model, 0, 30, 1));
+    expected.activate(2, b, some_neurons(model, 2, 13, 2));
+  }
+  const Brains before = expected;
+  for (int64_t round = 0; round < 4; ++round) {
+    expected.run(1, host_of({}));
+  }
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains = before;
+    brains.run(3, host);
+    // More rounds may be queued than are left.
+    const std::vector<int64_t> progress = brains.run({1, 1}, 2, host);
+    EXPECT_EQ(progress[0], 0);
+    for (int64_t b = 0; b < 2; ++b) {
+      expect_same(brains.bits_of(b), expected.bits_of(b));
+    }
+  }
+}
+
+// Brains after every one of some rounds with memory for all there can be.
+std::vector<Brains> history(const Model& model, int64_t rounds) {
+  std::vector<Brains> brains = {Brains(model, 2, Memory(model))};
+  for (int64_t round = 0; round < rounds; ++round) {
+    brains.push_back(brains.back());
+    brains.back().run(1, host_of({}));
+  }
+  return brains;
+}
+
+TEST(RoundsKernels, ABrainStopsBeforeARoundWhoseEdgesDoNotFit) {
+  constexpr size_t kRounds = 6;
+  const Model model = recurrent();
+  const std::vector<Brains> expected = history(model, kRounds);
+  const auto chunks = [&](size_t round, size_t f, size_t b) { return expected[round].fibers[f].chunks[b]; };
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    for (const size_t lacks : {0, 1, 2}) {
+      SCOPED_TRACE("fiber " + std::to_string(lacks));
+      Memory memory(model);
+      const Memory enough = memory;
+      // One less than brain 0 needs for its fourth round.
+      memory.chunks[lacks] = chunks(4, lacks, 0) - 1;
+      ASSERT_LT(chunks(3, lacks, 0), chunks(4, lacks, 0));
+      Brains brains(model, 2, memory);
+      const std::vector<int64_t> progress = brains.run(kRounds, host);
+      std::vector<int64_t> left(2);
+      brains.grow(enough);
+      for (size_t b = 0; b < 2; ++b) {
+        SCOPED_TRACE("brain " + std::to_string(b));
+        size_t done = 0;
+        while (done < kRounds && chunks(done + 1, lacks, b) <= memory.chunks[lacks]) {
+          ++done;
+        }
+        left[b] = progress[b * 4];
+        EXPECT_EQ(left[b], static_cast<int64_t>(kRounds - done));
+        for (size_t f = 0; f < 3; ++f) {
+          EXPECT_EQ(progress[b * 4 + 1 + f], chunks(std::min(done + 1, kRounds), f, b));
+        }
+        // Slots without wins and counts are caches.
+        expect_same(brains.bits_of(static_cast<int64_t>(b)), expected[done].bits_of(static_cast<int64_t>(b)),
+                    {"slots", "slot_of", "neuron_of", "won", "counts", "delivered", "delivered_count"});
+        for (size_t a = 0; a < 2; ++a) {
+          EXPECT_EQ(brains.areas[a].slots[2 * b + 1], expected[done].areas[a].slots[2 * b + 1]);
+        }
+      }
+      brains.run(left, kRounds, host);
+      for (int64_t b = 0; b < 2; ++b) {
+        expect_same(brains.bits_of(b), expected[kRounds].bits_of(b));
+      }
+    }
+  }
+}
+
+TEST(RoundsKernels, ABrainStopsBeforeARoundWhoseSlotsDoNotFit) {
+  constexpr size_t kRounds = 5;
+  const Model model = recurrent();
+  const std::vector<Brains> expected = history(model, kRounds);
+  const auto slots = [&](size_t round, size_t a, size_t b) { return expected[round].areas[a].slots[2 * b]; };
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    for (const size_t lacks : {0, 1}) {
+      SCOPED_TRACE("area " + std::to_string(lacks));
+      Memory memory(model);
+      const Memory enough = memory;
+      memory.slots[lacks] = slots(3, lacks, 0) - 1;
+      ASSERT_LT(slots(2, lacks, 0), slots(3, lacks, 0));
+      Brains brains(model, 2, memory);
+      const std::vector<int64_t> progress = brains.run(kRounds, host);
+      brains.grow(enough);
+      for (size_t b = 0; b < 2; ++b) {
+        size_t done = 0;
+        while (done < kRounds && slots(done + 1, lacks, b) <= memory.slots[lacks]) {
+          ++done;
+        }
+        EXPECT_EQ(progress[b * 4], static_cast<int64_t>(kRounds - done));
+        expect_same(brains.bits_of(static_cast<int64_t>(b)), expected[done].bits_of(static_cast<int64_t>(b)),
+                    {"slots", "slot_of", "neuron_of", "won", "counts", "delivered", "delivered_count"});
+      }
+      brains.run({progress[0], progress[4]}, kRounds, host);
+      for (int64_t b = 0; b < 2; ++b) {
+        expect_same(brains.bits_of(b), expected[kRounds].bits_of(b));
+      }
+    }
+  }
+}
+
+// Winners that a caller set have to get slots before anything fires.
+TEST(RoundsKernels, ABrainWhoseWinnersHaveNoSlotsDoesNothing) {
+  const Model model = recurrent();
+  Memory memory(model);
+  memory.slots[0] = 20;
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains(model, 2, memory);
+    brains.activate(0, 1, some_neurons(model, 0, 21, 1));
+    const Brains before = brains;
+    const std::vector<int64_t> progress = brains.run({0, 3}, 3, host);
+    EXPECT_EQ(progress, (std::vector<int64_t>{0, 0, 0, 0, 3, 0, 0, 0}));
+    for (int64_t b = 0; b < 2; ++b) {
+      expect_same(brains.bits_of(b), before.bits_of(b));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels::assembly_testing
