@@ -38,8 +38,8 @@ struct RoundsHost : HostLauncher {
   static int64_t select_bytes(const WinnersParams& params) {
     return WinnersWorkspace<int64_t>::bytes(params.rows, winners_plan(params.rows, params.n));
   }
-  void select(const WinnersParams& params, void* workspace) const {
-    launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace, *this);
+  void select(const WinnersParams& params, void* workspace_) const {
+    launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace_, *this);
   }
   void deliver(const DeliverLaunch& params) const {
     launch_deliver_with(params, *this);
@@ -172,12 +172,12 @@ class Brains {
     params.stimuli = all_stimuli.data();
     params.stimulus_count = static_cast<int64_t>(stimuli.size());
     params.progress = progress.data();
-    struct alignas(16) Unit {
-      unsigned char bytes[16];
-    };
     const int64_t bytes = RoundsLauncher<RoundsHost>(params, nullptr, host).bytes();
-    auto workspace = poisoned<Unit>(static_cast<size_t>((bytes + 15) / 16));
-    RoundsLauncher<RoundsHost>(params, workspace.data(), host).run();
+    const auto units = static_cast<size_t>((bytes + 15) / 16);
+    if (workspace_.size() != units) {
+      workspace_ = poisoned<Unit>(units);
+    }
+    RoundsLauncher<RoundsHost>(params, workspace_.data(), host).run();
     return progress;
   }
   std::vector<int64_t> run(int64_t rounds, const RoundsHost& host) {
@@ -236,6 +236,12 @@ class Brains {
   std::vector<StimulusArrays> stimuli;
 
  private:
+  // As aligned as a GPU's memory; from the second launch on it holds what the one before left there.
+  struct alignas(16) Unit {
+    unsigned char bytes[16];
+  };
+  std::vector<Unit> workspace_;
+
   size_t size(int64_t per_brain) const {
     return static_cast<size_t>(count * per_brain);
   }

@@ -68,7 +68,8 @@ struct Model {
   double scale_of(size_t f, int64_t b, int64_t j) const {
     return static_cast<double>(random(200 + f, b, j) % 1000) / 9000;
   }
-  // [source n, target n], 0 without an edge: the connectome, one edge at a time, or a graph of the user's own.
+  // [source n, target n], 0 without an edge: the connectome, one edge at a time, or a graph of the user's own. That has
+  // edges into every fourth neuron alone: the others get their slots in rounds.
   std::vector<float> base_weights(size_t f, int64_t b) const {
     const FiberModel& fiber = fibers[f];
     const int64_t rows = source_of(f).n;
@@ -82,7 +83,7 @@ struct Model {
       if (fiber.own_graph) {
         for (int64_t j = 0; j < n; ++j) {
           const uint64_t draw = random(300 + f, b, i * n + j);
-          const bool edge = static_cast<double>(draw % 4096) < fiber.p * 4096;
+          const bool edge = j % 4 == 0 && static_cast<double>(draw % 4096) < fiber.p * 4096;
           row[j] = edge ? static_cast<float>(1 + (draw >> 12) % 999) / 300 : 0;
         }
       } else if (tables.empty == 0) {

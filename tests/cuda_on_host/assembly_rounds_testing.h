@@ -212,11 +212,11 @@ inline Model every_kind() {
       {150, 37}, {333, 41, false, 3 * kFixedOne / 2, 5, 5 * kFixedOne}, {90, 20, true, 0, 3, kFixedOne}, {260, 33}};
   model.fibers = {{0, 1, 0.3, 0.2f},
                   {1, 1, 0.3, 0.1f, 1.3f},
-                  {2, 1, 0.2, 0.1f, 3, true, true},
+                  {2, 1, 0.5, 0.1f, 3, true, true},
                   {0, 2, 0.5, 0.3f},
                   {1, 3, 0.05, 0.3f, kLargestWeight, false, false, false},
                   {3, 3, 0.4, 0.4f},
-                  {2, 3, 0.1, 0.2f, kLargestWeight, true},
+                  {2, 3, 0.4, 0.2f, kLargestWeight, true},
                   {3, 1, 0},
                   {0, 1, 0.1, 0.5f, kLargestWeight, false, true},
                   {2, 2, 1, 0}};
