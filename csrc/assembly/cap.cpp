@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "csrc/assembly/cap.h"
@@ -219,7 +220,13 @@ Tensor compose_backward(const Tensor& half_grad, const Tensor& half_inputs, cons
   // All d are 0 where the gap between winners and the rest is wide, and where k is 0 or n.
   const Tensor divisor = at::where(total.detach() > 0, total, at::ones_like(total));
   const Tensor mean = (d * grad).sum(-1, /*keepdim=*/true) / divisor;
-  return d * ((grad - mean) / options.temperature);
+  const double temperature = options.temperature;
+  if (temperature >= 1) {
+    return d * (grad - mean) / temperature;
+  }
+  // d is 0 where (grad - mean) / temperature may overflow; float takes no temperature below its range.
+  const bool tiny = temperature < std::numeric_limits<float>::min();
+  return (tiny ? d.to(at::kDouble) : d) / temperature * (grad - mean);
 }
 
 // The Jacobian of the soft winners, their own where soft is set and else the surrogate; it is symmetric.

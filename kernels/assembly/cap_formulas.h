@@ -4,7 +4,8 @@
 //
 // Let c be the k-th largest element, z = (x - c) / tau and t = c + tau u. Everything follows from p = exp(-|z|), one
 // exponential an element: with w = exp(u), an element that is at least c is 1 - q(w p) and any other is q(p / w), where
-// q(a) = F(ln a). What the first lack is in sum what the others have, and both are positive sums without cancellation;
+// q(a) = F(ln a). What the k winners lack is in sum what the others have. Elements equal to c are on both sides of the
+// cut, and they are all alike: they are counted, not added up, so both sums are positive and nothing is subtracted.
 // u is the zero of the increasing function h(u) = ln(what is lacking) - ln(what is there), which is close to linear:
 // Newton's method takes a few steps, and a bracket that closes in guards them.
 #pragma once
@@ -22,14 +23,22 @@ struct ShapeConstant {
   static constexpr CapShape value = kShape;
 };
 
-// q = F(ln a) and d = F'(ln a)
+// q = F(ln a), 1 - q with all its digits, and d = F'(ln a)
 template <typename L>
 struct CapPoint {
   L q;
+  L rest;
   L d;
 };
 
-// Sums over a row: what elements of at least c lack, what the others have, and the sums of d over both.
+// The sum of p over the elements above c, that over those below, and how many are c.
+struct CapCensus {
+  double above;
+  double below;
+  double tied;
+};
+
+// Sums over elements other than c: what those above lack, what those below have, and the sums of d over both.
 struct CapSums {
   double lacking;
   double present;
@@ -58,12 +67,12 @@ HRR_HOST_DEVICE CapPoint<L> cap_point(L a) {
   if constexpr (kShape == CapShape::kSigmoid) {
     const L r = divide(one, one + a);
     const L q = a * r;
-    return {q, q * r};
+    return {q, r, q * r};
   } else {
     const L half = lanes_of<L>(0.5);
     const L near = half * a;
     const L far = divide(half, a);
-    return {select(a <= one, near, one - far), select(a <= one, near, far)};
+    return {select(a <= one, near, one - far), select(a <= one, one - near, far), select(a <= one, near, far)};
   }
 }
 
@@ -80,7 +89,7 @@ struct CapScale {
   template <typename L>
   HRR_HOST_DEVICE L proximity(L x) const {
     const L z = divide(x * lanes_of<L>(factor) - lanes_of<L>(center), lanes_of<L>(temperature));
-    return exponential(select(z < lanes_of<L>(0), z, -z));
+    return exponential(-magnitude(z));
   }
   HRR_HOST_DEVICE double distance(double x) const {
     return (center - x * factor) / temperature;
@@ -92,28 +101,29 @@ HRR_HOST_DEVICE bool is_wide(const CapCut& cut, double temperature) {
   return cut.losing_ties == 0 && CapScale(cut.value, temperature).distance(cut.below) > kWidestGap;
 }
 
-// Finds u for 0 < k < n where the gap is not wide. row.start() is a first guess; row.sums(w, v) gives the sums for
-// w = exp(u) and v = 1 / w with every element equal to c among the first; row.point(a) is cap_point.
+// Finds u for 0 < k < n where the gap is not wide. row.census() comes first; row.sums(w, v) gives the sums for w =
+// exp(u) and v = 1 / w; row.point(a) is cap_point.
 template <typename Row>
 HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n, int64_t k, double temperature) {
-  const auto ties = static_cast<double>(cut.losing_ties);
-  const double next = ties > 0 ? 0 : -CapScale(cut.value, temperature).distance(cut.below);
+  const CapCensus census = row.census();
+  const auto losing = static_cast<double>(cut.losing_ties);
+  const double winning = census.tied - losing;
+  const double next = losing > 0 ? 0 : -CapScale(cut.value, temperature).distance(cut.below);
   // F(-a) k <= F(a) for a = ln k: at the lower end more is there than lacking, and at the upper end the reverse.
   double low = next - ::log(static_cast<double>(k));
   double high = ::log(static_cast<double>(n - k));
-  double u = row.start();
+  // A first guess, exact where every p w is small or every p is 1 and k = n / 2.
+  double u = 0.5 * (::log(census.below + losing) - ::log(census.above + winning));
   u = u >= low && u <= high ? u : low + (high - low) / 2;
   for (int step = 0; step < kMaxCapSteps; ++step) {
     const double w = ::exp(u);
     const double v = 1 / w;
     CapSums sums = row.sums(w, v);
-    if (ties > 0) {
-      const CapPoint<double> tied = row.point(w);
-      sums.lacking -= ties * tied.q;
-      sums.lacking_slope -= ties * tied.d;
-      sums.present += ties * row.point(v).q;
-      sums.present_slope += ties * tied.d;
-    }
+    const CapPoint<double> tied = row.point(w);
+    sums.lacking += winning * tied.q;
+    sums.lacking_slope += winning * tied.d;
+    sums.present += losing * tied.rest;
+    sums.present_slope += losing * tied.d;
     const double h = ::log(sums.lacking) - ::log(sums.present);
     (h > 0 ? high : low) = u;
     double moved = u - h / (sums.lacking_slope / sums.lacking + sums.present_slope / sums.present);
@@ -128,6 +138,36 @@ HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n,
   }
   return u;
 }
+
+// Whether v - mean is in range for every v; a mean that is not may also come from a sum <d, v> that overflowed.
+HRR_HOST_DEVICE bool is_safe_mean(double mean) {
+  constexpr double kLargest = 0x1p969;  // a quarter of a spacing of the largest numbers
+  return mean <= kLargest && mean >= -kLargest;
+}
+// By which directions are multiplied where it is not: a sum of n < 2^31 products stays in range.
+constexpr double kSmallerDirections = 0x1p-32;
+
+// d (v - mean) / tau, and 0 where d is 0; no step is out of range unless the result is. (v - mean) / tau and d / tau
+// may overflow and d (v - mean) underflow, so d and a tau below 1 are both raised by the power of two that brings tau
+// close to 1. The mean is that of part v.
+struct CapJacobian {
+  double raise;
+  double part;
+  double mean;
+  double divisor;
+
+  HRR_HOST_DEVICE CapJacobian(double temperature, double part_of_v, double mean_of_parts)
+      : part(part_of_v), mean(mean_of_parts) {
+    const int exponent = -1 - ::ilogb(temperature);
+    raise = ::ldexp(1.0, exponent < 0 ? 0 : exponent < 1022 ? exponent : 1022);
+    divisor = temperature * raise * part;
+  }
+  template <typename L>
+  HRR_HOST_DEVICE L operator()(L d, L v) const {
+    const L centered = multiply_add(v, lanes_of<L>(part), lanes_of<L>(-mean));
+    return divide(d * lanes_of<L>(raise) * centered, lanes_of<L>(divisor));
+  }
+};
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

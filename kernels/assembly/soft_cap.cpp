@@ -1,6 +1,8 @@
 // Soft winners on the CPU; compiled once per instruction set.
 #include "kernels/assembly/soft_cap.h"
 
+#include <limits>
+
 #include "kernels/assembly/element_keys.h"
 #include "kernels/assembly/families.h"
 #include "kernels/assembly/selection.h"
@@ -59,7 +61,8 @@ struct CapRow {
   T* x;
   T* v;
   Key* keys;
-  double* proximities;  // exp(-|z|), negative below c, then 0 up to whole vectors
+  // exp(-|z|), negative below c, and 0 at c, which no sum is to see, and up to whole vectors
+  double* proximities;
 
   // n up to whole vectors, and the memory for that and a vector of keys.
   static int64_t whole(int64_t n) {
@@ -102,22 +105,24 @@ template <CapShape kShape>
 struct CapSearch {
   const double* proximities;
   int64_t count;
-  double first_guess;
+  CapCensus counted;
 
-  double start() const {
-    return first_guess;
+  CapCensus census() const {
+    return counted;
   }
   CapPoint<double> point(double a) const {
     const CapPoint<V> lanes = cap_point<kShape>(V::broadcast(a));
-    return {lanes.q.lanes[0], lanes.d.lanes[0]};
+    return {lanes.q.lanes[0], lanes.rest.lanes[0], lanes.d.lanes[0]};
   }
   CapSums sums(double w, double v) const {
     const V zero = V::broadcast(0);
+    const V factor = V::broadcast(w);
+    const V inverse = V::broadcast(-v);
     V lacking = zero, present = zero, lacking_slope = zero, present_slope = zero;
     for (int64_t i = 0; i < count; i += kLanes) {
       const V p = V::load(proximities + i);
       const LaneMask<kLanes> below = sign_bits(p);
-      const CapPoint<V> at = cap_point<kShape>(magnitude(p) * select(below, V::broadcast(v), V::broadcast(w)));
+      const CapPoint<V> at = cap_point<kShape>(p * select(below, inverse, factor));
       lacking = lacking + select(below, zero, at.q);
       present = present + select(below, at.q, zero);
       lacking_slope = lacking_slope + select(below, zero, at.d);
@@ -128,51 +133,6 @@ struct CapSearch {
   }
 };
 
-// Fills the proximities; returns the first guess of u, exact where every p w is small or every p is 1 and k = n / 2.
-template <typename T>
-double measure(const T* x, const CapCut& cut, int64_t n, double temperature, double* proximities) {
-  const CapScale scale(cut.value, temperature);
-  const V center = V::broadcast(cut.value);
-  const V zero = V::broadcast(0);
-  V first = zero, others = zero;
-  const auto place = [&](V elements) {
-    const V p = scale.proximity(elements);
-    const LaneMask<kLanes> below = elements < center;
-    first = first + select(below, zero, p);
-    others = others + select(below, p, zero);
-    return select(below, -p, p);
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    place(widen_lanes(x + i)).store(proximities + i);
-  }
-  double sum_first = 0;
-  double sum_others = 0;
-  if (i < n) {
-    T tail[kLanes];
-    for (int j = 0; j < kLanes; ++j) {
-      tail[j] = i + j < n ? x[i + j] : x[i];
-    }
-    const V sums[] = {first, others};
-    place(widen_lanes(tail)).store(proximities + i);
-    first = sums[0];
-    others = sums[1];
-    for (; i < n; ++i) {
-      const double p = proximities[i];
-      const bool below = __builtin_signbit(p) != 0;
-      sum_first += below ? 0 : p;
-      sum_others += below ? -p : 0;
-    }
-  }
-  for (; i < CapRow<T>::whole(n); ++i) {
-    proximities[i] = 0;
-  }
-  const auto ties = static_cast<double>(cut.losing_ties);
-  sum_first += horizontal_sum(first) - ties;
-  sum_others += horizontal_sum(others) + ties;
-  return 0.5 * (::log(sum_others) - ::log(sum_first));
-}
-
 template <typename T>
 HRR_HOST_DEVICE void fill(T* target, int64_t n, T value) {
   for (int64_t i = 0; i < n; ++i) {
@@ -180,41 +140,96 @@ HRR_HOST_DEVICE void fill(T* target, int64_t n, T value) {
   }
 }
 
-// y at u
+// Fills the proximities; x, up to whole vectors, with NaN, which is neither c nor above or below it.
+template <typename T>
+CapCensus measure(T* x, const CapCut& cut, int64_t n, double temperature, double* proximities) {
+  using Bits = LongLanes<kLanes>::type;
+  const CapScale scale(cut.value, temperature);
+  const V center = V::broadcast(cut.value);
+  const V zero = V::broadcast(0);
+  const int64_t whole = CapRow<T>::whole(n);
+  fill(x + n, whole - n, std::numeric_limits<T>::quiet_NaN());
+  V sum_above = zero, sum_below = zero;
+  Bits others{};  // minus the number of elements that are not c
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const V elements = widen_lanes(x + i);
+    const V p = scale.proximity(elements);
+    const LaneMask<kLanes> above = center < elements;
+    const LaneMask<kLanes> below = elements < center;
+    const V p_above = select(above, p, zero);
+    const V p_below = select(below, p, zero);
+    sum_above = sum_above + p_above;
+    sum_below = sum_below + p_below;
+    others += above.bits | below.bits;
+    select(below, -p, p_above).store(proximities + i);
+  }
+  int64_t tied = n;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    tied += others[lane];
+  }
+  return {horizontal_sum(sum_above), horizontal_sum(sum_below), static_cast<double>(tied)};
+}
+
+// The points of a row at u, kLanes elements from i.
 template <CapShape kShape, typename T>
-void soft_row(const double* proximities, int64_t n, double u, T* out) {
-  const double w = ::exp(u);
-  const V factor = V::broadcast(w);
-  const V inverse = V::broadcast(1 / w);
-  for (int64_t i = 0; i < n; i += kLanes) {
+struct CapPoints {
+  const T* x;
+  const double* proximities;
+  V center;
+  V factor;
+  V inverse;
+
+  CapPoints(const T* elements, const double* signed_proximities, const CapCut& cut, double u)
+      : x(elements), proximities(signed_proximities), center(V::broadcast(cut.value)) {
+    const double w = ::exp(u);
+    factor = V::broadcast(w);
+    inverse = V::broadcast(-1 / w);
+  }
+  LaneMask<kLanes> below(int64_t i) const {
+    return sign_bits(V::load(proximities + i));
+  }
+  CapPoint<V> at(int64_t i) const {
+    const LaneMask<kLanes> tied{widen_lanes(x + i).lanes == center.lanes};
     const V p = V::load(proximities + i);
-    const LaneMask<kLanes> below = sign_bits(p);
-    const V q = cap_point<kShape>(magnitude(p) * select(below, inverse, factor)).q;
-    narrow_lanes(select(below, q, V::broadcast(1) - q), out + i);
+    return cap_point<kShape>(select(tied, V::broadcast(1), p) * select(sign_bits(p), inverse, factor));
+  }
+};
+
+// y
+template <CapShape kShape, typename T>
+void soft_row(const CapPoints<kShape, T>& points, int64_t n, T* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const CapPoint<V> at = points.at(i);
+    narrow_lanes(select(points.below(i), at.q, at.rest), out + i);
   }
 }
 
-// J v at u, which takes the place of v; d takes the place of the proximities.
+// J v, which takes the place of v; d takes the place of the points' proximities.
 template <CapShape kShape, typename T>
-void jacobian_row(double* proximities, int64_t n, double u, double temperature, T* v) {
-  const double w = ::exp(u);
-  const V factor = V::broadcast(w);
-  const V inverse = V::broadcast(1 / w);
+void jacobian_row(const CapPoints<kShape, T>& points, double* proximities, int64_t n, double temperature, T* v) {
   V weight = V::broadcast(0);
   V weighted = V::broadcast(0);
   fill(v + n, CapRow<T>::whole(n) - n, T{0});
   for (int64_t i = 0; i < n; i += kLanes) {
-    const V p = V::load(proximities + i);
-    const V d = cap_point<kShape>(magnitude(p) * select(sign_bits(p), inverse, factor)).d;
+    const V d = points.at(i).d;
     d.store(proximities + i);
     weight = weight + d;
     weighted = multiply_add(d, widen_lanes(v + i), weighted);
   }
   const double total = horizontal_sum(weight);
-  const V mean = V::broadcast(total > 0 ? horizontal_sum(weighted) / total : 0);
+  double part = 1;
+  double mean = total > 0 ? horizontal_sum(weighted) / total : 0;
+  if (!is_safe_mean(mean)) {
+    part = kSmallerDirections;
+    weighted = V::broadcast(0);
+    for (int64_t i = 0; i < n; i += kLanes) {
+      weighted = multiply_add(V::load(proximities + i), widen_lanes(v + i) * V::broadcast(part), weighted);
+    }
+    mean = horizontal_sum(weighted) / total;
+  }
+  const CapJacobian jacobian(temperature, part, mean);
   for (int64_t i = 0; i < n; i += kLanes) {
-    const V centered = divide(widen_lanes(v + i) - mean, V::broadcast(temperature));
-    narrow_lanes(V::load(proximities + i) * centered, v + i);
+    narrow_lanes(jacobian(V::load(proximities + i), widen_lanes(v + i)), v + i);
   }
 }
 
@@ -234,13 +249,14 @@ void soften_row(const SoftCapParams& params, const CapRow<S>& row, compute_t<S>*
     }
     return;
   }
-  const double guess = measure(row.x, cut, n, params.temperature, row.proximities);
-  const CapSearch<kShape> search{row.proximities, CapRow<S>::whole(n), guess};
+  const CapCensus census = measure(row.x, cut, n, params.temperature, row.proximities);
+  const CapSearch<kShape> search{row.proximities, CapRow<S>::whole(n), census};
   const double u = find_offset(search, cut, n, k, params.temperature);
+  const CapPoints<kShape, T> points(row.x, row.proximities, cut, u);
   if (soft) {
-    soft_row<kShape>(row.proximities, n, u, out);
+    soft_row(points, n, out);
   } else {
-    jacobian_row<kShape>(row.proximities, n, u, params.temperature, out);
+    jacobian_row(points, row.proximities, n, params.temperature, out);
   }
 }
 

@@ -131,17 +131,26 @@ struct BlockSearch {
   HRR_DEVICE bool is_below(T element) const {
     return static_cast<double>(element) < cut.value;
   }
+  HRR_DEVICE bool is_tied(T element) const {
+    return static_cast<double>(element) == cut.value;
+  }
   HRR_DEVICE double proximity(T element) const {
     return scale.proximity(static_cast<double>(element));
   }
-  HRR_DEVICE double start() const {
-    double first = 0;
-    double others = 0;
-    row.each([&](T element, int) { (is_below(element) ? others : first) += proximity(element); });
-    const auto ties = static_cast<double>(cut.losing_ties);
-    first = row.total(first) - ties;
-    others = row.total(others) + ties;
-    return 0.5 * (::log(others) - ::log(first));
+  HRR_DEVICE CapCensus census() const {
+    double above = 0;
+    double below = 0;
+    int tied = 0;
+    row.each([&](T element, int) {
+      if (is_tied(element)) {
+        ++tied;
+      } else {
+        (is_below(element) ? below : above) += proximity(element);
+      }
+    });
+    above = row.total(above);
+    below = row.total(below);
+    return {above, below, static_cast<double>(row.total(tied))};
   }
   HRR_DEVICE CapPoint<double> point(double a) const {
     return cap_point<kShape>(a);
@@ -152,10 +161,12 @@ struct BlockSearch {
   HRR_DEVICE CapSums sums(double w, double v) const {
     CapSums sums{0, 0, 0, 0};
     row.each([&](T element, int) {
-      const CapPoint<double> at = point(element, w, v);
-      const bool below = is_below(element);
-      (below ? sums.present : sums.lacking) += at.q;
-      (below ? sums.present_slope : sums.lacking_slope) += at.d;
+      if (!is_tied(element)) {
+        const CapPoint<double> at = point(element, w, v);
+        const bool below = is_below(element);
+        (below ? sums.present : sums.lacking) += at.q;
+        (below ? sums.present_slope : sums.lacking_slope) += at.d;
+      }
     });
     return {row.total(sums.lacking), row.total(sums.present), row.total(sums.lacking_slope),
             row.total(sums.present_slope)};
@@ -181,8 +192,8 @@ HRR_DEVICE void soften_block_row(const BlockRow<S>& row, const S* v, int k, doub
   const double inverse = 1 / w;
   if (v == nullptr) {
     row.each([&](T element, int i) {
-      const double q = search.point(element, w, inverse).q;
-      out[i] = static_cast<S>(static_cast<T>(search.is_below(element) ? q : 1 - q));
+      const CapPoint<double> at = search.point(element, w, inverse);
+      out[i] = static_cast<S>(static_cast<T>(search.is_below(element) ? at.q : at.rest));
     });
     return;
   }
@@ -195,11 +206,21 @@ HRR_DEVICE void soften_block_row(const BlockRow<S>& row, const S* v, int k, doub
   });
   weight = row.total(weight);
   weighted = row.total(weighted);
-  const double mean = weight > 0 ? weighted / weight : 0;
+  double part = 1;
+  double mean = weight > 0 ? weighted / weight : 0;
+  if (!is_safe_mean(mean)) {
+    part = kSmallerDirections;
+    weighted = 0;
+    row.each([&](T element, int i) {
+      const double d = search.point(element, w, inverse).d;
+      weighted = multiply_add(d, static_cast<double>(static_cast<T>(v[i])) * part, weighted);
+    });
+    mean = row.total(weighted) / weight;
+  }
+  const CapJacobian jacobian(temperature, part, mean);
   row.each([&](T element, int i) {
     const double d = search.point(element, w, inverse).d;
-    const double centered = (static_cast<double>(static_cast<T>(v[i])) - mean) / temperature;
-    out[i] = static_cast<S>(static_cast<T>(d * centered));
+    out[i] = static_cast<S>(static_cast<T>(jacobian(d, static_cast<double>(static_cast<T>(v[i])))));
   });
 }
 

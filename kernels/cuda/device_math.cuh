@@ -13,6 +13,9 @@ HRR_DEVICE L lanes_of(double value) {
 HRR_DEVICE double select(bool condition, double yes, double no) {
   return condition ? yes : no;
 }
+HRR_DEVICE double magnitude(double x) {
+  return ::fabs(x);
+}
 HRR_DEVICE double divide(double a, double b) {
   return a / b;
 }

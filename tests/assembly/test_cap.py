@@ -200,6 +200,31 @@ def test_equal_elements_share_what_is_left(surrogate):
         torch.testing.assert_close(y, torch.tensor([0.25, 0.25, 1, 0.25, 0, 0.25], dtype=DOUBLE), rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, DOUBLE), ids=str)
+@surrogates
+def test_many_losing_ties_keep_the_digits_of_their_shares(surrogate, dtype):
+    for n, k in ((3001, 1), (10**6, 1), (10**6, 3)):
+        y = k_cap(torch.full((n,), 0.75, dtype=dtype), k, 1.0, surrogate, soft=True)
+        expected = torch.full_like(y, k / n)
+        torch.testing.assert_close(y, expected, rtol=max(1e-14, torch.finfo(dtype).eps), atol=0)
+
+
+@pytest.mark.parametrize("create_graph", (False, True))
+@pytest.mark.parametrize(
+    ("dtype", "temperature", "size"),
+    ((DOUBLE, 1e-300, 1e10), (DOUBLE, 1e-10, 1e299), (torch.float32, 1e-300, 1e10), (torch.float32, 1e-6, 1e38)),
+)
+@surrogates
+def test_the_gradient_is_zero_where_the_density_is(surrogate, dtype, temperature, size, create_graph):
+    """Where (v - mean) / temperature is beyond the type, and the others' v is the mean."""
+    x = torch.tensor([1.0, 1.0, 0.0, -1.0], dtype=dtype, requires_grad=True)
+    v = torch.tensor([size, size, -size, 3 * size], dtype=dtype)
+    for soft in (False, True):
+        y = k_cap(x, 1, temperature, surrogate, soft)
+        (result,) = torch.autograd.grad(y, x, v, create_graph=create_graph)
+        assert torch.equal(result, torch.zeros_like(x))
+
+
 def test_the_largest_numbers_do_not_overflow():
     largest = torch.finfo(DOUBLE).max
     x = torch.tensor([largest, -largest, 0.0], dtype=DOUBLE)

@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/assembly/soft_cap.cuh"
@@ -158,6 +159,53 @@ TYPED_TEST(SoftCapTypes, SoftWinnersAndJacobianAreTheirDefinition) {
         }
       }
     }
+  }
+}
+
+// All but a few elements tie at the cut and lose: each keeps a small share, with all its digits.
+TYPED_TEST(SoftCapTypes, ManyLosingTiesKeepTheDigitsOfTheirShares) {
+  using S = TypeParam;
+  const int64_t n = 6007;
+  for (const CapShape shape : {CapShape::kSigmoid, CapShape::kLaplace}) {
+    for (const int64_t k : {1, 3}) {
+      Problem<S> problem(1, n, k, Rows::kConstant);
+      problem.params.shape = shape;
+      const double share = static_cast<double>(k) / static_cast<double>(n);
+      const double rounding = std::is_same_v<S, double> ? 1e-14 : 2 * kTolerance<S>;
+      for (const double y : row_of(problem.run(CapResult::kSoft), 0, n)) {
+        ASSERT_NEAR(y, share, rounding * share + std::numeric_limits<S>::denorm_min());
+      }
+    }
+  }
+}
+
+// d is 0 in the elements that are far below, where (v - mean) / tau is beyond double; a mean may be where its sum is
+// not.
+TEST(SoftCap, TheJacobianStaysInRangeWhereItsStepsDoNot) {
+  for (const auto& [tau, size] : {std::pair{1e-300, 1e10}, {1e-10, 1e299}, {5e-324, 1.0}}) {
+    Problem<double> problem(1, 4, 1);
+    problem.inputs = {1, 1, 0, -1};
+    problem.v = {2 * size, 2 * size, 5 * size, -3 * size};
+    problem.params.temperature = tau;
+    for (const double jv : problem.run(CapResult::kJacobian)) {
+      EXPECT_EQ(jv, 0) << tau;
+    }
+  }
+  const double largest = std::numeric_limits<double>::max();
+  Problem<double> problem(1, 100, 40);
+  problem.v.assign(100, largest);
+  problem.params.temperature = 2;
+  for (const double jv : problem.run(CapResult::kJacobian)) {
+    EXPECT_LE(std::abs(jv), 1e-14 * largest);
+  }
+  for (size_t i = 0; i < 100; ++i) {
+    problem.v[i] = i % 2 == 0 ? largest : -largest;
+  }
+  const auto ours = problem.run(CapResult::kJacobian);
+  const auto theirs = problem.run_on_cpu(CapResult::kJacobian);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_NEAR(ours[i] / largest, theirs[i] / largest, 1e-13);
+    EXPECT_NE(ours[i], 0);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/assembly/soft_cap.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "kernels/assembly/tables.h"
 #include "oracle.h"
@@ -13,10 +14,8 @@ namespace {
 constexpr CapShape kShapes[] = {CapShape::kSigmoid, CapShape::kLaplace};
 constexpr CapResult kResults[] = {CapResult::kSoft, CapResult::kJacobian};
 
-// Rounding of z up to 600 and of a row's sums in double; the share of ties that lose is a difference of such sums.
-double relative_error(int64_t n) {
-  return 1e-12 + 1e-17 * static_cast<double>(n) * static_cast<double>(n);
-}
+// Rounding of z up to 600 and of a row's sums in double.
+constexpr double kRelativeError = 1e-12;
 // y and d may be 0 from here: exp(-300), half the widest gap that is looked into.
 constexpr double kNegligible = 1e-130;
 
@@ -88,7 +87,6 @@ void expect_definition(const Problem<S>& problem, const std::string& name) {
   const SoftCapParams& params = problem.params;
   const int64_t n = params.n;
   const double tau = params.temperature;
-  const double relative = relative_error(n);
   const Buffer<S> y = problem.run_all(CapResult::kSoft);
   const Buffer<S> jv = problem.run_all(CapResult::kJacobian);
   for (int64_t r = 0; r < params.rows; ++r) {
@@ -105,12 +103,12 @@ void expect_definition(const Problem<S>& problem, const std::string& name) {
     for (size_t i = 0; i < z.size(); ++i) {
       const int64_t at = r * n + static_cast<int64_t>(i);
       const long double soft = distribution(params.shape, z[i]);
-      ASSERT_TRUE(is_near(y.data()[at], soft, relative * soft + kNegligible))
+      ASSERT_TRUE(is_near(y.data()[at], soft, kRelativeError * soft + kNegligible))
           << name << ": y[" << i << "] of n " << n << " k " << params.k << " tau " << tau;
       const long double d = density(params.shape, z[i]) / tau;
       const long double want = d * (v[i] - weighted / weight);
       const long double terms = d * (std::abs(v[i]) + magnitude / weight);
-      ASSERT_TRUE(is_near(jv.data()[at], want, relative * terms + kNegligible / tau))
+      ASSERT_TRUE(is_near(jv.data()[at], want, kRelativeError * terms + kNegligible / tau))
           << name << ": J v [" << i << "] of n " << n << " k " << params.k << " tau " << tau;
     }
   }
@@ -203,11 +201,96 @@ TEST(SoftCapOfDoubles, AWideGapGivesTheMask) {
         const std::vector<long double> z = oracle_offsets(x, 7, tau, shape);
         for (int64_t i = 0; i < 20; ++i) {
           const auto want = static_cast<double>(distribution(shape, z[static_cast<size_t>(i)]));
-          EXPECT_NEAR(y.data()[i], gap > 600 ? (i % 3 == 0 ? 1 : 0) : want, relative_error(20) * want) << gap;
+          EXPECT_NEAR(y.data()[i], gap > 600 ? (i % 3 == 0 ? 1 : 0) : want, kRelativeError * want) << gap;
           EXPECT_EQ(jv.data()[i] == 0, gap > 600) << gap;
         }
       }
     }
+  }
+}
+
+// All but a few elements tie at the cut and lose: each keeps a small share, with all its digits in any length.
+TYPED_TEST(SoftCap, ManyLosingTiesKeepTheDigitsOfTheirShares) {
+  using S = TypeParam;
+  for (const CapShape shape : kShapes) {
+    for (const int64_t n : {3001, 1000000}) {
+      for (const int64_t k : {int64_t{1}, n - 1}) {
+        Problem<S> problem(1, n, k, shape);
+        problem.fill([](auto&, int64_t) { return 0.75; });
+        const Buffer<S> y = problem.run_all(CapResult::kSoft);
+        const long double share = static_cast<long double>(k) / n;
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_TRUE(is_near(y.data()[i], share, 1e-14L * share)) << "n " << n << " k " << k;
+        }
+      }
+    }
+    Problem<S> problem(1, 30011, 4, shape);
+    problem.fill([](auto&, int64_t i) { return i % 15000 == 7 ? 1 : i % 5000 == 3 ? -2 : 0; });
+    expect_definition(problem, "few others");
+  }
+}
+
+// d is 0 in the elements that are far below, where (v - mean) / tau is beyond double.
+TEST(SoftCapOfDoubles, TheJacobianIsZeroWhereTheDensityIs) {
+  for (const CapShape shape : kShapes) {
+    for (const auto& [tau, size] : {std::pair{1e-300, 1e10}, {1e-10, 1e299}, {5e-324, 1.0}, {1e-300, 1e-300}}) {
+      for (const double loser : {1.0, -3.0}) {
+        Problem<double> problem(1, 4, 1, shape, tau);
+        const double x[] = {1, 1, 0, -1};
+        const double v[] = {2, 2, 5, loser};
+        for (int64_t i = 0; i < 4; ++i) {
+          problem.inputs.data()[i] = x[i];
+          problem.v.data()[i] = size * v[i];
+        }
+        const Buffer<double> jv = problem.run_all(CapResult::kJacobian);
+        for (int64_t i = 0; i < 4; ++i) {
+          EXPECT_EQ(jv.data()[i], 0) << i << " of tau " << tau;
+        }
+      }
+    }
+  }
+}
+
+// No step of d (v - mean) / tau leaves the range of double where the result does not.
+TEST(SoftCapOfDoubles, TheJacobianTakesDirectionsOfAnySize) {
+  const double v[] = {1, -0.5, 0.25, 1, -1, 0.75, -0.125, 0.5, 1};
+  for (const CapShape shape : kShapes) {
+    for (const auto& [tau, size] : {std::pair{1e-300, 1e-305},
+                                    {1e-300, 1e-10},
+                                    {1e-10, 1e-308},
+                                    {1e-10, 1e297},
+                                    {4.0, 1.7e308},
+                                    {1e300, 1.7e308},
+                                    {1e-5, 1e302}}) {
+      for (const int64_t k : {1, 4, 8}) {
+        Problem<double> problem(1, 9, k, shape, tau);
+        problem.fill([&](auto&, int64_t i) { return tau * static_cast<double>(i * i % 7); });
+        const Problem<double> unit = [&] {
+          Problem<double> scaled = problem;
+          std::copy_n(v, 9, scaled.v.data());
+          scaled.fill([](auto&, int64_t i) { return static_cast<double>(i * i % 7); });
+          scaled.params.temperature = 1;
+          return scaled;
+        }();
+        std::transform(v, v + 9, problem.v.data(), [&](double direction) { return size * direction; });
+        const Buffer<double> jv = problem.run_all(CapResult::kJacobian);
+        const Buffer<double> of_unit = unit.run_all(CapResult::kJacobian);
+        for (int64_t i = 0; i < 9; ++i) {
+          const long double want = of_unit.data()[i] * (static_cast<long double>(size) / tau);
+          EXPECT_TRUE(is_near(jv.data()[i], want, 1e-12L * size / tau)) << i << " of tau " << tau << " size " << size;
+        }
+      }
+    }
+  }
+}
+
+// A sum of directions that is beyond double has a mean that is not.
+TEST(SoftCapOfDoubles, DirectionsThatAreAllTheLargestNumberGiveZero) {
+  Problem<double> problem(1, 100, 40, CapShape::kSigmoid, 2);
+  std::fill_n(problem.v.data(), 100, std::numeric_limits<double>::max());
+  const Buffer<double> jv = problem.run_all(CapResult::kJacobian);
+  for (int64_t i = 0; i < 100; ++i) {
+    EXPECT_LE(std::abs(jv.data()[i]), 1e-14 * std::numeric_limits<double>::max());
   }
 }
 
