@@ -91,6 +91,10 @@ class RoundsLauncher {
         launch_("fiber_keys_kernel", fiber_keys_kernel, over(batch_.brains, 1), dim3(kRoundThreads), 0, wire.link.fiber,
                 batch_.brains, wire.keys);
       }
+      if (wire.searches()) {
+        // Once: slots are only added, so that their maximum never falls.
+        fill(wire.search.newest, batch_.brains * wire.search.blocks, -1);
+      }
     }
     for (const Target& target : targets_) {
       fill(target.marks.last_round, batch_.brains * target.area.capacity, 0);
@@ -330,7 +334,6 @@ class RoundsLauncher {
   }
 
   void search(const Wire& wire) {
-    fill(wire.search.newest, batch_.brains * wire.search.blocks, -1);
     if (wire.search.blocks > 0) {
       launch_("newest_slots_kernel", newest_slots_kernel, over(wire.link.target.capacity), dim3(kRoundThreads), 0,
               wire.search);

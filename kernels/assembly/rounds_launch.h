@@ -15,7 +15,8 @@ namespace torch_hrr::kernels {
 // Rounds of a batch of brains. The arrays of areas, fibers and stimuli are on the host and hold the first brain's.
 //
 // A brain whose next round would need more chunks of edges than a fiber has, or more slots than an area has, stops
-// before it, as it does when no rounds are left to it: progress tells.
+// before it. progress tells how many rounds are left; where these are some and no fiber needs more chunks than it has,
+// slots were short.
 struct RoundsLaunch {
   int64_t brains = 0;
   int64_t rounds = 0;  // that are queued
