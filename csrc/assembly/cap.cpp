@@ -13,13 +13,11 @@
 #include <limits>
 #include <utility>
 
-#include "csrc/assembly/cap.h"
+#include "csrc/assembly/execute.h"
 #include "csrc/autograd.h"
 #include "csrc/dispatch.h"
-#include "csrc/execute.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/rows.h"
-#include "kernels/assembly/tables.h"
 
 namespace torch_hrr::assembly {
 namespace {
@@ -103,16 +101,6 @@ Sizes<Int> cap_backward_contract(const Tensor& grad, const Tensor& inputs, const
   sizes.push_back(n);
   check_numel<Int>(kCapBackward, sizes);
   return sizes;
-}
-
-constexpr auto kLaunch = [](const auto& params, const Tensor& out) { cuda::execute(params, out); };
-
-void execute(const SoftCapParams& params, const Tensor& out) {
-  if (!executed_on_cuda(params, out, kLaunch)) {
-    const kernels::AssemblyKernels& table = kernels::assembly_kernels();
-    // An element costs about as much as sixteen that are only read and written.
-    run_rows(params, params.n * 16, table.soft_cap_scratch(params), table.soft_cap);
-  }
 }
 
 // The result for rows of inputs and, where it is defined, of the direction v.

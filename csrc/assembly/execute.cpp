@@ -18,4 +18,12 @@ void execute(const kernels::WinnersParams& params, const at::Tensor& out) {
   }
 }
 
+void execute(const kernels::SoftCapParams& params, const at::Tensor& out) {
+  if (!executed_on_cuda(params, out, kLaunch)) {
+    const kernels::AssemblyKernels& table = kernels::assembly_kernels();
+    // An element costs about as much as sixteen that are only read and written.
+    run_rows(params, params.n * 16, table.soft_cap_scratch(params), table.soft_cap);
+  }
+}
+
 }  // namespace torch_hrr::assembly

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/assembly/soft_cap.h"
 #include "kernels/assembly/winners.h"
 
 namespace torch_hrr::assembly {
@@ -25,13 +26,15 @@ inline kernels::Element element_of(at::ScalarType type) {
   }
 }
 
-// `out` tells the device; neither rows nor k may be 0. On a GPU `sorted` is not looked at.
+// `out` tells the device; neither rows nor k nor n may be 0. On a GPU `sorted` is not looked at.
 void execute(const kernels::WinnersParams& params, const at::Tensor& out);
+void execute(const kernels::SoftCapParams& params, const at::Tensor& out);
 
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
 // Winners by ascending index.
 void execute(const kernels::WinnersParams& params, const at::Tensor& inputs);
+void execute(const kernels::SoftCapParams& params, const at::Tensor& out);
 // Winners [..., k] by ascending index, sorted in place by descending value; equal ones keep their order.
 void sort_winners(const at::Tensor& values, const at::Tensor& indices);
 }  // namespace cuda

@@ -14,14 +14,21 @@ namespace {
 
 using at::Tensor;
 
-// Every area has memory for the slots that the rounds left may add.
-void check_slots(const Brain& brain, int64_t rounds, int64_t most_rounds) {
+// Winners are neurons, and every area has memory for the slots that the rounds left may add.
+void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
   TORCH_CHECK(rounds >= 0 && rounds <= most_rounds, "_project_: rounds left must be in 0..", most_rounds, ", got ",
               rounds);
   for (const Area& area : brain.areas) {
     const int64_t most = std::min(area.n, area.slots[0] + (rounds + 1) * area.k);
     TORCH_CHECK(area.slots[0] >= 0 && area.capacity >= most, "_project_: an area must have memory for ", most,
                 " slots, got ", area.capacity);
+    const int64_t count = *area.winner_count;
+    TORCH_CHECK(count >= 0 && count <= area.k, "_project_: an area must have 0 to k winners, got ", count);
+    for (int64_t i = 0; i < count; ++i) {
+      TORCH_CHECK_INDEX(
+          area.winners[i] >= 0 && area.winners[i] < area.n && (i == 0 || area.winners[i - 1] < area.winners[i]),
+          "_project_: winners must ascend in 0..n - 1, got ", area.winners[i], " of ", area.n);
+    }
   }
 }
 
@@ -32,7 +39,7 @@ void project(at::TensorList tensors, const c10::List<int64_t>& layout, c10::Arra
   std::vector<Brain> brains;
   for (int64_t b = 0; b < state.brains; ++b) {
     brains.push_back(state.of_brain(b));
-    check_slots(brains.back(), progress[b * stride], state.rounds);
+    check_brain(brains.back(), progress[b * stride], state.rounds);
   }
   // One brain's columns, or whole brains, are shared among the threads.
   at::parallel_for(0, state.brains, 1, [&](int64_t begin, int64_t end) {

@@ -12,6 +12,7 @@
 
 namespace torch_hrr::assembly {
 
+using kernels::add_term;
 using kernels::assembly_kernels;
 using kernels::fiber_sum;
 using kernels::input_term;
@@ -105,7 +106,7 @@ void Selection::choose_by_sums(Target& target) {
   for (const Fiber* fiber : target.fibers) {
     add_excess(*fiber, slots);
     for (size_t s = 0; s < slots; ++s) {
-      inputs_[s] += input_term(fiber_sum(*fiber, area.neuron_of[s], excess_[s]), 0);
+      inputs_[s] = add_term(inputs_[s], input_term(fiber_sum(*fiber, area.neuron_of[s], excess_[s]), 0));
     }
     if (fiber->connectome != nullptr) {
       sources.push_back(fiber->counts);
@@ -113,7 +114,8 @@ void Selection::choose_by_sums(Target& target) {
   }
   for (const Stimulus* stimulus : target.stimuli) {
     for (size_t s = 0; s < slots; ++s) {
-      inputs_[s] += input_term(stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]), 0);
+      inputs_[s] =
+          add_term(inputs_[s], input_term(stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]), 0));
     }
     sources.push_back(stimulus->counts);
   }
@@ -186,13 +188,15 @@ void Selection::choose_densely(Target& target, bool scaled) {
       const int32_t slot = area.slot_of[j];
       const int64_t sum =
           fiber_sum(*fiber, static_cast<int64_t>(j), slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
-      inputs_[j] += fiber->scale != nullptr ? scaled_term(sum, fiber->scale[j]) : input_term(sum, shift);
+      const int64_t term = fiber->scale != nullptr ? scaled_term(sum, fiber->scale[j]) : input_term(sum, shift);
+      inputs_[j] = add_term(inputs_[j], term);
     }
   }
   for (const Stimulus* stimulus : target.stimuli) {
     for (size_t j = 0; j < n; ++j) {
       const int32_t slot = area.slot_of[j];
-      inputs_[j] += input_term(stimulus_sum(stimulus->counts[j], slot >= 0 ? stimulus->weight[slot] : 0), shift);
+      const int64_t sum = stimulus_sum(stimulus->counts[j], slot >= 0 ? stimulus->weight[slot] : 0);
+      inputs_[j] = add_term(inputs_[j], input_term(sum, shift));
     }
   }
   for (size_t j = 0; j < n; ++j) {

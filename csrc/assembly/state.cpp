@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/checks.h"
@@ -81,8 +80,9 @@ Area read_area(StateReader& reader, int64_t brains) {
   area.bias_step = reader.integer();
   const int64_t period = reader.integer();
   area.refractory_period = static_cast<int32_t>(period);
-  TORCH_CHECK(area.n >= 0 && area.n < INT32_MAX && area.k >= 0 && area.k <= area.n && period >= 0,
-              "_project_: an area must have 0 <= k <= n < 2^31 - 1, got k ", area.k, " and n ", area.n);
+  TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "_project_: an area must have 1 <= k <= n < ",
+              "2^31 - 1, got k ", area.k, " and n ", area.n);
+  TORCH_CHECK(period >= 0 && period < INT32_MAX, "_project_: a period must be at least 0, got ", period);
   area.winners = reader.data<int64_t>("winners", at::kLong, {brains, area.k});
   area.winner_count = reader.data<int64_t>("winner_count", at::kLong, {brains});
   area.slot_of = reader.data<int32_t>("slot_of", at::kInt, {brains, area.n});
@@ -105,10 +105,14 @@ const Area& area_at(const Brain& brain, int64_t index) {
 // The largest weight of a synapse: 2^24, or less where more than 2^11 synapses of that weight could fire into a neuron
 // at once, so that no sum of them exceeds kLargestTerm.
 float weight_limit(double w_max, int64_t firing) {
-  constexpr float kLargestSum = 0x1p35f;
-  const float largest =
-      std::min(kernels::kLargestWeight, kLargestSum / static_cast<float>(std::max<int64_t>(firing, 1)));
-  return std::isfinite(w_max) ? std::min(static_cast<float>(w_max), largest) : largest;
+  constexpr double kLargestSum = 0x1p35;
+  const double largest = std::min<double>(kernels::kLargestWeight, kLargestSum / static_cast<double>(firing));
+  return static_cast<float>(std::min(w_max, largest));
+}
+
+// 1 + beta; beyond any weight it is all the same.
+float factor_of(double beta) {
+  return static_cast<float>(std::min(1 + beta, 0x1p127));
 }
 
 Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
@@ -123,7 +127,7 @@ Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
   const double p = reader.rate();
   const Area& source = area_at(state.first, fiber.source);
   const Area& target = area_at(state.first, fiber.target);
-  fiber.factor = static_cast<float>(1 + reader.rate());
+  fiber.factor = factor_of(reader.rate());
   fiber.largest = weight_limit(reader.rate(), source.k);
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_project_: p must be in [0, 1], got ", p);
   state.densities.push_back(p);
@@ -149,7 +153,7 @@ Stimulus read_stimulus(StateReader& reader, const State& state) {
   Stimulus stimulus;
   stimulus.target = static_cast<int32_t>(reader.integer());
   stimulus.plastic = reader.integer() != 0;
-  stimulus.factor = static_cast<float>(1 + reader.rate());
+  stimulus.factor = factor_of(reader.rate());
   stimulus.largest = weight_limit(reader.rate(), 1);
   const Area& target = area_at(state.first, stimulus.target);
   stimulus.counts = reader.data<int32_t>("counts", at::kInt, {state.brains, target.n});
@@ -194,11 +198,14 @@ State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::
   State state;
   state.brains = reader.integer();
   state.rounds = reader.integer();
-  TORCH_CHECK(state.brains >= 1 && state.rounds >= 0, "_project_: there must be at least one brain and no rounds less ",
-              "than 0, got ", state.brains, " and ", state.rounds);
+  TORCH_CHECK(state.brains >= 1, "_project_: there must be at least one brain, got ", state.brains);
+  TORCH_CHECK(state.rounds >= 0 && state.rounds < INT32_MAX, "_project_: rounds must be in 0..2^31 - 2, got ",
+              state.rounds);
   const int64_t areas = reader.integer();
   const int64_t fibers = reader.integer();
   const int64_t stimuli = reader.integer();
+  TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "_project_: layout must hold counts of at least 0, got ",
+              areas, ", ", fibers, " and ", stimuli);
   for (int64_t a = 0; a < areas; ++a) {
     state.first.areas.push_back(read_area(reader, state.brains));
   }

@@ -30,7 +30,7 @@ struct Area {
   uint8_t* won = nullptr;              // [capacity] whether the slot's neuron was ever selected
   int64_t* slots = nullptr;            // [2] slots, and how many of them ever won
   int64_t capacity = 0;                // of slots
-  int64_t* bias = nullptr;             // [n] of a refracted area: what is taken from inputs, 2^-24; or null
+  int64_t* bias = nullptr;             // [n] of a refracted area: what is taken from inputs, in units of 2^-24; or null
   int64_t bias_step = 0;               // what a win adds to it
   int32_t* last_win = nullptr;         // [n] rounds since the last win of an area with long-range inhibition, or null
   int32_t refractory_period = 0;       // rounds
@@ -117,9 +117,16 @@ constexpr int64_t kLargestBias = int64_t{1} << 61;
 HRR_ISA_BEGIN
 
 // Inputs are sums of terms, one a fiber or stimulus, in units of 2^-24 or, with kScaledBits more behind the point,
-// where a fiber is normalised. A term is at most 2^59 units: a dozen of them stay within 64 bits.
+// where a fiber is normalised. A term is at most 2^59 units and a sum 2^62; terms are never negative, so that no order
+// shows.
 constexpr int kScaledBits = 16;
 constexpr int64_t kLargestTerm = int64_t{1} << 59;
+constexpr int64_t kLargestInput = int64_t{1} << 62;
+
+HRR_HOST_DEVICE int64_t add_term(int64_t sum, int64_t term) {
+  const int64_t both = sum + term;
+  return both < kLargestInput ? both : kLargestInput;
+}
 
 HRR_HOST_DEVICE int64_t input_term(int64_t sum, int shift) {
   const int64_t largest = kLargestTerm >> shift;

@@ -36,8 +36,7 @@ HRR_DEVICE void for_each_row_of_warps(const Link& own, const Body& body) {
 // body(edge) for this lane's known edges of a row: lanes above a chunk's edges have none of it.
 template <typename Body>
 HRR_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, const Body& body) {
-  // Only a row's newest chunk may be part full.
-  int32_t filled = (edges.length[slot] + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
+  auto filled = static_cast<int32_t>(edges_in_newest_chunk(edges.length[slot]));
   for (int32_t chunk = edges.head[slot]; chunk >= 0; chunk = edges.next[chunk]) {
     if (lane_index() < filled) {
       body(static_cast<int64_t>(chunk) * kEdgesPerChunk + lane_index());
@@ -104,8 +103,8 @@ __global__ void newest_slots_kernel(EdgeSearchLaunch search) {
   }
 }
 
-// body(hits, columns) with what every lane found in a step, for the edges from a row into slots >= known, ascending by
-// step, lane and gap.
+// body(LaneEdges, first column of the block) for every step of a warp, with the edges from a row into slots >= known;
+// they ascend by step, lane and gap.
 template <bool kTwoLevel, typename Body>
 HRR_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
                                   int64_t neuron, int32_t known, const Body& body) {
@@ -167,7 +166,7 @@ __global__ void count_edges_kernel(EdgeSearchLaunch search) {
 }
 
 // Numbers the chunks that rows add, and says whether there is memory for them: a block a brain.
-__global__ void allot_chunks_kernel(EdgeSearchLaunch search) {
+__global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLaunch search) {
   auto* const scan = dynamic_shared<int64_t>();
   for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
     if (search.batch.running[b] == 0) {

@@ -68,7 +68,7 @@ class RoundsLauncher {
     for (int32_t a = 0; a < params.area_count; ++a) {
       add_target(a);
       const Area& area = params.areas[a];
-      if (!area.fixed) {
+      if (!targets_.empty() && targets_.back().index == a && !area.fixed) {
         most_neurons = std::max(most_neurons, area.n);
         most_slots = std::max(most_slots, area.capacity);
         most_bytes = std::max(most_bytes, launch_.select_bytes(winners_of(area, nullptr)));
@@ -132,6 +132,7 @@ class RoundsLauncher {
     }
   };
   struct Target {
+    int32_t index = 0;
     Area area;
     std::vector<size_t> wires;
     std::vector<Stimulus> stimuli;
@@ -183,6 +184,7 @@ class RoundsLauncher {
 
   void add_target(int32_t index) {
     Target target;
+    target.index = index;
     target.area = params_.areas[index];
     bool searched = false;
     for (size_t w = 0; w < wires_.size(); ++w) {

@@ -72,7 +72,7 @@ template <typename Body>
 inline void for_each_chunk(const EdgeTable& table, const int32_t* rows, int64_t count, const Body& body) {
   for (int64_t r = 0; r < count; ++r) {
     const int32_t row = rows[r];
-    int64_t edges = (table.length[row] + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
+    int64_t edges = edges_in_newest_chunk(table.length[row]);
     for (int32_t chunk = table.head[row]; chunk >= 0; chunk = table.next[chunk]) {
       body(static_cast<int64_t>(chunk) * kEdgesPerChunk, edges);
       edges = kEdgesPerChunk;

@@ -49,6 +49,11 @@ HRR_HOST_DEVICE int64_t chunks_of(int64_t edges) {
   return (edges + kEdgesPerChunk - 1) / kEdgesPerChunk;
 }
 
+// Only a row's newest chunk may be part full.
+HRR_HOST_DEVICE int64_t edges_in_newest_chunk(int64_t edges) {
+  return (edges + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
+}
+
 // One Hebbian step of a weight: min(w factor, largest), factor = 1 + beta.
 HRR_HOST_DEVICE float potentiated(float weight, float factor, float largest) {
   const float grown = weight * factor;

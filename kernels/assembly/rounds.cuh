@@ -125,7 +125,8 @@ __global__ void mark_slots_kernel(Batch batch, Area area, SlotMarks marks) {
 }
 
 // Slots for the firing neurons that have none, numbered by ascending neuron: a block a brain.
-__global__ void add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
+__global__ void __launch_bounds__(kSlotThreads)
+    add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
   auto* const scan = dynamic_shared<int32_t>();
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     if (batch.running[b] == 0) {
@@ -255,6 +256,9 @@ __global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Are
 
 __global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
     for_each_of_grid(target.slots[2 * b], [&](int64_t s) { excess[b * target.capacity + s] = 0; });
   }
 }
@@ -263,6 +267,9 @@ __global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
 __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, Area target, const int64_t* excess,
                                         int64_t* inputs, int shift, bool first) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
     const Area into = target.of_brain(b);
     const Fiber own = fiber.of_brain(b, source, target);
     int64_t* x = inputs + b * target.n;
@@ -270,7 +277,7 @@ __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, A
       const int32_t slot = into.slot_of[j];
       const int64_t sum = fiber_sum(own, j, slot >= 0 ? excess[b * target.capacity + slot] : 0);
       const int64_t term = own.scale != nullptr ? scaled_term(sum, own.scale[j]) : input_term(sum, shift);
-      x[j] = first ? term : x[j] + term;
+      x[j] = first ? term : add_term(x[j], term);
     });
   }
 }
@@ -278,19 +285,25 @@ __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, A
 __global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area target, int64_t* inputs, int shift,
                                            bool first) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
     const Area into = target.of_brain(b);
     const Stimulus own = stimulus.of_brain(b, target);
     int64_t* x = inputs + b * target.n;
     for_each_of_grid(target.n, [&](int64_t j) {
       const int32_t slot = into.slot_of[j];
       const int64_t term = input_term(stimulus_sum(own.counts[j], slot >= 0 ? own.weight[slot] : 0), shift);
-      x[j] = first ? term : x[j] + term;
+      x[j] = first ? term : add_term(x[j], term);
     });
   }
 }
 
 __global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] == 0) {
+      continue;
+    }
     const Area own = target.of_brain(b);
     for_each_of_grid(target.n, [&](int64_t j) { inputs[b * target.n + j] -= penalty_term(own, j, shift); });
   }

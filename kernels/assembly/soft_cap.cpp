@@ -21,13 +21,6 @@ using V = DoubleLanes<kLanes>;
 template <typename T>
 using order_key_t = typename ElementTraits<T>::Key;
 
-// The number of a finite number's key.
-template <typename T>
-HRR_HOST_DEVICE double number_of_key(order_key_t<T> key) {
-  constexpr order_key_t<T> kSign = order_key_t<T>{1} << (8 * sizeof(T) - 1);
-  return static_cast<double>(__builtin_bit_cast(T, (key & kSign) != 0 ? key ^ kSign : ~key));
-}
-
 // The row's cut at its k-th largest element, 0 < k < n; keys and work hold n elements and a vector.
 template <typename T>
 CapCut cut_row(const T* x, int64_t n, int64_t k, order_key_t<T>* keys, order_key_t<T>* work) {
@@ -49,7 +42,8 @@ CapCut cut_row(const T* x, int64_t n, int64_t k, order_key_t<T>* keys, order_key
     below = larger(below, Keys{here.lanes >= threshold.lanes ? typename Keys::Lanes{} : here.lanes});
   }
   const Key next = largest_lane(below);
-  return {number_of_key<T>(smallest_lane(least)), next == 0 ? 0 : number_of_key<T>(next), reached.at_least - k};
+  const auto value_of = [](Key key) { return static_cast<double>(number_of_order_key<T>(key)); };
+  return {value_of(smallest_lane(least)), next == 0 ? 0 : value_of(next), reached.at_least - k};
 }
 
 // The arrays of one row: its elements and directions in the compute type, keys, and signed proximities.

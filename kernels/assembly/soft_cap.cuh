@@ -34,13 +34,6 @@ HRR_DEVICE order_key_t<T> order_key(T x) {
   }
 }
 
-// The number of a finite number's key.
-template <typename T>
-HRR_DEVICE T number_of_order_key(order_key_t<T> key) {
-  constexpr order_key_t<T> kSign = order_key_t<T>{1} << (8 * sizeof(T) - 1);
-  return __builtin_bit_cast(T, (key & kSign) != 0 ? key ^ kSign : ~key);
-}
-
 // The largest of the block's values; `shared` as in block_sum.
 template <typename Key>
 HRR_DEVICE Key block_largest(Key value, Key* shared) {

@@ -44,6 +44,12 @@ HRR_HOST_DEVICE constexpr uint64_t order_key_of_double_bits(uint64_t bits) {
   }
   return magnitude == 0 ? 0x8000000000000000u : ((bits >> 63) != 0 ? ~bits : bits | 0x8000000000000000u);
 }
+// The number of a finite number's key, T as wide as the key.
+template <typename T, typename Key>
+HRR_HOST_DEVICE T number_of_order_key(Key key) {
+  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+  return __builtin_bit_cast(T, (key & kSign) != 0 ? key ^ kSign : ~key);
+}
 HRR_HOST_DEVICE constexpr uint32_t order_key_of_integer(int32_t value) {
   return static_cast<uint32_t>(value) ^ 0x80000000u;
 }

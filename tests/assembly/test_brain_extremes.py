@@ -153,3 +153,18 @@ def test_weights_stop_where_sums_of_a_large_area_stay_within_64_bits():
         other.connect(
             "A", "A", edges=torch.sparse_coo_tensor([[0], [1]], [largest * 1.001], (k, k), check_invariants=True)
         )
+
+
+def test_many_saturated_stimuli_keep_their_winners_in_a_normalised_area():
+    brain = Brain(p=0.1)
+    brain.add_area("A", n=100, k=8, beta=1.0)
+    stimuli = {f"s{i}": ["A"] for i in range(20)}
+    for name in stimuli:
+        brain.add_stimulus(name, size=10)
+    brain.project(stimuli)
+    before = brain.winners("A")
+    brain.project(stimuli, {"A": ["A"]}, rounds=2)
+    brain.normalize("A")
+    # Each of twenty terms is as large as a term can be: their sum is not beyond 64 bits, and nobody else wins.
+    brain.project(stimuli, {"A": ["A"]}, rounds=40)
+    assert brain.winners("A").equal(before)

@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "kernels/assembly/brain.h"
-#include "kernels/assembly/connectome.cuh"
-#include "kernels/assembly/launch_rounds.cuh"
-#include "kernels/assembly/launch_winners.cuh"
 #include "tests/cuda_on_host/assembly_dense_brain.h"
+#include "tests/cuda_on_host/rounds_host.h"
 
 namespace torch_hrr::kernels::assembly_testing {
 
@@ -22,29 +20,6 @@ using cuda_on_host::all_schedules;
 using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
-
-// What RoundsLauncher asks of a device. Blocks and grids may be made smaller, which changes no result.
-struct RoundsHost : HostLauncher {
-  unsigned threads = 64;  // of a block at most: barriers of many fibers are slow
-  unsigned most_x = ~0u;
-  unsigned most_y = ~0u;
-
-  template <typename... Params, typename... Args>
-  void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                  const Args&... args) const {
-    HostLauncher::operator()(name, kernel, dim3(std::min(grid.x, most_x), std::min(grid.y, most_y)),
-                             dim3(std::min(block.x, threads)), shared_bytes, args...);
-  }
-  static int64_t select_bytes(const WinnersParams& params) {
-    return WinnersWorkspace<int64_t>::bytes(params.rows, winners_plan(params.rows, params.n));
-  }
-  void select(const WinnersParams& params, void* workspace_) const {
-    launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace_, *this);
-  }
-  void deliver(const DeliverLaunch& params) const {
-    launch_deliver_with(params, *this);
-  }
-};
 
 // Slots of every area and chunks of every fiber that there is memory for.
 struct Memory {
@@ -175,7 +150,7 @@ class Brains {
     const int64_t bytes = RoundsLauncher<RoundsHost>(params, nullptr, host).bytes();
     const auto units = static_cast<size_t>((bytes + 15) / 16);
     if (workspace_.size() != units) {
-      workspace_ = poisoned<Unit>(units);
+      workspace_ = poisoned<WorkspaceUnit>(units);
     }
     RoundsLauncher<RoundsHost>(params, workspace_.data(), host).run();
     return progress;
@@ -236,11 +211,8 @@ class Brains {
   std::vector<StimulusArrays> stimuli;
 
  private:
-  // As aligned as a GPU's memory; from the second launch on it holds what the one before left there.
-  struct alignas(16) Unit {
-    unsigned char bytes[16];
-  };
-  std::vector<Unit> workspace_;
+  // From the second launch on it holds what the one before left there.
+  std::vector<WorkspaceUnit> workspace_;
 
   size_t size(int64_t per_brain) const {
     return static_cast<size_t>(count * per_brain);

@@ -145,7 +145,7 @@ class Rounds(Wiring):
         progress = torch.zeros(self._brains, 1 + len(fibers), dtype=torch.int64, device=self._device)
         progress[:, 0] = rounds
         left = rounds
-        # A device is waited for twice a call: before it for the slots in use, after it for what is left to do.
+        # A device is waited for twice a turn: before the call for the slots in use, after it for what is left to do.
         while left:
             used = torch.stack([area.slots for area in areas])[..., 0].amax(1).tolist()
             for area, slots in zip(areas, used, strict=True):
@@ -221,7 +221,7 @@ class Rounds(Wiring):
         """The sum of the weights of a stimulus's synapses with each neuron of an area: what it sends there in a round.
 
         Before anything was learned that is `stimulus_counts`, rounded to float32; every win of a neuron to which the
-        stimulus fires multiplies it by 1 + beta, up to the count times `w_max`.
+        stimulus fires multiplies it by 1 + beta, up to the count times `w_max`, and to 2^24 where the count is less.
 
         Returns:
             float32 ``[n]``, ``[batch, n]`` with a batch.

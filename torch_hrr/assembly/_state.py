@@ -23,6 +23,7 @@ def largest_weight(k: int) -> float:
     return min(2.0**24, 2.0**35 / k)
 
 
+# Of a table of edges before anything was learned, all brains together.
 _FIRST_BYTES = 64 << 20
 _BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 
@@ -210,6 +211,8 @@ class FiberState(State):
         self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
         for name in ("head", "length", "known"):
             self.hold(name, torch.zeros(brains, 0, **integers))
+        # What a first assembly needs, and some of the growth after it: four times the winners, and a chunk and the edges
+        # to as many neurons for each of them.
         self._first_chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK))
         self.hold("next", torch.zeros(brains, 0, **integers))
         self.hold("target", torch.zeros(brains, 0, EDGES_PER_CHUNK, **integers))

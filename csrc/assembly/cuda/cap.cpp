@@ -1,5 +1,5 @@
 // Launches of the k-cap on the current CUDA stream.
-#include "csrc/assembly/cap.h"
+#include "csrc/assembly/execute.h"
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
