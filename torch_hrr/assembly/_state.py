@@ -211,8 +211,8 @@ class FiberState(State):
         self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
         for name in ("head", "length", "known"):
             self.hold(name, torch.zeros(brains, 0, **integers))
-        # What a first assembly needs, and some of the growth after it: four times the winners, and a chunk and the edges
-        # to as many neurons for each of them.
+        # What a first assembly needs, and some of the growth after it: rows of four times the winners, each with edges
+        # to four times the winners and one chunk that is not full.
         self._first_chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK))
         self.hold("next", torch.zeros(brains, 0, **integers))
         self.hold("target", torch.zeros(brains, 0, EDGES_PER_CHUNK, **integers))
