@@ -83,7 +83,7 @@ def chosen_round(
     """One round of the brain in which the winners of some targets are given.
 
     A stimulus that lasts for this round puts them ahead of all others: so everything else (which winners fire,
-    plasticity, what counts as won) is the brain's own. Columns are normalised before, where they are to be.
+    plasticity, what counts as won) is the brain's own, but for columns, which the caller normalised before.
 
     Args:
         brain: of one brain, in mode "exact".
@@ -102,7 +102,7 @@ def chosen_round(
     try:
         for target, winners in chosen.items():
             area = brain._areas[target]
-            state = StimulusState(area, {"stimulus": "", "id": 0, "beta": None}, 1, winners.device)
+            state = StimulusState(area, {"stimulus": "", "id": 0}, 1, winners.device)
             state.counts[0, winners] = ahead
             brain._sources["", target] = state  # a name that no stimulus has
         brain._run([("", target) for target in chosen], plan[1], 1)

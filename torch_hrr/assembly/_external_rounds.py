@@ -79,16 +79,14 @@ class ExternalRounds(nn.Module):
             nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain._device)
             self.brain.activate(name, choose(nothing, 24, external[name], state.k))
         pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
-        if pulled:
-            for left in range(rounds, 0, -1):
-                self._pulled_round(wanted, pairs, reached, pulled, record=self.learning and left == 1)
-        elif reached:
-            self.brain.project({}, wanted, rounds - 1)
-            if self.learning:
-                self._receive(pairs, reached)
-            self.brain.project({}, wanted, 1)
+        if not reached:
+            return
+        own = 0 if pulled else rounds - self.learning
+        self.brain.project({}, wanted, own)
+        for left in range(rounds - own, 0, -1):
+            self._summed_round(wanted, pairs, reached, pulled, record=self.learning and left == 1)
 
-    def _pulled_round(
+    def _summed_round(
         self,
         wanted: Projections,
         pairs: list[tuple[str, str]],
@@ -96,7 +94,8 @@ class ExternalRounds(nn.Module):
         pulled: Mapping[str, Tensor],
         record: bool,
     ) -> None:
-        """A round in which external inputs take part in the choice of winners."""
+        """A round in which external inputs take part in the choice of winners, or whose inputs a loss will want."""
+        self._normalize(reached)
         received = self._receive(pairs, reached if record else pulled, keep=record)
         chosen, spread = {}, 0.0
         for name, external in pulled.items():
@@ -105,14 +104,18 @@ class ExternalRounds(nn.Module):
             spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
         chosen_round(self.brain, wanted, chosen, spread)
 
+    def _normalize(self, reached: Iterable[str]) -> None:
+        """What a round of `Brain` begins with."""
+        for name in reached:
+            if self.brain._areas[name].normalize:
+                self.brain.normalize(name)
+
     def _receive(
         self, pairs: list[tuple[str, str]], targets: Iterable[str], keep: bool = True
     ) -> dict[str, tuple[Tensor, int]]:
-        """What areas receive in the round to come, and what a loss will want to know of it."""
+        """What areas receive in the round to come, normalised already, and what a loss will want to know of it."""
         received = {}
         for name in targets:
-            if self.brain._areas[name].normalize:
-                self.brain.normalize(name)
             sources = [source for source, target in pairs if target == name]
             received[name] = area_inputs(self.brain, name, sources)
             if keep:
@@ -170,7 +173,9 @@ class ExternalRounds(nn.Module):
             winners: Tensor = _ops.k_winners(inputs, count)[1]
             return winners
         pairs = [pair for pair in _pairs(self._projections) if self._is_open(*pair)]
-        received = self._receive(pairs, dict.fromkeys(target for _, target in pairs), keep=False)
+        reached = dict.fromkeys(target for _, target in pairs)
+        self._normalize(reached)
+        received = self._receive(pairs, reached, keep=False)
         return {name: _ops.k_winners(x, self.brain._areas[name].k)[1] for name, (x, _) in received.items()}
 
     def _update_connectomes(self, projections: Projections | None = None) -> None:
