@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -77,8 +77,54 @@ def choose(inputs: Tensor, bits: int, external: Tensor, k: int) -> Tensor:
     return winners
 
 
+def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:
+    """What takes back all that showing these areas and summing inputs change, as long as no round came in between.
+
+    That is winners, scales of normalised columns and fibers that are used for the first time. Base counts stay: they
+    know which winners they are of. Copies are of winners alone, as scales are replaced and never written to.
+    """
+    winners = [
+        (area, area.winners.clone(), area.winner_count.clone()) for area in (brain._areas[name] for name in shown)
+    ]
+    normalized = [(area, area.normalized) for area in brain._areas.values()]
+    scales = [(fiber, fiber.scale) for fiber in brain._fibers.values()]
+    fibers, states = set(brain._fibers), len(brain.states)
+
+    def undo() -> None:
+        for area, indices, count in winners:
+            area.winners.copy_(indices)
+            area.winner_count.copy_(count)
+        for area, names in normalized:
+            area.normalized = names
+        for fiber, scale in scales:
+            fiber.hold("scale", scale)
+        for pair in brain._fibers.keys() - fibers:
+            del brain._fibers[pair]
+        del brain.states[states:]
+
+    return undo
+
+
+def lead(brain: Brain, targets: Collection[str], spread: float) -> int:
+    """What puts chosen winners of the targets ahead of all others, in units of a fresh synapse.
+
+    Args:
+        brain: of one brain, in mode "exact".
+        targets: areas.
+        spread: no two inputs of a target differ by more, in the same units.
+
+    Raises:
+        RuntimeError: inputs are so large that nothing could be ahead of them.
+    """
+    scaled = any(fiber.scale.numel() for (_, into), fiber in brain._fibers.items() if into in targets)
+    ahead = _AHEAD_SCALED if scaled else _AHEAD
+    if spread >= ahead:
+        raise RuntimeError(f"project: inputs must differ by less than {ahead} with an external input, got {spread:g}")
+    return ahead
+
+
 def chosen_round(
-    brain: Brain, projections: Mapping[str, Iterable[str]], chosen: Mapping[str, Tensor], spread: float
+    brain: Brain, projections: Mapping[str, Iterable[str]], chosen: Mapping[str, Tensor], ahead: int
 ) -> None:
     """One round of the brain in which the winners of some targets are given.
 
@@ -89,16 +135,9 @@ def chosen_round(
         brain: of one brain, in mode "exact".
         projections: ``{area: [areas]}``, which the brain accepts.
         chosen: ``{target: its k winners}``.
-        spread: no two inputs of a target differ by more, in units of a fresh synapse.
-
-    Raises:
-        RuntimeError: inputs are so large that nothing could be ahead of them; the brain is unchanged.
+        ahead: of `lead`.
     """
     plan = brain._plan({}, projections)
-    scaled = any(fiber.scale.numel() for (_, into), fiber in brain._fibers.items() if into in chosen)
-    ahead = _AHEAD_SCALED if scaled else _AHEAD
-    if spread >= ahead:
-        raise RuntimeError(f"project: inputs must differ by less than {ahead} with an external input, got {spread:g}")
     try:
         for target, winners in chosen.items():
             area = brain._areas[target]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._external import LARGEST, area_inputs, choose, chosen_round
+from torch_hrr.assembly._external import LARGEST, area_inputs, choose, chosen_round, lead, undoing
 from torch_hrr.assembly.brain import Brain
 
 _ops = torch.ops.torch_hrr
@@ -48,6 +48,9 @@ class ExternalRounds(nn.Module):
             TypeError: an external input is not a real tensor.
             ValueError: an unknown name, a wrong shape, a number that is not finite or too large, or a source that has
                 neither winners nor an external input and fires into another area; the brain is unchanged.
+            RuntimeError: the inputs of an area with an external input or bias differ by 2^30 (2^20 where columns are
+                normalised) or more, which only a round can tell: earlier rounds stay, of this one nothing does. In the
+                first round the brain is unchanged. Losses are those of the last call that returned.
         """
         rounds = checks.integer("project", "rounds", rounds, least=0)
         given = self._checked(external_inputs or {})
@@ -71,6 +74,8 @@ class ExternalRounds(nn.Module):
                 external[name] = joined
         if rounds == 0 or not (shown or reached):
             return
+        known = self._given, self._received, self._projections
+        undo = undoing(self.brain, shown)
         self._given = given if self.learning else {}
         self._received = dict.fromkeys(shown) if self.learning else {}
         self._projections = wanted
@@ -81,10 +86,15 @@ class ExternalRounds(nn.Module):
         pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
         if not reached:
             return
-        own = 0 if pulled else rounds - self.learning
-        self.brain.project({}, wanted, own)
-        for left in range(rounds - own, 0, -1):
-            self._summed_round(wanted, pairs, reached, pulled, record=self.learning and left == 1)
+        try:
+            own = 0 if pulled else rounds - self.learning
+            self.brain.project({}, wanted, own)
+            for left in range(rounds - own, 0, -1):
+                undo = undo if left == rounds else undoing(self.brain)
+                self._summed_round(wanted, pairs, reached, pulled, undo, record=self.learning and left == 1)
+        except BaseException:
+            self._given, self._received, self._projections = known
+            raise
 
     def _summed_round(
         self,
@@ -92,17 +102,23 @@ class ExternalRounds(nn.Module):
         pairs: list[tuple[str, str]],
         reached: Iterable[str],
         pulled: Mapping[str, Tensor],
+        undo: Callable[[], None],
         record: bool,
     ) -> None:
         """A round in which external inputs take part in the choice of winners, or whose inputs a loss will want."""
-        self._normalize(reached)
-        received = self._receive(pairs, reached if record else pulled, keep=record)
-        chosen, spread = {}, 0.0
-        for name, external in pulled.items():
-            inputs, bits = received[name]
-            chosen[name] = choose(inputs, bits, external, self.brain._areas[name].k)
-            spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
-        chosen_round(self.brain, wanted, chosen, spread)
+        try:
+            self._normalize(reached)
+            received = self._receive(pairs, reached if record else pulled, keep=record)
+            chosen, spread = {}, 0.0
+            for name, external in pulled.items():
+                inputs, bits = received[name]
+                chosen[name] = choose(inputs, bits, external, self.brain._areas[name].k)
+                spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
+            ahead = lead(self.brain, chosen, spread)
+        except BaseException:
+            undo()
+            raise
+        chosen_round(self.brain, wanted, chosen, ahead)
 
     def _normalize(self, reached: Iterable[str]) -> None:
         """What a round of `Brain` begins with."""
@@ -166,7 +182,8 @@ class ExternalRounds(nn.Module):
     def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
         """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
 
-        That is a round with the projections of the last call and no external inputs; nothing changes.
+        That is a round with the projections of the last call and without external inputs or biases, as if no area were
+        fixed; nothing changes.
         """
         if inputs is not None:
             count = checks.integer("_select_winners", "k", k, least=0, most=inputs.shape[-1], limit="n")
@@ -174,8 +191,12 @@ class ExternalRounds(nn.Module):
             return winners
         pairs = [pair for pair in _pairs(self._projections) if self._is_open(*pair)]
         reached = dict.fromkeys(target for _, target in pairs)
-        self._normalize(reached)
-        received = self._receive(pairs, reached, keep=False)
+        undo = undoing(self.brain)
+        try:
+            self._normalize(reached)
+            received = self._receive(pairs, reached, keep=False)
+        finally:
+            undo()
         return {name: _ops.k_winners(x, self.brain._areas[name].k)[1] for name, (x, _) in received.items()}
 
     def _update_connectomes(self, projections: Projections | None = None) -> None:
