@@ -91,6 +91,19 @@ def test_a_loaded_brain_goes_on_with_the_same_bits(path, key, precision, learnin
     assert_same(loaded, brain)
 
 
+@pytest.mark.parametrize("cast", ["half", "double", "bfloat16"])
+def test_biases_keep_their_dtype_and_files_their_form(path, cast):
+    brain, plain = trained(), trained()
+    plain.compute_assembly_loss({"v": range(6)}).backward()
+    brain.compute_assembly_loss({"v": range(6)}).backward()
+    getattr(torch.nn.Sequential(brain), cast)()
+    assert torch.equal(brain.biases[0].grad, plain.biases[0].grad) and brain.biases[0].grad.any()
+    assert_same(brain, plain)
+    assert {bias.dtype for bias in brain.biases} == {torch.float32}
+    brain.save(path)
+    assert_same(TorchBrain.load(path), plain)
+
+
 def test_the_loss_of_a_loaded_brain_is_that_before_a_projection(path):
     brain = trained()
     brain.save(path)

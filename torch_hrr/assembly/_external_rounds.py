@@ -34,6 +34,14 @@ class ExternalRounds(nn.Module):
         self._given: dict[str, Tensor] = {}
         self._projections: dict[str, list[str]] = {}
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # Devices change, dtypes do not, as of a brain: biases are float32 whatever the model that holds them becomes.
+        def moved(tensor: Tensor) -> Tensor:
+            result = fn(tensor)
+            return result if result.dtype == tensor.dtype else tensor.to(result.device)
+
+        return super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+
     def project(
         self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
     ) -> None:

@@ -45,7 +45,8 @@ class TorchBrain(ExternalRounds):
 
     Args:
         device: where the brain lives, "cpu" or "cuda"; a device that is not there is the CPU, after a warning.
-        precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights are float32 always.
+        precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are float32
+            always, also after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
         learning: whether to `enable_learning` at once.
         p: density of the connectomes.
