@@ -152,3 +152,26 @@ def test_select_winners_changes_nothing():
     assert {name: winners.tolist() for name, winners in coming.items()} == {
         name: brain.winners(name).tolist() for name in ("V", "N")
     }
+
+
+# The external input that losses are of
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_losses_are_of_the_external_input_as_it_was(mode):
+    values, gradients = [], []
+    for change in (False, True):
+        brain = TorchBrain(learning=True)
+        brain.add_area("A", 300, 20)
+        external = drawn(300).requires_grad_()
+        with mode():
+            brain.project({"A": external})
+        if change:
+            with torch.no_grad():
+                external.mul_(-2)
+        loss = brain.compute_assembly_loss({"A": range(20)})
+        loss.backward()
+        values.append(loss.detach())
+        gradients.append(external.grad)
+    assert torch.equal(*values) and torch.equal(*gradients)
+    assert gradients[0].any()

@@ -151,8 +151,11 @@ class ExternalRounds(nn.Module):
         areas = self.brain._areas
         return not (areas[source].locks or areas[target].locks or self.brain._locks.get((source, target)))
 
+    # Losses are computed after a round without gradients or in inference mode, too.
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def _checked(self, external_inputs: Any) -> dict[str, Tensor]:
-        """The external inputs, on the device; raises before any change."""
+        """The external inputs, on the device, for losses as copies in their graph; raises before any change."""
         if not isinstance(external_inputs, Mapping):
             raise TypeError(
                 f"project: external_inputs must be a mapping of areas to tensors, got {type(external_inputs).__name__}"
@@ -167,7 +170,7 @@ class ExternalRounds(nn.Module):
                 raise ValueError(
                     f"project: external input of {name!r} must have shape [{n}], got {list(external.shape)}"
                 )
-            given[name] = external.to(self.brain._device)
+            given[name] = external.to(self.brain._device, copy=self.learning)
         return given
 
     def _external(self, area: str, given: Tensor | None) -> Tensor | None:

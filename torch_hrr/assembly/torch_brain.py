@@ -137,9 +137,9 @@ class TorchBrain(ExternalRounds):
     ) -> Tensor:
         """How far areas are from wanted assemblies, differentiable in their external inputs and biases.
 
-        For every area: x, its inputs of the last round with its external input and its bias as it is now (inputs are 0
-        where it took no part), ``y = k_cap(x, k, temperature, surrogate, soft=True)``, sum y = k, and of y and the
-        targets the loss; then the mean over the areas.
+        For every area: x, its inputs of the last round with its external input as it was then and its bias as it is now
+        (inputs are 0 where it took no part), ``y = k_cap(x, k, temperature, surrogate, soft=True)``, sum y = k, and of
+        y and the targets the loss; then the mean over the areas.
 
         Args:
             target_assemblies: ``{area: 1 to k distinct neurons}``.
