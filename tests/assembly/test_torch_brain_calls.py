@@ -1,6 +1,7 @@
 """The seed's samples of `TorchBrain` run as written on any machine; memory, monitoring, kernels and compilation."""
 
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -232,6 +233,26 @@ def test_custom_kernels_run():
     assert torch.equal(y, 2 * x) and brain.kernels == {"assembly_projection": kernel}
     with pytest.raises(RuntimeError):
         brain.create_custom_kernel("assembly_projection", "this is no CUDA")
+
+
+@compiles
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda brain: pickle.loads(pickle.dumps(brain))])
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("jit", [False, True])
+def test_copies_and_pickles_go_on(jit, graph, copied):
+    brain = two_areas(learning=True, jit=jit)
+    external = drawn(1000).requires_grad_()
+    brain.project({"visual": 2 * external if graph else external}, {"visual": ["semantic"]})
+    other = copied(brain)
+    assert other.jit == jit
+    losses = [each.compute_assembly_loss({"visual": range(100)}) for each in (brain, other)]
+    assert torch.equal(*losses)
+    for loss in losses:
+        loss.backward()
+    assert torch.equal(brain.biases[0].grad, other.biases[0].grad) and external.grad.any()
+    for each in (brain, other):
+        each.project({}, {"visual": ["semantic"]}, rounds=2)
+    assert torch.equal(brain.winners("semantic"), other.winners("semantic"))
 
 
 def test_a_copy_goes_its_own_way():

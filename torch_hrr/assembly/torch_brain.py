@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -75,7 +76,6 @@ class TorchBrain(ExternalRounds):
         super().__init__(device, precision, p, seed)
         self.memory_manager = ConnectomeMemory(self.brain)
         self.jit = bool(jit)
-        self._loss: Callable[..., Tensor] = torch.compile(_shifted_loss) if self.jit else _shifted_loss
         self.kernels: dict[str, Callable[..., None]] = {}
         self._samples: UsageSamples | None = None
         if learning:
@@ -165,6 +165,7 @@ class TorchBrain(ExternalRounds):
             area = self.brain._area("compute_assembly_loss", name)
             targets[name] = checks.neurons("compute_assembly_loss", indices, area.n, area.k, None)
         self._make_biases(first=True)
+        shifted = _compiled_loss() if self.jit else _shifted_loss
         losses = []
         for name, wanted in targets.items():
             area = self.brain._areas[name]
@@ -177,7 +178,7 @@ class TorchBrain(ExternalRounds):
             constant = nothing if received is None else received.to(bias.device)
             # Soft winners are those of x + c too: around the threshold the half types are finest.
             shift = constant - _ops.k_winners(constant + external.detach().double(), area.k)[0].min()
-            one = self._loss(shift, external, wanted.to(external.device), area.k, loss, temperature, surrogate, margin)
+            one = shifted(shift, external, wanted.to(external.device), area.k, loss, temperature, surrogate, margin)
             losses.append(one.float())
         return torch.stack(losses).mean()
 
@@ -191,6 +192,10 @@ class TorchBrain(ExternalRounds):
     def _append_biases(self, sizes: Sequence[int]) -> None:
         for n in sizes[len(self.biases) :]:
             self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain._device)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of copies and pickles, whose last external inputs are numbers without a graph."""
+        return {**self.__dict__, "_given": {name: external.detach() for name, external in self._given.items()}}
 
     def get_extra_state(self) -> dict[str, Any]:
         """Whether it learns, and the sizes of its biases."""
@@ -324,3 +329,9 @@ def _shifted_loss(
     """The loss of inputs shift + external, computed in the precision of the external input."""
     inputs = (shift + external.double()).to(external.dtype)
     return assembly_loss(inputs, targets, k, loss, temperature=temperature, surrogate=surrogate, margin=margin)
+
+
+@functools.cache
+def _compiled_loss() -> Callable[..., Tensor]:
+    # Not an attribute: what torch.compile returns cannot be pickled.
+    return torch.compile(_shifted_loss)
