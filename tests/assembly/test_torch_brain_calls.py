@@ -35,12 +35,10 @@ def on_this_machine(**options):
         return TorchBrain(device="cuda:0", **options)
 
 
-without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="Brain has no rounds on a GPU")
 # torch.compile looks at the gradient of its arguments, and hides its warning unless warnings are errors.
 compiles = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 
 
-@without_gpu
 @compiles
 def test_the_sample_of_quick_start():
     brain = on_this_machine(precision="fp16", jit=True)
@@ -54,7 +52,6 @@ def test_the_sample_of_quick_start():
     assert gradient[:10000].max() < 0 < gradient[10000:].min()
 
 
-@without_gpu
 @compiles
 def test_the_samples_of_configuration_and_monitoring():
     brain = on_this_machine(precision="fp16", jit=True, learning=True)
@@ -215,7 +212,7 @@ def test_custom_kernels_have_a_name_and_source():
     assert brain.kernels == {}
 
 
-@without_gpu
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_custom_kernels_need_a_gpu():
     brain = two_areas()
     with pytest.raises(RuntimeError, match="a CUDA device must be there, got none"):
