@@ -122,9 +122,11 @@ OUT_OF_RANGE = {
     "states.2.next": [-2, 0, 56, 2**31 - 1],
     "states.2.target": [-1, 60, 2**31 - 1],
     "states.3.target": [-1, 60, 2**31 - 1],
-    "states.3.weight": [-1, float("nan"), float("inf"), 2**25],
-    "states.4.weight": [-1, float("nan"), float("inf")],
-    "states.7.scale": [float("nan"), float("inf")],
+    "states.0.bias": [-1, 2**61 + 1, 2**62, -(2**63)],
+    "states.2.weight": [-1, float("nan"), float("inf"), 2**24 + 2],
+    "states.3.weight": [-1, 0.5, float("nan"), float("inf"), 2**24 + 2],
+    "states.4.weight": [-1, 0.5, float("nan"), float("inf"), 2**24 + 2],
+    "states.7.scale": [-1, float("nan"), float("inf"), 2**24 + 1],
 }
 
 

@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._state import EDGES_PER_CHUNK, AreaState, FiberState, State
+from torch_hrr.assembly._state import (
+    EDGES_PER_CHUNK,
+    FIXED_ONE,
+    LARGEST_BIAS,
+    LARGEST_WEIGHT,
+    AreaState,
+    FiberState,
+    State,
+    StimulusState,
+    largest_weight,
+)
 
 if TYPE_CHECKING:
     from torch_hrr.assembly._wiring import Wiring
@@ -134,9 +144,7 @@ def check_states(brain: Wiring) -> None:
         _check_fiber(fiber, areas[fiber.source_index], areas[fiber.target_index])
         fiber.forget_counts()
     for source in brain._sources.values():
-        target = areas[source.target_index]
-        _require(source.weight.shape == target.neuron_of.shape, "a stimulus without its weights")
-        _require(_all(source.weight, lambda w: w.isfinite() & (w >= 0)), "weights of a stimulus")
+        _check_stimulus(source, areas[source.target_index])
     for area in areas:
         brain._reserve_area(area, area.neuron_of.shape[1])
 
@@ -168,6 +176,7 @@ def _check_area(name: str, area: AreaState) -> None:
     limit = max(capacity, area.n if area.slot_of.shape[1] == 0 else 0)
     _require(_all(slots, lambda s: (s >= 0) & (s <= limit)), f"slots of area {name!r}")
     _require(_all(area.last_win, lambda r: (r >= 0) & (r <= area.refractory_period)), f"last wins of area {name!r}")
+    _require(_all(area.bias, lambda b: (b >= 0) & (b <= LARGEST_BIAS)), f"bias of area {name!r}")
     for brain in range(brains):
         _require(int(slots[brain, 0]) <= capacity, f"slots of area {name!r}")
         used = area.neuron_of[brain, : int(slots[brain, 0])]
@@ -184,7 +193,10 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
     _require(sizes and fiber.length.shape == fiber.known.shape == (brains, rows), "a fiber of other sizes")
     _require(fiber.head.shape == source.neuron_of.shape and fiber.chunks.shape == (brains,), "a fiber of other sizes")
     _require(fiber.target.shape[-1] == EDGES_PER_CHUNK and len(fiber.scale) == brains, "a fiber of other sizes")
-    _require(fiber.scale.shape[1] in (0, target.n) and _all(fiber.scale, torch.isfinite), "the scale of a fiber")
+    _require(fiber.scale.shape[1] in (0, target.n), "a fiber of other sizes")
+    # The least sum of a column is 2^-24.
+    _require(_all(fiber.scale, lambda s: (s >= 0) & (s <= FIXED_ONE)), "the scale of a fiber")
+    least, most = float(fiber.procedural), largest_weight(source.k)
     for brain in range(brains):
         slots, used = int(source.slots[brain, 0]), int(fiber.chunks[brain])
         _require(slots <= rows and 0 <= used <= capacity, "a fiber of other sizes")
@@ -206,4 +218,16 @@ def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> Non
             _require(bool((chunk[left == 0] == -1).all()), "chunks of a fiber")
         _, columns, weights = fiber.edges(brain)
         _require(bool(((columns >= 0) & (columns < target_slots)).all()), "edges of a fiber")
-        _require(_all(weights, lambda w: w.isfinite() & (w >= 0) & (w <= 2**24)), "weights of a fiber")
+        _require(_all(weights, lambda w: (w >= least) & (w <= most)), "weights of a fiber")
+
+
+def _check_stimulus(source: StimulusState, target: AreaState) -> None:
+    _require(source.weight.shape == target.neuron_of.shape, "a stimulus without its weights")
+    for brain, weight in enumerate(source.weight):
+        slots = int(target.slots[brain, 0])
+        # 0 before anything has grown; then sums of weights of at least 1.
+        least = source.counts[brain, target.neuron_of[brain, :slots].long()].float()
+        used = weight[:slots]
+        grown = (used >= least) & (used <= least.clamp(min=LARGEST_WEIGHT))
+        _require(bool((grown | (used == 0)).all()), "weights of a stimulus")
+        _require(_all(weight[slots:], lambda w: w == 0), "weights of a stimulus")

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 EDGES_PER_CHUNK = 16
 FIXED_ONE = 1 << 24
 """Inputs are multiples of 2^-24: csrc and the kernels count in these."""
+LARGEST_WEIGHT = 2.0**24
+LARGEST_BIAS = 1 << 61
 
 
 def largest_weight(k: int) -> float:
-    """Of synapses from an area of k winners, as csrc limits it: no sum of k of them is cut."""
-    return min(2.0**24, 2.0**35 / k)
+    """Of synapses from an area of k winners, as csrc limits it: no sum of k of them is cut; a float32, as they are."""
+    return float(torch.tensor(min(LARGEST_WEIGHT, 2.0**35 / k), dtype=torch.float32))
 
 
 # Of a table of edges before anything was learned, all brains together.
