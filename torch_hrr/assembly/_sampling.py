@@ -96,6 +96,8 @@ def distinct_draws(counts: Tensor, total: int, generator: torch.Generator) -> tu
     `total`, a row's numbers in each group are multivariate hypergeometric.
     """
     rows = torch.arange(counts.numel(), device=counts.device)
+    if total == 0:
+        return rows[:0], rows[:0]
     if counts.numel() and 4 * int(counts.max()) > total:
         return _distinct_draws_dense(counts, total, generator)
     first = torch.randint(total, (int(counts.sum()),), generator=generator, device=counts.device)
