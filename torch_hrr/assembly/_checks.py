@@ -150,6 +150,13 @@ def own_graph(
     return source[kept], target[kept], weights[kept]
 
 
+def device(op: str, found: torch.device) -> torch.device:
+    """A device that brains can live on."""
+    if found.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"{op}: device must be cpu or cuda, got {found}")
+    return found
+
+
 def different(op: str, *areas: str) -> None:
     """Areas that must not be the same."""
     if len(set(areas)) < len(areas):

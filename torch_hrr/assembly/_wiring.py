@@ -47,9 +47,7 @@ class Wiring(nn.Module):
         self.seed = checks.signed_seed("Brain", seed)
         self.mode = checks.choice("Brain", "mode", mode, ("exact", "sampled"))
         self.batch = None if batch is None else checks.integer("Brain", "batch", batch, least=1)
-        self._given_device = resolve_device(device)
-        if self._given_device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"Brain: device must be cpu or cuda, got {self._given_device}")
+        self._given_device = checks.device("Brain", resolve_device(device))
         self._brains = self.batch or 1
         self._engines: list[SampledEngine] = []
         if self.mode == "sampled":
@@ -300,7 +298,7 @@ class Wiring(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         here = torch.empty(0, device=self._device)
-        there = fn(here).device
+        there = checks.device("Brain", fn(here).device)
         if self._engines and there != here.device:
             raise RuntimeError(f"Brain: device must stay {here.device} in mode 'sampled', got {there}")
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

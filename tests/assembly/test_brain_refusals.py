@@ -1,0 +1,49 @@
+"""Calls of a brain that would do nothing or harm are refused, and what numbers, arrays and names it takes."""
+
+import copy
+
+import pytest
+import torch
+
+from torch_hrr.assembly import Brain
+
+
+def brain_of(batch=None, mode="exact"):
+    brain = Brain(p=0.2, seed=1, mode=mode, batch=batch)
+    brain.add_stimulus("s", size=20)
+    brain.add_area("A", n=60, k=6, beta=0.1)
+    brain.add_area("B", n=50, k=5)
+    brain.project({"s": ["A", "B"]}, {"A": ["A"]}, rounds=3)
+    return brain
+
+
+def seen(brain):
+    """Tensors and configuration, copied."""
+    return copy.deepcopy(dict(brain.state_dict()))
+
+
+def assert_same(before, after):
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        assert torch.equal(after[name], value) if isinstance(value, torch.Tensor) else after[name] == value, name
+
+
+def assert_refused(error, match, brain, call, *args, **kwargs):
+    """The call raises this text, and the brain is as it was."""
+    before = seen(brain)
+    with pytest.raises(error, match=f"^{call}: {match}") as caught:
+        getattr(brain, call)(*args, **kwargs)
+    assert type(caught.value) is error
+    assert_same(before, seen(brain))
+
+
+@pytest.mark.parametrize("mode", ["exact", "sampled"])
+def test_a_brain_lives_on_a_cpu_or_a_gpu_alone(mode):
+    brain, module = brain_of(mode=mode), torch.nn.Module()
+    module.brain = brain
+    before = seen(brain)
+    for move in (lambda: brain.to("meta"), lambda: module.to("meta"), lambda: brain.to_empty(device="meta")):
+        with pytest.raises(RuntimeError, match=r"^Brain: device must be cpu or cuda, got meta$"):
+            move()
+    assert_same(before, seen(brain))
+    brain.project({"s": ["A"]})
