@@ -47,3 +47,22 @@ def test_a_brain_lives_on_a_cpu_or_a_gpu_alone(mode):
             move()
     assert_same(before, seen(brain))
     brain.project({"s": ["A"]})
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize(
+    ("call", "args", "got"),
+    [
+        ("fix_assembly", ["A"], "a fixed 'A'"),
+        ("inhibit", ["A"], "an inhibited 'A'"),
+        ("inhibit_fiber", ["A", "A"], "an inhibited fiber of 'A'"),
+    ],
+)
+def test_an_assembly_that_could_not_come_back_is_not_taken_apart(batch, call, args, got):
+    brain = brain_of(batch)
+    getattr(brain, call)(*args)
+    assert_refused(ValueError, f"area must be free to fire into itself, got {got}$", brain, "pattern_complete", "A")
+    brain.unfix_assembly("A")
+    brain.disinhibit("A")
+    brain.disinhibit_fiber("A", "A")
+    brain.pattern_complete("A")

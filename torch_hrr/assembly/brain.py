@@ -137,6 +137,10 @@ class Brain(Rounds):
         Returns:
             The share of the winners before that are winners after (float64 ``[batch]``, on the CPU, with a batch).
 
+        Raises:
+            ValueError: an area without winners, one that is fixed or inhibited, or whose fiber into itself is inhibited, so
+                that nothing would come back; the brain is unchanged.
+
         Source: Papadimitriou et al. 2020, "pattern completion".
         """
         state = self._area("pattern_complete", area)
@@ -147,6 +151,9 @@ class Brain(Rounds):
         before = self.winners(area).cpu()
         if state.silent:
             raise ValueError(f"pattern_complete: area must have winners, got none in {area!r}")
+        if state.fixed or state.locks or self._locks.get((area, area)):
+            what = "a fixed" if state.fixed else "an inhibited" if state.locks else "an inhibited fiber of"
+            raise ValueError(f"pattern_complete: area must be free to fire into itself, got {what} {area!r}")
         count = before.shape[-1]
         kept = max(1, round(part * count))
         rows = before.reshape(-1, count)
