@@ -103,6 +103,11 @@ class UsageSamples:
         self._rounds = 0
         brain._hooks.append(self._after_round)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Of a copy, which samples the copy of the brain.
+        self.__dict__.update(state)
+        self._brain._hooks.append(self._after_round)
+
     def _after_round(self, brain: Brain) -> None:
         self._rounds += 1
         if time.perf_counter() - self._last >= self._interval:

@@ -93,6 +93,10 @@ class Rounds(Wiring):
         counts = torch.stack([self._areas[name].winner_count for name in names]).tolist()
         return [name for name, count in zip(names, counts, strict=True) if 0 in count]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
+        return {**self.__dict__, "_hooks": []}
+
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy.

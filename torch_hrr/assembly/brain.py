@@ -138,8 +138,8 @@ class Brain(Rounds):
             The share of the winners before that are winners after (float64 ``[batch]``, on the CPU, with a batch).
 
         Raises:
-            ValueError: an area without winners, one that is fixed or inhibited, or whose fiber into itself is inhibited, so
-                that nothing would come back; the brain is unchanged.
+            ValueError: the area has no winners, or nothing could come back because it is fixed, or it or its fiber into
+                itself is inhibited; the brain is unchanged.
 
         Source: Papadimitriou et al. 2020, "pattern completion".
         """

@@ -31,7 +31,8 @@ class Monitor:
       monitor was attached: a float, or float64 ``[batch]``. None where an area has no winners, or had none.
 
     A round counts for every area, also for those that took no part. Rounds run one by one meanwhile, which costs some
-    tens of microseconds each; their bits are the same. Of each area the last `max_rounds` rounds are kept.
+    tens of microseconds each; their bits are the same. Of each area the last `max_rounds` rounds are kept. A copy of
+    the brain is not watched; a deep copy of an attached monitor watches its own copy of the brain.
 
     Args:
         brain: any `Brain`.
@@ -94,6 +95,12 @@ class Monitor:
         if self._attached:
             self._brain._hooks.remove(self._record)
         self._attached = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a deep copy, which watches its copy of the brain."""
+        self.__dict__.update(state)
+        if self._attached:
+            self._brain._hooks.append(self._record)
 
     def __enter__(self) -> Self:
         """As `attach`."""

@@ -1,0 +1,71 @@
+"""Copies of brains that are watched: nobody watches the copy, unless the watcher was copied with it."""
+
+import copy
+import pickle
+
+import pytest
+
+from torch_hrr.assembly import Brain, Monitor, TorchBrain
+
+ONTO_A = ({"s": ["A"]}, {"A": ["A"]})
+
+
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+def brain_of(mode="exact"):
+    brain = Brain(p=0.1, seed=4, mode=mode)
+    brain.add_stimulus("s", 40)
+    brain.add_area("A", 500, 20, 0.1)
+    brain.project({"s": ["A"]})
+    return brain
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy])
+@pytest.mark.parametrize("mode", ["exact", "sampled"])
+def test_a_copy_of_a_watched_brain_is_not_watched(copied, mode):
+    brain = brain_of(mode)
+    with Monitor(brain) as monitor:
+        other = copied(brain)
+        assert other._hooks == [] and brain._hooks == [monitor._record]
+        brain.project(*ONTO_A, rounds=2)
+    assert monitor.rounds == 2
+
+
+def test_a_pickle_of_a_watched_brain_is_not_watched():
+    brain = brain_of()
+    with Monitor(brain) as monitor:
+        other = pickled(brain)
+        brain.project(*ONTO_A, rounds=2)
+    assert monitor.rounds == 2 and other._hooks == []
+    other.project(*ONTO_A, rounds=2)
+    assert other.winners("A").equal(brain.winners("A"))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("attached", [True, False])
+def test_a_copied_monitor_watches_its_own_brain(copied, attached):
+    monitor = Monitor(brain_of())
+    if attached:
+        monitor.attach()
+    other = copied(monitor)
+    assert other._brain is not monitor._brain
+    other._brain.project(*ONTO_A, rounds=3)
+    assert other.rounds == (3 if attached else 0) and monitor.rounds == 0
+    other.detach()
+    assert other._brain._hooks == []
+    monitor._brain.project(*ONTO_A)
+    assert monitor.rounds == int(attached)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+def test_a_copy_of_a_brain_that_takes_samples_takes_its_own(copied):
+    brain = TorchBrain(p=0.1)
+    brain.add_area("A", 500, 20)
+    brain.brain.activate("A", range(20))
+    brain.start_monitoring(interval=0)
+    other = copied(brain)
+    other.project({}, {"A": ["A"]}, rounds=3)
+    assert len(other.brain._hooks) == len(brain.brain._hooks) == 1
+    assert other.stop_monitoring()[-1]["rounds"] == 3 and brain.stop_monitoring()[-1]["rounds"] == 0
