@@ -44,6 +44,20 @@ def test_winners_are_those_of_brain():
             assert area.w == brain.support(name)
 
 
+@pytest.mark.parametrize("nothing", [None, {}, []])
+def test_nothing_fires_where_nothing_is_given(nothing):
+    b, twin = Brain(0.1, save_winners=True), Brain(0.1, save_winners=True)
+    for each in (b, twin):
+        each.add_stimulus("s", 40)
+        each.add_area("A", 500, 20)
+    b.project({"s": ["A"]}, nothing)
+    twin.project({"s": ["A"]}, {})
+    b.project(nothing, {"A": ["A"]})
+    twin.project({}, {"A": ["A"]})
+    b.project(nothing, nothing)
+    assert b.areas["A"].saved_winners == twin.areas["A"].saved_winners and b.areas["A"].saved_w == [20, b.areas["A"].w]
+
+
 def test_association_with_fixed_assemblies():
     b = Brain(0.1, save_winners=True)
     b.add_stimulus("a", 50)

@@ -7,6 +7,9 @@ A script changes its import to ``from torch_hrr.assembly.simulator import Brain`
   real neurons, in 0..n-1 and ascending. Whatever counts or intersects winners sees no difference.
 - An area that no stimulus or area reached has no winners, and one that fires into another area must have some.
 - The same seed gives other random numbers than NumPy's, and the same ones on every machine.
+- ``Area.get_num_ever_fired`` and ``Area.ever_fired`` are not there (`num_ever_fired` is, and the support lies in the
+  brain), nor are ``Brain.connectomes``, ``Brain.connectomes_by_stimulus`` and ``Brain.project_into``. There is no
+  ``mode=`` of `torch_hrr.assembly.Brain` either: rounds are exact.
 
 Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020, and
 Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021, for the model; names as in their code.
@@ -227,21 +230,21 @@ class Brain:
 
     def project(
         self,
-        areas_by_stim: Projections,
-        dst_areas_by_src_area: Projections,
+        areas_by_stim: Projections | None = None,
+        dst_areas_by_src_area: Projections | None = None,
         verbose: int = 0,
     ) -> None:
         """One round in which stimuli and areas fire, all at once.
 
         Args:
-            areas_by_stim: ``{stimulus: [areas]}``.
-            dst_areas_by_src_area: ``{area: [areas]}``.
+            areas_by_stim: ``{stimulus: [areas]}``; None for nothing.
+            dst_areas_by_src_area: ``{area: [areas]}``; None for nothing.
             verbose: with 1 or more, a line for each area that was fired into.
 
         Raises:
             ValueError: an unknown name, or an area without winners that fires into another; nothing has changed.
         """
-        stimuli, sources = checks.listed(areas_by_stim), checks.listed(dst_areas_by_src_area)
+        stimuli, sources = checks.listed(areas_by_stim or {}), checks.listed(dst_areas_by_src_area or {})
         before = {name: area.w for name, area in self.area_by_name.items()}
         self.brain.project(stimuli, sources)
         targets = (target for each in (stimuli, sources) for listed in each.values() for target in listed)
