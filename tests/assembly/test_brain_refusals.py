@@ -66,3 +66,26 @@ def test_an_assembly_that_could_not_come_back_is_not_taken_apart(batch, call, ar
     brain.disinhibit("A")
     brain.disinhibit_fiber("A", "A")
     brain.pattern_complete("A")
+
+
+@pytest.mark.parametrize(
+    ("mode", "error", "options", "match"),
+    [
+        ("sampled", ValueError, {"inhibition_strength": 1.0}, "refracted, .* must not be given in mode 'sampled'$"),
+        ("sampled", ValueError, {"inhibition_strength": 1.0, "refractory_period": 2}, "refracted, .* must not"),
+        (
+            "exact",
+            ValueError,
+            {"inhibition_strength": 0.5},
+            "refractory_period must be at least 1 with inhib.*, got 0$",
+        ),
+        ("exact", TypeError, {"normalize": "no"}, "normalize must be a bool, got str$"),
+        ("exact", TypeError, {"normalize": None}, "normalize must be a bool, got NoneType$"),
+        ("sampled", TypeError, {"normalize": 0}, "normalize must be a bool, got int$"),
+        ("exact", TypeError, {"refracted": ""}, "refracted must be a number, got str$"),
+        ("exact", TypeError, {"refracted": "no"}, "refracted must be a number, got str$"),
+        ("exact", TypeError, {"refracted": None}, "refracted must be a number, got NoneType$"),
+    ],
+)
+def test_options_of_an_area_that_would_be_ignored_are_refused(mode, error, options, match):
+    assert_refused(error, match, brain_of(mode=mode), "add_area", "D", 10, 2, **options)

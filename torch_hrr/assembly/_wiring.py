@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr import _storage
+from torch_hrr._checks import check_bool
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
 from torch_hrr.assembly._files import check_loaded, check_same_brain, declare, restore, set_flags
@@ -19,8 +20,8 @@ from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, larg
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
-# In units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
-_LARGEST_PENALTY = 2.0**20
+# The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
+_PENALTY = 2.0**20
 _FORMAT, _VERSION = "torch_hrr.assembly.Brain", 1
 
 
@@ -105,10 +106,10 @@ class Wiring(nn.Module):
             w_max: largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
             refractory_period: rounds during which a winner is inhibited: by `inhibition_strength` in the first round
                 after its win, then less, linearly, down to nothing.
-            inhibition_strength: in units of a fresh synapse, >= 0.
+            inhibition_strength: in units of a fresh synapse, >= 0; above 0 only with a refractory period.
 
         Raises:
-            ValueError: a value out of range, or the name is taken.
+            ValueError: a value out of range, the name is taken, or an option that would do nothing.
         """
         self._check_new("add_area", name)
         neurons = checks.integer("add_area", "n", n, least=1, most=2**31 - 2)
@@ -116,20 +117,22 @@ class Wiring(nn.Module):
             "n": neurons,
             "beta": checks.number("add_area", "beta", beta, least=0),
             "refracted": checks.number(
-                "add_area", "refracted", 1.0 if refracted is True else refracted or 0.0, 0, _LARGEST_PENALTY
+                "add_area", "refracted", float(refracted) if isinstance(refracted, bool) else refracted, 0, _PENALTY
             ),
-            "normalize": bool(normalize),
+            "normalize": normalize,
             "w_max": None if w_max is None else checks.number("add_area", "w_max", w_max, least=1),
             "refractory_period": checks.integer(
                 "add_area", "refractory_period", refractory_period, least=0, most=2**16
             ),
-            "inhibition_strength": checks.number(
-                "add_area", "inhibition_strength", inhibition_strength, 0, _LARGEST_PENALTY
-            ),
+            "inhibition_strength": checks.number("add_area", "inhibition_strength", inhibition_strength, 0, _PENALTY),
         }
         config["k"] = checks.integer("add_area", "k", k, least=1, most=neurons, limit="n")
-        if self._engines and (config["refracted"] or config["normalize"] or config["refractory_period"]):
-            raise ValueError("add_area: refracted, normalize and refractory_period must not be given in mode 'sampled'")
+        check_bool("add_area", "normalize", normalize)
+        exact = ("refracted", "normalize", "refractory_period", "inhibition_strength")
+        if self._engines and any(config[option] for option in exact):
+            raise ValueError(f"add_area: {', '.join(exact)} must not be given in mode 'sampled'")
+        if config["inhibition_strength"] and not config["refractory_period"]:
+            raise ValueError("add_area: refractory_period must be at least 1 with inhibition_strength, got 0")
         self._add_area(name, config)
 
     def connect(
