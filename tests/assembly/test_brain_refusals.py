@@ -89,3 +89,22 @@ def test_an_assembly_that_could_not_come_back_is_not_taken_apart(batch, call, ar
 )
 def test_options_of_an_area_that_would_be_ignored_are_refused(mode, error, options, match):
     assert_refused(error, match, brain_of(mode=mode), "add_area", "D", 10, 2, **options)
+
+
+@pytest.mark.parametrize("mode", ["exact", "sampled"])
+@pytest.mark.parametrize(
+    ("call", "args"),
+    [
+        ("project", [{"s": ["A"]}]),
+        ("reciprocal_project", "AB"),
+        ("associate", "ABC"),
+        ("merge", "ABC"),
+        ("pattern_complete", "A"),
+    ],
+)
+@pytest.mark.parametrize("rounds", [2**31 - 1, 2**32 + 1, 2**64])
+def test_rounds_that_32_bits_do_not_hold_are_refused(mode, call, args, rounds):
+    brain = brain_of(mode=mode)
+    brain.add_area("C", n=40, k=4)
+    match = rf"rounds must be at least 0 and at most {2**31 - 2}, got {rounds}$"
+    assert_refused(ValueError, match, brain, call, *args, rounds=rounds)

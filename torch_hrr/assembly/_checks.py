@@ -24,6 +24,11 @@ def integer(
     return number
 
 
+def rounds(op: str, value: Any) -> int:
+    """A number of rounds, which the operator counts in 32 bits."""
+    return integer(op, "rounds", value, least=0, most=2**31 - 2)
+
+
 def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     """A finite float within bounds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -25,7 +25,7 @@ class Rounds(Wiring):
         Args:
             stimuli: ``{stimulus: [areas]}``.
             areas: ``{area: [areas]}``. An area without winners contributes nothing to itself.
-            rounds: how many, >= 0.
+            rounds: how many, 0 to 2^31 - 2.
 
         Inhibited areas and fibers take no part.
 
@@ -33,7 +33,7 @@ class Rounds(Wiring):
             ValueError: an unknown name, or a source without winners that fires into another area; the brain is
                 unchanged.
         """
-        rounds = checks.integer("project", "rounds", rounds, least=0)
+        rounds = checks.rounds("project", rounds)
         plan = self._plan(stimuli or {}, areas or {})
         if rounds == 0 or not (plan[0] or plan[1]):
             return

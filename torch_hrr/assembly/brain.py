@@ -65,7 +65,7 @@ class Brain(Rounds):
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
         """
         stimuli = checks.listed(stimuli or {})
-        rounds = checks.integer("reciprocal_project", "rounds", rounds, least=0)
+        rounds = checks.rounds("reciprocal_project", rounds)
         checks.different("reciprocal_project", source, target)
         first = {source: [source, target]}
         self._project_in_turn(stimuli, first, {**first, target: [target, source]}, rounds)
@@ -93,7 +93,7 @@ class Brain(Rounds):
         Source: Papadimitriou et al. 2020, "association".
         """
         stimuli = checks.listed(stimuli or {})
-        rounds = checks.integer("associate", "rounds", rounds, least=0)
+        rounds = checks.rounds("associate", rounds)
         checks.different("associate", a, b, c)
         together = {a: [a, c], b: [b, c]}
         self._project_in_turn(stimuli, together, {**together, c: [c]}, rounds)
@@ -120,7 +120,7 @@ class Brain(Rounds):
         Source: Papadimitriou et al. 2020, "merge".
         """
         stimuli = checks.listed(stimuli or {})
-        rounds = checks.integer("merge", "rounds", rounds, least=0)
+        rounds = checks.rounds("merge", rounds)
         checks.different("merge", a, b, c)
         together = {a: [a, c], b: [b, c]}
         self._project_in_turn(stimuli, together, {**together, c: [c, a, b]}, rounds)
@@ -147,7 +147,7 @@ class Brain(Rounds):
         part = checks.number("pattern_complete", "fraction", fraction, least=0)
         if not 0 < part <= 1:
             raise ValueError(f"pattern_complete: fraction must be in (0, 1], got {fraction}")
-        rounds = checks.integer("pattern_complete", "rounds", rounds, least=0)
+        rounds = checks.rounds("pattern_complete", rounds)
         before = self.winners(area).cpu()
         if state.silent:
             raise ValueError(f"pattern_complete: area must have winners, got none in {area!r}")
