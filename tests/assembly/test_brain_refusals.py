@@ -108,3 +108,35 @@ def test_rounds_that_32_bits_do_not_hold_are_refused(mode, call, args, rounds):
     brain.add_area("C", n=40, k=4)
     match = rf"rounds must be at least 0 and at most {2**31 - 2}, got {rounds}$"
     assert_refused(ValueError, match, brain, call, *args, rounds=rounds)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "A\udcff"])
+def test_names_that_have_no_bytes_are_refused(name):
+    for call, sizes in (("add_area", (10, 2)), ("add_stimulus", (10,))):
+        assert_refused(ValueError, "name must be text that UTF-8 can encode, got '", brain_of(), call, name, *sizes)
+
+
+@pytest.mark.parametrize(
+    ("call", "args", "kind"),
+    [
+        *[(call, [["A"]], "area") for call in ("winners", "support", "fix_assembly", "unfix_assembly", "normalize")],
+        ("inhibit", [["A", "B"]], "area"),
+        ("disinhibit", [["A"]], "area"),
+        ("inhibit_fiber", ["A", ["B"]], "area"),
+        ("disinhibit_fiber", [{"A"}, "B"], "area"),
+        ("pattern_complete", [["A"]], "area"),
+        ("activate", [["A"], [1]], "area"),
+        ("connect", [["A"], "B"], "area"),
+        ("potentiated", ["A", ["B"]], "area"),
+        ("fiber_id", ["A", ["B"]], "area"),
+        ("reciprocal_project", ["A", ["B"]], "area"),
+        ("associate", [["A"], "B", "C"], "area"),
+        ("merge", ["A", ["B"], "C"], "area"),
+        ("set_beta", [["s"], "A", 0.1], "area"),
+        ("set_beta", ["s", ["A"], 0.1], "area"),
+        ("stimulus_counts", [["s"], "A"], "stimulus"),
+        ("stimulus_weights", [["s"], "A"], "stimulus"),
+    ],
+)
+def test_lists_in_place_of_a_name_are_named(call, args, kind):
+    assert_refused(TypeError, rf"{kind} must be a name, got [\[{{]'\w'", brain_of(), call, *args)

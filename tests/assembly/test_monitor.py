@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain, Monitor
+from torch_hrr.assembly import Brain, Monitor, TorchBrain, simulator
 
 ONTO_A = ({"s": ["A"]}, {"A": ["A", "B"]})
 
@@ -110,8 +110,23 @@ def test_the_first_overlap_is_with_the_winners_when_it_was_attached():
     assert torch.equal(brain.winners("A"), then) and monitor.history["A"]["overlap"] == [5 / 20, 1.0]
 
 
+@pytest.mark.parametrize("kind", [TorchBrain, simulator.Brain])
+def test_faces_of_a_brain_are_watched(kind):
+    face = kind(p=0.1)
+    face.add_area("A", 500, 20)
+    face.brain.activate("A", range(20))
+    with Monitor(face, ["A"], ["support"]) as monitor:
+        face.project({}, {"A": ["A"]})
+        face.project({}, {"A": ["A"]})
+    assert monitor.rounds == 2 and monitor.history["A"]["support"][-1] == face.brain.support("A")
+    assert not face.brain._hooks
+
+
 def test_bad_arguments():
     brain = brain_of_two_areas()
+    for other in ("A", None, torch.nn.Linear(2, 2)):
+        with pytest.raises(TypeError, match=r"^Monitor: brain must be a Brain or have one, got "):
+            Monitor(other)
     for error, kwargs in (
         (ValueError, {"areas": ["C"]}),
         (ValueError, {"what": ["weights"]}),

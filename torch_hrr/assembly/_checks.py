@@ -64,11 +64,30 @@ def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
 
 
 def name(op: str, value: Any) -> None:
-    """A name that is not empty."""
+    """A name that is not empty and has bytes, of which fibers are named."""
     if not isinstance(value, str):
         raise TypeError(f"{op}: name must be a str, got {type(value).__name__}")
     if not value:
         raise ValueError(f"{op}: name must not be empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{op}: name must be text that UTF-8 can encode, got {value!r}") from None
+
+
+def text(op: str, kind: str, value: Any) -> str:
+    """Something that can be the name of an area or a stimulus."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{op}: {kind} must be a name, got {value!r:.80}")
+
+
+def declared(op: str, kind: str, value: Any, known: Collection[str]) -> str:
+    """A name of one of the known areas or stimuli."""
+    given = text(op, kind, value)
+    if given not in known:
+        raise ValueError(f"{op}: {kind} must be declared, got {given!r}")
+    return given
 
 
 def projections(
@@ -164,5 +183,5 @@ def device(op: str, found: torch.device) -> torch.device:
 
 def different(op: str, *areas: str) -> None:
     """Areas that must not be the same."""
-    if len(set(areas)) < len(areas):
+    if len({text(op, "area", area) for area in areas}) < len(areas):
         raise ValueError(f"{op}: areas must be different, got {', '.join(map(repr, areas))}")

@@ -245,8 +245,7 @@ class Rounds(Wiring):
     def _check_stimulus(self, op: str, stimulus: str, area: str) -> None:
         self._area(op, area)
         self._check_exact(op)
-        if stimulus not in self._stimuli:
-            raise ValueError(f"{op}: stimulus must be declared, got {stimulus!r}")
+        checks.declared(op, "stimulus", stimulus, self._stimuli)
 
     def potentiated(self, source: str, target: str, brain: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """The synapses of a fiber whose weight is not 1: their source neurons, target neurons and weights.

@@ -190,7 +190,7 @@ class Wiring(nn.Module):
     def set_beta(self, source: str, target: str, beta: float) -> None:
         """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
         self._area("set_beta", target)
-        if source not in self._stimuli:
+        if not isinstance(source, str) or source not in self._stimuli:
             self._area("set_beta", source)
         self._betas[target, source] = checks.number("set_beta", "beta", beta, least=0)
 
@@ -325,9 +325,7 @@ class Wiring(nn.Module):
             raise ValueError(f"{op}: mode must be 'exact', got 'sampled'")
 
     def _area(self, op: str, name: str) -> AreaState:
-        if name not in self._areas:
-            raise ValueError(f"{op}: area must be declared, got {name!r}")
-        return self._areas[name]
+        return self._areas[checks.declared(op, "area", name, self._areas)]
 
     def _beta(self, source: str, target: str) -> float:
         return self._betas.get((target, source), self._areas[target].beta)

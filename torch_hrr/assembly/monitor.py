@@ -35,7 +35,7 @@ class Monitor:
     the brain is not watched; a deep copy of an attached monitor watches its own copy of the brain.
 
     Args:
-        brain: any `Brain`.
+        brain: any `Brain`, or the `TorchBrain` or `simulator.Brain` around it.
         areas: their names; None for all that there are when the monitor is attached.
         what: a selection of the three.
         max_rounds: how many rounds are kept, >= 1.
@@ -46,11 +46,12 @@ class Monitor:
 
     Raises:
         ValueError: an unknown area or quantity, or ``max_rounds`` < 1.
+        TypeError: `brain` is something else.
     """
 
     def __init__(
         self,
-        brain: Brain,
+        brain: Any,
         areas: Iterable[str] | None = None,
         what: Iterable[str] = WHAT,
         max_rounds: int = 1000,
@@ -59,12 +60,12 @@ class Monitor:
         for argument, value in (("areas", areas), ("what", what)):
             if isinstance(value, str):
                 raise TypeError(f"Monitor: {argument} must be a list of names, got {value!r}")
-        self._brain = brain
+        self._brain = _core(brain)
         self._areas = None if areas is None else tuple(dict.fromkeys(areas))
         self._what = tuple(dict.fromkeys(checks.choice("Monitor", "what", each, WHAT) for each in what))
         self._max_rounds = checks.integer("Monitor", "max_rounds", max_rounds, least=1)
         for area in self._areas or ():
-            brain.winners(area)  # ValueError for an unknown name
+            self._brain.winners(area)  # ValueError for an unknown name
         self._history: dict[str, dict[str, deque[Any]]] = {}
         self._before: dict[str, Tensor] = {}
         self._attached = False
@@ -131,6 +132,14 @@ class Monitor:
             if "overlap" in kept:
                 kept["overlap"].append(_overlap(self._before[area].to(winners.device), winners))
                 self._before[area] = winners
+
+
+def _core(brain: Any) -> Brain:
+    """The `Brain` itself, also of the faces that keep theirs under this name."""
+    core = brain if isinstance(brain, Brain) else getattr(brain, "brain", None)
+    if not isinstance(core, Brain):
+        raise TypeError(f"Monitor: brain must be a Brain or have one, got {type(brain).__name__}")
+    return core
 
 
 def _overlap(before: Tensor, winners: Tensor) -> float | Tensor | None:

@@ -259,9 +259,7 @@ class Brain:
                 print(f"{name}: {area.num_first_winners} new winners of {area.k}, {area.w} in all")
 
     def _area(self, op: str, name: str) -> Area:
-        if name not in self.area_by_name:
-            raise ValueError(f"{op}: area must be declared, got {name!r}")
-        return self.area_by_name[name]
+        return self.area_by_name[checks.declared(op, "area", name, self.area_by_name)]
 
 
 def overlap(a: Iterable[int], b: Iterable[int], percentage: bool = False) -> float:
