@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._checks import check_bool
 from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._state import (
@@ -23,6 +24,7 @@ from torch_hrr.assembly._state import (
 )
 
 if TYPE_CHECKING:
+    from torch_hrr.assembly._sampled import SampledEngine
     from torch_hrr.assembly._wiring import Wiring
 
 _Brain = TypeVar("_Brain", bound="Wiring")
@@ -54,7 +56,8 @@ def restore(
     try:
         nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
     except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {error}") from error
+        text = str(error).removeprefix("load_state_dict: ")
+        raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {text}") from error
     return brain
 
 
@@ -75,15 +78,17 @@ def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
             )  # fmt: skip
         elif kind == "fiber":
             source, target, fiber = entry
-            _require(fiber["id"] == brain._fiber_config(source, target)["id"], "a fiber with another name")
-            _require(isinstance(fiber["procedural"], bool), "a fiber that is neither drawn nor given")
+            id = brain._fiber_config(source, target)["id"]
+            _require(fiber["id"] == id, "id of a fiber", f"that of its name, {id}", fiber["id"])
+            check_bool("fiber", "procedural", fiber["procedural"])
             checks.probability("fiber", "p", fiber["p"])
             if fiber["w_max"] is not None:
                 checks.number("fiber", "w_max", fiber["w_max"], least=1)
             brain._add_fiber(source, target, fiber)
         else:
             stimulus, target, source_config = entry
-            _require(brain._source(stimulus, target).config() == source_config, "a stimulus with another name")
+            expected = brain._source(stimulus, target).config()
+            _require(source_config == expected, "a stimulus", f"that of its name, {expected}", source_config)
     if any(waiting.values()):
         raise ValueError("areas, fibers or sources that are not in its order")
     set_flags(brain, config)
@@ -92,6 +97,8 @@ def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
 def check_same_brain(brain: Wiring, config: Mapping[str, Any]) -> None:
     """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
     mine = brain.get_extra_state()
+    if missing := [part for part in mine if part not in config]:
+        raise ValueError(f"load_state_dict: _extra_state must hold {', '.join(mine)}, got none of {missing}")
     for part in ("p", "seed", "mode", "batch"):
         if config[part] != mine[part]:
             raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
@@ -120,114 +127,132 @@ def set_flags(brain: Wiring, config: Mapping[str, Any]) -> None:
     }
 
 
+def load_engine(engine: SampledEngine, tensors: Mapping[str, Tensor]) -> None:
+    """The state of a sampled brain; ValueError where it is that of none."""
+    try:
+        engine.load_state(tensors)
+    except (KeyError, ValueError, IndexError, RuntimeError, TypeError, AttributeError) as error:
+        raise ValueError(f"load_state_dict: state must hold the tensors of a sampled brain, got {error}") from error
+
+
 def check_loaded(brain: Wiring, _: Any = None) -> None:
     """`check_states` after a load. A refused state that is in the brain already leaves it silent and untaught."""
     try:
         check_states(brain)
-    except (ValueError, IndexError, RuntimeError):
+    except (ValueError, IndexError, RuntimeError) as error:
         for state in brain.states:
             assert isinstance(state, State)
             state.clear()
-        raise
+        raise ValueError(f"load_state_dict: {error}") from error
 
 
 def check_states(brain: Wiring) -> None:
-    """Indices in the tensors point where they may; ValueError otherwise. What follows from them is made."""
+    """Numbers in the tensors are such as rounds make; ValueError otherwise. What follows from them is made."""
     for engine in brain._engines:
         engine.check_state()
     for name, area in brain._areas.items():
-        _check_area(name, area)
+        _check_area(f"of area {name!r}", area)
         if not brain._engines:
             area.derive()
     areas = list(brain._areas.values())
-    for fiber in brain._fibers.values():
-        _check_fiber(fiber, areas[fiber.source_index], areas[fiber.target_index])
+    for (name, into), fiber in brain._fibers.items():
+        what = f"of the fiber from {name!r} to {into!r}"
+        _check_fiber(what, fiber, areas[fiber.source_index], areas[fiber.target_index])
         fiber.forget_counts()
-    for source in brain._sources.values():
-        _check_stimulus(source, areas[source.target_index])
+    for (name, into), source in brain._sources.items():
+        _check_stimulus(f"of stimulus {name!r} into {into!r}", source, areas[source.target_index])
     for area in areas:
         brain._reserve_area(area, area.neuron_of.shape[1])
 
 
-def _require(condition: bool, what: str) -> None:
+def _require(condition: bool | Tensor, what: str, wanted: str, got: Any = "others") -> None:
     if not condition:
-        raise ValueError(what)
+        raise ValueError(f"{what} must be {wanted}, got {got}")
 
 
-def _all(tensor: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
-    return bool(test(tensor).all())
+def _within(what: str, values: Tensor, least: float | Tensor, most: float | Tensor) -> None:
+    """Every value is in least..most, which NaN is not."""
+    wrong = ~((values >= least) & (values <= most))
+    if bool(wrong.any()):
+        place = tuple(wrong.nonzero()[0].tolist())
+        ends = [float(end.expand_as(values)[place]) if isinstance(end, Tensor) else end for end in (least, most)]
+        shown = "..".join(str(end) if isinstance(end, int) else f"{end:.9g}" for end in ends)
+        raise ValueError(f"{what} must be in {shown}, got {values[place].item()}")
 
 
-def _check_area(name: str, area: AreaState) -> None:
+def _check_shapes(what: str, state: State, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes.items():
+        found = tuple(getattr(state, name).shape)
+        _require(found == shape, f"{name} {what}", f"of shape {list(shape)}", list(found))
+
+
+def _check_area(what: str, area: AreaState) -> None:
     count, slots = area.winner_count, area.slots
-    brains, capacity = area.neuron_of.shape
-    sizes = (
-        area.winners.shape == (brains, area.k) and area.won.shape == (brains, capacity) and slots.shape == (brains, 2)
-    )
-    _require(sizes and count.shape == (brains,) and brains == len(area.slot_of), f"area {name!r} of other sizes")
-    histories = ((area.bias, area.refracted), (area.last_win, area.refractory_period))
-    _require(
-        all(each.shape == (brains, area.n if on else 0) for each, on in histories), f"area {name!r} of other sizes"
-    )
-    _require(_all(count, lambda c: (c == c[0]) & (c >= 0) & (c <= area.k)), f"winners of area {name!r}")
+    brains, capacity = len(area.slot_of), area.neuron_of.shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "winners": (brains, area.k), "winner_count": (brains,), "neuron_of": (brains, capacity),
+        "won": (brains, capacity), "slots": (brains, 2), "bias": (brains, area.n if area.refracted else 0),
+        "last_win": (brains, area.n if area.refractory_period else 0),
+    }  # fmt: skip
+    _check_shapes(what, area, shapes)
+    _within(f"winner_count {what}", count, 0, area.k)
+    _require((count == count[0]).all(), f"winner_count {what}", "the same in every brain", count.tolist())
     fired = area.winners[:, : int(count[0])]
-    _require(_all(fired, lambda w: (w >= 0) & (w < area.n)), f"winners of area {name!r}")
-    _require(_all(fired.diff(dim=-1), lambda step: step > 0), f"winners of area {name!r}")
-    limit = max(capacity, area.n if area.slot_of.shape[1] == 0 else 0)
-    _require(_all(slots, lambda s: (s >= 0) & (s <= limit)), f"slots of area {name!r}")
-    _require(_all(area.last_win, lambda r: (r >= 0) & (r <= area.refractory_period)), f"last wins of area {name!r}")
-    _require(_all(area.bias, lambda b: (b >= 0) & (b <= LARGEST_BIAS)), f"bias of area {name!r}")
+    _within(f"winners {what}", fired, 0, area.n - 1)
+    _require((fired.diff(dim=-1) > 0).all(), f"winners {what}", "ascending and distinct")
+    sampled = area.slot_of.shape[1] == 0
+    _within(f"slots {what}", slots[:, 0], 0, capacity)
+    _within(f"support {what}", slots[:, 1], 0, area.n if sampled else capacity)
+    _within(f"last_win {what}", area.last_win, 0, area.refractory_period)
+    _within(f"bias {what}", area.bias, 0, LARGEST_BIAS)
     for brain in range(brains):
-        _require(int(slots[brain, 0]) <= capacity, f"slots of area {name!r}")
         used = area.neuron_of[brain, : int(slots[brain, 0])]
-        _require(_all(used, lambda j: (j >= 0) & (j < area.n)), f"slots of area {name!r}")
-        _require(len(torch.unique(used)) == len(used), f"slots of area {name!r}")
-        wins = int(area.won[brain, : len(used)].ne(0).sum())
-        _require(area.slot_of.shape[1] == 0 or wins == int(slots[brain, 1]), f"support of area {name!r}")
+        _within(f"neuron_of {what}", used, 0, area.n - 1)
+        _require(len(torch.unique(used)) == len(used), f"neuron_of {what}", "distinct", "repeated ones")
+        wins, support = int(area.won[brain, : len(used)].ne(0).sum()), int(slots[brain, 1])
+        _require(sampled or wins == support, f"support {what}", f"the {wins} neurons that won", support)
 
 
-def _check_fiber(fiber: FiberState, source: AreaState, target: AreaState) -> None:
-    brains, capacity = fiber.next.shape
-    rows = fiber.head.shape[1]
-    sizes = fiber.target.shape == fiber.weight.shape == (brains, capacity, fiber.target.shape[-1])
-    _require(sizes and fiber.length.shape == fiber.known.shape == (brains, rows), "a fiber of other sizes")
-    _require(fiber.head.shape == source.neuron_of.shape and fiber.chunks.shape == (brains,), "a fiber of other sizes")
-    _require(fiber.target.shape[-1] == EDGES_PER_CHUNK and len(fiber.scale) == brains, "a fiber of other sizes")
-    _require(fiber.scale.shape[1] in (0, target.n), "a fiber of other sizes")
+def _check_fiber(what: str, fiber: FiberState, source: AreaState, target: AreaState) -> None:
+    rows = (brains, _) = tuple(source.neuron_of.shape)
+    capacity = fiber.next.shape[1]
+    chunks = (brains, capacity, EDGES_PER_CHUNK)
+    shapes: dict[str, tuple[int, ...]] = {
+        "head": rows, "length": rows, "known": rows, "next": (brains, capacity), "target": chunks, "weight": chunks,
+        "chunks": (brains,), "scale": (brains, target.n if fiber.scale.shape[1] else 0),
+    }  # fmt: skip
+    _check_shapes(what, fiber, shapes)
     # The least sum of a column is 2^-24.
-    _require(_all(fiber.scale, lambda s: (s >= 0) & (s <= FIXED_ONE)), "the scale of a fiber")
-    least, most = float(fiber.procedural), largest_weight(source.k)
+    _within(f"scale {what}", fiber.scale, 0, FIXED_ONE)
+    _within(f"chunks {what}", fiber.chunks, 0, capacity)
     for brain in range(brains):
-        slots, used = int(source.slots[brain, 0]), int(fiber.chunks[brain])
-        _require(slots <= rows and 0 <= used <= capacity, "a fiber of other sizes")
+        used, target_slots = int(fiber.chunks[brain]), int(target.slots[brain, 0])
         head, length, next = fiber.head[brain].long(), fiber.length[brain].long(), fiber.next[brain, :used].long()
         # A chunk's predecessor is older, so that every list ends.
-        _require(bool(((next >= -1) & (next < torch.arange(used, device=next.device))).all()), "chunks of a fiber")
-        _require(bool(((head >= -1) & (head < used)).all()), "rows of a fiber")
-        _require(_all(length, lambda c: c >= 0) and bool(((head < 0) == (length == 0)).all()), "rows of a fiber")
-        target_slots = int(target.slots[brain, 0])
-        known = fiber.known[brain]
-        _require(bool(((known >= 0) & (known <= target_slots)).all()), "rows of a fiber")
+        _within(f"next {what}", next, -1, torch.arange(used, device=next.device) - 1)
+        _within(f"head {what}", head, -1, used - 1)
+        _require((length >= 0).all(), f"length {what}", "at least 0", int(length.min()) if len(length) else 0)
+        _require(((head < 0) == (length == 0)).all(), f"length {what}", "above 0 exactly where there are edges")
+        _within(f"known {what}", fiber.known[brain], 0, target_slots)
         # As many chunks as a row's length asks for: follow all lists at once.
-        left, chunk = (length + fiber.target.shape[-1] - 1) // fiber.target.shape[-1], head
+        left, chunk = (length + EDGES_PER_CHUNK - 1) // EDGES_PER_CHUNK, head
         while bool((left > 0).any()):
             live = left > 0
             left, chunk = left[live], chunk[live]
-            _require(_all(chunk, lambda c: c >= 0), "chunks of a fiber")
+            _require((chunk >= 0).all(), f"length {what}", "that of its chunks", "more")
             left, chunk = left - 1, next[chunk]
-            _require(bool((chunk[left == 0] == -1).all()), "chunks of a fiber")
+            _require((chunk[left == 0] == -1).all(), f"length {what}", "that of its chunks", "less")
         _, columns, weights = fiber.edges(brain)
-        _require(bool(((columns >= 0) & (columns < target_slots)).all()), "edges of a fiber")
-        _require(_all(weights, lambda w: (w >= least) & (w <= most)), "weights of a fiber")
+        _within(f"target {what}", columns, 0, target_slots - 1)
+        _within(f"weight {what}", weights, int(fiber.procedural), largest_weight(source.k))
 
 
-def _check_stimulus(source: StimulusState, target: AreaState) -> None:
-    _require(source.weight.shape == target.neuron_of.shape, "a stimulus without its weights")
+def _check_stimulus(what: str, source: StimulusState, target: AreaState) -> None:
+    _check_shapes(what, source, {"weight": tuple(target.neuron_of.shape)})
     for brain, weight in enumerate(source.weight):
         slots = int(target.slots[brain, 0])
         # 0 before anything has grown; then sums of weights of at least 1.
         least = source.counts[brain, target.neuron_of[brain, :slots].long()].float()
-        used = weight[:slots]
-        grown = (used >= least) & (used <= least.clamp(min=LARGEST_WEIGHT))
-        _require(bool((grown | (used == 0)).all()), "weights of a stimulus")
-        _require(_all(weight[slots:], lambda w: w == 0), "weights of a stimulus")
+        grown = weight[:slots] != 0
+        _within(f"weight {what}", weight[:slots][grown], least[grown], least.clamp(min=LARGEST_WEIGHT)[grown])
+        _within(f"weight {what}, where nothing fired,", weight[slots:], 0, 0)

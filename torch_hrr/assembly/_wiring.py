@@ -14,7 +14,7 @@ from torch_hrr import _storage
 from torch_hrr._checks import check_bool
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import chunked_edges, column_scale
-from torch_hrr.assembly._files import check_loaded, check_same_brain, declare, restore, set_flags
+from torch_hrr.assembly._files import check_loaded, check_same_brain, declare, load_engine, restore, set_flags
 from torch_hrr.assembly._sampled import SampledEngine
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
 from torch_hrr.runtime import resolve_device
@@ -253,11 +253,15 @@ class Wiring(nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Takes over a whole state, of a brain with the same p, seed, mode and batch.
 
-        A brain without areas gets those of the state; in another one areas and stimuli must be the same.
+        A brain without areas gets those of the state; in another one areas and stimuli must be the same. What
+        `state_dict` gives is the live tensors, as of any module: a state to come back to is a ``copy.deepcopy`` of it.
 
         Raises:
-            ValueError, RuntimeError: the state does not fit; the brain is unchanged.
+            TypeError: `state_dict` is no mapping.
+            ValueError, RuntimeError: the state does not fit, or later rounds have torn it; the brain is unchanged.
         """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: state_dict must be a mapping, got {type(state_dict).__name__}")
         if not isinstance(state_dict.get("_extra_state"), Mapping):
             raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
         check_same_brain(self, state_dict["_extra_state"])
@@ -288,7 +292,7 @@ class Wiring(nn.Module):
         unexpected = args[3]
         for brain, engine in enumerate(self._engines):
             start = f"{prefix}sampled.{brain}."
-            engine.load_state({key.removeprefix(start): t for key, t in state_dict.items() if key.startswith(start)})
+            load_engine(engine, {key.removeprefix(start): t for key, t in state_dict.items() if key.startswith(start)})
             unexpected[:] = [key for key in unexpected if not key.startswith(start)]
 
     # What areas share

@@ -1,0 +1,81 @@
+"""States that do not fit a brain: the error names the call, what must be and what is, and the brain is as it was."""
+
+import copy
+
+import pytest
+import torch
+
+from torch_hrr.assembly import Brain
+
+
+def brain_of(mode="exact", **options):
+    brain = Brain(p=0.2, seed=1, mode=mode)
+    brain.add_stimulus("s", size=20)
+    brain.add_area("A", n=60, k=6, beta=0.1, **options)
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=3)
+    return brain
+
+
+def assert_refused(error, match, state, mode="exact", **options):
+    brain, twin = brain_of(mode, **options), brain_of(mode, **options)
+    with pytest.raises(error, match=match):
+        brain.load_state_dict(state)
+    for each in (brain, twin):
+        each.project({"s": ["A"]}, {"A": ["A"]}, rounds=3)
+    assert torch.equal(brain.winners("A"), twin.winners("A")) and brain.support("A") == twin.support("A")
+
+
+# states.0 is area A, 1 its fiber into itself, 2 the stimulus.
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("0.winners", 60, r"winners of area 'A' must be in 0\.\.59, got 60"),
+        ("0.winner_count", 7, r"winner_count of area 'A' must be in 0\.\.6, got 7"),
+        ("0.neuron_of", -1, r"neuron_of of area 'A' must be in 0\.\.59, got -1"),
+        ("0.slots", 61, r"slots of area 'A' must be in 0\.\.\d+, got 61"),
+        ("0.bias", -5, r"bias of area 'A' must be in 0\.\.2305843009213693952, got -5"),
+        ("0.last_win", 4, r"last_win of area 'A' must be in 0\.\.3, got 4"),
+        ("1.weight", 0.5, r"weight of the fiber from 'A' to 'A' must be in 1\.\.16777216, got 0\.5"),
+        ("1.head", 10**6, r"head of the fiber from 'A' to 'A' must be in -1\.\.\d+, got 1000000"),
+        ("1.scale", float("nan"), r"scale of the fiber from 'A' to 'A' must be in 0\.\.16777216, got nan"),
+        ("2.weight", 0.25, r"weight of stimulus 's' into 'A' must be in \d\.\.16777216, got 0\.25"),
+    ],
+)
+def test_errors_say_what_must_be_and_what_is(name, value, text):
+    options = {"refracted": 0.5, "refractory_period": 3, "inhibition_strength": 1.0}
+    brain = brain_of(**options)
+    brain.normalize("A")
+    state = copy.deepcopy(brain.state_dict())
+    state[f"states.{name}"].view(-1)[0] = value
+    assert_refused(ValueError, f"^load_state_dict: {text}$", state, **options)
+
+
+@pytest.mark.parametrize("state", [None, 3, "state", [("a", 1)]])
+def test_what_is_no_state_is_named(state):
+    match = rf"^load_state_dict: state_dict must be a mapping, got {type(state).__name__}$"
+    assert_refused(TypeError, match, state)
+
+
+def test_a_description_with_parts_missing_is_named():
+    match = r"^load_state_dict: _extra_state must hold p, .*order, got none of \['p', 'seed', .*\]$"
+    assert_refused(ValueError, match, {"_extra_state": {}})
+    state = dict(brain_of().state_dict())
+    state["_extra_state"] = {key: value for key, value in state["_extra_state"].items() if key != "order"}
+    assert_refused(ValueError, r"got none of \['order'\]$", state)
+
+
+@pytest.mark.parametrize("name", ["generator", "area.0.winners", "fiber.0.0.sources", "stimulus.0.0.sums"])
+def test_a_state_of_a_sampled_brain_with_a_tensor_missing_is_named(name):
+    state = dict(brain_of("sampled").state_dict())
+    del state[f"sampled.0.{name}"]
+    match = r"^load_state_dict: state must hold the tensors of a sampled brain, got "
+    assert_refused(ValueError, match, state, mode="sampled")
+
+
+def test_a_state_to_come_back_to_is_a_copy():
+    brain = brain_of()
+    kept, winners = copy.deepcopy(brain.state_dict()), brain.winners("A")
+    brain.project({}, {"A": ["A"]}, rounds=9)
+    assert not brain.winners("A").equal(winners)
+    brain.load_state_dict(kept)
+    assert brain.winners("A").equal(winners)
