@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
@@ -140,3 +141,69 @@ def test_names_that_have_no_bytes_are_refused(name):
 )
 def test_lists_in_place_of_a_name_are_named(call, args, kind):
     assert_refused(TypeError, rf"{kind} must be a name, got [\[{{]'\w'", brain_of(), call, *args)
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "indices",
+    [
+        np.arange(1, 5)[::-1],
+        np.arange(8)[1:5],
+        read_only(np.arange(1, 5)),
+        np.arange(1, 5, dtype=np.uint64),
+        np.arange(1, 5, dtype=np.uint8),
+        torch.arange(1, 5).to(torch.uint64),
+        [np.int64(3), 1, np.uint8(2), 4],
+        (torch.tensor(4), torch.tensor(3), torch.tensor(2), torch.tensor(1)),
+        range(4, 0, -1),
+    ],
+)
+def test_indices_that_are_taken(indices):
+    brain = brain_of()
+    brain.activate("A", indices)
+    assert brain.winners("A").tolist() == [1, 2, 3, 4]
+
+
+NO_INDICES = [
+    ["a"],
+    [[1, 2], [3]],
+    [None],
+    [1j],
+    [1.5],
+    [True, False],
+    b"ab",
+    bytearray(b"ab"),
+    {1: 2}.keys(),
+    np.array(["a"]),
+    np.array([None]),
+    np.array([1.5]),
+    np.array(["2020"], dtype="M8[D]"),
+    torch.tensor([1, 2]).to_sparse(),
+    torch.zeros(3, dtype=torch.int64, device="meta"),
+]
+
+
+@pytest.mark.parametrize("which", range(len(NO_INDICES)))
+def test_what_are_no_indices_is_named(which):
+    match = r"indices must be (a (strided )?tensor|integers)"
+    assert_refused(TypeError, match, brain_of(), "activate", "A", NO_INDICES[which])
+
+
+@pytest.mark.parametrize(
+    ("indices", "got"),
+    [
+        ([2**63], 2**63),
+        ([3, -(2**63) - 1], -(2**63) - 1),
+        ([[1, 2**64]], 2**64),
+        (np.array([2**63], dtype=np.uint64), 2**63),
+        (torch.tensor([2**62]).to(torch.uint64) * 2, 2**63),
+        ([2**31], 2**31),
+    ],
+)
+def test_indices_beyond_64_bits_are_outside_too(indices, got):
+    assert_refused(IndexError, rf"indices must be in 0\.\.59, got {got}$", brain_of(), "activate", "A", indices)

@@ -126,10 +126,7 @@ def listed(projections: Any) -> Any:
 
 def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
     """1 to k distinct neurons of an area, ascending: [m], or [batch, m], on the CPU, where the checks cost least."""
-    sized = isinstance(indices, Tensor) or hasattr(indices, "__len__")
-    if not sized or isinstance(indices, (str, set, frozenset, Mapping)):
-        raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
-    given = torch.as_tensor(indices).cpu()
+    given = _integers(op, indices, n)
     given = given if given.numel() else given.long()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
         raise TypeError(f"{op}: indices must be integers, got {given.dtype}")
@@ -146,6 +143,36 @@ def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int
     if bool((ordered.diff(dim=-1) == 0).any()):
         raise ValueError(f"{op}: indices must be distinct, got repeated ones")
     return ordered
+
+
+def _integers(op: str, indices: Any, n: int) -> Tensor:
+    """Indices as a tensor on the CPU, of whatever dtype."""
+    if isinstance(indices, Tensor):
+        if indices.layout is not torch.strided or indices.is_nested or indices.is_meta or indices.is_quantized:
+            what = "a meta tensor" if indices.is_meta else f"{indices.layout}, nested={indices.is_nested}"
+            raise TypeError(f"{op}: indices must be a strided tensor of ints, got {what}")
+        return _signed(op, indices.detach().cpu(), n)
+    if not hasattr(indices, "__len__") or isinstance(indices, (str, bytes, bytearray, set, frozenset, Mapping)):
+        raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
+    try:
+        # A copy of an array: torch takes neither negative strides nor memory that it may not write.
+        return _signed(op, torch.as_tensor(indices.copy() if hasattr(indices, "__array__") else indices).cpu(), n)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        rows = [row if isinstance(row, (list, tuple)) else [row] for row in indices]
+        large = [i for row in rows for i in row if isinstance(i, int) and not -(2**63) <= i < 2**63]
+    if large:
+        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {large[0]}")
+    raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {indices!r:.80}")
+
+
+def _signed(op: str, given: Tensor, n: int) -> Tensor:
+    """Unsigned numbers of 64 bits, which torch neither sorts nor compares, as signed ones."""
+    if given.dtype != torch.uint64:
+        return given
+    signed = given.to(torch.int64)
+    if bool((signed < 0).any()):
+        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {int(signed.min()) + 2**64}")
+    return signed
 
 
 def own_graph(

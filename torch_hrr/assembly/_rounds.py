@@ -192,6 +192,7 @@ class Rounds(Wiring):
             indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]``; on any device.
 
         Raises:
+            TypeError: no strided tensor, array or sequence of ints.
             IndexError: a neuron outside 0..n-1.
             ValueError: none, too many, or repeated ones, or an unknown area.
         """
