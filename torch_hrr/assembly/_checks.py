@@ -41,8 +41,16 @@ def number(op: str, argument: str, value: Any, least: float = -math.inf, most: f
     return float(value)
 
 
+def plain(value: Any) -> Any:
+    """The int or float of a number of another kind, such as NumPy's; anything else as it is."""
+    if isinstance(value, (bool, int, float)) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
 def probability(op: str, argument: str, value: Any) -> float:
     """A float in [0, 1]."""
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
     if not 0 <= value <= 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr.assembly import _checks as checks
+
 _ops = torch.ops.torch_hrr
 
 
@@ -129,12 +131,18 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
     An efficient method for generating discrete random variables with general distributions, 1977, for the gaps.
     """
     return _ops.connectome_inputs.default(  # type: ignore[no-any-return]
-        winners, n, p, _as_int64("seed", seed), _as_int64("fiber", fiber), _as_int64("brain", brain)
+        winners,
+        checks.plain(n),
+        checks.plain(p),
+        _as_int64("seed", seed),
+        _as_int64("fiber", fiber),
+        _as_int64("brain", brain),
     )
 
 
 def _as_int64(argument: str, value: int) -> int:
     """The signed 64-bit integer of the same bits, which stands for the value modulo 2^64."""
+    value = checks.plain(value)
     if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
         raise TypeError(f"connectome_inputs: {argument} must be an int, got {type(value).__name__}")
     if not -(2**63) <= value < 2**64:

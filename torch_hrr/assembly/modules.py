@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import functional
 
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
@@ -51,6 +52,7 @@ class KCap(nn.Module):
             TypeError: An option is of another type.
         """
         super().__init__()
+        k, temperature = checks.plain(k), checks.plain(temperature)
         check_cap("KCap", k, temperature, surrogate, soft)
         self.k = k
         self.temperature = float(temperature)
@@ -131,6 +133,8 @@ class AssemblyLayer(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
+        in_features, n, k, p = (checks.plain(value) for value in (in_features, n, k, p))
+        temperature, seed = checks.plain(temperature), checks.plain(seed)
         check_int("AssemblyLayer", "in_features", in_features, 1)
         check_int("AssemblyLayer", "n", n, 1)
         check_cap("AssemblyLayer", k, temperature, surrogate, soft)
