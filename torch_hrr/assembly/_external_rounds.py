@@ -60,7 +60,7 @@ class ExternalRounds(nn.Module):
                 normalised) or more, which only a round can tell: earlier rounds stay, of this one nothing does. In the
                 first round the brain is unchanged. Losses are those of the last call that returned.
         """
-        rounds = checks.integer("project", "rounds", rounds, least=0)
+        rounds = checks.rounds("project", rounds)
         given = self._checked(external_inputs or {})
         areas = self.brain._areas
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
