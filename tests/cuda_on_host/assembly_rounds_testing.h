@@ -178,8 +178,11 @@ inline RoundsHost host_of(const Schedule& schedule, unsigned threads = 64) {
 // All schedules, blocks as on the device, and one block for everything.
 inline std::vector<RoundsHost> all_hosts() {
   std::vector<RoundsHost> hosts;
-  for (const Schedule& schedule : all_schedules(1)) {
-    hosts.push_back(host_of(schedule));
+  // Races show in any order: other builds try the orders.
+  if (!cuda_on_host::kFindsRaces) {
+    for (const Schedule& schedule : all_schedules(1)) {
+      hosts.push_back(host_of(schedule));
+    }
   }
   hosts.push_back(host_of({Schedule::Order::kShuffled, 2}, cuda_on_host::kFindsRaces ? 128 : 1024));
   hosts.push_back(host_of({Schedule::Order::kShuffled, 3}, 32));
