@@ -78,11 +78,6 @@ inline void for_each_group(const int64_t* rows, int64_t count, const Body& body)
   }
 }
 
-inline uint32_t width_of_block(const GapTables& tables, int64_t n, int64_t block) {
-  const int64_t left = n - block * tables.width;
-  return static_cast<uint32_t>(left < tables.width ? left : tables.width);
-}
-
 // Columns are collected in a buffer first: generating and counting overlap badly otherwise.
 void deliver(const DeliverParams& params, int64_t first_block, int64_t last_block) {
   if (params.tables->empty != 0) {
@@ -93,7 +88,7 @@ void deliver(const DeliverParams& params, int64_t first_block, int64_t last_bloc
   const PhiloxKey key = philox_key(params.key);
   for (int64_t block = first_block; block < last_block; ++block) {
     int32_t* counts = params.counts + block * params.tables->width;
-    const uint32_t width = width_of_block(*params.tables, params.n, block);
+    const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
     uint32_t* end = columns;
     const auto flush = [&] {
       for (const uint32_t* column = columns; column != end; ++column) {
@@ -123,10 +118,10 @@ int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block
   int64_t found = 0;
   for (int64_t block = first_block; block < last_block; ++block) {
     const int64_t start = block * params.tables->width;
-    const uint32_t width = width_of_block(*params.tables, params.n, block);
+    const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
     const uint32_t* bits = params.bits + start / 32;
     uint32_t set = 0;
-    for (uint32_t word = 0; word < (width + 31) / 32; ++word) {
+    for (int64_t word = 0; word < bit_words(width); ++word) {
       set |= bits[word];
     }
     if (set == 0) {

@@ -16,7 +16,7 @@ HRR_DEVICE PhiloxKey key_of_batch(const Params& params, int64_t batch) {
 template <bool kTwoLevel>
 __global__ void deliver_kernel(DeliverLaunch params) {
   const uint32_t* tables = nullptr;
-  const int64_t blocks = (params.n + params.gaps.width - 1) / params.gaps.width;
+  const int64_t blocks = block_count(params.gaps, params.n);
   const int64_t warps = static_cast<int64_t>(gridDim.x) * warp_count();
   for (int64_t batch = blockIdx.y; batch < params.batches; batch += gridDim.y) {
     const int64_t rows = params.row_counts != nullptr ? params.row_counts[batch] : params.row_count;
@@ -36,12 +36,10 @@ __global__ void deliver_kernel(DeliverLaunch params) {
       if (row < 0 || row > INT32_MAX) {
         continue;
       }
-      const int64_t first = block * params.gaps.width;
-      const int64_t left = params.n - first;
-      const auto width = static_cast<int32_t>(left < params.gaps.width ? left : params.gaps.width);
       const int32_t sign = params.signs != nullptr ? params.signs[entry] : params.sign;
-      int32_t* counts = params.counts + batch * params.n + first;
-      for_each_edge_of_warp<kTwoLevel>(tables, key, static_cast<uint32_t>(row), static_cast<uint32_t>(block), width,
+      int32_t* counts = params.counts + batch * params.n + block * params.gaps.width;
+      for_each_edge_of_warp<kTwoLevel>(tables, key, static_cast<uint32_t>(row), static_cast<uint32_t>(block),
+                                       columns_of_block(params.gaps, params.n, block),
                                        [&](const LaneEdges<kTwoLevel>& lane) {
 #pragma unroll
                                          for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
@@ -76,7 +74,7 @@ void launch_deliver_with(const DeliverLaunch& params, const Launcher& launcher) 
   if (params.gaps.empty || params.batches <= 0 || params.row_count <= 0 || params.n <= 0) {
     return;
   }
-  const int64_t items = params.row_count * ((params.n + params.gaps.width - 1) / params.gaps.width);
+  const int64_t items = params.row_count * block_count(params.gaps, params.n);
   dim3 grid = connectome_grid(items, kConnectomeThreads / kWarpSize);
   grid.y = static_cast<unsigned>(params.batches < kMaxGridYZ ? params.batches : kMaxGridYZ);
   launcher("deliver_kernel", params.gaps.two_level ? deliver_kernel<true> : deliver_kernel<false>, grid,

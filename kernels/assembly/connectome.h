@@ -148,13 +148,25 @@ struct MatchParams {
   const int64_t* rows = nullptr;
   int64_t row_count = 0;
   int64_t n = 0;
-  const uint32_t* bits = nullptr;  // (n + 31) / 32 words
+  const uint32_t* bits = nullptr;  // bit_words(n)
   int32_t* pairs = nullptr;        // 2 a pair
   int64_t capacity = 0;            // pairs
 };
 
-HRR_HOST_DEVICE int64_t block_count(const GapTables& tables, int64_t n) {
+// Column blocks of n columns, and the columns of one of them, which is the last or full; Tables have a width.
+template <typename Tables>
+HRR_HOST_DEVICE int64_t block_count(const Tables& tables, int64_t n) {
   return (n + tables.width - 1) / tables.width;
+}
+template <typename Tables>
+HRR_HOST_DEVICE int32_t columns_of_block(const Tables& tables, int64_t n, int64_t block) {
+  const int64_t left = n - block * tables.width;
+  return static_cast<int32_t>(left < tables.width ? left : tables.width);
+}
+
+// Words that hold a bit for each of n columns.
+HRR_HOST_DEVICE constexpr int64_t bit_words(int64_t n) {
+  return (n + 31) / 32;
 }
 
 }  // namespace torch_hrr::kernels

@@ -1,7 +1,7 @@
 // Spectra of rows of any length on the CPU, by Bluestein's sum in double; the formulas stand in chirp_plan.h.
 #pragma once
 
-#include "kernels/chirp_plan.h"
+#include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/engine.h"
 
 namespace torch_hrr::kernels {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/fft_twiddles.h"
+#include "kernels/fft/twiddles.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 

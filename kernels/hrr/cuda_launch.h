@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/fft_twiddles.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/fft/twiddles.h"
 #include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"

@@ -1,7 +1,7 @@
 // The pointwise stage on (k, M-k) pairs of a half-length spectrum, in whole vectors.
 #pragma once
 
-#include "kernels/fft.h"
+#include "kernels/fft/fft.h"
 #include "kernels/hrr/circular_convolution.h"
 
 namespace torch_hrr::kernels {

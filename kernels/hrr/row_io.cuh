@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/cuda/element_run.cuh"
-#include "kernels/cuda/fft.cuh"
+#include "kernels/fft/fft.cuh"
 #include "kernels/hrr/circular_convolution.h"
 
 // Rare paths stay out of line: inlined, they would cost the common path half of its registers.

@@ -1,7 +1,7 @@
 // The CPU entry points of the HRR family, one table an instruction set and storage type.
 #pragma once
 
-#include "kernels/chirp_plan.h"
+#include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"

@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/fft.cuh"
+#include "kernels/fft/fft.cuh"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"

@@ -1,7 +1,7 @@
 // The row transform alone, every length, against the DFT sum.
 #include "tests/cuda_on_host/hrr_testing.h"
 
-#include "kernels/roots.h"
+#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 namespace {

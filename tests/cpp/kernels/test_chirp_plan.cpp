@@ -1,5 +1,5 @@
 // Plans of Bluestein's sum: lengths, tables against long double sums, and leases that outlive their plan's place.
-#include "kernels/chirp_plan.h"
+#include "kernels/fft/chirp_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Plans of every size and width: passes that multiply up, twiddle factors against long double sines and cosines.
-#include "kernels/fft_plan.h"
+#include "kernels/fft/fft_plan.h"
 
 #include <gtest/gtest.h>
 

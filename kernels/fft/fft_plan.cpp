@@ -1,5 +1,5 @@
 // Builds and keeps the plans of fft_plan.h.
-#include "kernels/fft_plan.h"
+#include "kernels/fft/fft_plan.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "kernels/roots.h"
+#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 namespace {

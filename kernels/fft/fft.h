@@ -4,8 +4,8 @@
 // q < s, p < m, w_n = e^{-2 pi i/n}. The inverse (unscaled) swaps real and imaginary parts on the way in and out.
 #pragma once
 
-#include "kernels/butterflies.h"
-#include "kernels/fft_plan.h"
+#include "kernels/fft/butterflies.h"
+#include "kernels/fft/fft_plan.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN

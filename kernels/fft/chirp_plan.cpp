@@ -1,5 +1,5 @@
 // Builds and keeps the plans of chirp_plan.h.
-#include "kernels/chirp_plan.h"
+#include "kernels/fft/chirp_plan.h"
 
 #include <algorithm>
 #include <list>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/roots.h"
+#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 namespace {

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/fft_twiddles.h"
+#include "kernels/fft/twiddles.h"
 #include "kernels/numeric.h"
 
 // A step that works on a thread's whole array: inlined on the device, where the array must stay in registers; a

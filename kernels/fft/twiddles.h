@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/roots.h"
+#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 
