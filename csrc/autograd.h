@@ -1,30 +1,35 @@
-// One generic autograd node for every operator: it saves the inputs and asks a formula for the derivatives.
+// One generic autograd node for every operator: it keeps what a formula reads and asks it for the derivatives.
 //
-// A formula is a copyable struct with
-//   static constexpr const char* kName;                                  the node's name
-//   static constexpr const char* kOperator, *kArguments[];               the schema's names, for errors
-//   at::Tensor forward(const at::Tensor&...) const;                     runs below autograd
-//   variable_list backward(saved, grad, wanted) const;                   one per input, undefined where not wanted
-//   at::Tensor jvp(saved, tangents) const;                               undefined tangents are zero
-// where `saved` are the inputs. A forward that returns a std::tuple has derivatives for the first result alone; the
-// others, such as indices, follow the inputs in `saved`. Derivatives are
-// written in differentiable operators, so that double backward and forward-over-reverse follow. Gradients may come back
-// in any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them.
+// A formula is a copyable struct that owns its values (no views of strings or lists), with
+//   variable_list backward(const Saved&, const at::Tensor& grad, const Wanted&) const   one per input, undefined where
+//                                                                                        not wanted
+//   at::Tensor jvp(const Saved&, const variable_list& tangents) const                   undefined tangents are zero
+// and, where that differs from the defaults,
+//   bool reads(size_t input, const Wanted&) const             whether backward reads an input's values; default: all
+//   static constexpr size_t kResults                          how many of the first results have a derivative; default
+//   1
+// With several such results backward takes a variable_list of gradients, undefined where nothing came, and jvp returns
+// one of tangents. The other results, such as indices, follow the inputs in Saved.
+//
+// Derivatives are written in differentiable operators, so that double backward and forward-over-reverse follow.
+// Gradients may come back in any shape that broadcasts with the input's and in any floating type: the node expands,
+// sums and casts them.
 #pragma once
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/DimVector.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <concepts>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "csrc/checks.h"
@@ -32,152 +37,165 @@
 namespace torch_hrr {
 
 using torch::autograd::variable_list;
+// Which inputs need a gradient.
+using Wanted = std::vector<bool>;
 
-// Node is shared_ptr-managed up to some release and an intrusive_ptr target after it; the type decides, not a version.
-template <typename NodeType, typename Base>
-auto make_node(const std::vector<at::Tensor>& inputs, typename NodeType::FormulaType formula) {
-  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Base>) {
-    return c10::make_intrusive<NodeType>(inputs, std::move(formula));
-  } else {
-    // deleteNode is found through the argument: it exists only where shared_ptr nodes do.
-    return std::shared_ptr<NodeType>(new NodeType(inputs, std::move(formula)), [](auto* node) { deleteNode(node); });
+using AllSizes = std::vector<c10::SymDimVector>;
+
+// What a formula sees of a call: the inputs, undefined where it does not read them, and the sizes of all.
+class Saved {
+ public:
+  Saved(const variable_list& tensors, const AllSizes& sizes) : tensors_(tensors), sizes_(sizes) {}
+
+  const at::Tensor& operator[](size_t i) const {
+    return tensors_[i];
   }
-}
-
-template <typename Formula>
-struct DerivativeNode : public torch::autograd::Node {
-  using FormulaType = Formula;
-
-  // The inputs, then results without a derivative: those have no history, so none of them refers back to this node.
-  DerivativeNode(const std::vector<at::Tensor>& saved, Formula formula) : formula_(std::move(formula)) {
-    saved_.reserve(saved.size());
-    for (const at::Tensor& tensor : saved) {
-      saved_.emplace_back(tensor, /*is_output=*/false);
-    }
+  const variable_list& tensors() const {
+    return tensors_;
   }
-
-  std::string name() const override {
-    return Formula::kName;
-  }
-
-  variable_list apply(variable_list&& grads) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    variable_list results(num_outputs());
-    if (!grads[0].defined()) {
-      return results;
-    }
-    std::vector<at::Tensor> inputs(saved_.size());
-    for (size_t i = 0; i < saved_.size(); ++i) {
-      inputs[i] = saved_[i].unpack();
-    }
-    std::vector<bool> wanted(num_outputs());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      wanted[i] = inputs[i].defined() && task_should_compute_output(i);
-    }
-    results = formula_.backward(inputs, grads[0], wanted);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (!wanted[i]) {
-        results[i] = at::Tensor();
-      } else if (results[i].defined()) {
-        // A gradient that is the same along a dimension may come without it.
-        const auto common = at::infer_size_symint(results[i].sym_sizes(), inputs[i].sym_sizes());
-        results[i] = at::sum_to(results[i].expand_symint(common), inputs[i].sym_sizes()).to(inputs[i].scalar_type());
-      }
-    }
-    return results;
-  }
-
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (torch::autograd::SavedVariable& saved : saved_) {
-      saved.reset_data();
-    }
+  c10::SymIntArrayRef sizes(size_t i) const {
+    return sizes_[i];
   }
 
  private:
+  const variable_list& tensors_;
+  const AllSizes& sizes_;
+};
+
+template <typename Formula>
+consteval size_t differentiable_results() {
+  if constexpr (requires { Formula::kResults; }) {
+    return Formula::kResults;
+  } else {
+    return 1;
+  }
+}
+
+// Bases of formulas. A linear map reads no values; of a map linear in two arguments each gradient reads the other one.
+struct LinearFormula {
+  bool reads(size_t, const Wanted&) const {
+    return false;
+  }
+};
+struct BilinearFormula {
+  bool reads(size_t input, const Wanted& wanted) const {
+    return wanted[1 - input];
+  }
+};
+
+template <typename Formula>
+concept HasBackward = requires(const Formula& formula, const Saved& saved, const at::Tensor& grad,
+                               const Wanted& wanted) {
+  { formula.backward(saved, grad, wanted) } -> std::convertible_to<variable_list>;
+}
+|| requires(const Formula& formula, const Saved& saved, const variable_list& grads, const Wanted& wanted) {
+  { formula.backward(saved, grads, wanted) } -> std::convertible_to<variable_list>;
+};
+template <typename Formula>
+concept HasTangent = requires(const Formula& formula, const Saved& saved, const variable_list& tangents) {
+  formula.jvp(saved, tangents);
+};
+
+// The node's name: "bind_normalize" gives "TorchHrrBindNormalizeBackward".
+std::string node_name(const char* op);
+
+// Everything about the node that does not depend on the formula.
+class DerivativeNode : public torch::autograd::Node {
+ public:
+  // Keeps of the inputs what the formula reads, and the results without a derivative, which have no history.
+  void save(const variable_list& inputs, const variable_list& other_results);
+
+  variable_list apply(variable_list&& grads) override;
+  void release_variables() override;
+
+ private:
+  virtual bool reads(size_t input, const Wanted& wanted) const = 0;
+  virtual variable_list backward(const Saved& saved, const variable_list& grads, const Wanted& wanted) const = 0;
+
   std::vector<torch::autograd::SavedVariable> saved_;
+  AllSizes sizes_;
+  std::vector<at::ScalarType> types_;  // of the inputs; Undefined for those that are absent
+};
+
+template <typename Formula>
+class FormulaNode final : public DerivativeNode {
+ public:
+  FormulaNode(const char* op, Formula formula) : op_(op), formula_(std::move(formula)) {}
+
+  std::string name() const override {
+    return node_name(op_);
+  }
+
+ private:
+  bool reads(size_t input, const Wanted& wanted) const override {
+    if constexpr (requires { formula_.reads(input, wanted); }) {
+      return formula_.reads(input, wanted);
+    }
+    return true;
+  }
+  variable_list backward(const Saved& saved, const variable_list& grads, const Wanted& wanted) const override {
+    if constexpr (requires { formula_.backward(saved, grads, wanted); }) {
+      return formula_.backward(saved, grads, wanted);
+    } else {
+      return formula_.backward(saved, grads[0], wanted);
+    }
+  }
+
+  const char* op_;
   Formula formula_;
 };
+
+// Node is shared_ptr-managed up to some release and an intrusive_ptr target after it; the type decides, not a version.
+template <typename NodeType, typename Base, typename... Args>
+auto make_node(Args&&... args) {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Base>) {
+    return c10::make_intrusive<NodeType>(std::forward<Args>(args)...);
+  } else {
+    // deleteNode is found through the argument: it exists only where shared_ptr nodes do.
+    return std::shared_ptr<NodeType>(new NodeType(std::forward<Args>(args)...), [](auto* node) { deleteNode(node); });
+  }
+}
 
 inline bool requires_grad(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
 }
 
-// A sparse or nested argument never reaches a kernel of ours: the dispatcher would name its backend, not the argument.
-template <typename Formula, typename... Inputs>
-void check_layouts(const Inputs&... inputs) {
-  const char* const* name = Formula::kArguments;
-  (check_strided(Formula::kOperator, {*name++, inputs}), ...);
-}
-
-// The result that has a derivative, and after the inputs those that have none.
-inline at::Tensor& differentiable_result(at::Tensor& result) {
-  return result;
-}
-template <typename... Others>
-at::Tensor& differentiable_result(std::tuple<at::Tensor, Others...>& results) {
-  return std::get<0>(results);
-}
-inline void append_other_results(std::vector<at::Tensor>&, const at::Tensor&) {}
-template <typename... Others>
-void append_other_results(std::vector<at::Tensor>& saved, const std::tuple<at::Tensor, Others...>& results) {
-  std::apply([&](const at::Tensor&, const Others&... others) { (saved.push_back(others), ...); }, results);
-}
-
-// The Autograd kernel of an operator; undefined inputs stand for absent optional arguments.
-template <typename Formula, typename... Inputs>
-auto differentiable(const Formula& formula, const Inputs&... inputs) {
-  check_layouts<Formula>(inputs...);
-  const bool with_grad = at::GradMode::is_enabled() && (requires_grad(inputs) || ...);
-  const bool with_tangent = (torch::autograd::isFwGradDefined(inputs) || ...);
-  const auto forward = [&] {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    return formula.forward(inputs...);
-  };
-  auto results = forward();
-  at::Tensor& result = differentiable_result(results);
-  if (with_grad) {
-    std::vector<at::Tensor> saved{inputs...};
-    append_other_results(saved, results);
-    auto node = make_node<DerivativeNode<Formula>, torch::autograd::Node>(saved, formula);
-    node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
+// Records the call in the history of the first `count` results.
+template <typename Formula>
+void record_history(const char* op, const Formula& formula, const variable_list& inputs, const variable_list& results) {
+  constexpr size_t kCount = differentiable_results<Formula>();
+  const auto node = make_node<FormulaNode<Formula>, torch::autograd::Node>(op, formula);
+  node->save(inputs, variable_list(results.begin() + kCount, results.end()));
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  for (size_t i = 0; i < kCount; ++i) {
+    at::Tensor result = results[i];
     torch::autograd::set_history(result, node);
   }
-  if (with_tangent) {
-    const auto primal = [](const at::Tensor& input) { return input.defined() ? input._fw_primal(/*level=*/0) : input; };
-    const auto tangent = [](const at::Tensor& input) { return input.defined() ? input._fw_grad(/*level=*/0) : input; };
-    std::vector<at::Tensor> saved{primal(inputs)...};
-    append_other_results(saved, results);
-    const at::Tensor moved = formula.jvp(saved, {tangent(inputs)...});
-    result._set_fw_grad(moved.to(result.scalar_type()), /*level=*/0, /*is_inplace_op=*/false);
-  }
-  return results;
 }
 
-// First-order backwards are fused and end with this: a derivative of theirs is that of the unfused composition.
-template <typename Fused, typename Composition, typename... Inputs>
-auto fused_unless_differentiated(const Fused& fused, const Composition& composition, const Inputs&... inputs) {
-  if ((at::GradMode::is_enabled() && (requires_grad(inputs) || ...)) ||
-      (torch::autograd::isFwGradDefined(inputs) || ...)) {
-    return composition();
-  }
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return fused();
-}
+// The inputs' primals and tangents, with the results that have no derivative behind the primals.
+struct DualInputs {
+  DualInputs(const variable_list& inputs, const variable_list& other_results);
 
-// The Autograd kernel of an out form: it has no derivative, and a result in place changes its version.
-template <typename Inner, typename... Inputs>
-void not_differentiable_out(const char* op, const Inner& inner, const at::Tensor& out, const Inputs&... inputs) {
-  TORCH_CHECK(!(at::GradMode::is_enabled() && (requires_grad(out) || (requires_grad(inputs) || ...))), op,
-              ": out must not be given where a gradient is asked for, got an argument that requires grad");
-  TORCH_CHECK(!(torch::autograd::isFwGradDefined(out) || (torch::autograd::isFwGradDefined(inputs) || ...)), op,
-              ": out must not be given where a tangent is asked for, got a dual tensor");
-  {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    inner();
-  }
-  if (!out.is_inference()) {
-    torch::autograd::impl::bump_version(out);
+  variable_list primals;
+  variable_list tangents;
+  AllSizes sizes;
+};
+void set_tangent(const at::Tensor& result, const at::Tensor& tangent);
+
+// Gives the first results their tangents.
+template <typename Formula>
+void record_tangents(const Formula& formula, const variable_list& inputs, const variable_list& results) {
+  constexpr size_t kCount = differentiable_results<Formula>();
+  const DualInputs dual(inputs, variable_list(results.begin() + kCount, results.end()));
+  const Saved saved(dual.primals, dual.sizes);
+  if constexpr (std::convertible_to<decltype(formula.jvp(saved, dual.tangents)), at::Tensor>) {
+    set_tangent(results[0], formula.jvp(saved, dual.tangents));
+  } else {
+    const variable_list moved = formula.jvp(saved, dual.tangents);
+    for (size_t i = 0; i < kCount; ++i) {
+      set_tangent(results[i], moved[i]);
+    }
   }
 }
 

@@ -11,6 +11,8 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace torch_hrr {
@@ -31,6 +33,11 @@ c10::ArrayRef<Int> sizes_of(const at::Tensor& tensor) {
   } else {
     return tensor.sizes();
   }
+}
+
+template <typename Int>
+c10::ArrayRef<Int> all_but_last(c10::ArrayRef<Int> sizes) {
+  return sizes.slice(0, sizes.size() - 1);
 }
 
 inline bool holds(bool condition) {
@@ -122,6 +129,37 @@ template <>
 inline void check_not_empty_last<c10::SymInt>(const char* op, const Argument& a) {
   TORCH_CHECK(holds(a.tensor.sym_sizes().back().sym_gt(0)), op, ": ", a.name,
               " must have a last dimension of at least 1, got 0");
+}
+
+// A string option: its names, each with what it stands for.
+template <typename Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+
+template <typename Value, size_t N>
+Value choice(const char* op, const char* argument, std::string_view name, const Choice<Value> (&table)[N]) {
+  for (const Choice<Value>& known : table) {
+    if (name == known.name) {
+      return known.value;
+    }
+  }
+  std::string names;
+  for (size_t i = 0; i < N; ++i) {
+    names.append(i == 0 ? "'" : (i + 1 < N ? ", '" : " or '")).append(table[i].name).append("'");
+  }
+  C10_THROW_ERROR(ValueError, c10::str(op, ": ", argument, " must be ", names, ", got '", name, "'"));
+}
+
+template <typename Value, size_t N>
+std::string_view name_of(Value value, const Choice<Value> (&table)[N]) {
+  for (const Choice<Value>& known : table) {
+    if (value == known.value) {
+      return known.name;
+    }
+  }
+  return "";
 }
 
 // Broadcasts `sizes` into `result` as torch.mul does.

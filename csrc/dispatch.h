@@ -1,18 +1,13 @@
-// Small pieces that every registration file uses: typed handles, storage types, autocast.
+// Small pieces of the lanes: optional tensors, lazy negation, autocast.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
 
 namespace torch_hrr {
-
-// The typed handle of an operator of this library; keep it in a static.
-template <typename Signature>
-auto typed_operator(const char* name, const char* overload = "") {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
-}
 
 inline at::Tensor tensor_or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
@@ -32,8 +27,21 @@ void write_plain(at::Tensor& out, const Call& call) {
   call(plain);
   out.copy_(plain);
 }
-inline std::optional<at::Tensor> resolve_neg(const std::optional<at::Tensor>& tensor) {
+// The same values without the mark.
+inline at::Tensor resolved(const at::Tensor& tensor) {
+  return tensor.resolve_neg();
+}
+inline std::optional<at::Tensor> resolved(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() ? std::optional<at::Tensor>(tensor->resolve_neg()) : std::nullopt;
+}
+template <typename Number>
+const Number& resolved(const Number& number) {
+  return number;
+}
+
+// The sum of two parts of a derivative, of which either may be absent.
+inline at::Tensor sum_of_defined(const at::Tensor& x, const at::Tensor& y) {
+  return x.defined() && y.defined() ? x + y : (x.defined() ? x : y);
 }
 
 // Tensors in the autocast dtype of a device; float64 and absent ones are left alone.

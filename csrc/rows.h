@@ -33,47 +33,91 @@ inline kernels::Storage storage_of(const at::Tensor& tensor) {
   }
 }
 
-// An operand of a row map: its leading dimensions end `trailing` dimensions before its last one.
-struct RowOperand {
-  const at::Tensor* tensor;
-  int64_t trailing;
-};
-
-// Collapses the leading dimensions `sizes` of the operands into a row map; false if more than kMaxRowDims are left.
+// Operands of a kernel that runs over rows: their leading dimensions broadcast to `batch`, and a row map places the
+// rows.
 template <size_t N>
-bool make_row_map(c10::ArrayRef<int64_t> sizes, const std::array<RowOperand, N>& operands, kernels::RowMap& map) {
+class Rows {
   static_assert(N <= kernels::kMaxOperands);
-  map.ndim = 0;
-  const auto rank = static_cast<int64_t>(sizes.size());
-  for (int64_t d = 0; d < rank; ++d) {
-    if (sizes[static_cast<size_t>(d)] == 1) {
-      continue;
-    }
-    std::array<int64_t, N> strides{};
-    for (size_t i = 0; i < N; ++i) {
-      if (operands[i].tensor == nullptr) {
-        continue;
+
+ public:
+  // A tensor, or an undefined one, and the number of its last dimensions that are not batch. Tensors are kept alive.
+  struct Operand {
+    at::Tensor tensor;
+    int64_t trailing;
+  };
+
+  // A kernel may take maps of fewer dimensions than kMaxRowDims.
+  Rows(c10::ArrayRef<int64_t> batch, std::array<Operand, N> operands, int most_dims = kernels::kMaxRowDims)
+      : operands_(std::move(operands)), most_dims_(most_dims) {
+    // Where more dimensions are left, operands are copied one after the other until they fit.
+    for (size_t i = 0; !fits(batch) && i < N; ++i) {
+      at::Tensor& tensor = operands_[i].tensor;
+      if (tensor.defined()) {
+        const c10::ArrayRef<int64_t> own =
+            tensor.sizes().slice(static_cast<size_t>(tensor.dim() - operands_[i].trailing));
+        Sizes<int64_t> sizes(batch.begin(), batch.end());
+        sizes.append(own.begin(), own.end());
+        tensor = tensor.expand(sizes).contiguous();
       }
-      const at::Tensor& tensor = *operands[i].tensor;
-      const int64_t own = d - (rank - (tensor.dim() - operands[i].trailing));
-      strides[i] = own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own);
-    }
-    // The previous dimension continues this one if, for every operand, one step there equals a full run here.
-    bool joins = map.ndim > 0;
-    for (size_t i = 0; joins && i < N; ++i) {
-      joins = map.strides[i][map.ndim - 1] == strides[i] * sizes[static_cast<size_t>(d)];
-    }
-    if (!joins && map.ndim == kernels::kMaxRowDims) {
-      return false;
-    }
-    const int slot = joins ? map.ndim - 1 : map.ndim++;
-    map.sizes[slot] = (joins ? map.sizes[slot] : 1) * sizes[static_cast<size_t>(d)];
-    for (size_t i = 0; i < N; ++i) {
-      map.strides[i][slot] = strides[i];
     }
   }
-  return true;
-}
+
+  const kernels::RowMap& map() const {
+    return map_;
+  }
+  const at::Tensor& operator[](size_t i) const {
+    return operands_[i].tensor;
+  }
+  // nullptr for an operand that is absent
+  const void* data(size_t i) const {
+    return operands_[i].tensor.defined() ? operands_[i].tensor.const_data_ptr() : nullptr;
+  }
+  // Of a dimension that is not batch, counted from the last; 0 where it broadcasts or the operand is absent.
+  int64_t stride(size_t i, int64_t dim) const {
+    const at::Tensor& tensor = operands_[i].tensor;
+    return !tensor.defined() || tensor.size(dim) == 1 ? 0 : tensor.stride(dim);
+  }
+
+ private:
+  // Collapses the batch dimensions into the map; false if too many are left.
+  bool fits(c10::ArrayRef<int64_t> batch) {
+    map_.ndim = 0;
+    const auto rank = static_cast<int64_t>(batch.size());
+    for (int64_t d = 0; d < rank; ++d) {
+      const int64_t size = batch[static_cast<size_t>(d)];
+      if (size == 1) {
+        continue;
+      }
+      std::array<int64_t, N> strides{};
+      for (size_t i = 0; i < N; ++i) {
+        const at::Tensor& tensor = operands_[i].tensor;
+        if (!tensor.defined()) {
+          continue;
+        }
+        const int64_t own = d - (rank - (tensor.dim() - operands_[i].trailing));
+        strides[i] = own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own);
+      }
+      // The previous dimension continues this one if, for every operand, one step there equals a full run here.
+      bool joins = map_.ndim > 0;
+      for (size_t i = 0; joins && i < N; ++i) {
+        joins = map_.strides[i][map_.ndim - 1] == strides[i] * size;
+      }
+      if (!joins && map_.ndim == most_dims_) {
+        return false;
+      }
+      const int slot = joins ? map_.ndim - 1 : map_.ndim++;
+      map_.sizes[slot] = (joins ? map_.sizes[slot] : 1) * size;
+      for (size_t i = 0; i < N; ++i) {
+        map_.strides[i][slot] = strides[i];
+      }
+    }
+    return true;
+  }
+
+  std::array<Operand, N> operands_;
+  int most_dims_;
+  kernels::RowMap map_;
+};
 
 inline int64_t product_of(c10::ArrayRef<int64_t> sizes) {
   int64_t product = 1;

@@ -7,9 +7,10 @@ neurons) and ``torch_hrr.runtime`` (devices).
 
 from pathlib import Path
 
-from torch_hrr import _library
+from torch_hrr import _library, _vmap
 
 _library.load()
+_vmap.register()
 
 from torch_hrr import assembly, hrr, runtime  # noqa: E402
 from torch_hrr._storage import IntegrityError  # noqa: E402

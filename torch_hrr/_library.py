@@ -55,3 +55,15 @@ def build_info() -> dict[str, str]:
     if "error" in info:
         raise RuntimeError(info["error"])
     return info
+
+
+def operators(library: Path | None = None) -> list[tuple[str, tuple[int, ...]]]:
+    """The overloads that vmap may batch, each with the number of dimensions of its tensor arguments that are not batch.
+
+    A negative number stands for an argument that takes no batch. `library` is one built with csrc/operator.h; by
+    default the package's own.
+    """
+    function = ctypes.CDLL(str(library or load())).torch_hrr_operators
+    function.restype = ctypes.c_char_p
+    lines = [line.split() for line in function().decode().splitlines()]
+    return [(name, tuple(map(int, trailing))) for name, *trailing in lines]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from torch_hrr import _library
 
 
 def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
@@ -26,16 +29,21 @@ def _promoted(tensors: Iterable[Any]) -> torch.dtype:
 
 
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
-    """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own."""
+    """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own.
+
+    A negative number stands for an argument that takes no batch, such as a table.
+    """
 
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         count = min(len(trailing), len(arguments))
         leading = 0
         for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False):
-            if tensor is not None:
+            name = operator._schema.name.removeprefix("torch_hrr::")
+            if own < 0 and batch_dim is not None:
+                raise RuntimeError(f"{name}: an argument that all rows share must not be batched by vmap")
+            if tensor is not None and own >= 0:
                 rank = tensor.dim() - (batch_dim is not None)
                 if rank < own:
-                    name = operator._schema.name.removeprefix("torch_hrr::")
                     raise RuntimeError(f"{name}: every vector must have at least {own} dimensions, got {rank}")
                 leading = max(leading, tensor.dim() - own - (batch_dim is not None))
         moved = [
@@ -54,7 +62,9 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
     return rule
 
 
-def register(table: Iterable[tuple[Any, tuple[int, ...]]]) -> None:
-    """Registers a rule for every operator; beside it the trailing dimensions of its first arguments."""
-    for operator, trailing in table:
+def register(library: Path | None = None) -> None:
+    """Registers a rule for every operator that the library reports."""
+    for name, trailing in _library.operators(library):
+        packet, overload = name.split(".")
+        operator = getattr(getattr(torch.ops.torch_hrr, packet), overload)
         torch.library.register_vmap(operator, _rule(operator, trailing))

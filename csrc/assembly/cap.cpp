@@ -1,23 +1,19 @@
-// k_cap: contract, CPU and CUDA, Meta, derivatives, registration. Autocast leaves it alone: winners hang on every bit.
-#include <ATen/OpMathType.h>
+// k_cap: the mask of the winners with a surrogate derivative, or soft winners. Autocast leaves it alone: winners hang
+// on every bit.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "csrc/assembly/execute.h"
-#include "csrc/autograd.h"
-#include "csrc/dispatch.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
+#include "csrc/operator.h"
 #include "csrc/rows.h"
+#include "csrc/types.h"
 
 namespace torch_hrr::assembly {
 namespace {
@@ -29,23 +25,11 @@ using kernels::SoftCapParams;
 
 // What stands in for the derivative of the mask.
 enum class Surrogate { kSigmoid, kLaplace, kStraightThrough, kNone };
-constexpr std::pair<const char*, Surrogate> kSurrogates[] = {{"sigmoid", Surrogate::kSigmoid},
-                                                             {"laplace", Surrogate::kLaplace},
-                                                             {"ste", Surrogate::kStraightThrough},
-                                                             {"none", Surrogate::kNone}};
+constexpr Choice<Surrogate> kSurrogates[] = {{"sigmoid", Surrogate::kSigmoid},
+                                             {"laplace", Surrogate::kLaplace},
+                                             {"ste", Surrogate::kStraightThrough},
+                                             {"none", Surrogate::kNone}};
 
-Surrogate surrogate_of(const char* op, c10::string_view name) {
-  for (const auto& [known, surrogate] : kSurrogates) {
-    if (name == known) {
-      return surrogate;
-    }
-  }
-  C10_THROW_ERROR(ValueError,
-                  c10::str(op, ": surrogate must be 'sigmoid', 'laplace', 'ste' or 'none', got '", name, "'"));
-}
-c10::string_view name_of(Surrogate surrogate) {
-  return kSurrogates[static_cast<size_t>(surrogate)].first;
-}
 bool is_soft(Surrogate surrogate) {
   return surrogate == Surrogate::kSigmoid || surrogate == Surrogate::kLaplace;
 }
@@ -57,8 +41,9 @@ struct CapOptions {
   Surrogate surrogate;
 };
 
-constexpr const char* kCap = "k_cap";
-constexpr const char* kCapBackward = "_k_cap_backward";
+CapOptions options_of(const char* op, const SymInt& k, double temperature, c10::string_view surrogate) {
+  return {k, temperature, choice<Surrogate>(op, "surrogate", surrogate, kSurrogates)};
+}
 
 void check_options(const char* op, const Tensor& inputs, const CapOptions& options) {
   const SymInt n = inputs.sym_sizes().back();
@@ -70,49 +55,14 @@ void check_options(const char* op, const Tensor& inputs, const CapOptions& optio
                     ": temperature must be finite and above 0, got ", options.temperature);
 }
 
-// [..., n] gives [..., n].
-template <typename Int>
-Sizes<Int> cap_contract(const Tensor& inputs, const CapOptions& options, bool soft) {
-  check_floating(kCap, {{"inputs", inputs}});
-  check_rank(kCap, {"inputs", inputs}, 1, "[..., n]");
-  check_options(kCap, inputs, options);
-  TORCH_CHECK_VALUE(!soft || is_soft(options.surrogate), kCap,
-                    ": surrogate must be 'sigmoid' or 'laplace' with soft, got '", name_of(options.surrogate), "'");
-  const auto sizes = sizes_of<Int>(inputs);
-  check_numel<Int>(kCap, sizes);
-  return Sizes<Int>(sizes.begin(), sizes.end());
-}
-
-// grad and inputs broadcast.
-template <typename Int>
-Sizes<Int> cap_backward_contract(const Tensor& grad, const Tensor& inputs, const CapOptions& options) {
-  const Argument first{"inputs", inputs};
-  const Argument second{"grad", grad};
-  check_floating(kCapBackward, {first, second});
-  check_rank(kCapBackward, first, 1, "[..., n]");
-  check_rank(kCapBackward, second, 1, "[..., n]");
-  const Int n = check_same_last<Int>(kCapBackward, first, second);
-  check_options(kCapBackward, inputs, options);
-  Sizes<Int> sizes;
-  for (const Tensor& tensor : {inputs, grad}) {
-    const auto all = sizes_of<Int>(tensor);
-    broadcast_into<Int>(kCapBackward, all.slice(0, all.size() - 1), "grad and the leading dimensions of inputs", sizes);
-  }
-  sizes.push_back(n);
-  check_numel<Int>(kCapBackward, sizes);
-  return sizes;
-}
-
 // The result for rows of inputs and, where it is defined, of the direction v.
-Tensor run(CapResult result, const Tensor& inputs, const Tensor& v, const CapOptions& options,
-           c10::ArrayRef<int64_t> sizes) {
-  const at::ScalarType dtype =
-      v.defined() ? c10::promoteTypes(inputs.scalar_type(), v.scalar_type()) : inputs.scalar_type();
-  const Tensor out = at::empty(sizes, inputs.options().dtype(dtype));
+void run_cap(CapResult result, const Tensor& inputs, const Tensor& v, const CapOptions& options, const Tensor& out) {
   if (out.numel() == 0) {
-    return out;
+    return;
   }
-  const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
+  const at::ScalarType dtype = out.scalar_type();
+  const c10::ArrayRef<int64_t> sizes = out.sizes();
+  const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
   SoftCapParams params;
   params.rows = product_of(batch);
   params.n = sizes.back();
@@ -121,87 +71,27 @@ Tensor run(CapResult result, const Tensor& inputs, const Tensor& v, const CapOpt
   params.storage = storage_of(out);
   params.shape = options.surrogate == Surrogate::kLaplace ? kernels::CapShape::kLaplace : kernels::CapShape::kSigmoid;
   params.result = result;
-  Tensor rows = with_unit_rows(inputs, dtype);
-  Tensor directions = v.defined() ? with_unit_rows(v, dtype) : v;
-  const auto map_rows = [&] {
-    return make_row_map<2>(batch, {RowOperand{&rows, 1}, RowOperand{directions.defined() ? &directions : nullptr, 1}},
-                           params.map);
-  };
-  if (!map_rows()) {
-    rows = rows.expand(sizes).contiguous();
-    directions = directions.defined() ? directions.expand(sizes).contiguous() : directions;
-    map_rows();
-  }
-  params.inputs = rows.const_data_ptr();
-  params.v = directions.defined() ? directions.const_data_ptr() : nullptr;
+  const Rows<2> rows(batch, {{{with_unit_rows(inputs, dtype), 1}, {v.defined() ? with_unit_rows(v, dtype) : v, 1}}});
+  params.map = rows.map();
+  params.inputs = rows.data(0);
+  params.v = rows.data(1);
   params.out = out.mutable_data_ptr();
   execute(params, out);
-  return out;
 }
 
-// 1 at the winners, else 0.
-Tensor mask_of_winners(const Tensor& inputs, int64_t k) {
-  const Tensor winners = std::get<1>(torch_hrr::k_winners(inputs, k));
-  return at::zeros(inputs.sizes(), inputs.options()).scatter_(-1, winners, 1);
-}
-
-Tensor compute(const Tensor& inputs, SymInt k, double temperature, c10::string_view surrogate, bool soft) {
-  const CapOptions options{k, temperature, surrogate_of(kCap, surrogate)};
-  const auto sizes = cap_contract<int64_t>(inputs, options, soft);
-  return soft ? run(CapResult::kSoft, inputs, {}, options, sizes) : mask_of_winners(inputs, options.k.expect_int());
-}
-
-Tensor compute_meta(const Tensor& inputs, SymInt k, double temperature, c10::string_view surrogate, bool soft) {
-  const auto sizes = cap_contract<SymInt>(inputs, {k, temperature, surrogate_of(kCap, surrogate)}, soft);
-  return at::empty_symint(sizes, inputs.options());
-}
-
-Tensor compute_backward(const Tensor& grad, const Tensor& inputs, SymInt k, double temperature,
-                        c10::string_view surrogate) {
-  const CapOptions options{k, temperature, surrogate_of(kCapBackward, surrogate)};
-  const auto sizes = cap_backward_contract<int64_t>(grad, inputs, options);
-  if (is_soft(options.surrogate)) {
-    return run(CapResult::kJacobian, inputs, grad, options, sizes);
-  }
-  const auto dtype = c10::promoteTypes(inputs.scalar_type(), grad.scalar_type());
-  const Tensor out = at::empty(sizes, inputs.options().dtype(dtype));
-  return options.surrogate == Surrogate::kNone ? out.zero_() : out.copy_(grad);
-}
-
-Tensor compute_backward_meta(const Tensor& grad, const Tensor& inputs, SymInt k, double temperature,
-                             c10::string_view surrogate) {
-  const auto sizes =
-      cap_backward_contract<SymInt>(grad, inputs, {k, temperature, surrogate_of(kCapBackward, surrogate)});
-  const auto dtype = c10::promoteTypes(inputs.scalar_type(), grad.scalar_type());
-  return at::empty_symint(sizes, inputs.options().dtype(dtype));
-}
-
-Tensor call_k_cap(const Tensor& inputs, const CapOptions& options, bool soft) {
-  static const auto op =
-      typed_operator<Tensor(const Tensor&, SymInt, double, c10::string_view, bool)>("torch_hrr::k_cap");
-  return op.call(inputs, options.k, options.temperature, name_of(options.surrogate), soft);
-}
-
-Tensor k_cap_backward(const Tensor& grad, const Tensor& inputs, const CapOptions& options) {
-  static const auto op = typed_operator<Tensor(const Tensor&, const Tensor&, SymInt, double, c10::string_view)>(
-      "torch_hrr::_k_cap_backward");
-  return op.call(grad, inputs, options.k, options.temperature, name_of(options.surrogate));
-}
-
-Tensor in_compute_type(const Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
+Tensor soft_winners(const Tensor& inputs, const CapOptions& options);
 
 // J grad = d (grad - <d, grad> / <d, 1>) / tau
 Tensor compose_backward(const Tensor& half_grad, const Tensor& half_inputs, const CapOptions& options) {
   if (options.surrogate == Surrogate::kStraightThrough) {
-    return half_grad;
+    // A copy: the result of an operator is never its argument.
+    return half_grad.clone();
   }
   const Tensor grad = in_compute_type(half_grad);
   if (options.surrogate == Surrogate::kNone) {
     return at::zeros_like(grad);
   }
-  const Tensor y = call_k_cap(in_compute_type(half_inputs), options, /*soft=*/true);
+  const Tensor y = soft_winners(in_compute_type(half_inputs), options);
   const Tensor rest = 1 - y;
   const Tensor d = options.surrogate == Surrogate::kSigmoid ? y * rest : at::minimum(y, rest);
   const Tensor total = d.sum(-1, /*keepdim=*/true);
@@ -217,65 +107,116 @@ Tensor compose_backward(const Tensor& half_grad, const Tensor& half_inputs, cons
   return (tiny ? d.to(at::kDouble) : d) / temperature * (grad - mean);
 }
 
-// The Jacobian of the soft winners, their own where soft is set and else the surrogate; it is symmetric.
-struct CapFormula {
-  static constexpr const char* kName = "TorchHrrKCapBackward";
-  static constexpr const char* kOperator = kCap;
-  static constexpr const char* kArguments[] = {"inputs"};
-  CapOptions options;
-  bool soft;
+struct KCapBackward : Operator {
+  static constexpr const char* kName = "_k_cap_backward";
+  static constexpr Operand kOperands[] = {{"grad", 1}, {"inputs", 1}};
+  using Signature = Tensor(const Tensor& grad, const Tensor& inputs, SymInt k, double temperature,
+                           c10::string_view surrogate);
+  static constexpr Derivative kDerivative = Derivative::kComposition;
 
-  Tensor forward(const Tensor& inputs) const {
-    return call_k_cap(inputs, options, soft);
+  // grad and inputs broadcast.
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& grad, const Tensor& inputs, const Int& k, double temperature,
+                                      c10::string_view surrogate) {
+    const CapOptions options = options_of(kName, k, temperature, surrogate);
+    const Argument first{"inputs", inputs};
+    const Argument second{"grad", grad};
+    check_floating(kName, {first, second});
+    check_rank(kName, first, 1, "[..., n]");
+    check_rank(kName, second, 1, "[..., n]");
+    const Int n = check_same_last<Int>(kName, first, second);
+    check_options(kName, inputs, options);
+    ResultContract<Int> result{{}, promote(inputs, grad)};
+    for (const Tensor& tensor : {inputs, grad}) {
+      broadcast_into<Int>(kName, all_but_last(sizes_of<Int>(tensor)), "grad and the leading dimensions of inputs",
+                          result.sizes);
+    }
+    result.sizes.push_back(n);
+    check_numel<Int>(kName, result.sizes);
+    return result;
   }
-  variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>&) const {
-    return {k_cap_backward(grad, inputs[0], options)};
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& grad, const Tensor& inputs,
+                  int64_t k, double temperature, c10::string_view surrogate) {
+    const CapOptions options = options_of(kName, k, temperature, surrogate);
+    if (is_soft(options.surrogate)) {
+      run_cap(CapResult::kJacobian, inputs, grad, options, out);
+    } else if (options.surrogate == Surrogate::kNone) {
+      out.zero_();
+    } else {
+      out.copy_(grad);
+    }
   }
-  Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    return k_cap_backward(tangents[0], inputs[0], options);
+
+  static Tensor compose(const Tensor& grad, const Tensor& inputs, const SymInt& k, double temperature,
+                        c10::string_view surrogate) {
+    return compose_backward(grad, inputs, options_of(kName, k, temperature, surrogate));
   }
 };
 
-Tensor k_cap_autograd(const Tensor& inputs, SymInt k, double temperature, c10::string_view surrogate, bool soft) {
-  return differentiable(CapFormula{{k, temperature, surrogate_of(kCap, surrogate)}, soft}, inputs);
+struct KCap : Operator {
+  static constexpr const char* kName = "k_cap";
+  static constexpr Operand kOperands[] = {{"inputs", 1}};
+  using Signature = Tensor(const Tensor& inputs, SymInt k, double temperature, c10::string_view surrogate, bool soft);
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& inputs, const Int& k, double temperature,
+                                      c10::string_view surrogate, bool soft) {
+    const CapOptions options = options_of(kName, k, temperature, surrogate);
+    check_floating(kName, {{"inputs", inputs}});
+    check_rank(kName, {"inputs", inputs}, 1, "[..., n]");
+    check_options(kName, inputs, options);
+    TORCH_CHECK_VALUE(!soft || is_soft(options.surrogate), kName,
+                      ": surrogate must be 'sigmoid' or 'laplace' with soft, got '", surrogate, "'");
+    const auto sizes = sizes_of<Int>(inputs);
+    check_numel<Int>(kName, sizes);
+    return {Sizes<Int>(sizes.begin(), sizes.end()), inputs.scalar_type()};
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& inputs, int64_t k,
+                  double temperature, c10::string_view surrogate, bool soft) {
+    if (soft) {
+      return run_cap(CapResult::kSoft, inputs, {}, options_of(kName, k, temperature, surrogate), out);
+    }
+    // 1 at the winners, else 0.
+    out.zero_().scatter_(-1, std::get<1>(torch_hrr::k_winners(inputs, k)), 1);
+  }
+
+  // The Jacobian of the soft winners, their own where soft is set and else the surrogate; it is symmetric.
+  struct Formula {
+    CapOptions options;
+
+    Tensor jacobian(const Tensor& v, const Tensor& inputs) const {
+      return call<KCapBackward>(v, inputs, options.k, options.temperature, name_of(options.surrogate, kSurrogates));
+    }
+    variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted&) const {
+      return {jacobian(grad, inputs[0])};
+    }
+    Tensor jvp(const Saved& inputs, const variable_list& tangents) const {
+      return jacobian(tangents[0], inputs[0]);
+    }
+  };
+  static Formula formula(const Tensor&, const SymInt& k, double temperature, c10::string_view surrogate, bool) {
+    return {options_of(kName, k, temperature, surrogate)};
+  }
+};
+
+Tensor soft_winners(const Tensor& inputs, const CapOptions& options) {
+  return call<KCap>(inputs, options.k, options.temperature, name_of(options.surrogate, kSurrogates), /*soft=*/true);
 }
 
-Tensor k_cap_backward_autograd(const Tensor& grad, const Tensor& inputs, SymInt k, double temperature,
-                               c10::string_view surrogate) {
-  const CapOptions options{k, temperature, surrogate_of(kCapBackward, surrogate)};
-  check_strided(kCapBackward, {{"grad", grad}, {"inputs", inputs}});
-  return fused_unless_differentiated([&] { return k_cap_backward(grad, inputs, options); },
-                                     [&] {
-                                       const auto sizes = cap_backward_contract<SymInt>(grad, inputs, options);
-                                       const auto dtype = c10::promoteTypes(inputs.scalar_type(), grad.scalar_type());
-                                       return compose_backward(grad, inputs, options)
-                                           .to(dtype)
-                                           .expand_symint(sizes)
-                                           .clone(at::MemoryFormat::Contiguous);
-                                     },
-                                     grad, inputs);
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<KCap, KCapBackward>(m);
 }
 
 }  // namespace
 }  // namespace torch_hrr::assembly
 
-using namespace torch_hrr::assembly;
+namespace torch_hrr {
 
-TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("k_cap", compute);
-  m.impl("_k_cap_backward", compute_backward);
+at::Tensor k_cap(const at::Tensor& inputs, int64_t k, double temperature, std::string_view surrogate, bool soft) {
+  return call<assembly::KCap>(inputs, k, temperature, surrogate, soft);
 }
-#if defined(TORCH_HRR_WITH_CUDA)
-TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
-  m.impl("k_cap", compute);
-  m.impl("_k_cap_backward", compute_backward);
-}
-#endif
-TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
-  m.impl("k_cap", compute_meta);
-  m.impl("_k_cap_backward", compute_backward_meta);
-}
-TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
-  m.impl("k_cap", k_cap_autograd);
-  m.impl("_k_cap_backward", k_cap_backward_autograd);
-}
+
+}  // namespace torch_hrr

@@ -1,12 +1,11 @@
 // _project_ and _stimulus_counts_: the rounds of a batch of brains whose state is a list of tensors.
 #include <ATen/Parallel.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "csrc/assembly/state.h"
-#include "csrc/checks.h"
+#include "csrc/operator.h"
 #include "kernels/assembly/tables.h"
 
 namespace torch_hrr::assembly {
@@ -32,8 +31,7 @@ void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
   }
 }
 
-void project(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {
-  const State state = read_state(tensors, layout, rates, seed);
+void project_on_cpu(const State& state) {
   auto* const progress = state.progress.mutable_data_ptr<int64_t>();
   const int64_t stride = state.progress.size(1);
   std::vector<Brain> brains;
@@ -50,61 +48,71 @@ void project(at::TensorList tensors, const c10::List<int64_t>& layout, c10::Arra
   });
 }
 
+struct Project : Operator {
+  static constexpr const char* kName = "_project_";
+  static constexpr Operand kOperands[] = {{.name = "state", .trailing = kNotBatched, .written = true}};
+  using Signature = void(at::TensorList state, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed);
+  static constexpr Derivative kDerivative = Derivative::kNone;
+
+  static State check(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed) {
+    return read_state(tensors, layout, rates, seed);
+  }
+  static void run(const State& state, at::TensorList, at::IntArrayRef, c10::ArrayRef<double>, int64_t) {
 #if defined(TORCH_HRR_WITH_CUDA)
-void project_cuda(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {
-  cuda::project(read_state(tensors, layout, rates, seed));
-}
+    if (state.progress.is_cuda()) {
+      return cuda::project(state);
+    }
 #endif
+    project_on_cpu(state);
+  }
+};
 
 struct Binomial {
   std::vector<uint64_t> thresholds;
   kernels::BinomialTable table;
 };
 
-Binomial check_stimulus(const Tensor& counts, int64_t size, double p) {
-  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_stimulus_counts_: p must be in [0, 1], got ", p);
-  TORCH_CHECK_VALUE(size >= 0 && size < INT32_MAX, "_stimulus_counts_: size must be in 0..2^31 - 2, got ", size);
-  TORCH_CHECK(counts.defined() && counts.scalar_type() == at::kInt && counts.dim() == 2 && counts.is_contiguous(),
-              "_stimulus_counts_: counts must be a contiguous int32 tensor [brains, n]");
-  Binomial binomial;
-  binomial.thresholds.resize(static_cast<size_t>(kernels::binomial_capacity(size, p)));
-  kernels::make_binomial_table(size, p, binomial.thresholds.data(), binomial.table);
-  return binomial;
-}
+struct StimulusCounts : Operator {
+  static constexpr const char* kName = "_stimulus_counts_";
+  static constexpr Operand kOperands[] = {{.name = "counts", .trailing = kNotBatched, .written = true}};
+  using Signature = void(Tensor& counts, int64_t size, double p, int64_t seed, int64_t fiber);
+  static constexpr Derivative kDerivative = Derivative::kNone;
 
-void stimulus_counts(Tensor& counts, int64_t size, double p, int64_t seed, int64_t fiber) {
-  const Binomial binomial = check_stimulus(counts, size, p);
-  const int64_t n = counts.size(1);
-  for (int64_t b = 0; b < counts.size(0); ++b) {
-    const uint64_t key =
-        kernels::connectome_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(b), static_cast<uint64_t>(fiber));
-    auto* const own = counts.mutable_data_ptr<int32_t>() + b * n;
-    constexpr int64_t kGrain = 32768;
-    at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-      kernels::assembly_kernels().stimulus_counts(binomial.table, key, begin, end, own);
-    });
+  static Binomial check(const Tensor& counts, int64_t size, double p, int64_t, int64_t) {
+    TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_stimulus_counts_: p must be in [0, 1], got ", p);
+    TORCH_CHECK_VALUE(size >= 0 && size < INT32_MAX, "_stimulus_counts_: size must be in 0..2^31 - 2, got ", size);
+    TORCH_CHECK(counts.defined() && counts.scalar_type() == at::kInt && counts.dim() == 2 && counts.is_contiguous(),
+                "_stimulus_counts_: counts must be a contiguous int32 tensor [brains, n]");
+    Binomial binomial;
+    binomial.thresholds.resize(static_cast<size_t>(kernels::binomial_capacity(size, p)));
+    kernels::make_binomial_table(size, p, binomial.thresholds.data(), binomial.table);
+    return binomial;
   }
-}
-
+  static void run(const Binomial& binomial, const Tensor& counts, int64_t, double, int64_t seed, int64_t fiber) {
+    if (counts.numel() == 0) {
+      return;
+    }
 #if defined(TORCH_HRR_WITH_CUDA)
-void stimulus_counts_cuda(Tensor& counts, int64_t size, double p, int64_t seed, int64_t fiber) {
-  const Binomial binomial = check_stimulus(counts, size, p);
-  if (counts.numel() > 0) {
-    cuda::stimulus_counts(binomial.table, binomial.thresholds, seed, fiber, counts);
-  }
-}
+    if (counts.is_cuda()) {
+      return cuda::stimulus_counts(binomial.table, binomial.thresholds, seed, fiber, counts);
+    }
 #endif
+    const int64_t n = counts.size(1);
+    for (int64_t b = 0; b < counts.size(0); ++b) {
+      const uint64_t key =
+          kernels::connectome_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(b), static_cast<uint64_t>(fiber));
+      auto* const own = counts.mutable_data_ptr<int32_t>() + b * n;
+      constexpr int64_t kGrain = 32768;
+      at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+        kernels::assembly_kernels().stimulus_counts(binomial.table, key, begin, end, own);
+      });
+    }
+  }
+};
+
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<Project, StimulusCounts>(m);
+}
 
 }  // namespace
 }  // namespace torch_hrr::assembly
-
-TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("_project_", torch_hrr::assembly::project);
-  m.impl("_stimulus_counts_", torch_hrr::assembly::stimulus_counts);
-}
-#if defined(TORCH_HRR_WITH_CUDA)
-TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
-  m.impl("_project_", torch_hrr::assembly::project_cuda);
-  m.impl("_stimulus_counts_", torch_hrr::assembly::stimulus_counts_cuda);
-}
-#endif

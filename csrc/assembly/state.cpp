@@ -13,10 +13,20 @@ namespace {
 
 using at::Tensor;
 
+// A layout describes sizes that are known, so those of a traced tensor become constants.
+bool has_sizes(const Tensor& tensor, at::IntArrayRef sizes) {
+  const c10::SymIntArrayRef own = tensor.sym_sizes();
+  bool same = own.size() == sizes.size();
+  for (size_t i = 0; same && i < sizes.size(); ++i) {
+    same = own[i].guard_int(__FILE__, __LINE__) == sizes[i];
+  }
+  return same;
+}
+
 class StateReader {
  public:
-  StateReader(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates)
-      : tensors_(tensors), layout_(layout.vec()), rates_(rates) {}
+  StateReader(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates)
+      : tensors_(tensors), layout_(layout), rates_(rates) {}
 
   int64_t integer() {
     TORCH_CHECK(integers_ < layout_.size(), "_project_: layout must describe the state, got ", layout_.size(),
@@ -31,10 +41,10 @@ class StateReader {
     TORCH_CHECK(used_ < tensors_.size(), "_project_: state must hold the tensors of its layout, got ", tensors_.size());
     const Tensor& tensor = tensors_[used_++];
     TORCH_CHECK(tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
-                    tensor.scalar_type() == type && tensor.sizes() == sizes && tensor.device() == tensors_[0].device(),
+                    tensor.scalar_type() == type && has_sizes(tensor, sizes) && tensor.device() == tensors_[0].device(),
                 "_project_: ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
                 "of the first, got ",
-                tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sizes(), " on ", tensor.device())
+                tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sym_sizes(), " on ", tensor.device())
                                  : "an undefined one");
     return tensor;
   }
@@ -55,7 +65,7 @@ class StateReader {
   // The size of a dimension of the tensor that comes next.
   int64_t next_size(int64_t dim) const {
     return used_ < tensors_.size() && tensors_[used_].defined() && tensors_[used_].dim() > dim
-               ? tensors_[used_].size(dim)
+               ? tensors_[used_].sym_size(dim).guard_int(__FILE__, __LINE__)
                : -1;
   }
   void finish() const {
@@ -65,7 +75,7 @@ class StateReader {
 
  private:
   at::TensorList tensors_;
-  std::vector<int64_t> layout_;
+  at::IntArrayRef layout_;
   c10::ArrayRef<double> rates_;
   size_t used_ = 0;
   size_t integers_ = 0;
@@ -193,7 +203,7 @@ kernels::RoundsLaunch State::launch(const std::vector<kernels::DeviceGapTables>&
   return params;
 }
 
-State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {
+State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed) {
   StateReader reader(tensors, layout, rates);
   State state;
   state.brains = reader.integer();

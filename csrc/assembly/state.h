@@ -1,7 +1,6 @@
 // The state of a batch of brains as a list of tensors, as _project_ takes it.
 #pragma once
 
-#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -28,7 +27,7 @@ struct State {
 
 // Reads the list in the order in which torch_hrr/assembly/_state.py writes it; every tensor's type, sizes and device
 // (that of the first) are checked.
-State read_state(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed);
+State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed);
 
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {

@@ -1,22 +1,11 @@
-// What the HRR operators accept and what they return, for every device and for Meta.
+// What the HRR operators accept and what they return: contracts that several of them share.
 #pragma once
 
 #include <optional>
 
-#include "csrc/checks.h"
+#include "csrc/contract.h"
 
 namespace torch_hrr::hrr {
-
-// Sizes, with the row length last, and dtype of a result.
-template <typename Int>
-struct ResultContract {
-  Sizes<Int> sizes;
-  at::ScalarType dtype;
-};
-
-inline at::ScalarType promote(const at::Tensor& a, const at::Tensor& b) {
-  return c10::promoteTypes(a.scalar_type(), b.scalar_type());
-}
 
 // Operators of one row: [..., D] gives [..., D].
 template <typename Int>
@@ -40,10 +29,8 @@ ResultContract<Int> binding_contract(const char* op, const Argument& a, const Ar
   check_eps(op, eps);
   ResultContract<Int> result{{}, promote(a.tensor, b.tensor)};
   const auto description = std::string("the leading dimensions of ") + a.name + " and " + b.name;
-  broadcast_into<Int>(op, sizes_of<Int>(a.tensor).slice(0, static_cast<size_t>(a.tensor.dim()) - 1),
-                      description.c_str(), result.sizes);
-  broadcast_into<Int>(op, sizes_of<Int>(b.tensor).slice(0, static_cast<size_t>(b.tensor.dim()) - 1),
-                      description.c_str(), result.sizes);
+  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(a.tensor)), description.c_str(), result.sizes);
+  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(b.tensor)), description.c_str(), result.sizes);
   result.sizes.push_back(sizes_of<Int>(a.tensor).back());
   check_numel<Int>(op, result.sizes);
   return result;
@@ -63,19 +50,40 @@ ResultContract<Int> binding_backward_contract(const char* op, const Argument& gr
   return result;
 }
 
-// The batch sizes of [..., K, D] vectors with optional [..., K] weights; K joins as the last of them.
+// Of an operator that sums over items: the result has sizes [..., D].
 template <typename Int>
-ResultContract<Int> items_contract(const char* op, std::initializer_list<Argument> vectors,
-                                   const std::optional<at::Tensor>& weights, double eps) {
+struct SumContract : ResultContract<Int> {
+  Int items;
+
+  c10::ArrayRef<Int> batch() const {
+    return all_but_last<Int>(this->sizes);
+  }
+  // [..., K, D], and [..., K] of the weights
+  Sizes<Int> item_sizes() const {
+    Sizes<Int> sizes = this->sizes;
+    sizes.insert(sizes.end() - 1, items);
+    return sizes;
+  }
+  Sizes<Int> weight_sizes() const {
+    Sizes<Int> sizes = this->sizes;
+    sizes.back() = items;
+    return sizes;
+  }
+};
+
+// Vectors [..., K, D] with optional weights [..., K].
+template <typename Int>
+SumContract<Int> sum_contract(const char* op, std::initializer_list<Argument> vectors,
+                              const std::optional<at::Tensor>& weights, double eps) {
   const Argument& first = *vectors.begin();
   check_floating(op, vectors);
-  ResultContract<Int> result{{}, first.tensor.scalar_type()};
+  SumContract<Int> result{{{}, first.tensor.scalar_type()}, 0};
   for (const Argument& argument : vectors) {
     check_rank(op, argument, 2, "[..., K, D]");
     check_same_last<Int>(op, first, argument);
     check_not_empty_last<Int>(op, argument);
     result.dtype = c10::promoteTypes(result.dtype, argument.tensor.scalar_type());
-    broadcast_into<Int>(op, sizes_of<Int>(argument.tensor).slice(0, static_cast<size_t>(argument.tensor.dim()) - 1),
+    broadcast_into<Int>(op, all_but_last(sizes_of<Int>(argument.tensor)),
                         "the leading dimensions and K of the arguments", result.sizes);
   }
   if (weights.has_value()) {
@@ -87,36 +95,13 @@ ResultContract<Int> items_contract(const char* op, std::initializer_list<Argumen
                         result.sizes);
   }
   check_eps(op, eps);
-  result.sizes.push_back(sizes_of<Int>(first.tensor).back());
+  const Int dim = sizes_of<Int>(first.tensor).back();
+  result.sizes.push_back(dim);
   check_numel<Int>(op, result.sizes);
+  result.sizes.pop_back();
+  result.items = result.sizes.back();
+  result.sizes.back() = dim;
   return result;
 }
-
-template <typename Int>
-ResultContract<Int> without_items(ResultContract<Int> contract) {
-  contract.sizes.erase(contract.sizes.end() - 2);
-  return contract;
-}
-
-// superpose: vectors [..., K, D], weights [..., K]; sizes still contain K.
-template <typename Int>
-ResultContract<Int> superpose_contract(const at::Tensor& vectors, const std::optional<at::Tensor>& weights,
-                                       double eps) {
-  return items_contract<Int>("superpose", {{"vectors", vectors}}, weights, eps);
-}
-
-// bind_superpose: a and b [..., K, D], weights [..., K]; sizes still contain K.
-template <typename Int>
-ResultContract<Int> record_contract(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& weights,
-                                    double eps) {
-  return items_contract<Int>("bind_superpose", {{"a", a}, {"b", b}}, weights, eps);
-}
-
-// An out argument of exactly this shape, dtype and device that shares no memory with the inputs or itself.
-void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
-               std::initializer_list<Argument> inputs);
-// The same for Meta: shape and dtype.
-void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,
-               std::initializer_list<Argument> inputs);
 
 }  // namespace torch_hrr::hrr

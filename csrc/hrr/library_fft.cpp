@@ -3,6 +3,7 @@
 
 #include "csrc/hrr/execute.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
+#include "csrc/types.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -24,16 +25,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
+
+// Part of MKL, which libtorch_cpu contains and exports; null in builds of torch without it.
+extern "C" int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
 
 namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
-
-at::ScalarType compute_type(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
 
 // sum_k w_k A_k B_k (conj B_k for correlation), transformed back: [rows, D] of [rows, K, D]
 Tensor product_rows(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product) {
@@ -197,29 +196,23 @@ void packed_rows(const Tensor& x, bool inverse, const Tensor& out) {
   out.copy_(at::where(finite, scaled(result, exponents.neg()), std::numeric_limits<double>::quiet_NaN()));
 }
 
-// While it lives the library has one thread, whose number is a setting of the process: one such region at a time.
+// While it lives the library has one thread on this thread of ours; no other thread and no setting of the process is
+// touched. Builds of torch without MKL transform on one thread anyway.
 class OneThread {
  public:
-  OneThread() : lock_(mutex()), before_(at::get_num_threads()) {
-    if (before_ != 1) {
-      at::set_num_threads(1);
-    }
-  }
+  OneThread() : before_(set(1)) {}
   ~OneThread() {
-    if (before_ != 1) {
-      at::set_num_threads(before_);
-    }
+    set(before_);
   }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
-  static std::recursive_mutex& mutex() {
-    static std::recursive_mutex mutex;
-    return mutex;
+  // The number before, 0 where none was set.
+  static int set(int threads) {
+    return MKL_Set_Num_Threads_Local != nullptr ? MKL_Set_Num_Threads_Local(threads) : 0;
   }
 
-  std::lock_guard<std::recursive_mutex> lock_;
   int before_;
 };
 

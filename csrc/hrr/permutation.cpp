@@ -1,25 +1,21 @@
-// permute: a random permutation of the elements that depends on the seed alone; every device, Meta, derivatives.
-#include <ATen/ops/empty.h>
+// permute: a random permutation of the elements that depends on the seed alone.
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
-#include <torch/library.h>
 
-#include <list>
-#include <mutex>
+#include <compare>
 #include <numeric>
 #include <vector>
 
-#include "csrc/autograd.h"
-#include "csrc/dispatch.h"
+#include "csrc/cache.h"
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/operators.h"
+#include "csrc/operator.h"
 #include "kernels/philox.h"
 
 namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
-using c10::SymInt;
 
 // Fisher and Yates: for i = D-1 .. 1 exchange i and floor((i + 1) r_i / 2^64), r_i the first two words of Philox block
 // i of stream kPermutationStream under the key `seed` (modulo 2^64).
@@ -65,126 +61,78 @@ struct TableKey {
   int64_t dim;
   int64_t seed;
   int64_t power;
-  c10::Device device;
+  int64_t device;  // its index on a GPU, else -1
 
-  bool operator==(const TableKey& other) const = default;
+  auto operator<=>(const TableKey& other) const = default;
 };
 
-Tensor make_table(const TableKey& key) {
+Tensor make_table(const TableKey& key, c10::Device device) {
   std::vector<int64_t> table = permutation_power(random_permutation(key.dim, key.seed), key.power);
-  return at::from_blob(table.data(), {key.dim}, at::kLong)
-      .to(key.device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  return at::from_blob(table.data(), {key.dim}, at::kLong).to(device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
 }
 
-// Tables of short rows are kept: on the CPU the kMaxCpuTables used last, at most 8 MiB each; on a GPU all of them, for
-// a captured graph may hold their addresses. The first use on a GPU copies the table there and must not be captured.
-Tensor index_table(const TableKey& key) {
+// Tables of short rows, at most 8 MiB each, are kept: on the CPU those used last, on GPUs the first that fit into 256
+// MiB.
+Tensor index_table(const Tensor& a, int64_t seed, int64_t power) {
   constexpr size_t kMaxCpuTables = 64;
   constexpr int64_t kMaxKeptDim = int64_t{1} << 20;
+  constexpr int64_t kMaxGpuBytes = int64_t{256} << 20;
+  static auto& cpu_tables = *new Recent<TableKey, Tensor>(kMaxCpuTables);
+  static auto& gpu_tables = *new DeviceTables<TableKey>(kMaxGpuBytes);
+  const c10::Device device = a.device();
+  const TableKey key{a.size(-1), seed, power, device.is_cpu() ? -1 : int64_t{device.index()}};
+  const auto make = [device](const TableKey& made) { return make_table(made, device); };
   if (key.dim > kMaxKeptDim) {
-    return make_table(key);
+    return make(key);
   }
-  using Tables = std::list<std::pair<TableKey, Tensor>>;
-  // Never freed: a CUDA context may be gone before the statics are.
-  static auto& cpu_tables = *new Tables();
-  static auto& gpu_tables = *new Tables();
-  static std::mutex mutex;
-  Tables& tables = key.device.is_cpu() ? cpu_tables : gpu_tables;
-  const auto find = [&]() -> Tensor {
-    const std::lock_guard<std::mutex> lock(mutex);
-    for (auto entry = tables.begin(); entry != tables.end(); ++entry) {
-      if (entry->first == key) {
-        tables.splice(tables.begin(), tables, entry);
-        return entry->second;
-      }
+  return device.is_cpu() ? cpu_tables.get(key, make) : gpu_tables.get(key, make);
+}
+
+struct Permute : Operator {
+  static constexpr const char* kName = "permute";
+  static constexpr Operand kOperands[] = {{"a", 1}};
+  using Signature = Tensor(const Tensor& a, int64_t seed, int64_t power);
+  static constexpr bool kAutocast = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& a, int64_t /*seed*/, int64_t power) {
+    const auto result = row_contract<Int>(kName, {"a", a});
+    TORCH_CHECK_VALUE(power != INT64_MIN, "permute: power must be above -2^63, got ", power);
+    return result;
+  }
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& a, int64_t seed, int64_t power) {
+    if (a.numel() != 0) {
+      Tensor result = out;
+      at::index_select_out(result, a, -1, index_table(a, seed, power));
     }
-    return Tensor();
+  }
+
+  struct Formula : LinearFormula {
+    int64_t seed;
+    int64_t power;
+
+    Formula(int64_t given_seed, int64_t given_power) : seed(given_seed), power(given_power) {}
+    variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
+      return {call<Permute>(grad, seed, -power)};
+    }
+    Tensor jvp(const Saved&, const variable_list& tangents) const {
+      return call<Permute>(tangents[0], seed, power);
+    }
   };
-  if (const Tensor found = find(); found.defined()) {
-    return found;
-  }
-  const Tensor table = make_table(key);
-  const std::lock_guard<std::mutex> lock(mutex);
-  tables.emplace_front(key, table);
-  if (cpu_tables.size() > kMaxCpuTables) {
-    cpu_tables.pop_back();
-  }
-  return table;
-}
-
-template <typename Int>
-void check(const Tensor& a, int64_t power) {
-  check_floating("permute", {{"a", a}});
-  check_rank("permute", {"a", a}, 1, "[..., D]");
-  check_not_empty_last<Int>("permute", {"a", a});
-  TORCH_CHECK_VALUE(power != INT64_MIN, "permute: power must be above -2^63, got ", power);
-  check_numel<Int>("permute", sizes_of<Int>(a));
-}
-
-Tensor compute(const Tensor& a, int64_t seed, int64_t power) {
-  check<int64_t>(a, power);
-  if (a.numel() == 0) {
-    return at::empty(a.sizes(), a.options());
-  }
-  const Tensor table = index_table({a.size(-1), seed, power, a.device()});
-  return at::index_select(a, -1, table);
-}
-
-Tensor compute_meta(const Tensor& a, int64_t, int64_t power) {
-  check<SymInt>(a, power);
-  return at::empty_symint(a.sym_sizes(), a.options());
-}
-
-struct PermuteFormula {
-  static constexpr const char* kName = "TorchHrrPermuteBackward";
-  static constexpr const char* kOperator = "permute";
-  static constexpr const char* kArguments[] = {"a"};
-  int64_t seed;
-  int64_t power;
-
-  Tensor forward(const Tensor& a) const {
-    return torch_hrr::permute(a, seed, power);
-  }
-  variable_list backward(const std::vector<Tensor>&, const Tensor& grad, const std::vector<bool>&) const {
-    return {torch_hrr::permute(grad, seed, -power)};
-  }
-  Tensor jvp(const std::vector<Tensor>&, const std::vector<Tensor>& tangents) const {
-    return torch_hrr::permute(tangents[0], seed, power);
-  }
 };
 
-template <c10::DeviceType kDevice>
-void register_autocast(torch::Library& m) {
-  m.impl("permute", [](const Tensor& a, int64_t seed, int64_t power) {
-    const Autocast<kDevice> cast;
-    return torch_hrr::permute(cast(a), seed, power);
-  });
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<Permute>(m);
 }
 
 }  // namespace
 }  // namespace torch_hrr::hrr
 
-using namespace torch_hrr::hrr;
+namespace torch_hrr {
 
-TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  m.impl("permute", compute);
+at::Tensor permute(const at::Tensor& a, int64_t seed, int64_t power) {
+  return call<hrr::Permute>(a, seed, power);
 }
-#if defined(TORCH_HRR_WITH_CUDA)
-TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
-  m.impl("permute", compute);
-}
-#endif
-TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
-  m.impl("permute", compute_meta);
-}
-TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
-  m.impl("permute", [](const Tensor& a, int64_t seed, int64_t power) {
-    return torch_hrr::differentiable(PermuteFormula{seed, power}, a);
-  });
-}
-TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {
-  register_autocast<c10::DeviceType::CPU>(m);
-}
-TORCH_LIBRARY_IMPL(torch_hrr, AutocastCUDA, m) {
-  register_autocast<c10::DeviceType::CUDA>(m);
-}
+
+}  // namespace torch_hrr

@@ -1,10 +1,8 @@
-// What the operators that map a row's spectrum share: a call in its schema's words, contract, computation, derivative.
+// What the operators that map a row's spectrum share: a call in its schema's words, contract, computation.
 #pragma once
 
-#include <ATen/TensorOperators.h>
-
-#include "csrc/autograd.h"
 #include "csrc/hrr/contracts.h"
+#include "csrc/operator.h"
 #include "kernels/hrr/spectral_map.h"
 
 namespace torch_hrr::hrr {
@@ -60,18 +58,19 @@ ResultContract<Int> map_contract(const MapCall& call) {
   return result;
 }
 
-at::Tensor compute_map(const MapCall& call);
-at::Tensor compute_map_meta(const MapCall& call);
+void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const at::Tensor& out);
 
-// The fused derivative or, where it is differentiated itself, the composition with the same checks, shape and dtype.
-template <typename Fused, typename Composition>
-at::Tensor derivative_autograd(const MapCall& call, const Fused& fused, const Composition& composition) {
-  check_strided(call.name, {{call.v_name, call.v}, {"a", call.a}, {"exponent", call.exponent}});
-  const auto whole = [&] {
-    const auto contract = map_contract<c10::SymInt>(call);
-    return composition().to(contract.dtype).expand_symint(contract.sizes).contiguous();
-  };
-  return fused_unless_differentiated(fused, whole, call.v, call.a, call.exponent);
-}
+// The operators' traits: Op::map() makes the call of the schema's arguments.
+template <typename Op>
+struct MapOperator : Operator {
+  template <typename Int, typename... Args>
+  static ResultContract<Int> contract(const Args&... args) {
+    return map_contract<Int>(Op::map(args...));
+  }
+  template <typename... Args>
+  static void run(const ResultContract<int64_t>& contract, const at::Tensor& out, const Args&... args) {
+    run_map(Op::map(args...), contract, out);
+  }
+};
 
 }  // namespace torch_hrr::hrr

@@ -1,118 +1,21 @@
-// spectrum, from_spectrum, bind_spectrum and unbind_spectrum: CPU and CUDA, Meta, derivatives, autocast, registration.
+// spectrum and from_spectrum, bind_spectrum and unbind_spectrum: rows of packed bins.
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <torch/library.h>
 
-#include "csrc/autograd.h"
-#include "csrc/dispatch.h"
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
 #include "csrc/hrr/library_fft.h"
-#include "csrc/hrr/normalization.h"
 #include "csrc/hrr/operators.h"
+#include "csrc/operator.h"
 #include "csrc/rows.h"
+#include "csrc/types.h"
 
 namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
-using c10::SymInt;
 using kernels::Product;
-
-// What distinguishes the transforms and the products, in their schemas' words.
-struct Transform {
-  const char* name;
-  const char* argument;
-  bool inverse;
-};
-constexpr Transform kSpectrum{"spectrum", "a", false};
-constexpr Transform kFromSpectrum{"from_spectrum", "spectrum", true};
-
-struct SpectrumBinding {
-  const char* name;
-  const char* first;
-  Product product;
-};
-constexpr SpectrumBinding kBindSpectrum{"bind_spectrum", "a", Product::kConvolution};
-constexpr SpectrumBinding kUnbindSpectrum{"unbind_spectrum", "bound", Product::kCorrelation};
-
-Tensor compute(const Transform& op, const Tensor& x) {
-  const auto contract = row_contract<int64_t>(op.name, {op.argument, x});
-  const c10::ArrayRef<int64_t> sizes = contract.sizes;
-  const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
-  const Tensor out = at::empty(sizes, x.options());
-  kernels::PackedSpectrumParams params;
-  params.rows = product_of(batch);
-  params.dim = sizes.back();
-  params.inverse = op.inverse;
-  if (params.rows == 0) {
-    return out;
-  }
-  if (!has_kernel_spectrum(params.dim, out)) {
-    library_packed_spectrum(x.reshape({params.rows, params.dim}), op.inverse, out.view({params.rows, params.dim}));
-    return out;
-  }
-  const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
-  Tensor rows = with_unit_rows(x, row_type);
-  const auto map_rows = [&] { return make_row_map<1>(batch, {RowOperand{&rows, 1}}, params.map); };
-  if (!map_rows()) {
-    rows = rows.contiguous();
-    map_rows();
-  }
-  params.in = rows.const_data_ptr();
-  return execute_in(row_type, params, out);
-}
-
-Tensor compute_meta(const Transform& op, const Tensor& x) {
-  return at::empty_symint(row_contract<SymInt>(op.name, {op.argument, x}).sizes, x.options());
-}
-
-template <typename Int>
-ResultContract<Int> contract_of(const SpectrumBinding& op, const Tensor& a, const Tensor& spectrum) {
-  return binding_contract<Int>(op.name, {op.first, a}, {"spectrum", spectrum});
-}
-
-Tensor compute(const SpectrumBinding& op, const Tensor& a, const Tensor& spectrum) {
-  const auto contract = contract_of<int64_t>(op, a, spectrum);
-  const c10::ArrayRef<int64_t> sizes = contract.sizes;
-  const c10::ArrayRef<int64_t> batch = sizes.slice(0, sizes.size() - 1);
-  kernels::SpectrumBindingParams params;
-  params.rows = product_of(batch);
-  params.dim = sizes.back();
-  params.product = op.product;
-  const auto options = a.options().dtype(contract.dtype);
-  if (params.rows > 0 && !has_native_spectrum(params.dim, a)) {
-    const Tensor wide = in_compute_type(a.to(contract.dtype));
-    const Tensor rows = torch_hrr::from_spectrum(in_compute_type(spectrum.to(contract.dtype)));
-    const bool convolves = op.product == Product::kConvolution;
-    return (convolves ? torch_hrr::bind(wide, rows) : torch_hrr::unbind(wide, rows)).to(contract.dtype);
-  }
-  const Tensor out = at::empty(sizes, options);
-  if (params.rows == 0) {
-    return out;
-  }
-  Tensor rows_a = with_unit_rows(a, contract.dtype);
-  Tensor spectra = with_unit_rows(spectrum, contract.dtype);
-  const auto map_rows = [&] {
-    return make_row_map<2>(batch, {RowOperand{&rows_a, 1}, RowOperand{&spectra, 1}}, params.map);
-  };
-  if (!map_rows()) {
-    rows_a = rows_a.expand(sizes).contiguous();
-    spectra = spectra.expand(sizes).contiguous();
-    map_rows();
-  }
-  params.a = rows_a.const_data_ptr();
-  params.spectrum = spectra.const_data_ptr();
-  params.out = out.mutable_data_ptr();
-  execute(params, out);
-  return out;
-}
-
-Tensor compute_meta(const SpectrumBinding& op, const Tensor& a, const Tensor& spectrum) {
-  const auto contract = contract_of<SymInt>(op, a, spectrum);
-  return at::empty_symint(contract.sizes, a.options().dtype(contract.dtype));
-}
 
 // m, one number a packed element: D for the real bins, D/2 for the parts of the others. With P a -> spectrum(a), the
 // adjoint of P is P^-1 m, for a complex bin stands for two of the D bins; that of P^-1 is m^-1 P.
@@ -124,152 +27,176 @@ Tensor multiplicities(const Tensor& packed) {
   return is_real.add(1).mul(dim).to(packed.scalar_type()).div(2);
 }
 
-// The gradient with respect to a spectrum from that with respect to its row: rows that share one are summed first.
-Tensor spectrum_gradient(const Tensor& row_gradient, const Tensor& spectrum) {
-  const Tensor transformed = torch_hrr::spectrum(at::sum_to(row_gradient, spectrum.sym_sizes()));
+// The gradient with respect to a spectrum of these sizes from that with respect to its row: rows that share one are
+// summed first.
+Tensor spectrum_gradient(const Tensor& row_gradient, c10::SymIntArrayRef sizes) {
+  const Tensor transformed = torch_hrr::spectrum(at::sum_to(row_gradient, sizes));
   return transformed.div(multiplicities(transformed));
 }
 
-struct SpectrumFormula {
-  static constexpr const char* kName = "TorchHrrSpectrumBackward";
-  static constexpr const char* kOperator = "spectrum";
-  static constexpr const char* kArguments[] = {"a"};
+// The transforms; Op says its direction.
+template <typename Op>
+struct TransformOperator : Operator {
+  static constexpr bool kAutocast = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
 
-  Tensor forward(const Tensor& a) const {
-    return torch_hrr::spectrum(a);
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& x) {
+    return row_contract<Int>(Op::kName, {Op::kOperands[0].name, x});
   }
-  variable_list backward(const std::vector<Tensor>&, const Tensor& grad, const std::vector<bool>&) const {
-    const Tensor wide = in_compute_type(grad);
-    return {torch_hrr::from_spectrum(wide.mul(multiplicities(wide)))};
-  }
-  Tensor jvp(const std::vector<Tensor>&, const std::vector<Tensor>& tangents) const {
-    return torch_hrr::spectrum(tangents[0]);
+
+  static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& x) {
+    const c10::ArrayRef<int64_t> sizes = contract.sizes;
+    const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
+    kernels::PackedSpectrumParams params;
+    params.rows = product_of(batch);
+    params.dim = sizes.back();
+    params.inverse = Op::kInverse;
+    if (params.rows == 0) {
+      return;
+    }
+    if (!has_kernel_spectrum(params.dim, out)) {
+      return library_packed_spectrum(x.reshape({params.rows, params.dim}), Op::kInverse,
+                                     out.view({params.rows, params.dim}));
+    }
+    const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+    const Rows<1> rows(batch, {{{with_unit_rows(x, row_type), 1}}});
+    params.map = rows.map();
+    params.in = rows.data(0);
+    execute_in(row_type, params, out);
   }
 };
 
-struct FromSpectrumFormula {
-  static constexpr const char* kName = "TorchHrrFromSpectrumBackward";
-  static constexpr const char* kOperator = "from_spectrum";
-  static constexpr const char* kArguments[] = {"spectrum"};
+struct Spectrum : TransformOperator<Spectrum> {
+  static constexpr const char* kName = "spectrum";
+  static constexpr Operand kOperands[] = {{"a", 1}};
+  static constexpr bool kInverse = false;
+  using Signature = Tensor(const Tensor& a);
 
-  Tensor forward(const Tensor& spectrum) const {
-    return torch_hrr::from_spectrum(spectrum);
+  struct Formula : LinearFormula {
+    variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
+      const Tensor wide = in_compute_type(grad);
+      return {torch_hrr::from_spectrum(wide.mul(multiplicities(wide)))};
+    }
+    Tensor jvp(const Saved&, const variable_list& tangents) const {
+      return torch_hrr::spectrum(tangents[0]);
+    }
+  };
+};
+
+struct FromSpectrum : TransformOperator<FromSpectrum> {
+  static constexpr const char* kName = "from_spectrum";
+  static constexpr Operand kOperands[] = {{"spectrum", 1}};
+  static constexpr bool kInverse = true;
+  using Signature = Tensor(const Tensor& spectrum);
+
+  struct Formula : LinearFormula {
+    variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted&) const {
+      return {spectrum_gradient(in_compute_type(grad), inputs.sizes(0))};
+    }
+    Tensor jvp(const Saved&, const variable_list& tangents) const {
+      return torch_hrr::from_spectrum(tangents[0]);
+    }
+  };
+};
+
+// The products of rows with spectra; Op says which.
+template <typename Op>
+struct SpectrumBinding : Operator {
+  static constexpr bool kAutocast = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& a, const Tensor& spectrum) {
+    return binding_contract<Int>(Op::kName, {Op::kOperands[0].name, a}, {"spectrum", spectrum});
   }
-  variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>&) const {
-    return {spectrum_gradient(in_compute_type(grad), inputs[0])};
-  }
-  Tensor jvp(const std::vector<Tensor>&, const std::vector<Tensor>& tangents) const {
-    return torch_hrr::from_spectrum(tangents[0]);
+
+  static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& a, const Tensor& spectrum) {
+    const c10::ArrayRef<int64_t> sizes = contract.sizes;
+    const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
+    kernels::SpectrumBindingParams params;
+    params.rows = product_of(batch);
+    params.dim = sizes.back();
+    params.product = Op::kProduct;
+    if (params.rows == 0) {
+      return;
+    }
+    if (!has_native_spectrum(params.dim, a)) {
+      const Tensor wide = in_compute_type(a.to(contract.dtype));
+      const Tensor rows = torch_hrr::from_spectrum(in_compute_type(spectrum.to(contract.dtype)));
+      out.copy_(Op::kProduct == Product::kConvolution ? torch_hrr::bind(wide, rows) : torch_hrr::unbind(wide, rows));
+      return;
+    }
+    const Rows<2> rows(batch,
+                       {{{with_unit_rows(a, contract.dtype), 1}, {with_unit_rows(spectrum, contract.dtype), 1}}});
+    params.map = rows.map();
+    params.a = rows.data(0);
+    params.spectrum = rows.data(1);
+    params.out = out.mutable_data_ptr();
+    execute(params, out);
   }
 };
 
-// The sum of what moves with either argument, where there is such a part.
-Tensor sum_of_defined(const Tensor& x, const Tensor& y) {
-  return x.defined() && y.defined() ? x + y : (x.defined() ? x : y);
-}
+struct BindSpectrum : SpectrumBinding<BindSpectrum> {
+  static constexpr const char* kName = "bind_spectrum";
+  static constexpr Operand kOperands[] = {{"a", 1}, {"spectrum", 1}};
+  static constexpr Product kProduct = Product::kConvolution;
+  using Signature = Tensor(const Tensor& a, const Tensor& spectrum);
 
-struct BindSpectrumFormula {
-  static constexpr const char* kName = "TorchHrrBindSpectrumBackward";
-  static constexpr const char* kOperator = "bind_spectrum";
-  static constexpr const char* kArguments[] = {"a", "spectrum"};
-
-  Tensor forward(const Tensor& a, const Tensor& spectrum) const {
-    return torch_hrr::bind_spectrum(a, spectrum);
-  }
-  variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>& wanted) const {
-    const auto of_row = [&] { return torch_hrr::unbind(in_compute_type(grad), in_compute_type(inputs[0])); };
-    return {wanted[0] ? torch_hrr::unbind_spectrum(grad, inputs[1]) : Tensor(),
-            wanted[1] ? spectrum_gradient(of_row(), inputs[1]) : Tensor()};
-  }
-  Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    return sum_of_defined(tangents[0].defined() ? torch_hrr::bind_spectrum(tangents[0], inputs[1]) : Tensor(),
-                          tangents[1].defined() ? torch_hrr::bind_spectrum(inputs[0], tangents[1]) : Tensor());
-  }
+  struct Formula : BilinearFormula {
+    variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted& wanted) const {
+      const auto of_row = [&] { return torch_hrr::unbind(in_compute_type(grad), in_compute_type(inputs[0])); };
+      return {wanted[0] ? torch_hrr::unbind_spectrum(grad, inputs[1]) : Tensor(),
+              wanted[1] ? spectrum_gradient(of_row(), inputs.sizes(1)) : Tensor()};
+    }
+    Tensor jvp(const Saved& inputs, const variable_list& tangents) const {
+      return sum_of_defined(tangents[0].defined() ? torch_hrr::bind_spectrum(tangents[0], inputs[1]) : Tensor(),
+                            tangents[1].defined() ? torch_hrr::bind_spectrum(inputs[0], tangents[1]) : Tensor());
+    }
+  };
 };
 
-struct UnbindSpectrumFormula {
-  static constexpr const char* kName = "TorchHrrUnbindSpectrumBackward";
-  static constexpr const char* kOperator = "unbind_spectrum";
-  static constexpr const char* kArguments[] = {"bound", "spectrum"};
+struct UnbindSpectrum : SpectrumBinding<UnbindSpectrum> {
+  static constexpr const char* kName = "unbind_spectrum";
+  static constexpr Operand kOperands[] = {{"bound", 1}, {"spectrum", 1}};
+  static constexpr Product kProduct = Product::kCorrelation;
+  using Signature = Tensor(const Tensor& bound, const Tensor& spectrum);
 
-  Tensor forward(const Tensor& bound, const Tensor& spectrum) const {
-    return torch_hrr::unbind_spectrum(bound, spectrum);
-  }
-  variable_list backward(const std::vector<Tensor>& inputs, const Tensor& grad, const std::vector<bool>& wanted) const {
-    const auto of_row = [&] { return torch_hrr::unbind(in_compute_type(inputs[0]), in_compute_type(grad)); };
-    return {wanted[0] ? torch_hrr::bind_spectrum(grad, inputs[1]) : Tensor(),
-            wanted[1] ? spectrum_gradient(of_row(), inputs[1]) : Tensor()};
-  }
-  Tensor jvp(const std::vector<Tensor>& inputs, const std::vector<Tensor>& tangents) const {
-    return sum_of_defined(tangents[0].defined() ? torch_hrr::unbind_spectrum(tangents[0], inputs[1]) : Tensor(),
-                          tangents[1].defined() ? torch_hrr::unbind_spectrum(inputs[0], tangents[1]) : Tensor());
-  }
+  struct Formula : BilinearFormula {
+    variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted& wanted) const {
+      const auto of_row = [&] { return torch_hrr::unbind(in_compute_type(inputs[0]), in_compute_type(grad)); };
+      return {wanted[0] ? torch_hrr::bind_spectrum(grad, inputs[1]) : Tensor(),
+              wanted[1] ? spectrum_gradient(of_row(), inputs.sizes(1)) : Tensor()};
+    }
+    Tensor jvp(const Saved& inputs, const variable_list& tangents) const {
+      return sum_of_defined(tangents[0].defined() ? torch_hrr::unbind_spectrum(tangents[0], inputs[1]) : Tensor(),
+                            tangents[1].defined() ? torch_hrr::unbind_spectrum(inputs[0], tangents[1]) : Tensor());
+    }
+  };
 };
 
-// CPU and CUDA: the parameters are the same, execute() and the library's transforms find the device.
-void register_kernels(torch::Library& m) {
-  m.impl("spectrum", [](const Tensor& a) { return compute(kSpectrum, a); });
-  m.impl("from_spectrum", [](const Tensor& spectrum) { return compute(kFromSpectrum, spectrum); });
-  m.impl("bind_spectrum", [](const Tensor& a, const Tensor& spectrum) { return compute(kBindSpectrum, a, spectrum); });
-  m.impl("unbind_spectrum",
-         [](const Tensor& bound, const Tensor& spectrum) { return compute(kUnbindSpectrum, bound, spectrum); });
-}
-
-template <c10::DeviceType kDevice>
-void register_autocast(torch::Library& m) {
-  m.impl("spectrum", [](const Tensor& a) {
-    const Autocast<kDevice> cast;
-    return torch_hrr::spectrum(cast(a));
-  });
-  m.impl("from_spectrum", [](const Tensor& spectrum) {
-    const Autocast<kDevice> cast;
-    return torch_hrr::from_spectrum(cast(spectrum));
-  });
-  m.impl("bind_spectrum", [](const Tensor& a, const Tensor& spectrum) {
-    const Autocast<kDevice> cast;
-    return torch_hrr::bind_spectrum(cast(a), cast(spectrum));
-  });
-  m.impl("unbind_spectrum", [](const Tensor& bound, const Tensor& spectrum) {
-    const Autocast<kDevice> cast;
-    return torch_hrr::unbind_spectrum(cast(bound), cast(spectrum));
-  });
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<Spectrum, FromSpectrum, BindSpectrum, UnbindSpectrum>(m);
 }
 
 }  // namespace
 }  // namespace torch_hrr::hrr
 
-using namespace torch_hrr::hrr;
+namespace torch_hrr {
 
-TORCH_LIBRARY_IMPL(torch_hrr, CPU, m) {
-  register_kernels(m);
+using at::Tensor;
+
+Tensor spectrum(const Tensor& a) {
+  return call<hrr::Spectrum>(a);
 }
-#if defined(TORCH_HRR_WITH_CUDA)
-TORCH_LIBRARY_IMPL(torch_hrr, CUDA, m) {
-  register_kernels(m);
+Tensor from_spectrum(const Tensor& spectrum) {
+  return call<hrr::FromSpectrum>(spectrum);
 }
-#endif
-TORCH_LIBRARY_IMPL(torch_hrr, Meta, m) {
-  m.impl("spectrum", [](const Tensor& a) { return compute_meta(kSpectrum, a); });
-  m.impl("from_spectrum", [](const Tensor& spectrum) { return compute_meta(kFromSpectrum, spectrum); });
-  m.impl("bind_spectrum",
-         [](const Tensor& a, const Tensor& spectrum) { return compute_meta(kBindSpectrum, a, spectrum); });
-  m.impl("unbind_spectrum",
-         [](const Tensor& bound, const Tensor& spectrum) { return compute_meta(kUnbindSpectrum, bound, spectrum); });
+Tensor bind_spectrum(const Tensor& a, const Tensor& spectrum) {
+  return call<hrr::BindSpectrum>(a, spectrum);
 }
-TORCH_LIBRARY_IMPL(torch_hrr, Autograd, m) {
-  m.impl("spectrum", [](const Tensor& a) { return torch_hrr::differentiable(SpectrumFormula{}, a); });
-  m.impl("from_spectrum",
-         [](const Tensor& spectrum) { return torch_hrr::differentiable(FromSpectrumFormula{}, spectrum); });
-  m.impl("bind_spectrum", [](const Tensor& a, const Tensor& spectrum) {
-    return torch_hrr::differentiable(BindSpectrumFormula{}, a, spectrum);
-  });
-  m.impl("unbind_spectrum", [](const Tensor& bound, const Tensor& spectrum) {
-    return torch_hrr::differentiable(UnbindSpectrumFormula{}, bound, spectrum);
-  });
+Tensor unbind_spectrum(const Tensor& bound, const Tensor& spectrum) {
+  return call<hrr::UnbindSpectrum>(bound, spectrum);
 }
-TORCH_LIBRARY_IMPL(torch_hrr, AutocastCPU, m) {
-  register_autocast<c10::DeviceType::CPU>(m);
-}
-TORCH_LIBRARY_IMPL(torch_hrr, AutocastCUDA, m) {
-  register_autocast<c10::DeviceType::CUDA>(m);
-}
+
+}  // namespace torch_hrr

@@ -76,6 +76,7 @@ CASES = (
         sized=lambda batch, _, n: winners(f"{batch}x{n}", batch, n, k=min(2, n)),
         errors=winners_errors(winners("good", 3, 8, k=2)),
         differentiable=("inputs",),
+        unread=("inputs",),
         wrapper=assembly.k_winners,
         moves_elements=True,
         selects=True,

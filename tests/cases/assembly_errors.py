@@ -40,7 +40,9 @@ def connectome_errors(good: Sample) -> tuple[ErrorInput, ...]:
         name = f"{dtype}".removeprefix("torch.")
         winners(name, lambda x, t=dtype: x.to(t), TypeError, "winners must be int64, got")
     unsupported_layouts(table, "winners")
-    winners("quantized", lambda x: quantized(x.float()), TypeError, "winners must be int64, got QInt8", ("cpu",))
+    winners(
+        "quantized", lambda x: quantized(x.float()), TypeError, "winners must not be quantized, got QInt8", ("cpu",)
+    )
     rank = re.escape("winners must have at least 1 dimension [..., k], got 0")
     winners("rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
     most = re.escape("winners must have a last dimension of at most 2^31 - 1, got 2147483648")

@@ -101,6 +101,7 @@ class OpCase:
         moves_elements: whether results are elements of the argument in another order, so that NaN fills no row.
         selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
             derivative.
+        unread: the arguments whose values backward never reads, as of a linear operator.
         dtypes: those that the operator takes.
         integer_dtype: of the results of an operator of integers, which are the oracle's exactly; else None.
         holes: lanes that do not take the operator.
@@ -123,6 +124,7 @@ class OpCase:
     uncast: tuple[str, ...] = ()
     moves_elements: bool = False
     selects: bool = False
+    unread: tuple[str, ...] = ()
     dtypes: tuple[torch.dtype, ...] = FLOATS
     integer_dtype: torch.dtype | None = None
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)

@@ -157,6 +157,7 @@ CASES = (
         sized=lambda batch, _, dim: permutations(f"{batch}x{dim}", batch, dim),
         errors=hrr_errors.generate("permute", PERMUTE, permutations("good", 3, 8)),
         differentiable=("a",),
+        unread=("a",),
         wrapper=hrr.permute,
         moves_elements=True,
     ),

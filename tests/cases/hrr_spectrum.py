@@ -84,6 +84,7 @@ def transform(
         sized=lambda batch, _, dim: sample(f"{batch}x{dim}", batch, dim),
         errors=hrr_errors.generate(name, arguments, sample("good", 3, 8)),
         differentiable=(argument,),
+        unread=(argument,),
         wrapper=wrapper,
     )
 

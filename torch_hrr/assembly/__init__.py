@@ -3,15 +3,12 @@
 Inputs are rows of the last dimension n; leading dimensions are a batch.
 """
 
-from torch_hrr.assembly import _vmap
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.torch_brain import TorchBrain
-
-_vmap.register()
 
 __all__ = [
     "AssemblyLayer",

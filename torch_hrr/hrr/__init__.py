@@ -4,7 +4,6 @@ Vectors are rows of the last dimension D; leading dimensions broadcast. float32,
 types are stored as such and computed in float32.
 """
 
-from torch_hrr.hrr import _vmap
 from torch_hrr.hrr.encoders import at, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -31,8 +30,6 @@ from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
 from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
 from torch_hrr.hrr.vocabulary import Vocabulary
-
-_vmap.register()
 
 __all__ = [
     "BatchHRROperations",

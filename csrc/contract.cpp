@@ -1,11 +1,11 @@
 // Checks of out arguments.
-#include "csrc/hrr/contracts.h"
+#include "csrc/contract.h"
 
 #include <ATen/MemoryOverlap.h>
 
 #include <utility>
 
-namespace torch_hrr::hrr {
+namespace torch_hrr {
 namespace {
 
 // Whether the bytes from the first to the last element of two tensors meet; strides are never negative.
@@ -28,8 +28,8 @@ bool share_memory(const at::Tensor& a, const at::Tensor& b) {
 
 template <typename Int>
 void check_out_metadata(const char* op, const at::Tensor& out, const ResultContract<Int>& contract,
-                        std::initializer_list<Argument> inputs) {
-  check_floating(op, {*inputs.begin(), {"out", out}});
+                        c10::ArrayRef<Argument> inputs) {
+  check_floating(op, {inputs.front(), {"out", out}});
   TORCH_CHECK_TYPE(out.scalar_type() == contract.dtype, op, ": out must have dtype ", contract.dtype, ", got ",
                    out.scalar_type());
   const c10::ArrayRef<Int> sizes = sizes_of<Int>(out);
@@ -43,7 +43,7 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
 }  // namespace
 
 void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
-               std::initializer_list<Argument> inputs) {
+               c10::ArrayRef<Argument> inputs) {
   check_out_metadata(op, out, contract, inputs);
   TORCH_CHECK(at::has_internal_overlap(out) != at::MemOverlap::Yes, op,
               ": out must not overlap itself, got an expanded tensor");
@@ -56,8 +56,8 @@ void check_out(const char* op, const at::Tensor& out, const ResultContract<int64
 }
 
 void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,
-               std::initializer_list<Argument> inputs) {
+               c10::ArrayRef<Argument> inputs) {
   check_out_metadata(op, out, contract, inputs);
 }
 
-}  // namespace torch_hrr::hrr
+}  // namespace torch_hrr

@@ -1,0 +1,33 @@
+// What operators report of themselves.
+#include "csrc/operator.h"
+
+namespace torch_hrr::lanes {
+namespace {
+
+// Registration runs when the library is loaded, in one thread.
+std::string& reported() {
+  static auto& text = *new std::string();
+  return text;
+}
+
+}  // namespace
+
+void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands) {
+  std::string& text = reported();
+  text += name;
+  text += '.';
+  text += *overload != '\0' ? overload : "default";
+  for (const Operand& operand : operands) {
+    text += ' ';
+    text += std::to_string(operand.trailing);
+  }
+  text += '\n';
+}
+
+}  // namespace torch_hrr::lanes
+
+// A line an operator that vmap may batch: name.overload, then for each tensor argument in order the number of
+// dimensions that are not batch.
+extern "C" __attribute__((visibility("default"))) const char* torch_hrr_operators() {
+  return torch_hrr::lanes::reported().c_str();
+}

@@ -1,0 +1,509 @@
+// An operator described once: from one trait, every lane that torch's dispatcher asks for.
+//
+//   struct BindNormalize : Operator {
+//     static constexpr const char* kName = "bind_normalize";           // as in the schema; kOverload where it has one
+//     static constexpr Operand kOperands[] = {{"a", 1}, {"b", 1}};      // its tensors, in the schema's order
+//     using Signature = Tensor(const Tensor& a, const Tensor& b, double eps);
+//     static constexpr bool kHasOut = true;                             // an overload .out beside it
+//     static constexpr bool kAutocast = true;
+//     static constexpr Derivative kDerivative = Derivative::kFormula;   // never by default
+//     template <typename Int> static ResultContract<Int> contract(a, b, eps);  // the checks; Int: int64_t or SymInt
+//     static void run(const ResultContract<int64_t>&, const Tensor& out, a, b, eps);  // fills what the lane allocated
+//     struct Formula { double eps; ... };                               // csrc/autograd.h
+//   };
+//   TORCH_LIBRARY_FRAGMENT(torch_hrr, m) { register_operators<BindNormalize>(m); }
+//
+// A formula is made of the arguments that are not tensors, or by a static function formula() of all arguments.
+// Derivative::kComposition has compose() of all arguments instead: the same in differentiable operators, called only
+// where the operator is itself differentiated. An operator that returns nothing writes into operands that say so:
+// check() of its arguments, also for Meta, returns what run() takes first.
+#pragma once
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include <array>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "csrc/autograd.h"
+#include "csrc/contract.h"
+#include "csrc/dispatch.h"
+
+namespace torch_hrr {
+
+// The operand takes no batch of its own under vmap: a table, a key.
+constexpr int kNotBatched = -1;
+
+struct Operand {
+  const char* name;
+  int trailing;          // dimensions of its own; those in front broadcast with the others'
+  bool cast = true;      // by autocast
+  bool written = false;  // in place
+};
+
+enum class Derivative { kFormula, kComposition, kNone };
+
+// What a trait need not say.
+struct Operator {
+  static constexpr const char* kOverload = "";
+  static constexpr bool kHasOut = false;
+  static constexpr bool kAutocast = false;
+};
+
+// An operator says what its derivative is: without a word from it nothing compiles.
+template <typename Op>
+concept StatesDerivative = requires {
+  { Op::kDerivative } -> std::convertible_to<Derivative>;
+};
+
+// The typed handle of an operator of this library.
+template <typename Signature>
+auto typed_operator(const char* name, const char* overload) {
+  const std::string qualified = std::string("torch_hrr::") + name;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(qualified.c_str(), overload).typed<Signature>();
+}
+
+// Calls an operator through the dispatcher.
+template <typename Op, typename... Args>
+auto call(Args&&... args) {
+  static const auto op = typed_operator<typename Op::Signature>(Op::kName, Op::kOverload);
+  return op.call(std::forward<Args>(args)...);
+}
+
+namespace lanes {
+
+inline const at::Tensor& tensor_of(const at::Tensor& tensor) {
+  return tensor;
+}
+inline const at::Tensor& tensor_of(const std::optional<at::Tensor>& tensor) {
+  static const at::Tensor absent;
+  return tensor.has_value() ? *tensor : absent;
+}
+
+template <typename T>
+constexpr bool is_tensor = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::optional<at::Tensor>>;
+
+// visit(tensor) for every tensor argument, absent ones undefined; for every tensor of a list.
+template <typename Visit, typename T>
+void visit_tensors(const Visit& visit, const T& argument) {
+  if constexpr (is_tensor<T>) {
+    visit(tensor_of(argument));
+  } else if constexpr (std::is_same_v<T, at::TensorList>) {
+    for (const at::Tensor& tensor : argument) {
+      visit(tensor);
+    }
+  }
+}
+
+template <typename... Args>
+variable_list tensors_of(const Args&... args) {
+  variable_list tensors;
+  tensors.reserve(sizeof...(args));
+  (visit_tensors([&](const at::Tensor& tensor) { tensors.push_back(tensor); }, args), ...);
+  return tensors;
+}
+
+template <typename... Args>
+bool any_requires_grad(const Args&... args) {
+  bool any = false;
+  (visit_tensors([&](const at::Tensor& tensor) { any = any || requires_grad(tensor); }, args), ...);
+  return any && at::GradMode::is_enabled();
+}
+template <typename... Args>
+bool any_has_tangent(const Args&... args) {
+  bool any = false;
+  (visit_tensors([&](const at::Tensor& tensor) { any = any || torch::autograd::isFwGradDefined(tensor); }, args), ...);
+  return any;
+}
+
+// visit(operand, tensor) for every tensor argument; a list is one operand.
+template <typename Op, typename Visit, typename... Args>
+void for_each_operand(const Visit& visit, const Args&... args) {
+  const Operand* operand = Op::kOperands;
+  const auto one = [&](const auto& argument) {
+    using T = std::remove_cvref_t<decltype(argument)>;
+    if constexpr (is_tensor<T> || std::is_same_v<T, at::TensorList>) {
+      visit_tensors([&](const at::Tensor& tensor) { visit(*operand, tensor); }, argument);
+      ++operand;
+    }
+  };
+  (one(args), ...);
+}
+
+// A sparse or nested argument never reaches a kernel of ours: the dispatcher would name its backend, not the argument.
+template <typename Op, typename... Args>
+void check_layouts(const Args&... args) {
+  for_each_operand<Op>(
+      [](const Operand& operand, const at::Tensor& tensor) {
+        check_strided(Op::kName, {operand.name, tensor});
+      },
+      args...);
+}
+
+// Numbers of the schema's SymInt as the kernels of a device take them.
+template <typename T>
+decltype(auto) concrete(const T& argument) {
+  if constexpr (std::is_same_v<T, c10::SymInt>) {
+    return argument.guard_int(__FILE__, __LINE__);
+  } else {
+    return (argument);
+  }
+}
+
+template <typename T, typename... Rest>
+const at::Tensor& first_tensor(const T& first, const Rest&... rest) {
+  if constexpr (is_tensor<T>) {
+    return tensor_of(first);
+  } else {
+    return first_tensor(rest...);
+  }
+}
+
+template <typename Int>
+at::Tensor allocate_one(const ResultContract<Int>& contract, const at::TensorOptions& options) {
+  if constexpr (std::is_same_v<Int, c10::SymInt>) {
+    return at::empty_symint(contract.sizes, options.dtype(contract.dtype));
+  } else {
+    return at::empty(contract.sizes, options.dtype(contract.dtype));
+  }
+}
+
+// The i-th result's contract: of an array its own, else the one of all.
+template <typename Contract>
+const auto& contract_at(const Contract& contract, size_t i) {
+  if constexpr (requires { contract.sizes; }) {
+    return contract;
+  } else {
+    return contract[i];
+  }
+}
+
+template <typename Result>
+struct Results {
+  static constexpr size_t kCount = 1;
+  template <typename Contract>
+  static Result allocate(const Contract& contract, const at::TensorOptions& options) {
+    return allocate_one(contract_at(contract, 0), options);
+  }
+  static variable_list list(const Result& result) {
+    return {result};
+  }
+  template <typename Function>
+  static Result map(const Result& result, const Function& function) {
+    return function(result, 0);
+  }
+};
+template <typename... Tensors>
+struct Results<std::tuple<Tensors...>> {
+  static constexpr size_t kCount = sizeof...(Tensors);
+  using Tuple = std::tuple<Tensors...>;
+  template <typename Contract>
+  static Tuple allocate(const Contract& contract, const at::TensorOptions& options) {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return Tuple{allocate_one(contract_at(contract, i), options)...};
+    }
+    (std::make_index_sequence<kCount>{});
+  }
+  static variable_list list(const Tuple& results) {
+    return std::apply([](const Tensors&... each) { return variable_list{each...}; }, results);
+  }
+  template <typename Function>
+  static Tuple map(const Tuple& results, const Function& function) {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return Tuple{function(std::get<i>(results), i)...};
+    }
+    (std::make_index_sequence<kCount>{});
+  }
+};
+
+// Of all arguments, or of those that are not tensors.
+template <typename Op, typename... Args>
+typename Op::Formula make_formula(const Args&... args) {
+  if constexpr (requires { Op::formula(args...); }) {
+    return Op::formula(args...);
+  } else {
+    const auto number = [](const auto& argument) {
+      if constexpr (is_tensor<std::remove_cvref_t<decltype(argument)>>) {
+        return std::tuple<>();
+      } else {
+        return std::tuple<std::remove_cvref_t<decltype(argument)>>(argument);
+      }
+    };
+    return std::apply([](auto&&... numbers) { return typename Op::Formula{numbers...}; },
+                      std::tuple_cat(number(args)...));
+  }
+}
+
+// An operator for the batching rules of Python; see torch_hrr_operators below.
+void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands);
+
+// The lanes of an operator that writes in place or into out, under the names that they have there.
+template <typename Call, typename... Args>
+void refuse_derivatives(const char* op, const char* what, const Call& below, const Args&... args) {
+  TORCH_CHECK(!any_requires_grad(args...), op, ": ", what,
+              " must not be given where a gradient is asked for, got an argument that requires grad");
+  TORCH_CHECK(!any_has_tangent(args...), op, ": ", what,
+              " must not be given where a tangent is asked for, got a dual tensor");
+  const at::AutoDispatchBelowAutograd below_autograd;
+  below();
+}
+
+inline void bump_version(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) {
+    torch::autograd::impl::bump_version(tensor);
+  }
+}
+
+template <typename Op>
+consteval bool casts_all() {
+  bool all = true;
+  for (const Operand& operand : Op::kOperands) {
+    all = all && operand.cast;
+  }
+  return all;
+}
+
+// Where an operand keeps its type, it takes no part in the type of the result.
+template <c10::DeviceType kDevice, typename Op, typename... Args>
+auto with_autocast(const Args&... args) {
+  const Autocast<kDevice> cast;
+  const Operand* operand = Op::kOperands;
+  variable_list rows;
+  const auto one = [&](const auto& argument) {
+    using T = std::remove_cvref_t<decltype(argument)>;
+    if constexpr (is_tensor<T>) {
+      if ((operand++)->cast) {
+        T moved = cast(argument);
+        if constexpr (!casts_all<Op>()) {
+          rows.push_back(tensor_of(moved));
+        }
+        return moved;
+      }
+    }
+    return argument;
+  };
+  // Braces: the operands are visited from left to right.
+  const std::tuple<Args...> moved{one(args)...};
+  auto results = std::apply([](const Args&... each) { return call<Op>(each...); }, moved);
+  if constexpr (!casts_all<Op>()) {
+    at::ScalarType type = rows[0].scalar_type();
+    for (const at::Tensor& row : rows) {
+      type = c10::promoteTypes(type, row.scalar_type());
+    }
+    results = Results<decltype(results)>::map(results, [&](const at::Tensor& x, size_t) { return x.to(type); });
+  }
+  return results;
+}
+
+}  // namespace lanes
+
+// Plain functions of exactly the types that the dispatcher asks for.
+template <typename Op, typename Signature = typename Op::Signature>
+struct Lanes;
+
+template <typename Op, typename Result, typename... A>
+struct Lanes<Op, Result(A...)> {
+  using Results = lanes::Results<Result>;
+  using OutSignature = void(A..., at::Tensor&);
+
+  template <typename... Args>
+  static Result compute(const Args&... args) {
+    const auto contract = Op::template contract<int64_t>(args...);
+    Result results = Results::allocate(contract, lanes::first_tensor(args...).options());
+    Op::run(contract, results, args...);
+    return results;
+  }
+
+  // CPU and CUDA: run() finds the device.
+  static Result kernel(A... args) {
+    return compute(lanes::concrete(args)...);
+  }
+
+  static Result meta(A... args) {
+    // Checked before the options are asked of a tensor that may be undefined.
+    const auto contract = Op::template contract<c10::SymInt>(args...);
+    return Results::allocate(contract, lanes::first_tensor(args...).options());
+  }
+
+  static Result autograd(A... args) {
+    lanes::check_layouts<Op>(args...);
+    if constexpr (Op::kDerivative == Derivative::kNone) {
+      TORCH_CHECK(!lanes::any_requires_grad(args...) && !lanes::any_has_tangent(args...), Op::kName,
+                  ": has no derivative, got an argument that requires grad");
+      return below_autograd(args...);
+    } else {
+      const bool with_grad = lanes::any_requires_grad(args...);
+      const bool with_tangent = lanes::any_has_tangent(args...);
+      if (!with_grad && !with_tangent) {
+        return below_autograd(args...);
+      }
+      if constexpr (Op::kDerivative == Derivative::kComposition) {
+        // Checked before anything is composed.
+        const auto contract = Op::template contract<c10::SymInt>(args...);
+        return Results::map(Op::compose(args...), [&](const at::Tensor& x, size_t i) {
+          const auto& own = lanes::contract_at(contract, i);
+          return x.to(own.dtype).expand_symint(own.sizes).contiguous();
+        });
+      } else {
+        Result results = below_autograd(args...);
+        const auto formula = lanes::make_formula<Op>(args...);
+        const variable_list inputs = lanes::tensors_of(args...);
+        const variable_list list = Results::list(results);
+        if (with_grad) {
+          record_history(Op::kName, formula, inputs, list);
+        }
+        if (with_tangent) {
+          record_tangents(formula, inputs, list);
+        }
+        return results;
+      }
+    }
+  }
+
+  template <c10::DeviceType kDevice>
+  static Result autocast(A... args) {
+    return lanes::with_autocast<kDevice, Op>(args...);
+  }
+
+  static void out(A... args, at::Tensor& out) {
+    const auto contract = Op::template contract<int64_t>(lanes::concrete(args)...);
+    check(out, contract, args...);
+    if (out.is_contiguous()) {
+      return Op::run(contract, out, lanes::concrete(args)...);
+    }
+    out.copy_(compute(lanes::concrete(args)...));
+  }
+  static void out_meta(A... args, at::Tensor& out) {
+    check(out, Op::template contract<c10::SymInt>(args...), args...);
+  }
+  static void out_negative(A... args, at::Tensor& out) {
+    write_plain(out, [&](at::Tensor& plain) { call_out(resolved(args)..., plain); });
+  }
+  static void out_autograd(A... args, at::Tensor& out) {
+    lanes::check_layouts<Op>(args...);
+    check_strided(Op::kName, {"out", out});
+    lanes::refuse_derivatives(
+        Op::kName, "out", [&] { call_out(args..., out); }, out, args...);
+  }
+  static void out_version(A... args, at::Tensor& out) {
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      call_out(args..., out);
+    }
+    lanes::bump_version(out);
+  }
+
+  static void add(torch::Library& m) {
+    using Key = c10::DispatchKey;
+    if constexpr (Op::kDerivative == Derivative::kFormula) {
+      static_assert(HasBackward<typename Op::Formula> && HasTangent<typename Op::Formula>,
+                    "a formula has backward and jvp as csrc/autograd.h says");
+    }
+    const std::string name = qualified("");
+    m.impl(name.c_str(), Key::CPU, &kernel);
+#if defined(TORCH_HRR_WITH_CUDA)
+    m.impl(name.c_str(), Key::CUDA, &kernel);
+#endif
+    m.impl(name.c_str(), Key::Meta, &meta);
+    m.impl(name.c_str(), Key::Autograd, &autograd);
+    if constexpr (Op::kAutocast) {
+      m.impl(name.c_str(), Key::AutocastCPU, &autocast<c10::DeviceType::CPU>);
+      m.impl(name.c_str(), Key::AutocastCUDA, &autocast<c10::DeviceType::CUDA>);
+    }
+    if constexpr (Op::kHasOut) {
+      const std::string out_name = qualified("out");
+      m.impl(out_name.c_str(), Key::CPU, &out);
+#if defined(TORCH_HRR_WITH_CUDA)
+      m.impl(out_name.c_str(), Key::CUDA, &out);
+#endif
+      m.impl(out_name.c_str(), Key::Meta, &out_meta);
+      m.impl(out_name.c_str(), Key::Negative, &out_negative);
+      m.impl(out_name.c_str(), Key::Autograd, &out_autograd);
+      m.impl(out_name.c_str(), Key::ADInplaceOrView, &out_version);
+    }
+    lanes::report(Op::kName, Op::kOverload, Op::kOperands);
+  }
+
+  template <typename... Args>
+  static void call_out(Args&&... args) {
+    static const auto op = typed_operator<OutSignature>(Op::kName, "out");
+    op.call(std::forward<Args>(args)...);
+  }
+
+ private:
+  static Result below_autograd(const std::remove_cvref_t<A>&... args) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return call<Op>(args...);
+  }
+  template <typename Contract>
+  static void check(const at::Tensor& out, const Contract& contract, const std::remove_cvref_t<A>&... args) {
+    c10::SmallVector<Argument, 4> inputs;
+    lanes::for_each_operand<Op>(
+        [&](const Operand& operand, const at::Tensor& tensor) {
+          inputs.push_back({operand.name, tensor});
+        },
+        args...);
+    check_out(Op::kName, out, contract, inputs);
+  }
+  static std::string qualified(const char* overload) {
+    const std::string own = *overload != '\0' ? overload : Op::kOverload;
+    return own.empty() ? Op::kName : Op::kName + std::string(".") + own;
+  }
+};
+
+// In place: the operands that are written say so.
+template <typename Op, typename... A>
+struct Lanes<Op, void(A...)> {
+  static void kernel(A... args) {
+    Op::run(Op::check(lanes::concrete(args)...), lanes::concrete(args)...);
+  }
+  static void meta(A... args) {
+    (void)Op::check(lanes::concrete(args)...);
+  }
+  static void autograd(A... args) {
+    lanes::check_layouts<Op>(args...);
+    lanes::refuse_derivatives(
+        Op::kName, "an argument written in place", [&] { call<Op>(args...); }, args...);
+  }
+  static void version(A... args) {
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      call<Op>(args...);
+    }
+    lanes::for_each_operand<Op>(
+        [](const Operand& operand, const at::Tensor& tensor) {
+          if (operand.written) {
+            lanes::bump_version(tensor);
+          }
+        },
+        args...);
+  }
+
+  static void add(torch::Library& m) {
+    using Key = c10::DispatchKey;
+    static_assert(Op::kDerivative == Derivative::kNone, "an operator that writes in place has no derivative");
+    m.impl(Op::kName, Key::CPU, &kernel);
+#if defined(TORCH_HRR_WITH_CUDA)
+    m.impl(Op::kName, Key::CUDA, &kernel);
+#endif
+    m.impl(Op::kName, Key::Meta, &meta);
+    m.impl(Op::kName, Key::Autograd, &autograd);
+    m.impl(Op::kName, Key::ADInplaceOrView, &version);
+  }
+};
+
+template <StatesDerivative... Ops>
+void register_operators(torch::Library& m) {
+  (Lanes<Ops>::add(m), ...);
+}
+
+// The .out overload of an operator through the dispatcher; out is the last argument.
+template <typename Op, typename... Args>
+void call_out(Args&&... args) {
+  Lanes<Op>::call_out(std::forward<Args>(args)...);
+}
+
+}  // namespace torch_hrr

@@ -1,0 +1,38 @@
+// The types in which values are computed: half types in float, others in themselves.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+namespace torch_hrr {
+
+inline bool is_half(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
+inline at::ScalarType compute_type(at::ScalarType type) {
+  return is_half(type) ? at::kFloat : type;
+}
+
+// Undefined where it is absent.
+inline at::Tensor in_type(const std::optional<at::Tensor>& tensor, at::ScalarType type) {
+  return tensor.has_value() ? tensor->to(type) : at::Tensor();
+}
+
+inline at::Tensor in_compute_type(const at::Tensor& tensor) {
+  return is_half(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
+
+// All of them in their compute type; undefined ones stay undefined.
+inline std::vector<at::Tensor> in_compute_type(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> wide;
+  wide.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    wide.push_back(tensor.defined() ? in_compute_type(tensor) : tensor);
+  }
+  return wide;
+}
+
+}  // namespace torch_hrr
