@@ -7,7 +7,8 @@
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/connectome.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
 namespace {
@@ -43,7 +44,7 @@ void deliver_on_cpu(const Tensor& rows, double p, uint64_t key, const Tensor& co
   auto* out = counts.mutable_data_ptr<int32_t>();
   const auto* in = rows.const_data_ptr<int64_t>();
   at::parallel_for(0, counts.numel() / n * blocks, grain, [&](int64_t begin, int64_t end) {
-    const auto& kernels = kernels::assembly_kernels();
+    const auto& kernels = kernels::kernel_table<kernels::ConnectomeKernels>();
     while (begin < end) {
       const int64_t row = begin / blocks;
       const int64_t first = begin - row * blocks;

@@ -5,12 +5,13 @@
 #include <mutex>
 
 #include "csrc/assembly/column_blocks.h"
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/connectome.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
 
-using kernels::assembly_kernels;
 using kernels::kEdgesPerChunk;
+using kernels::kernel_table;
 
 int64_t EdgeSearch::find(const Fiber& fiber, std::vector<uint64_t>& pairs) {
   const Area& source = source_of(fiber);
@@ -80,7 +81,7 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots, std::ve
       for (;;) {
         params.pairs = found.data();
         params.capacity = static_cast<int64_t>(found.size() / 2);
-        count = assembly_kernels().match(params, first, last);
+        count = kernel_table<kernels::ConnectomeKernels>().match(params, first, last);
         if (count <= params.capacity) {
           break;
         }

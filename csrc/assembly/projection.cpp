@@ -6,7 +6,8 @@
 
 #include "csrc/assembly/state.h"
 #include "csrc/operator.h"
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/connectome.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
 namespace {
@@ -104,7 +105,7 @@ struct StimulusCounts : Operator {
       auto* const own = counts.mutable_data_ptr<int32_t>() + b * n;
       constexpr int64_t kGrain = 32768;
       at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-        kernels::assembly_kernels().stimulus_counts(binomial.table, key, begin, end, own);
+        kernels::kernel_table<kernels::ConnectomeKernels>().stimulus_counts(binomial.table, key, begin, end, own);
       });
     }
   }

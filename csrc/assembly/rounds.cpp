@@ -6,12 +6,13 @@
 
 #include "csrc/assembly/edge_search.h"
 #include "csrc/assembly/selection.h"
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/projection.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
 namespace {
 
-using kernels::assembly_kernels;
+using kernels::kernel_table;
 
 class Rounds {
  public:
@@ -111,8 +112,8 @@ class Rounds {
     for (Fiber* fiber : target.fibers) {
       if (fiber->learns()) {
         const std::vector<int32_t> rows = firing_slots(source_of(*fiber));
-        assembly_kernels().potentiate(fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(),
-                                      fiber->factor, fiber->largest);
+        kernel_table<kernels::ProjectionKernels>().potentiate(
+            fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(), fiber->factor, fiber->largest);
       }
     }
     for (Stimulus* stimulus : target.stimuli) {

@@ -8,14 +8,15 @@
 
 #include "csrc/assembly/column_blocks.h"
 #include "csrc/rows.h"
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/winners.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
 
 using kernels::add_term;
-using kernels::assembly_kernels;
 using kernels::fiber_sum;
 using kernels::input_term;
+using kernels::kernel_table;
 using kernels::kFixedBits;
 using kernels::kFixedOne;
 using kernels::penalty_term;
@@ -63,7 +64,7 @@ void Selection::deliver(Fiber& fiber) {
       part.rows = rows->data();
       part.row_count = static_cast<int64_t>(rows->size());
       part.sign = sign;
-      assembly_kernels().deliver(part, first, last);
+      kernel_table<kernels::ConnectomeKernels>().deliver(part, first, last);
     }
   });
   std::copy(now, now_end, fiber.delivered);
@@ -74,8 +75,8 @@ void Selection::deliver(Fiber& fiber) {
 void Selection::add_excess(const Fiber& fiber, size_t slots) {
   excess_.assign(slots, 0);
   const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
-  assembly_kernels().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
-                                fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
+  kernel_table<kernels::ProjectionKernels>().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
+                                                        fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
 }
 
 void Selection::choose(Target& target) {
@@ -146,8 +147,9 @@ void Selection::choose_by_sums(Target& target) {
     params.least = least;
     params.indices = indices_.data();
     params.sums = sums_.data();
-    const Scratch scratch(assembly_kernels().sum_winners_scratch(area.k));
-    found = assembly_kernels().sum_winners(params, scratch.memory);
+    const auto& projection = kernel_table<kernels::ProjectionKernels>();
+    const Scratch scratch(projection.sum_winners_scratch(area.k));
+    found = projection.sum_winners(params, scratch.memory);
   }
   candidates_.clear();
   for (int64_t i = 0; i < found; ++i) {
@@ -213,8 +215,9 @@ void Selection::choose_densely(Target& target, bool scaled) {
   params.k = area.k;
   params.row_stride = area.n;
   params.element = kernels::Element::kInt64;
-  const Scratch scratch(assembly_kernels().winners_scratch(params));
-  assembly_kernels().winners(params, 0, 1, scratch.memory);
+  const auto& kernel = kernel_table<kernels::RowKernel<kernels::WinnersParams>>();
+  const Scratch scratch(kernel.scratch(params));
+  kernel.run(params, 0, 1, scratch.memory);
 }
 
 }  // namespace torch_hrr::assembly

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "csrc/execute.h"
 #include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
@@ -40,19 +41,6 @@ inline double compute_epsilon(at::ScalarType dtype) {
                               : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
-// `out` tells dtype and device; params.rows must not be 0.
-void execute(const kernels::BindingParams& params, const at::Tensor& out);
-void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out);
-void execute(const kernels::RecordParams& params, const at::Tensor& out);
-void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
-
-void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
-// Rows of has_kernel_spectrum alone, in spectrum_row_type; of has_native_spectrum for products with spectra.
-void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
-void execute(const kernels::MultibindParams& params, const at::Tensor& out);
-void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
-void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
-
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
 void execute(const kernels::BindingParams& params, const at::Tensor& out);
@@ -65,6 +53,18 @@ void execute(const kernels::MultibindParams& params, const at::Tensor& out);
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
 void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
 }  // namespace cuda
+
+// `out` tells dtype and device; params.rows must not be 0. Spectra: rows of has_kernel_spectrum alone, in
+// spectrum_row_type; of has_native_spectrum for products with spectra.
+template <typename Params>
+void execute(const Params& params, const at::Tensor& out) {
+  execute_rows(params, out, kernels::kernel_table<kernels::RowKernel<Params>>(storage_of(out)),
+               [](const auto& some, const at::Tensor& there) { cuda::execute(some, there); });
+}
+inline void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
+  execute_rows(params, bins, kernels::kernel_table<kernels::RowKernel<kernels::LibraryBinsParams>>(),
+               [](const auto& some, const at::Tensor& there) { cuda::execute(some, there); });
+}
 
 // Runs params with results in row_type and brings them into out.
 template <typename Params>

@@ -164,6 +164,15 @@ HRR_HOST_DEVICE int32_t columns_of_block(const Tables& tables, int64_t n, int64_
   return static_cast<int32_t>(left < tables.width ? left : tables.width);
 }
 
+// The CPU kernels: column blocks [first, last) of a connectome.
+struct ConnectomeKernels {
+  void (*deliver)(const DeliverParams&, int64_t first_block, int64_t last_block);
+  // Returns the pairs found, of which it writes up to its capacity.
+  int64_t (*match)(const MatchParams&, int64_t first_block, int64_t last_block);
+  // counts[j] of a stimulus for columns [first, last).
+  void (*stimulus_counts)(const BinomialTable&, uint64_t key, int64_t first, int64_t last, int32_t* counts);
+};
+
 // Words that hold a bit for each of n columns.
 HRR_HOST_DEVICE constexpr int64_t bit_words(int64_t n) {
   return (n + 31) / 32;

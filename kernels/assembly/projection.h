@@ -38,6 +38,17 @@ struct SumWinnersParams {
   uint32_t* sums = nullptr;    // [k]
 };
 
+// The CPU kernels.
+struct ProjectionKernels {
+  // Candidates by integer sums; the number found. Scratch is 64-byte aligned.
+  int64_t (*sum_winners_scratch)(int64_t k);
+  int64_t (*sum_winners)(const SumWinnersParams&, void* scratch);
+  // excess[target] += fixed_point(weight) - base, and weight *= factor where wins[target], over the edges of rows.
+  void (*add_excess)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t base, int64_t* excess);
+  void (*potentiate)(const EdgeTable&, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
+                     float largest);
+};
+
 HRR_ISA_BEGIN
 
 // w as a multiple of 2^-24, exact for every float >= 1/2.

@@ -26,6 +26,9 @@ struct ChirpPlan {
 
 // The transform of L complex numbers in place: of an instruction set, which its plans belong to.
 using ChirpTransform = void (*)(int64_t length, double* re, double* im, double* work);
+struct ChirpKernels {
+  ChirpTransform transform;
+};
 
 HRR_ISA_BEGIN
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "kernels/assembly/connectome.cuh"
-#include "kernels/assembly/tables.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::cuda_on_host {
 namespace {
@@ -109,7 +109,7 @@ TEST(ConnectomeKernels, DeliverIsTheDefinitionAndTheCpu) {
                                  problem.n,
                                  cpu.data() + b * problem.n,
                                  -3};
-      assembly_kernels().deliver(params, 0, block_count(data.tables, problem.n));
+      kernel_table<ConnectomeKernels>().deliver(params, 0, block_count(data.tables, problem.n));
     }
     ASSERT_EQ(cpu, plain);
     for (const Schedule& schedule : all_schedules(1)) {
@@ -183,7 +183,8 @@ TEST(ConnectomeKernels, StimulusCountsAreTheCpus) {
     for (const int64_t n : {0, 1, 255, 300, 700}) {
       std::vector<int32_t> cpu(static_cast<std::size_t>(2 * n));
       for (int64_t b = 0; b < 2; ++b) {
-        assembly_kernels().stimulus_counts(params.table, keys[static_cast<std::size_t>(b)], 0, n, cpu.data() + b * n);
+        kernel_table<ConnectomeKernels>().stimulus_counts(params.table, keys[static_cast<std::size_t>(b)], 0, n,
+                                                          cpu.data() + b * n);
       }
       params.keys = keys.data();
       params.batches = 2;

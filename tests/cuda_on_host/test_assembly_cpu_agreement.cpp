@@ -2,7 +2,7 @@
 #include "tests/cuda_on_host/assembly_testing.h"
 
 #include "kernels/assembly/launch_winners.cuh"
-#include "kernels/assembly/tables.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -15,11 +15,11 @@ Winners run_on_cpu(const WinnersProblem<S>& problem, bool sorted) {
   std::vector<int64_t> indices;
   WinnersParams params = problem.params(values, indices);
   params.sorted = sorted;
-  const AssemblyKernels& kernels = assembly_kernels();
-  const auto bytes = static_cast<size_t>(kernels.winners_scratch(params));
+  const RowKernel<WinnersParams>& kernel = kernel_table<RowKernel<WinnersParams>>();
+  const auto bytes = static_cast<size_t>(kernel.scratch(params));
   std::vector<unsigned char> scratch(bytes + 64);
   const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
-  kernels.winners(params, 0, problem.rows, scratch.data() + (64 - address % 64));
+  kernel.run(params, 0, problem.rows, scratch.data() + (64 - address % 64));
   return winners_of(values, indices);
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/assembly/soft_cap.cuh"
-#include "kernels/assembly/tables.h"
+#include "kernels/registry.h"
 #include "tests/cpp/kernels/soft_cap_oracle.h"
 
 namespace torch_hrr::kernels {
@@ -91,11 +91,11 @@ struct Problem {
   std::vector<S> run_on_cpu(CapResult result) const {
     auto out = poisoned<S>(inputs.size());
     const SoftCapParams all = bound(result, out);
-    const AssemblyKernels& table = assembly_kernels();
-    std::vector<char> memory(static_cast<size_t>(table.soft_cap_scratch(all)) + 64);
+    const RowKernel<SoftCapParams>& kernel = kernel_table<RowKernel<SoftCapParams>>();
+    std::vector<char> memory(static_cast<size_t>(kernel.scratch(all)) + 64);
     void* scratch = memory.data();
     std::size_t space = memory.size();
-    table.soft_cap(all, 0, all.rows, std::align(64, space - 64, scratch, space));
+    kernel.run(all, 0, all.rows, std::align(64, space - 64, scratch, space));
     return out;
   }
 };

@@ -15,7 +15,7 @@ class DeviceChirp {
  public:
   explicit DeviceChirp(int64_t dim)
       : length_(int64_t{1} << device_chirp_log2(dim)),
-        lease_(dim, length_, hrr_kernels(Storage::kDouble).chirp_transform),
+        lease_(dim, length_, kernel_table<ChirpKernels>().transform),
         numbers_(lease_.plan().wave_re, lease_.plan().wave_re + chirp_numbers(dim, length_)) {}
   ChirpTables tables() const {
     return {numbers_.data(), lease_.plan().dim, length_};

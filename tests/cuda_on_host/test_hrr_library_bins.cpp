@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/hrr/library_bins.cuh"
-#include "kernels/hrr/tables.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -67,8 +67,8 @@ TEST(LibraryBins, AgreeWithTheCpuKernel) {
       for (const bool own_exponents : {false, true}) {
         SCOPED_TRACE(testing::Message() << "dim " << dim << " map " << static_cast<int>(kind));
         std::vector<double> expected = bins.values;
-        hrr_kernels(Storage::kDouble)
-            .map_library_bins(bins.params(expected, kind, own_exponents), 0, bins.rows, nullptr);
+        kernel_table<RowKernel<LibraryBinsParams>>().run(bins.params(expected, kind, own_exponents), 0, bins.rows,
+                                                         nullptr);
         for (const Schedule& schedule : all_schedules(1)) {
           std::vector<double> got = bins.values;
           launch_library_bins(bins.params(got, kind, own_exponents), HostLauncher{schedule}, /*max_blocks=*/2);

@@ -14,7 +14,6 @@
 
 #include "csrc/rows.h"
 #include "kernels/hrr/cuda_launch.h"
-#include "kernels/hrr/tables.h"
 
 namespace torch_hrr::hrr::cuda {
 namespace {
@@ -46,7 +45,7 @@ at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
   at::Tensor& table = tables[{out.get_device(), dim}];
   if (!table.defined()) {
     const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
-    const kernels::ChirpLease lease(dim, length, kernels::hrr_kernels(kernels::Storage::kDouble).chirp_transform);
+    const kernels::ChirpLease lease(dim, length, kernels::kernel_table<kernels::ChirpKernels>().transform);
     std::vector<double> host(lease.plan().wave_re, lease.plan().wave_re + kernels::chirp_numbers(dim, length));
     table = at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kDouble).to(out.device());
   }

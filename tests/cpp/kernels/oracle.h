@@ -15,8 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/hrr/tables.h"
+#include "kernels/hrr/circular_convolution.h"
+#include "kernels/hrr/packed_spectrum.h"
+#include "kernels/hrr/spectral_map.h"
+#include "kernels/hrr/superposition.h"
 #include "kernels/numeric.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 
@@ -91,9 +95,9 @@ struct StorageTraits<BFloat16> {
 
 using StorageTypes = ::testing::Types<float, double, Half, BFloat16>;
 
-template <typename S>
-const HrrKernels& kernels_of() {
-  return hrr_kernels(StorageTraits<S>::kStorage);
+template <typename S, typename Params>
+const RowKernel<Params>& kernel_of() {
+  return kernel_table<RowKernel<Params>>(StorageTraits<S>::kStorage);
 }
 
 template <typename S>
@@ -251,44 +255,43 @@ inline RowMap row_map(int64_t rows, std::vector<int64_t> strides) {
   return map;
 }
 
-// Calls an entry with scratch memory of exactly the size that its companion names.
+// Runs a kernel with scratch memory of exactly the size that it asks for.
 template <typename Params>
-void run(int64_t scratch_bytes, void (*entry)(const Params&, int64_t, int64_t, void*), const Params& params,
-         int64_t begin, int64_t end) {
-  Buffer<char> scratch(scratch_bytes);
-  entry(params, begin, end, scratch.data());
+void run(const RowKernel<Params>& kernel, const Params& params, int64_t begin, int64_t end) {
+  Buffer<char> scratch(kernel.scratch(params));
+  kernel.run(params, begin, end, scratch.data());
 }
 template <typename S>
 void run_bind(const BindingParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().bind_scratch(params.dim), kernels_of<S>().bind, params, begin, end);
+  run(kernel_of<S, BindingParams>(), params, begin, end);
 }
 template <typename S>
 void run_bind_backward(const BindingBackwardParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().bind_backward_scratch(params.dim), kernels_of<S>().bind_backward, params, begin, end);
+  run(kernel_of<S, BindingBackwardParams>(), params, begin, end);
 }
 template <typename S>
 void run_record(const RecordParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().record_scratch(params), kernels_of<S>().record, params, begin, end);
+  run(kernel_of<S, RecordParams>(), params, begin, end);
 }
 template <typename S>
 void run_superpose(const SuperpositionParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().superpose_scratch(params.dim), kernels_of<S>().superpose, params, begin, end);
+  run(kernel_of<S, SuperpositionParams>(), params, begin, end);
 }
 template <typename S>
 void run_spectral_map(const SpectralMapParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().spectral_map, params, begin, end);
+  run(kernel_of<S, SpectralMapParams>(), params, begin, end);
 }
 template <typename S>
 void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().multibind_scratch(params.dim), kernels_of<S>().multibind, params, begin, end);
+  run(kernel_of<S, MultibindParams>(), params, begin, end);
 }
 template <typename S>
 void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().packed_spectrum, params, begin, end);
+  run(kernel_of<S, PackedSpectrumParams>(), params, begin, end);
 }
 template <typename S>
 void run_bind_spectrum(const SpectrumBindingParams& params, int64_t begin, int64_t end) {
-  run(kernels_of<S>().spectral_scratch(params.dim), kernels_of<S>().bind_spectrum, params, begin, end);
+  run(kernel_of<S, SpectrumBindingParams>(), params, begin, end);
 }
 
 }  // namespace torch_hrr::kernels

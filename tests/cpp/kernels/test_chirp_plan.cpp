@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/hrr/tables.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
 ChirpTransform transform() {
-  return hrr_kernels(Storage::kDouble).chirp_transform;
+  return kernel_table<ChirpKernels>().transform;
 }
 
 TEST(ChirpPlan, LengthsHoldEveryLagAndHaveATransform) {

@@ -196,18 +196,18 @@ TYPED_TEST(CircularConvolution, RangesOfRowsMakeTheWhole) {
 
 TYPED_TEST(CircularConvolution, ScratchIsNotAnInput) {
   using S = TypeParam;
-  const HrrKernels& kernels = kernels_of<S>();
+  const auto& kernel = kernel_of<S, BindingParams>();
   this->for_each_form(kSomeDims, [&](int64_t dim, Product product, bool normalize) {
     const Buffer<S> a = random_values<S>(dim, 5);
     const Buffer<S> b = random_values<S>(dim, 6);
-    Buffer<char> scratch(kernels.bind_scratch(dim));
+    Buffer<char> scratch(kernel.scratch(params_of<S>(nullptr, nullptr, nullptr, 1, dim, RowMap{}, product, normalize)));
     std::vector<Buffer<S>> outs(3, Buffer<S>(dim));
     for (size_t i = 0; i < outs.size(); ++i) {
       if (i == 1) {
         std::memset(scratch.data(), 0, static_cast<size_t>(scratch.size()));
       }
-      kernels.bind(params_of(a.data(), b.data(), outs[i].data(), 1, dim, RowMap{}, product, normalize), 0, 1,
-                   scratch.data());
+      kernel.run(params_of(a.data(), b.data(), outs[i].data(), 1, dim, RowMap{}, product, normalize), 0, 1,
+                 scratch.data());
     }
     EXPECT_TRUE(same_bits(outs[1].data(), outs[0].data(), dim)) << "zeros";
     EXPECT_TRUE(same_bits(outs[2].data(), outs[0].data(), dim)) << "left by a call before";

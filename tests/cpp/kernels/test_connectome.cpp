@@ -8,7 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/connectome.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -68,15 +69,15 @@ TEST_P(Connectome, DeliversTheEdgesOfTheDefinition) {
       const int64_t blocks = block_count(tables, n);
       // Columns outside the range of blocks stay as they are.
       const DeliverParams params{&tables, key, rows.data(), row_count, n, counts.data(), 3};
-      assembly_kernels().deliver(params, blocks / 2, blocks);
+      kernel_table<ConnectomeKernels>().deliver(params, blocks / 2, blocks);
       for (int64_t j = 0; j < (blocks / 2) * tables.width; ++j) {
         ASSERT_EQ(counts[static_cast<size_t>(j)], 7);
       }
-      assembly_kernels().deliver(params, 0, blocks / 2);
+      kernel_table<ConnectomeKernels>().deliver(params, 0, blocks / 2);
       ASSERT_EQ(counts, expected) << "n " << n << ", rows " << row_count;
       DeliverParams back = params;
       back.sign = -3;
-      assembly_kernels().deliver(back, 0, blocks);
+      kernel_table<ConnectomeKernels>().deliver(back, 0, blocks);
       ASSERT_EQ(counts, std::vector<int32_t>(static_cast<size_t>(n), 7));
     }
   }
@@ -106,7 +107,7 @@ TEST_P(Connectome, MatchesTheEdgesIntoMarkedColumns) {
       for (const int64_t capacity : {whole + 5, whole, whole / 2, int64_t{0}}) {
         std::vector<int32_t> pairs(static_cast<size_t>(2 * capacity + 2), -9);
         const MatchParams params{&tables, key, rows.data(), 21, n, bits.data(), pairs.data(), capacity};
-        ASSERT_EQ(assembly_kernels().match(params, 0, block_count(tables, n)), whole);
+        ASSERT_EQ(kernel_table<ConnectomeKernels>().match(params, 0, block_count(tables, n)), whole);
         const int64_t written = std::min(capacity, whole);
         std::vector<Pair> found;
         for (int64_t i = 0; i < written; ++i) {
@@ -203,7 +204,7 @@ TEST(Connectome, DeliversTheRareEdgesOfTheDefinition) {
   EXPECT_LE(edges, 20);  // 5.2 on average
   std::vector<int32_t> counts(static_cast<size_t>(n), 0);
   const DeliverParams params{&tables, 17, rows.data(), 2000, n, counts.data(), 1};
-  assembly_kernels().deliver(params, 0, block_count(tables, n));
+  kernel_table<ConnectomeKernels>().deliver(params, 0, block_count(tables, n));
   EXPECT_EQ(counts, expected);
 }
 
@@ -327,7 +328,7 @@ TEST(Stimulus, CountsAreTheInverseOfTheTable) {
     const MadeBinomial made(1000, p);
     const PhiloxKey key = philox_key(11);
     std::vector<int32_t> counts(3000, -1);
-    assembly_kernels().stimulus_counts(made.table, 11, 100, 2900, counts.data());
+    kernel_table<ConnectomeKernels>().stimulus_counts(made.table, 11, 100, 2900, counts.data());
     for (int64_t j = 0; j < 3000; ++j) {
       const PhiloxBlock words = philox4x32({{static_cast<uint32_t>(j), 0, 0, kStimulusStream}}, key);
       const uint64_t u = join_words(words.word[0], words.word[1]);
@@ -345,7 +346,7 @@ TEST(Stimulus, CountsFollowTheBinomialLaw) {
   const std::vector<long double> sums = exact_sums(size, p, 0, size);
   constexpr int kColumns = 200000;
   std::vector<int32_t> counts(kColumns);
-  assembly_kernels().stimulus_counts(made.table, connectome_key(3, 0, 1), 0, kColumns, counts.data());
+  kernel_table<ConnectomeKernels>().stimulus_counts(made.table, connectome_key(3, 0, 1), 0, kColumns, counts.data());
   // Classes 0 to 9 and the rest: 10 degrees of freedom, whose chi-square is above 35.6 once in 10^4.
   double chi_square = 0;
   for (int s = 0; s <= 10; ++s) {
@@ -365,7 +366,7 @@ TEST(Stimulus, EdgesOfTheRange) {
     EXPECT_EQ(made.table.count, 0);
     EXPECT_EQ(binomial_capacity(size, p), 0);
     std::vector<int32_t> counts(100, -1);
-    assembly_kernels().stimulus_counts(made.table, 1, 0, 100, counts.data());
+    kernel_table<ConnectomeKernels>().stimulus_counts(made.table, 1, 0, 100, counts.data());
     EXPECT_EQ(counts, std::vector<int32_t>(100, counts[0]));
     return counts[0];
   };

@@ -1,14 +1,18 @@
-// The choice of the instruction set: TORCH_HRR_ISA, and the skipping of tests for one that this processor lacks.
+// The choice of the instruction set: TORCH_HRR_ISA, the tables of each, and the skipping of tests for one that
+// this processor lacks.
 #include "kernels/isa.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <string>
 
-#include "kernels/hrr/tables.h"
+#include "kernels/fft/chirp_plan.h"
+#include "kernels/hrr/circular_convolution.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -98,17 +102,24 @@ TEST(IsaNames, AreThoseOfTheEnvironment) {
   EXPECT_STREQ(isa_name(Isa::kAvx512), "avx512");
 }
 
-TEST(HrrTables, AreCompleteForEveryStorageType) {
+TEST(Registry, HasOneTableOfRowKernelsAStorageType) {
+  std::set<decltype(RowKernel<BindingParams>::run)> entries;
   for (const Storage storage : {Storage::kFloat, Storage::kDouble, Storage::kHalf, Storage::kBFloat16}) {
-    const HrrKernels& table = hrr_kernels(storage);
-    EXPECT_EQ(&table, &hrr_kernels(storage));
-    EXPECT_TRUE(table.bind_scratch != nullptr && table.bind != nullptr);
-    EXPECT_TRUE(table.bind_backward_scratch != nullptr && table.bind_backward != nullptr);
-    EXPECT_TRUE(table.record_scratch != nullptr && table.record != nullptr);
-    EXPECT_TRUE(table.superpose_scratch != nullptr && table.superpose != nullptr);
+    const RowKernel<BindingParams>& kernel = kernel_table<RowKernel<BindingParams>>(storage);
+    EXPECT_EQ(&kernel, &kernel_table<RowKernel<BindingParams>>(storage));
+    entries.insert(kernel.run);
   }
-  EXPECT_NE(hrr_kernels(Storage::kFloat).bind, hrr_kernels(Storage::kDouble).bind);
-  EXPECT_NE(hrr_kernels(Storage::kHalf).bind, hrr_kernels(Storage::kBFloat16).bind);
+  EXPECT_EQ(entries.size(), 4u);
+}
+
+TEST(Registry, HasATableForEveryInstructionSet) {
+  std::set<decltype(ChirpKernels::transform)> entries{registered_for<ChirpKernels>(Isa::kScalar).transform};
+#if defined(__x86_64__)
+  entries.insert(registered_for<ChirpKernels>(Isa::kAvx2).transform);
+  entries.insert(registered_for<ChirpKernels>(Isa::kAvx512).transform);
+  EXPECT_EQ(entries.size(), 3u);
+#endif
+  EXPECT_EQ(&kernel_table<ChirpKernels>(), &registered_for<ChirpKernels>(active_isa()));
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/projection.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -33,9 +34,9 @@ Candidates sum_winners(const std::vector<std::vector<int32_t>>& counts, int64_t 
   params.least = least;
   params.indices = found.indices.data();
   params.sums = found.sums.data();
-  std::vector<char> memory(static_cast<size_t>(assembly_kernels().sum_winners_scratch(k)) + 64);
+  std::vector<char> memory(static_cast<size_t>(kernel_table<ProjectionKernels>().sum_winners_scratch(k)) + 64);
   void* scratch = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const auto number = static_cast<size_t>(assembly_kernels().sum_winners(params, scratch));
+  const auto number = static_cast<size_t>(kernel_table<ProjectionKernels>().sum_winners(params, scratch));
   found.indices.resize(number);
   found.sums.resize(number);
   return found;
@@ -127,7 +128,7 @@ TEST(Projection, ExcessIsTheSumOfWeightsInFixedPoint) {
   for (const int64_t base : {int64_t{0}, kFixedOne}) {
     std::vector<int64_t> excess(kTargets, 5);
     std::vector<int64_t> exact(kTargets, 5);
-    assembly_kernels().add_excess(table.edges(), firing.data(), 4, base, excess.data());
+    kernel_table<ProjectionKernels>().add_excess(table.edges(), firing.data(), 4, base, excess.data());
     for (const int32_t row : firing) {
       for (const auto& [target, weight] : table.rows[static_cast<size_t>(row)]) {
         exact[static_cast<size_t>(target)] += static_cast<int64_t>(static_cast<double>(weight) * 0x1p24) - base;
@@ -143,7 +144,7 @@ TEST(Projection, EdgesIntoWinnersGrowUpToTheLargestWeight) {
   const std::vector<uint8_t> wins = {1, 0, 1, 1, 0, 0, 1};
   const std::vector<int32_t> firing = {3, 1, 4};
   const std::vector<float> before = table.weight;
-  assembly_kernels().potentiate(table.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f);
+  kernel_table<ProjectionKernels>().potentiate(table.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f);
   for (int32_t row = 0; row < 5; ++row) {
     const bool fires = row == 1 || row == 3 || row == 4;
     for (int32_t chunk = table.head[static_cast<size_t>(row)], left = table.length[static_cast<size_t>(row)];

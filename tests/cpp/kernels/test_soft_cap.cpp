@@ -4,7 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/soft_cap.h"
+#include "kernels/registry.h"
 #include "oracle.h"
 #include "soft_cap_oracle.h"
 
@@ -58,7 +59,7 @@ struct Problem {
     all.v = result == CapResult::kJacobian ? v.data() : nullptr;
     all.out = out.data();
     all.result = result;
-    run(assembly_kernels().soft_cap_scratch(all), assembly_kernels().soft_cap, all, begin, end);
+    run(kernel_table<RowKernel<SoftCapParams>>(), all, begin, end);
   }
   Buffer<S> run_all(CapResult result) const {
     Buffer<S> out(params.rows * params.n);
@@ -375,7 +376,7 @@ TYPED_TEST(SoftCap, BitsDoNotDependOnWhereRowsLie) {
     Buffer<S> out(6 * n);
     params.out = out.data();
     params.result = result;
-    run(assembly_kernels().soft_cap_scratch(params), assembly_kernels().soft_cap, params, 0, 6);
+    run(kernel_table<RowKernel<SoftCapParams>>(), params, 0, 6);
     for (int64_t r = 0; r < 6; ++r) {
       std::copy_n(table.data() + (5 - r / 2 * 2) * stride, n, problem.inputs.data());
       std::copy_n(table.data() + r % 2 * stride, n, problem.v.data());

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/assembly/tables.h"
+#include "kernels/assembly/winners.h"
+#include "kernels/registry.h"
 #include "oracle.h"
 
 namespace torch_hrr::kernels {
@@ -114,8 +115,9 @@ class Winners : public ::testing::Test {
       params.row_stride = stride;
       params.element = E::kElement;
       params.sorted = sorted;
-      Buffer<char> scratch(assembly_kernels().winners_scratch(params));
-      assembly_kernels().winners(params, first, rows, scratch.data());
+      const RowKernel<WinnersParams>& kernel = kernel_table<RowKernel<WinnersParams>>();
+      Buffer<char> scratch(kernel.scratch(params));
+      kernel.run(params, first, rows, scratch.data());
       for (int64_t r = 0; r < rows; ++r) {
         const std::vector<int64_t> want = expected(input.data() + r * stride, n, k, sorted);
         for (int64_t i = 0; i < k; ++i) {

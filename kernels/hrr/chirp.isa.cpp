@@ -1,5 +1,6 @@
 // The transform of Bluestein's sum; compiled once per instruction set.
 #include "kernels/hrr/chirp_engine.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -23,6 +24,8 @@ void chirp_transform(int64_t length, double* re, double* im, double* work) {
   }
   transform_in_place<4>(plan, {re, im}, work);
 }
+
+HRR_REGISTER(ChirpKernels, {chirp_transform})
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

@@ -1,6 +1,6 @@
 // Gradients of binding on the CPU, kept in the frequency domain; compiled once per instruction set.
-#include "kernels/hrr/families.h"
 #include "kernels/hrr/record_row.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -307,22 +307,17 @@ void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t e
 }
 
 template <typename S>
-int64_t backward_scratch(int64_t dim) {
-  return scratch_bytes<S>(dim, 4, 2);
+int64_t backward_scratch(const BindingBackwardParams& params) {
+  return scratch_bytes<S>(params.dim, 4, 2);
 }
+
+template <typename S>
+constexpr RowKernel<BindingBackwardParams> kBindingBackward = {
+    [](const BindingBackwardParams& params) { return 2 * params.dim; }, backward_scratch<S>, backward_rows<S>};
 
 }  // namespace
 
-template <typename S>
-void add_binding_backward(HrrKernels& kernels) {
-  kernels.bind_backward_scratch = backward_scratch<S>;
-  kernels.bind_backward = backward_rows<S>;
-}
-
-template void add_binding_backward<float>(HrrKernels&);
-template void add_binding_backward<double>(HrrKernels&);
-template void add_binding_backward<Half>(HrrKernels&);
-template void add_binding_backward<BFloat16>(HrrKernels&);
+HRR_REGISTER_BY_STORAGE(RowKernel<BindingBackwardParams>, kBindingBackward)
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

@@ -1,8 +1,8 @@
 // Edges of the procedural connectome on the CPU: a register of rows at a time, block by block.
 #include "kernels/assembly/connectome.h"
 
-#include "kernels/assembly/families.h"
 #include "kernels/assembly/lanes.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -169,11 +169,7 @@ void stimulus_counts(const BinomialTable& table, uint64_t key, int64_t first, in
 
 }  // namespace
 
-void add_connectome(AssemblyKernels& kernels) {
-  kernels.deliver = deliver;
-  kernels.match = match;
-  kernels.stimulus_counts = stimulus_counts;
-}
+HRR_REGISTER(ConnectomeKernels, {deliver, match, stimulus_counts})
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

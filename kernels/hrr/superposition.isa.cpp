@@ -1,8 +1,8 @@
 // Weighted sums of rows on the CPU; compiled once per instruction set.
 #include "kernels/hrr/superposition.h"
 
-#include "kernels/hrr/families.h"
 #include "kernels/hrr/finish.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -136,8 +136,8 @@ int64_t row_bytes(int64_t dim) {
 }
 
 template <typename S>
-int64_t superpose_scratch(int64_t dim) {
-  return 2 * row_bytes<S>(dim);
+int64_t superpose_scratch(const SuperpositionParams& params) {
+  return 2 * row_bytes<S>(params.dim);
 }
 
 template <typename S>
@@ -158,18 +158,14 @@ void superpose_rows(const SuperpositionParams& params, int64_t begin, int64_t en
   }
 }
 
+template <typename S>
+constexpr RowKernel<SuperpositionParams> kSuperposition = {
+    [](const SuperpositionParams& params) { return params.dim * (params.items > 0 ? params.items : 1); },
+    superpose_scratch<S>, superpose_rows<S>};
+
 }  // namespace
 
-template <typename S>
-void add_superposition(HrrKernels& kernels) {
-  kernels.superpose_scratch = superpose_scratch<S>;
-  kernels.superpose = superpose_rows<S>;
-}
-
-template void add_superposition<float>(HrrKernels&);
-template void add_superposition<double>(HrrKernels&);
-template void add_superposition<Half>(HrrKernels&);
-template void add_superposition<BFloat16>(HrrKernels&);
+HRR_REGISTER_BY_STORAGE(RowKernel<SuperpositionParams>, kSuperposition)
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

@@ -1,8 +1,8 @@
 // Binding and records on the CPU; compiled once per instruction set.
 #include "kernels/hrr/circular_convolution.h"
 
-#include "kernels/hrr/families.h"
 #include "kernels/hrr/record_row.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -53,8 +53,8 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
 }
 
 template <typename S>
-int64_t bind_scratch(int64_t dim) {
-  return scratch_bytes<S>(dim, 3, 0);
+int64_t bind_scratch(const BindingParams& params) {
+  return scratch_bytes<S>(params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.
@@ -82,7 +82,7 @@ int64_t shared_bytes(const RecordParams& params) {
 
 template <typename S>
 int64_t record_scratch(const RecordParams& params) {
-  return bind_scratch<S>(params.dim) + shared_bytes<S>(params);
+  return scratch_bytes<S>(params.dim, 3, 0) + shared_bytes<S>(params);
 }
 
 template <typename S>
@@ -126,20 +126,18 @@ void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* s
   });
 }
 
+template <typename S>
+constexpr RowKernel<BindingParams> kBinding = {[](const BindingParams& params) { return params.dim; }, bind_scratch<S>,
+                                               bind_rows<S>};
+template <typename S>
+constexpr RowKernel<RecordParams> kRecord = {
+    [](const RecordParams& params) { return params.dim * (params.items > 0 ? params.items : 1); }, record_scratch<S>,
+    record_rows<S>};
+
 }  // namespace
 
-template <typename S>
-void add_binding(HrrKernels& kernels) {
-  kernels.bind_scratch = bind_scratch<S>;
-  kernels.bind = bind_rows<S>;
-  kernels.record_scratch = record_scratch<S>;
-  kernels.record = record_rows<S>;
-}
-
-template void add_binding<float>(HrrKernels&);
-template void add_binding<double>(HrrKernels&);
-template void add_binding<Half>(HrrKernels&);
-template void add_binding<BFloat16>(HrrKernels&);
+HRR_REGISTER_BY_STORAGE(RowKernel<BindingParams>, kBinding)
+HRR_REGISTER_BY_STORAGE(RowKernel<RecordParams>, kRecord)
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

@@ -3,8 +3,8 @@
 #include "kernels/assembly/winners.h"
 
 #include "kernels/assembly/element_keys.h"
-#include "kernels/assembly/families.h"
 #include "kernels/assembly/sampled_selection.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -74,10 +74,7 @@ void winners(const WinnersParams& params, int64_t begin, int64_t end, void* scra
 
 }  // namespace
 
-void add_winners(AssemblyKernels& kernels) {
-  kernels.winners_scratch = winners_scratch;
-  kernels.winners = winners;
-}
+HRR_REGISTER(RowKernel<WinnersParams>, {[](const WinnersParams& params) { return params.n; }, winners_scratch, winners})
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

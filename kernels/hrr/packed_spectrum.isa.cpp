@@ -1,8 +1,8 @@
 // Packed spectra on the CPU; compiled once per instruction set.
 #include "kernels/hrr/packed_spectrum.h"
 
-#include "kernels/hrr/families.h"
 #include "kernels/hrr/row_spectrum.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -315,17 +315,19 @@ void bind_spectrum_rows(const SpectrumBindingParams& params, int64_t begin, int6
   });
 }
 
+template <typename S>
+constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
+    [](const PackedSpectrumParams& params) { return params.dim; },
+    [](const PackedSpectrumParams& params) { return row_spectrum_scratch<S>(params.dim, 1); }, packed_spectrum_rows<S>};
+template <typename S>
+constexpr RowKernel<SpectrumBindingParams> kSpectrumBinding = {
+    [](const SpectrumBindingParams& params) { return params.dim; },
+    [](const SpectrumBindingParams& params) { return native_scratch_bytes<S>(params.dim, 1); }, bind_spectrum_rows<S>};
+
 }  // namespace
 
-template <typename S>
-void add_packed_spectra(HrrKernels& kernels) {
-  kernels.packed_spectrum = packed_spectrum_rows<S>;
-  kernels.bind_spectrum = bind_spectrum_rows<S>;
-}
-template void add_packed_spectra<float>(HrrKernels&);
-template void add_packed_spectra<double>(HrrKernels&);
-template void add_packed_spectra<Half>(HrrKernels&);
-template void add_packed_spectra<BFloat16>(HrrKernels&);
+HRR_REGISTER_BY_STORAGE(RowKernel<PackedSpectrumParams>, kPackedSpectrum)
+HRR_REGISTER_BY_STORAGE(RowKernel<SpectrumBindingParams>, kSpectrumBinding)
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

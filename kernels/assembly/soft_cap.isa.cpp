@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "kernels/assembly/element_keys.h"
-#include "kernels/assembly/families.h"
 #include "kernels/assembly/selection.h"
 #include "kernels/lane_math.h"
+#include "kernels/registry.h"
 #include "kernels/scalar.h"
 
 #include "kernels/assembly/cap_formulas.h"
@@ -302,10 +302,9 @@ void soft_cap(const SoftCapParams& params, int64_t begin, int64_t end, void* scr
 
 }  // namespace
 
-void add_soft_cap(AssemblyKernels& kernels) {
-  kernels.soft_cap_scratch = soft_cap_scratch;
-  kernels.soft_cap = soft_cap;
-}
+// An element costs about as much as sixteen that are only read and written.
+HRR_REGISTER(RowKernel<SoftCapParams>,
+             {[](const SoftCapParams& params) { return params.n * 16; }, soft_cap_scratch, soft_cap})
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

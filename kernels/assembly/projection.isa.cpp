@@ -1,8 +1,8 @@
 // Rounds of projections on the CPU: sums of counts to candidates, and passes over the potentiated edges of a few rows.
 #include "kernels/assembly/projection.h"
 
-#include "kernels/assembly/families.h"
 #include "kernels/assembly/sampled_selection.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
@@ -101,12 +101,7 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
 
 }  // namespace
 
-void add_projection(AssemblyKernels& kernels) {
-  kernels.sum_winners_scratch = sum_winners_scratch;
-  kernels.sum_winners = sum_winners;
-  kernels.add_excess = add_excess;
-  kernels.potentiate = potentiate;
-}
+HRR_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, add_excess, potentiate})
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

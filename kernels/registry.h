@@ -1,0 +1,96 @@
+// Finds the CPU kernels of the instruction set chosen for this process.
+//
+// A table is a plain struct of function pointers. A file *.isa.cpp is compiled once per instruction set, found by its
+// name, and registers its tables in its last lines:
+//   HRR_REGISTER(ConnectomeKernels, {deliver, match})
+//   HRR_REGISTER_BY_STORAGE(RowKernel<BindingParams>, kBinding)   // kBinding<S>: one table a storage type
+// Others call kernel_table<ConnectomeKernels>().match(...), kernel_table<RowKernel<BindingParams>>(storage).run(...).
+// What nobody registered is a symbol that the linker misses.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/isa.h"
+#include "kernels/storage.h"
+
+namespace torch_hrr::kernels {
+
+// A kernel that computes output rows [begin, end) and needs nothing but its parameters: the usual table.
+template <typename Params>
+struct RowKernel {
+  // What a row costs, in elements read and written: tells how many rows make a thread's chunk.
+  int64_t (*elements_per_row)(const Params&);
+  // Bytes of 64-byte aligned memory for run.
+  int64_t (*scratch)(const Params&);
+  void (*run)(const Params&, int64_t begin, int64_t end, void* scratch);
+};
+
+// One table a storage type, in the order of Storage.
+template <typename Table>
+struct ByStorage {
+  Table tables[4];
+};
+
+#if defined(HRR_ISA)
+
+inline namespace HRR_ISA {
+// Specialised for every table. Specialisations are ordinary functions, which the linker never merges.
+template <typename Table>
+const Table& registered();
+}  // namespace HRR_ISA
+
+// Both stand between HRR_ISA_BEGIN and HRR_ISA_END.
+#define HRR_REGISTER(Table, ...)                      \
+  template <>                                         \
+  const Table& registered<Table>() {                  \
+    static constexpr Table kRegistered = __VA_ARGS__; \
+    return kRegistered;                               \
+  }
+#define HRR_REGISTER_BY_STORAGE(Table, entries) \
+  HRR_REGISTER(ByStorage<Table>, {{entries<float>, entries<double>, entries<Half>, entries<BFloat16>}})
+
+#else
+
+namespace scalar {
+template <typename Table>
+const Table& registered();
+}
+#if defined(__x86_64__)
+namespace avx2 {
+template <typename Table>
+const Table& registered();
+}
+namespace avx512 {
+template <typename Table>
+const Table& registered();
+}
+#endif
+
+template <typename Table>
+const Table& registered_for(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kAvx512:
+      return avx512::registered<Table>();
+    case Isa::kAvx2:
+      return avx2::registered<Table>();
+    case Isa::kScalar:
+      break;
+  }
+#endif
+  return scalar::registered<Table>();
+}
+
+template <typename Table>
+const Table& kernel_table() {
+  static const Table& table = registered_for<Table>(active_isa());
+  return table;
+}
+template <typename Table>
+const Table& kernel_table(Storage storage) {
+  return kernel_table<ByStorage<Table> >().tables[static_cast<int>(storage)];
+}
+
+#endif
+
+}  // namespace torch_hrr::kernels
