@@ -3,6 +3,7 @@
 
 #include "kernels/assembly/connectome_draw.cuh"
 #include "kernels/assembly/connectome_launch.h"
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace torch_hrr::kernels {
@@ -53,13 +54,10 @@ __global__ void deliver_kernel(DeliverLaunch params) {
 }
 
 __global__ void stimulus_counts_kernel(StimulusLaunch params) {
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
-  const int64_t items = params.batches * params.n;
-  for (int64_t item = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank(); item < items;
-       item += threads) {
+  for_each_of_grid(params.batches * params.n, [&](int64_t item) {
     const int64_t batch = item / params.n;
     params.counts[item] = stimulus_count(params.table, key_of_batch(params, batch), item - batch * params.n);
-  }
+  });
 }
 
 // Enough blocks to fill any GPU many times over; the kernels stride over the rest.

@@ -50,11 +50,7 @@ HRR_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uin
       }
     }
     // At most 2^21 a lane, so nothing overflows.
-    int32_t through = next;
-    for (int delta = 1; delta < kWarpSize; delta *= 2) {
-      const int32_t below = shuffle_up(through, static_cast<unsigned>(delta));
-      through += lane_index() >= delta ? below : 0;
-    }
+    const int32_t through = warp_inclusive_sum(next);
 #pragma unroll
     for (int g = 0; g < kGaps; ++g) {
       own.columns[g] += start + through - next;

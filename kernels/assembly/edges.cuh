@@ -26,11 +26,7 @@ struct Link {
 // body(i, firing neuron) for the firing rows of one brain, a warp each.
 template <typename Body>
 HRR_DEVICE void for_each_row_of_warps(const Link& own, const Body& body) {
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * warp_count();
-  const int64_t count = *own.source.winner_count;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index(); i < count; i += warps) {
-    body(i, own.source.winners[i]);
-  }
+  for_each_of_warps(*own.source.winner_count, [&](int64_t i) { body(i, own.source.winners[i]); });
 }
 
 // body(edge) for this lane's known edges of a row: lanes above a chunk's edges have none of it.
@@ -47,10 +43,7 @@ HRR_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, const 
 
 // excess[target slot] += what the known edges of the firing rows add to the base counts.
 __global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Link own = link.of_brain(b);
     const int64_t base = own.fiber.connectome != nullptr ? kFixedOne : 0;
     for_each_row_of_warps(own, [&](int64_t, int64_t neuron) {
@@ -60,7 +53,7 @@ __global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
                   static_cast<unsigned long long>(more));
       });
     });
-  }
+  });
 }
 
 __global__ void potentiate_kernel(Batch batch, Link link, const int32_t* last_round, int32_t round) {
@@ -87,7 +80,7 @@ struct EdgeSearchLaunch {
   Link link;
   DeviceGapTables gaps;
   int64_t blocks = 0;              // of columns
-  const uint32_t* bits = nullptr;  // [brains, (n + 31) / 32] neurons of the target that have a slot
+  const uint32_t* bits = nullptr;  // [brains, bit_words(n)] neurons of the target that have a slot
   int32_t* newest = nullptr;       // [brains, blocks] the newest slot of each column block, -1 without one
   int32_t* found = nullptr;        // [brains, source k] edges of each firing row
   int32_t* first_chunk = nullptr;  // [brains, source k] the first of the chunks that they add
@@ -109,18 +102,16 @@ template <bool kTwoLevel, typename Body>
 HRR_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
                                   int64_t neuron, int32_t known, const Body& body) {
   const PhiloxKey key = philox_key(own.fiber.key());
-  const int64_t width = search.gaps.width;
   const int64_t n = own.target.n;
-  const uint32_t* bits = search.bits + b * ((n + 31) / 32);
+  const uint32_t* bits = search.bits + b * bit_words(n);
   for (int64_t group = 0; group < search.blocks; group += kWarpSize) {
     const int64_t lanes_block = group + lane_index();
     const bool wanted = lanes_block < search.blocks && search.newest[b * search.blocks + lanes_block] >= known;
     for (uint32_t left = warp_ballot(wanted); left != 0; left &= left - 1) {
       const int64_t block = group + __ffs(static_cast<int>(left)) - 1;
-      const int64_t first = block * width;
-      const auto columns = static_cast<int32_t>(n - first < width ? n - first : width);
+      const int64_t first = block * search.gaps.width;
       for_each_edge_of_warp<kTwoLevel>(tables, key, static_cast<uint32_t>(neuron), static_cast<uint32_t>(block),
-                                       columns, [&](LaneEdges<kTwoLevel> lane) {
+                                       columns_of_block(search.gaps, n, block), [&](LaneEdges<kTwoLevel> lane) {
 #pragma unroll
                                          for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
                                            const int64_t column = first + lane.columns[g];
@@ -139,10 +130,7 @@ template <bool kTwoLevel>
 __global__ void count_edges_kernel(EdgeSearchLaunch search) {
   const uint32_t* tables = shared_gap_tables(*search.gaps.tables);
   block_sync();
-  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
-    if (search.batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(search.batch, [&](int64_t b) {
     const Link own = search.link.of_brain(b);
     const auto slots = static_cast<int32_t>(own.target.slots[0]);
     for_each_row_of_warps(own, [&](int64_t i, int64_t neuron) {
@@ -162,16 +150,13 @@ __global__ void count_edges_kernel(EdgeSearchLaunch search) {
         search.found[b * search.link.source.k + i] = count;
       }
     });
-  }
+  });
 }
 
 // Numbers the chunks that rows add, and says whether there is memory for them: a block a brain.
 __global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLaunch search) {
   auto* const scan = dynamic_shared<int64_t>();
-  for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
-    if (search.batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(search.batch, [&](int64_t b) {
     const Link own = search.link.of_brain(b);
     const int64_t count = *own.source.winner_count;
     int64_t next = *own.fiber.chunks;
@@ -196,7 +181,7 @@ __global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLa
         search.batch.fits[b] = 0;
       }
     }
-  }
+  });
 }
 
 // Files the new edges of one row, which a warp draws, behind those it has.

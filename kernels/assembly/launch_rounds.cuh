@@ -17,29 +17,9 @@
 #include "kernels/assembly/rounds_launch.h"
 #include "kernels/assembly/winners.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/workspace.h"
 
 namespace torch_hrr::kernels {
-
-// Hands out arrays one after the other; without memory it only counts their bytes.
-class WorkspaceCarver {
- public:
-  explicit WorkspaceCarver(void* memory) : memory_(static_cast<unsigned char*>(memory)) {}
-
-  template <typename T>
-  T* take(int64_t count) {
-    constexpr int64_t kAlignment = 16;
-    auto* const array = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += (count * static_cast<int64_t>(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
-    return array;
-  }
-  int64_t used() const {
-    return used_;
-  }
-
- private:
-  unsigned char* memory_;
-  int64_t used_ = 0;
-};
 
 template <typename Device>
 class RoundsLauncher {
@@ -99,7 +79,7 @@ class RoundsLauncher {
     for (const Target& target : targets_) {
       fill(target.marks.last_round, batch_.brains * target.area.capacity, 0);
       if (target.marks.bits != nullptr) {
-        fill(target.marks.bits, batch_.brains * words_of(target.area), 0u);
+        fill(target.marks.bits, batch_.brains * bit_words(target.area.n), 0u);
       }
     }
     // Winners that were set from outside may have no slots yet.
@@ -144,9 +124,6 @@ class RoundsLauncher {
     }
   };
 
-  static int64_t words_of(const Area& area) {
-    return (area.n + 31) / 32;
-  }
   WinnersParams winners_of(const Area& area, int64_t* indices) const {
     WinnersParams params;
     params.input = inputs_;
@@ -173,7 +150,7 @@ class RoundsLauncher {
       search.batch = batch_;
       search.link = wire.link;
       search.gaps = gaps;
-      search.blocks = gaps.empty ? 0 : (wire.link.target.n + gaps.width - 1) / gaps.width;
+      search.blocks = gaps.empty ? 0 : block_count(gaps, wire.link.target.n);
       search.newest = workspace_.template take<int32_t>(params_.brains * search.blocks);
       search.found = workspace_.template take<int32_t>(params_.brains * source.k);
       search.first_chunk = workspace_.template take<int32_t>(params_.brains * source.k);
@@ -203,7 +180,7 @@ class RoundsLauncher {
     }
     target.marks.last_round = workspace_.template take<int32_t>(params_.brains * target.area.capacity);
     if (searched) {
-      target.marks.bits = workspace_.template take<uint32_t>(params_.brains * words_of(target.area));
+      target.marks.bits = workspace_.template take<uint32_t>(params_.brains * bit_words(target.area.n));
       for (const size_t w : target.wires) {
         wires_[w].search.bits = target.marks.bits;
       }
@@ -217,9 +194,9 @@ class RoundsLauncher {
   // A grid whose x direction does `work` items and whose y direction brains.
   dim3 over(int64_t work, int64_t brains, int64_t per_block = kRoundThreads) const {
     constexpr int64_t kMostBlocks = 4096;
-    const int64_t blocks = std::max<int64_t>(1, (work + per_block - 1) / per_block);
-    return dim3(static_cast<unsigned>(std::min(blocks, kMostBlocks)),
-                static_cast<unsigned>(std::min(brains, kMaxGridYZ)));
+    dim3 grid = grid_for(std::max<int64_t>(1, work), per_block, kMostBlocks);
+    grid.y = static_cast<unsigned>(std::min(brains, kMaxGridYZ));
+    return grid;
   }
   dim3 over(int64_t work) const {
     return over(work, batch_.brains);

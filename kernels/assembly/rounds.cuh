@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/assembly/brain.h"
-#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/grid.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -26,6 +26,16 @@ struct Batch {
   }
 };
 
+// body(b), called by a whole block, for the running brains of its y.
+template <typename Body>
+HRR_DEVICE void for_each_running(const Batch& batch, const Body& body) {
+  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
+    if (batch.running[b] != 0) {
+      body(b);
+    }
+  }
+}
+
 // The neurons that an area fires with, or will: [brains, k], by ascending index.
 struct Firing {
   const int64_t* neurons = nullptr;
@@ -38,25 +48,6 @@ struct Firing {
     return neurons + b * area.k;
   }
 };
-
-// body(i) for this thread's share of [0, count) in the x direction of the grid.
-template <typename Body>
-HRR_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank(); i < count; i += threads) {
-    body(i);
-  }
-}
-
-// The same with all threads of a warp in step: body(i, whether i < count).
-template <typename Body>
-HRR_DEVICE void for_each_warp_of_grid(int64_t count, const Body& body) {
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
-  int64_t first = static_cast<int64_t>(blockIdx.x) * block_threads() + warp_index() * kWarpSize;
-  for (; first < count; first += threads) {
-    body(first + lane_index(), first + lane_index() < count);
-  }
-}
 
 // The place of every lane that asks for one, from a counter that all of them share.
 template <typename T>
@@ -108,11 +99,11 @@ __global__ void fiber_keys_kernel(Fiber fiber, int64_t brains, uint64_t* keys) {
 // What a target remembers of its slots: the last round that each one won, and which neurons have one.
 struct SlotMarks {
   int32_t* last_round = nullptr;  // [brains, capacity], or null
-  uint32_t* bits = nullptr;       // [brains, (n + 31) / 32], or null
+  uint32_t* bits = nullptr;       // [brains, bit_words(n)], or null
 
   HRR_DEVICE void set_bit(const Area& area, int64_t b, int64_t neuron) const {
     if (bits != nullptr) {
-      atomicOr(bits + b * ((area.n + 31) / 32) + neuron / 32, 1u << (neuron % 32));
+      atomicOr(bits + b * bit_words(area.n) + neuron / 32, 1u << (neuron % 32));
     }
   }
 };
@@ -128,10 +119,7 @@ __global__ void mark_slots_kernel(Batch batch, Area area, SlotMarks marks) {
 __global__ void __launch_bounds__(kSlotThreads)
     add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
   auto* const scan = dynamic_shared<int32_t>();
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Area own = area.of_brain(b);
     const int64_t* neurons = firing.of_brain(area, b);
     const int64_t count = firing.count(area, b);
@@ -147,7 +135,7 @@ __global__ void __launch_bounds__(kSlotThreads)
       if (thread_rank() == 0) {
         batch.running[b] = 0;
       }
-      continue;
+      return;
     }
     int64_t next = before;
     for (int64_t tile = 0; tile < count; tile += block_threads()) {
@@ -171,7 +159,7 @@ __global__ void __launch_bounds__(kSlotThreads)
     if (thread_rank() == 0) {
       own.slots[0] = next;
     }
-  }
+  });
 }
 
 // Rows of a fiber whose edges are to be added to its counts or taken away.
@@ -199,15 +187,12 @@ HRR_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t value)
 
 // Which winners came and which left since the counts were made.
 __global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Fiber own = fiber.of_brain(b, source, target);
     const int64_t* now = source.of_brain(b).winners;
     const int64_t count = source.winner_count[b];
     const int64_t known = *own.delivered_count > 0 ? *own.delivered_count : 0;
-    for_each_warp_of_grid(count + known, [&](int64_t i, bool live) {
+    for_each_of_grid_in_step(count + known, [&](int64_t i, bool live) {
       const bool enters = i < count;
       const int64_t neuron = !live ? 0 : enters ? now[i] : own.delivered[i - count];
       const bool changed = live && !(enters ? contains(own.delivered, known, neuron) : contains(now, count, neuron));
@@ -217,7 +202,7 @@ __global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area 
         changes.signs[2 * source.k * b + place] = enters ? 1 : -1;
       }
     });
-  }
+  });
 }
 
 // More changes than winners, or nothing known: the counts start anew.
@@ -236,10 +221,7 @@ __global__ void plan_delivery_kernel(Batch batch, Fiber fiber, Area source, Chan
 }
 
 __global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Fiber own = fiber.of_brain(b, source, target);
     const bool from_zero = changes.from_zero[b] != 0;
     for_each_of_grid(from_zero ? target.n : 0, [&](int64_t j) { own.counts[j] = 0; });
@@ -251,25 +233,19 @@ __global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Are
         changes.signs[2 * source.k * b + i] = 1;
       }
     });
-  }
+  });
 }
 
 __global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     for_each_of_grid(target.slots[2 * b], [&](int64_t s) { excess[b * target.capacity + s] = 0; });
-  }
+  });
 }
 
 // inputs = or += what a fiber sends, `excess` of it by slot.
 __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, Area target, const int64_t* excess,
                                         int64_t* inputs, int shift, bool first) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Area into = target.of_brain(b);
     const Fiber own = fiber.of_brain(b, source, target);
     int64_t* x = inputs + b * target.n;
@@ -279,15 +255,12 @@ __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, A
       const int64_t term = own.scale != nullptr ? scaled_term(sum, own.scale[j]) : input_term(sum, shift);
       x[j] = first ? term : add_term(x[j], term);
     });
-  }
+  });
 }
 
 __global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area target, int64_t* inputs, int shift,
                                            bool first) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Area into = target.of_brain(b);
     const Stimulus own = stimulus.of_brain(b, target);
     int64_t* x = inputs + b * target.n;
@@ -296,17 +269,14 @@ __global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area 
       const int64_t term = input_term(stimulus_sum(own.counts[j], slot >= 0 ? own.weight[slot] : 0), shift);
       x[j] = first ? term : add_term(x[j], term);
     });
-  }
+  });
 }
 
 __global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
-  for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
-    if (batch.running[b] == 0) {
-      continue;
-    }
+  for_each_running(batch, [&](int64_t b) {
     const Area own = target.of_brain(b);
     for_each_of_grid(target.n, [&](int64_t j) { inputs[b * target.n + j] -= penalty_term(own, j, shift); });
-  }
+  });
 }
 
 __global__ void potentiate_stimulus_kernel(Batch batch, Stimulus stimulus, Area target, Firing winners) {
@@ -332,7 +302,7 @@ __global__ void age_kernel(Batch batch, Area area) {
 __global__ void commit_kernel(Batch batch, Area area, const int64_t* winners) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     const Area own = area.of_brain(b);
-    for_each_warp_of_grid(batch.commits(b) ? area.k : 0, [&](int64_t i, bool live) {
+    for_each_of_grid_in_step(batch.commits(b) ? area.k : 0, [&](int64_t i, bool live) {
       const int64_t winner = live ? winners[b * area.k + i] : 0;
       const int32_t slot = live ? own.slot_of[winner] : 0;
       const bool first_win = live && own.won[slot] == 0;

@@ -7,6 +7,8 @@
 //   uint32_t warp_ballot(p); bool warp_any(p), warp_all(p)
 //   bool block_any(p), block_all(p); int block_count(p)      barriers too
 //   T warp_sum(v), block_sum(v, shared)      deterministic sums, every thread gets the same bits
+//   T warp_max(v), block_max(v, shared)      the largest value, for every thread
+//   T warp_inclusive_sum(v)      the sum over this lane and those below
 //   T block_exclusive_sum(v, shared, total)      of integers: the sum over the threads below
 //
 // Conventions, which make one source run under nvcc and under tests/cuda_on_host/shim.h:
@@ -140,6 +142,25 @@ HRR_DEVICE T warp_sum(T value) {
   return value;
 }
 
+template <typename T>
+HRR_DEVICE T warp_max(T value) {
+  for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
+    const T other = shuffle_xor(value, lane_mask);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+
+// The sum over this lane and the lanes below.
+template <typename T>
+HRR_DEVICE T warp_inclusive_sum(T value) {
+  for (int delta = 1; delta < kWarpSize; delta *= 2) {
+    const T below = shuffle_up(value, static_cast<unsigned>(delta));
+    value += lane_index() >= delta ? below : T{0};
+  }
+  return value;
+}
+
 // sum over the block: warp_sum in each warp, then the warps in ascending order. `shared` holds warp_count() elements
 // (at most 32) that no thread is using; it is free again on return. The order depends on the block size alone.
 template <typename T>
@@ -158,14 +179,27 @@ HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
   return total;
 }
 
+// The largest value of the block; `shared` as for block_sum.
+template <typename T>
+HRR_DEVICE T block_max(T value, T* shared, CallSite site = CallSite::here()) {
+  value = warp_max(value);
+  if (lane_index() == 0) {
+    shared[warp_index()] = value;
+  }
+  block_sync(site);
+  const int warps = warp_count();
+  T largest = shared[0];
+  for (int warp = 1; warp < warps; ++warp) {
+    largest = largest < shared[warp] ? shared[warp] : largest;
+  }
+  block_sync(site);
+  return largest;
+}
+
 // The sum of the integers of the threads of lower rank; total = the sum over the block. `shared` as for block_sum.
 template <typename T>
 HRR_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = CallSite::here()) {
-  T through = value;
-  for (int delta = 1; delta < kWarpSize; delta *= 2) {
-    const T below = shuffle_up(through, static_cast<unsigned>(delta));
-    through += lane_index() >= delta ? below : T{0};
-  }
+  const T through = warp_inclusive_sum(value);
   if (lane_index() == kWarpSize - 1) {
     shared[warp_index()] = through;
   }

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -25,18 +27,27 @@ constexpr int64_t kMaxGridYZ = 65535;
 constexpr int64_t kMaxBlockXY = 1024;
 constexpr int64_t kMaxBlockZ = 64;
 constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
+
+// A kernel's parameters: 32,764 bytes from sm_70 with CUDA 12.1 on, 4096 before. The host shim takes what today's do.
+#if defined(__CUDACC__) && (CUDART_VERSION < 12010 || !defined(__CUDA_ARCH_LIST__))
 constexpr std::size_t kMaxParameterBytes = 4096;
+#elif defined(__CUDACC__)
+constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ascending
+constexpr std::size_t kMaxParameterBytes = kArchitectures[0] >= 700 ? 32764 : 4096;
+#else
+constexpr std::size_t kMaxParameterBytes = 32764;
+#endif
 
 struct LaunchLimits {
   int64_t threads_per_block = 1024;
   std::size_t shared_bytes = kDefaultSharedBytes;
 };
 
-// Blocks for `work` items at `per_block` each, at most the grid limit: a kernel whose work may exceed it strides by
+// Blocks for `work` items at `per_block` each, at most max_blocks: a kernel whose work may exceed that strides by
 // gridDim.x. 0 work gives 0 blocks, which launch refuses: the caller returns before.
-inline dim3 grid_for(int64_t work, int64_t per_block = 1) {
+inline dim3 grid_for(int64_t work, int64_t per_block = 1, int64_t max_blocks = kMaxGridX) {
   const int64_t blocks = work / per_block + (work % per_block != 0 ? 1 : 0);
-  return dim3(static_cast<unsigned>(blocks < kMaxGridX ? blocks : kMaxGridX));
+  return dim3(static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks));
 }
 
 inline std::string to_text(dim3 shape) {
@@ -85,21 +96,29 @@ inline void check_cuda(const char* name, const char* call, cudaError_t error) {
   }
 }
 
+// Of the current device; the runtime is asked once for each.
 inline LaunchLimits device_limits(const char* name) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<int, LaunchLimits>();  // never destroyed: threads may launch until the end
   int device = 0;
+  check_cuda(name, "cudaGetDevice", cudaGetDevice(&device));
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto found = known.find(device); found != known.end()) {
+    return found->second;
+  }
   int threads = 0;
   int shared_bytes = 0;
-  check_cuda(name, "cudaGetDevice", cudaGetDevice(&device));
   check_cuda(name, "cudaDeviceGetAttribute", cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerBlock, device));
   check_cuda(name, "cudaDeviceGetAttribute",
              cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return {threads, static_cast<std::size_t>(shared_bytes)};
+  return known[device] = {threads, static_cast<std::size_t>(shared_bytes)};
 }
 
 template <typename... Params, typename... Args>
 void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
             cudaStream_t stream, const Args&... args) {
-  static_assert(parameters_fit<Params...>(), "launch: parameters must be trivially copyable and at most 4 KiB in all");
+  static_assert(parameters_fit<Params...>(),
+                "launch: parameters must be trivially copyable and within kMaxParameterBytes");
   static_assert(sizeof...(Params) == sizeof...(Args), "launch: one argument for each parameter of the kernel");
   check_launch(name, grid, block, shared_bytes, device_limits(name));
   const void* function = reinterpret_cast<const void*>(kernel);

@@ -102,7 +102,7 @@ template <typename... Params, typename... Args>
 void host_launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
                  const Schedule& schedule, const Args&... args) {
   static_assert(kernels::parameters_fit<Params...>(),
-                "host_launch: parameters must be trivially copyable and at most 4 KiB");
+                "host_launch: parameters must be trivially copyable and within kMaxParameterBytes");
   static_assert(sizeof...(Params) == sizeof...(Args), "host_launch: one argument for each parameter of the kernel");
   const auto closure = [&] { kernel(static_cast<Params>(args)...); };
   const auto call = [](const void* address) { (*static_cast<const decltype(closure)*>(address))(); };
