@@ -4,27 +4,28 @@
 
 #include "kernels/assembly/winners.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/workspace.h"
 
 namespace torch_hrr::kernels {
 
-// Rows of several chunks: states[rows], tallies[rows][chunks], counters[rows][kDigits], one after the other.
+// Rows of several chunks: states[rows], tallies[rows][chunks], counters[rows][kDigits].
 template <typename S>
 struct WinnersWorkspace {
   using State = KthKey<winners_key_t<S>>;
 
+  WorkspaceCarver carver;
   State* states;
   Tally* tallies;
   uint32_t* counters;
 
   WinnersWorkspace(void* memory, int64_t rows, const WinnersPlan& plan)
-      : states(static_cast<State*>(memory)),
-        tallies(reinterpret_cast<Tally*>(states + rows)),
-        counters(reinterpret_cast<uint32_t*>(tallies + rows * plan.chunks)) {}
+      : carver(memory),
+        states(carver.take<State>(rows)),
+        tallies(carver.take<Tally>(rows * plan.chunks)),
+        counters(carver.take<uint32_t>(rows * kDigits)) {}
 
   static int64_t bytes(int64_t rows, const WinnersPlan& plan) {
-    const auto row = static_cast<int64_t>(sizeof(State)) + plan.chunks * static_cast<int64_t>(sizeof(Tally)) +
-                     kDigits * static_cast<int64_t>(sizeof(uint32_t));
-    return plan.chunks > 1 ? rows * row : 0;
+    return plan.chunks > 1 ? WinnersWorkspace(nullptr, rows, plan).carver.used() : 0;
   }
 };
 
@@ -38,9 +39,9 @@ void launch_winners_rows(const WinnersParams& params, const WinnersPlan& plan, v
     return;
   }
   const dim3 block(static_cast<unsigned>(threads));
-  const auto grid = [&](int64_t blocks) { return grid_for(blocks < max_blocks ? blocks : max_blocks); };
+  const auto grid = [&](int64_t blocks) { return grid_for(blocks, 1, max_blocks); };
   if (plan.chunks == 1) {
-    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(WinnersShared<Key>), params);
+    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(RadixShared<Key>), params);
     return;
   }
   const WinnersWorkspace<S> workspace(memory, params.rows, plan);

@@ -132,19 +132,21 @@ struct WinnersSpan {
     return first + kRun <= end ? kRun : first < end ? static_cast<int>(end - first) : 0;
   }
   HRR_DEVICE ElementRun<S, kRun> load(int64_t first) const {
-    ElementRun<S, kRun> run{};
-    const int size = size_of_run(first);
-    if (aligned && size == kRun) {
-      run = *reinterpret_cast<const ElementRun<S, kRun>*>(row + first);
-    } else {
+    return load_run<S, kRun>(row + first, size_of_run(first), aligned);
+  }
+  // sink(key) for this thread's elements
+  template <typename Sink>
+  HRR_DEVICE void visit_keys(const Sink& sink) const {
+    for (int64_t first = first_of_thread(); first < end; first += step()) {
+      const auto run = load(first);
+      const int size = size_of_run(first);
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
         if (i < size) {
-          run.elements[i] = row[first + i];
+          sink(winners_key(run.elements[i]));
         }
       }
     }
-    return run;
   }
 };
 
@@ -154,33 +156,41 @@ HRR_DEVICE void clear_counters(uint32_t* counters) {
   }
 }
 
-// counters[d] += the number of matching keys of the span whose next digit is d. Equal digits that follow each other in
-// a thread are added at once: a row of one value would otherwise queue at one counter.
-template <typename S>
-HRR_DEVICE void count_digits(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth, uint32_t* counters) {
+// Counts the next digits of a thread's keys that match. Equal digits that follow each other are added at once: a row of
+// one value would otherwise queue at one counter.
+template <typename Key>
+struct DigitCounter {
+  const KthKey<Key>& kth;
+  uint32_t* counters;
   uint32_t digit = 0;
   uint32_t repeats = 0;
-  for (int64_t first = span.first_of_thread(); first < span.end; first += span.step()) {
-    const auto run = span.load(first);
-    const int size = span.size_of_run(first);
-#pragma unroll
-    for (int i = 0; i < span.kRun; ++i) {
-      const auto key = winners_key(run.elements[i]);
-      if (i >= size || !kth.matches(key)) {
-        continue;
-      }
-      const uint32_t next = kth.next_digit(key);
-      if (next != digit && repeats > 0) {
-        atomicAdd(&counters[digit], repeats);
-        repeats = 0;
-      }
-      digit = next;
-      ++repeats;
+
+  HRR_DEVICE void add(Key key) {
+    if (!kth.matches(key)) {
+      return;
     }
+    const uint32_t next = kth.next_digit(key);
+    if (next != digit) {
+      flush();
+    }
+    digit = next;
+    ++repeats;
   }
-  if (repeats > 0) {
-    atomicAdd(&counters[digit], repeats);
+  HRR_DEVICE void flush() {
+    if (repeats > 0) {
+      atomicAdd(&counters[digit], repeats);
+    }
+    repeats = 0;
   }
+};
+
+// counters[d] += the number of matching keys whose next digit is d; visit(sink) calls sink(key) for every key of this
+// thread.
+template <typename Key, typename Visit>
+HRR_DEVICE void count_digits(const KthKey<Key>& kth, uint32_t* counters, const Visit& visit) {
+  DigitCounter<Key> counter{kth, counters};
+  visit([&](Key key) { counter.add(key); });
+  counter.flush();
 }
 
 // kth learns its next digit from the counters, which are 0 again on return. The block's threads share kth and meet at a
@@ -211,18 +221,37 @@ HRR_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
   }
 }
 
+// The shared memory of a block that finds a k-th key by itself; the counters are 0 between two searches.
+template <typename Key>
+struct RadixShared {
+  Tally scan[kWarpSize];
+  KthKey<Key> kth;
+  alignas(16) uint32_t counters[kDigits];
+};
+
+// What is known of the k-th of the block's keys, from `kth` until it is settled; visit as in count_digits. The block
+// meets at a barrier between two searches.
+template <typename Key, typename Visit>
+HRR_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth, const Visit& visit) {
+  if (thread_rank() == 0) {
+    shared.kth = kth;
+  }
+  block_sync();
+  while (!kth.settled()) {
+    count_digits(kth, shared.counters, visit);
+    block_sync();
+    pick_digit(shared.counters, shared.kth, shared.scan);
+    block_sync();
+    kth = shared.kth;
+  }
+  return kth;
+}
+
 // The tally of a thread's elements of the span.
 template <typename S>
 HRR_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth) {
   Tally own = 0;
-  for (int64_t first = span.first_of_thread(); first < span.end; first += span.step()) {
-    const auto run = span.load(first);
-    const int size = span.size_of_run(first);
-#pragma unroll
-    for (int i = 0; i < span.kRun; ++i) {
-      own += i < size ? kth.tally(winners_key(run.elements[i])) : Tally{0};
-    }
-  }
+  span.visit_keys([&](auto key) { own += kth.tally(key); });
   return own;
 }
 

@@ -1,13 +1,14 @@
 // Soft winners on a GPU: one block a row, sums in the order of block_sum.
 //
-// A row stays where it is: the exponentials are computed anew in every step of the search, which costs less than a
-// workspace of doubles. Bits depend on the row, the kernel's block size and the storage type alone.
+// Where shared memory has room for eight bytes an element the row is read once and every exponential computed once.
+// Longer rows are read, and their exponentials computed, anew in every step of the search. Bits depend on the row, the
+// kernel's block size and the storage type alone.
 #pragma once
 
 #include <limits>
 #include <type_traits>
 
-#include "kernels/cuda/block.cuh"
+#include "kernels/assembly/radix_select.cuh"
 #include "kernels/cuda/device_math.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/numeric.h"
@@ -17,128 +18,142 @@
 namespace torch_hrr::kernels {
 
 constexpr int kCapThreads = 256;
-constexpr int kCapWarps = kCapThreads / kWarpSize;
-// One number of eight bytes a warp.
-constexpr std::size_t kCapSharedBytes = kCapWarps * 8;
 
-template <typename T>
-using order_key_t = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-
-template <typename T>
-HRR_DEVICE order_key_t<T> order_key(T x) {
-  const auto bits = __builtin_bit_cast(order_key_t<T>, x);
-  if constexpr (sizeof(T) == 4) {
-    return order_key_of_float_bits(bits);
+// body(S{}) with the storage type, one of those that are computed in T.
+template <typename T, typename Body>
+HRR_DEVICE void with_stored_type(Storage storage, const Body& body) {
+  if constexpr (std::is_same_v<T, double>) {
+    body(double{});
+  } else if (storage == Storage::kFloat) {
+    body(float{});
+  } else if (storage == Storage::kHalf) {
+    body(Half{});
   } else {
-    return order_key_of_double_bits(bits);
+    body(BFloat16{});
   }
 }
 
-// The largest of the block's values; `shared` as in block_sum.
-template <typename Key>
-HRR_DEVICE Key block_largest(Key value, Key* shared) {
-  for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
-    const Key other = shuffle_xor(value, lane_mask);
-    value = value < other ? other : value;
-  }
-  if (lane_index() == 0) {
-    shared[warp_index()] = value;
-  }
-  block_sync();
-  value = shared[0];
-  for (int warp = 1; warp < warp_count(); ++warp) {
-    value = value < shared[warp] ? shared[warp] : value;
-  }
-  block_sync();
-  return value;
-}
+// A row in memory whose storage type is known when the kernel runs.
+template <typename T>
+struct StoredRow {
+  void* elements;
+  Storage storage;
 
-// A row as its block sees it; every member function is a call of the whole block.
-template <typename S>
-struct BlockRow {
-  using T = compute_t<S>;
-  using Key = order_key_t<T>;
-
-  const S* x;
-  int n;
-  void* shared;
-
-  // function(x_i, i) for this thread's elements
-  template <typename Function>
-  HRR_DEVICE void each(const Function& function) const {
-    for (int64_t i = thread_rank(); i < n; i += kCapThreads) {
-      function(static_cast<T>(x[i]), static_cast<int>(i));
-    }
-  }
-  template <typename Value>
-  HRR_DEVICE Value total(Value value) const {
-    return block_sum(value, static_cast<Value*>(shared));
-  }
-
-  HRR_DEVICE int number_at_least(Key least) const {
-    int count = 0;
-    each([&](T element, int) { count += order_key(element) >= least ? 1 : 0; });
-    return total(count);
-  }
-
-  // The k-th largest key, 1 <= k <= n: bisection over the bits of the key, until exactly k are left or no bit is.
-  HRR_DEVICE Key cut(int k) const {
-    Key reached = 0;
-    for (Key bit = Key{1} << (8 * sizeof(Key) - 1); bit != 0; bit >>= 1) {
-      const int count = number_at_least(reached | bit);
-      if (count >= k) {
-        reached |= bit;
-        if (count == k) {
-          break;
-        }
-      }
-    }
-    // The least key among those that reach it, as the largest of the complements.
-    Key complement = 0;
-    each([&](T element, int) {
-      const Key key = order_key(element);
-      complement = key >= reached && complement < static_cast<Key>(~key) ? static_cast<Key>(~key) : complement;
+  HRR_DEVICE StoredRow(const void* first, int64_t offset, Storage stored) : elements(nullptr), storage(stored) {
+    with_stored_type<T>(storage, [&](auto zero) {
+      elements = const_cast<decltype(zero)*>(static_cast<const decltype(zero)*>(first) + offset);
     });
-    return ~block_largest(complement, static_cast<Key*>(shared));
   }
-
-  HRR_DEVICE Key largest_below(Key bound) const {
-    Key below = 0;
-    each([&](T element, int) {
-      const Key key = order_key(element);
-      below = key < bound && below < key ? key : below;
-    });
-    return block_largest(below, static_cast<Key*>(shared));
+  HRR_DEVICE T operator[](int64_t i) const {
+    T element = 0;
+    with_stored_type<T>(storage,
+                        [&](auto zero) { element = static_cast<T>(static_cast<const decltype(zero)*>(elements)[i]); });
+    return element;
+  }
+  HRR_DEVICE void store(int64_t i, T element) const {
+    with_stored_type<T>(
+        storage, [&](auto zero) { static_cast<decltype(zero)*>(elements)[i] = static_cast<decltype(zero)>(element); });
   }
 };
 
-// The row as find_offset asks for it.
-template <CapShape kShape, typename S>
-struct BlockSearch {
-  using T = compute_t<S>;
+// A row as its block sees it; every member function but element is a call of the whole block.
+template <typename T>
+struct BlockRow {
+  using Key = winners_key_t<T>;
 
-  const BlockRow<S>& row;
+  StoredRow<T> stored;
+  int n;
+  RadixShared<Key>& shared;
+  // [n] in shared memory, or null: the elements until the search for the threshold begins, then proximities, then d.
+  double* kept;
+
+  // body(i) for this thread's elements, the same ones each time
+  template <typename Body>
+  HRR_DEVICE void each(const Body& body) const {
+    for (int64_t i = thread_rank(); i < n; i += kCapThreads) {
+      body(i);
+    }
+  }
+  HRR_DEVICE T element(int64_t i) const {
+    return kept != nullptr ? static_cast<T>(kept[i]) : stored[i];
+  }
+  template <typename Value>
+  HRR_DEVICE Value total(Value value) const {
+    return block_sum(value, reinterpret_cast<Value*>(shared.scan));
+  }
+  HRR_DEVICE Key largest(Key value) const {
+    return block_max(value, reinterpret_cast<Key*>(shared.scan));
+  }
+
+  // Begins with the row; whether it is finite.
+  HRR_DEVICE bool load() const {
+    bool finite = true;
+    each([&](int64_t i) {
+      const T element = stored[i];
+      finite = finite && element - element == 0;
+      if (kept != nullptr) {
+        kept[i] = element;
+      }
+    });
+    return block_all(finite);
+  }
+
+  // 1 <= k < n
+  HRR_DEVICE CapCut cut(int k) const {
+    const KthKey<Key> unknown{0, 8 * sizeof(Key), static_cast<uint32_t>(k), static_cast<uint32_t>(n)};
+    const KthKey<Key> kth = find_kth_key(
+        shared, unknown, [&](const auto& sink) { each([&](int64_t i) { sink(winners_key(element(i))); }); });
+    // The least key that reaches the k-th one's known bits, as the largest of the complements.
+    Key complement = 0;
+    Key below = 0;
+    each([&](int64_t i) {
+      const Key key = winners_key(element(i));
+      const bool reaches = kth.known_bits(key) >= kth.prefix;
+      Key& bound = reaches ? complement : below;
+      const Key candidate = reaches ? static_cast<Key>(~key) : key;
+      bound = bound < candidate ? candidate : bound;
+    });
+    const Key least = ~largest(complement);
+    return {static_cast<double>(number_of_order_key<T>(least)),
+            static_cast<double>(number_of_order_key<T>(largest(below))), static_cast<int64_t>(kth.match - kth.need)};
+  }
+};
+
+// The row as find_offset asks for it. One body serves both shapes: the branch is the same for all threads.
+template <typename T>
+struct BlockSearch {
+  // In place of the proximity of the elements equal to c, which no sum is to see: theirs is 1.
+  static constexpr double kTied = 2;
+
+  const BlockRow<T>& row;
   const CapCut& cut;
   CapScale scale;
+  CapShape shape;
 
-  HRR_DEVICE bool is_below(T element) const {
-    return static_cast<double>(element) < cut.value;
+  HRR_DEVICE double measure(double element) const {
+    const double p = scale.proximity(element);
+    return element == cut.value ? kTied : element < cut.value ? -p : p;
   }
-  HRR_DEVICE bool is_tied(T element) const {
-    return static_cast<double>(element) == cut.value;
+  // exp(-|z|), negative below c, of an element that census has seen
+  HRR_DEVICE double proximity(int64_t i) const {
+    return row.kept != nullptr ? row.kept[i] : measure(static_cast<double>(row.element(i)));
   }
-  HRR_DEVICE double proximity(T element) const {
-    return scale.proximity(static_cast<double>(element));
+  HRR_DEVICE static bool is_below(double p) {
+    return __builtin_bit_cast(int64_t, p) < 0;
   }
   HRR_DEVICE CapCensus census() const {
     double above = 0;
     double below = 0;
     int tied = 0;
-    row.each([&](T element, int) {
-      if (is_tied(element)) {
+    row.each([&](int64_t i) {
+      const double p = measure(static_cast<double>(row.element(i)));
+      if (row.kept != nullptr) {
+        row.kept[i] = p;
+      }
+      if (p == kTied) {
         ++tied;
       } else {
-        (is_below(element) ? below : above) += proximity(element);
+        (is_below(p) ? below : above) += magnitude(p);
       }
     });
     above = row.total(above);
@@ -146,17 +161,18 @@ struct BlockSearch {
     return {above, below, static_cast<double>(row.total(tied))};
   }
   HRR_DEVICE CapPoint<double> point(double a) const {
-    return cap_point<kShape>(a);
+    return shape == CapShape::kSigmoid ? cap_point<CapShape::kSigmoid>(a) : cap_point<CapShape::kLaplace>(a);
   }
-  HRR_DEVICE CapPoint<double> point(T element, double w, double v) const {
-    return cap_point<kShape>(proximity(element) * (is_below(element) ? v : w));
+  HRR_DEVICE CapPoint<double> point(double p, double w, double v) const {
+    return point((p == kTied ? 1 : magnitude(p)) * (is_below(p) ? v : w));
   }
   HRR_DEVICE CapSums sums(double w, double v) const {
     CapSums sums{0, 0, 0, 0};
-    row.each([&](T element, int) {
-      if (!is_tied(element)) {
-        const CapPoint<double> at = point(element, w, v);
-        const bool below = is_below(element);
+    row.each([&](int64_t i) {
+      const double p = proximity(i);
+      if (p != kTied) {
+        const CapPoint<double> at = point(p, w, v);
+        const bool below = is_below(p);
         (below ? sums.present : sums.lacking) += at.q;
         (below ? sums.present_slope : sums.lacking_slope) += at.d;
       }
@@ -166,37 +182,41 @@ struct BlockSearch {
   }
 };
 
-// y where v is null, else J v; for 0 < k < n and finite rows.
-template <CapShape kShape, typename S>
-HRR_DEVICE void soften_block_row(const BlockRow<S>& row, const S* v, int k, double temperature, S* out) {
-  using T = compute_t<S>;
-  using Key = typename BlockRow<S>::Key;
-  const Key key = row.cut(k);
-  const CapCut cut{static_cast<double>(number_of_order_key<T>(key)),
-                   static_cast<double>(number_of_order_key<T>(row.largest_below(key))), row.number_at_least(key) - k};
-  if (is_wide(cut, temperature)) {
-    row.each([&](T element, int i) {
-      out[i] = static_cast<S>(v == nullptr && static_cast<double>(element) >= cut.value ? 1.0f : 0.0f);
-    });
-    return;
-  }
-  const BlockSearch<kShape, S> search{row, cut, CapScale(cut.value, temperature)};
-  const double w = ::exp(find_offset(search, cut, row.n, k, temperature));
+// J v with J = 0, or NaN where v is not finite.
+template <typename T>
+HRR_DEVICE void store_zeros(const BlockRow<T>& row, const StoredRow<T>& v, const StoredRow<T>& out) {
+  bool finite = true;
+  row.each([&](int64_t i) { finite = finite && v[i] - v[i] == 0; });
+  const T value = block_all(finite) ? T{0} : std::numeric_limits<T>::quiet_NaN();
+  row.each([&](int64_t i) { out.store(i, value); });
+}
+
+// J v at w; NaN where v is not finite.
+template <typename T>
+HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const StoredRow<T>& v, double temperature,
+                               const StoredRow<T>& out) {
+  const BlockRow<T>& row = search.row;
   const double inverse = 1 / w;
-  if (v == nullptr) {
-    row.each([&](T element, int i) {
-      const CapPoint<double> at = search.point(element, w, inverse);
-      out[i] = static_cast<S>(static_cast<T>(search.is_below(element) ? at.q : at.rest));
-    });
-    return;
-  }
+  const auto slope = [&](int64_t i) {
+    return row.kept != nullptr ? row.kept[i] : search.point(search.proximity(i), w, inverse).d;
+  };
   double weight = 0;
   double weighted = 0;
-  row.each([&](T element, int i) {
-    const double d = search.point(element, w, inverse).d;
+  bool finite = true;
+  row.each([&](int64_t i) {
+    const T direction = v[i];
+    const double d = search.point(search.proximity(i), w, inverse).d;
+    if (row.kept != nullptr) {
+      row.kept[i] = d;
+    }
+    finite = finite && direction - direction == 0;
     weight += d;
-    weighted = multiply_add(d, static_cast<double>(static_cast<T>(v[i])), weighted);
+    weighted = multiply_add(d, static_cast<double>(direction), weighted);
   });
+  if (!block_all(finite)) {
+    row.each([&](int64_t i) { out.store(i, std::numeric_limits<T>::quiet_NaN()); });
+    return;
+  }
   weight = row.total(weight);
   weighted = row.total(weighted);
   double part = 1;
@@ -204,68 +224,80 @@ HRR_DEVICE void soften_block_row(const BlockRow<S>& row, const S* v, int k, doub
   if (!is_safe_mean(mean)) {
     part = kSmallerDirections;
     weighted = 0;
-    row.each([&](T element, int i) {
-      const double d = search.point(element, w, inverse).d;
-      weighted = multiply_add(d, static_cast<double>(static_cast<T>(v[i])) * part, weighted);
-    });
+    row.each([&](int64_t i) { weighted = multiply_add(slope(i), static_cast<double>(v[i]) * part, weighted); });
     mean = row.total(weighted) / weight;
   }
   const CapJacobian jacobian(temperature, part, mean);
-  row.each([&](T element, int i) {
-    const double d = search.point(element, w, inverse).d;
-    out[i] = static_cast<S>(static_cast<T>(jacobian(d, static_cast<double>(static_cast<T>(v[i])))));
-  });
+  row.each([&](int64_t i) { out.store(i, static_cast<T>(jacobian(slope(i), static_cast<double>(v[i])))); });
 }
 
-template <CapResult kResult, CapShape kShape, typename S>
-__global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams params) {
-  using T = compute_t<S>;
+// With `keep` rows stay in shared memory.
+template <typename T>
+__global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams params, bool keep) {
+  auto& shared = *dynamic_shared<RadixShared<winners_key_t<T>>>();
   const int k = static_cast<int>(params.k);
+  const bool soft = params.result == CapResult::kSoft;
+  clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
-    const BlockRow<S> row{static_cast<const S*>(params.inputs) + row_offset(params.map, 0, r),
-                          static_cast<int>(params.n), dynamic_shared<double>()};
-    S* const out = static_cast<S*>(params.out) + r * params.n;
-    const S* v = nullptr;
-    if constexpr (kResult == CapResult::kJacobian) {
-      v = static_cast<const S*>(params.v) + row_offset(params.map, 1, r);
+    const BlockRow<T> row{{params.inputs, row_offset(params.map, 0, r), params.storage},
+                          static_cast<int>(params.n),
+                          shared,
+                          keep ? reinterpret_cast<double*>(&shared + 1) : nullptr};
+    const StoredRow<T> v(params.v, soft ? 0 : row_offset(params.map, 1, r), params.storage);
+    const StoredRow<T> out(params.out, r * params.n, params.storage);
+    if (!row.load()) {
+      row.each([&](int64_t i) { out.store(i, std::numeric_limits<T>::quiet_NaN()); });
+      continue;
     }
-    bool finite = true;
-    row.each([&](T element, int i) {
-      finite = finite && element - element == 0;
-      if constexpr (kResult == CapResult::kJacobian) {
-        finite = finite && static_cast<T>(v[i]) - static_cast<T>(v[i]) == 0;
+    const bool inner = k > 0 && k < params.n;
+    const CapCut cut = inner ? row.cut(k) : CapCut{-std::numeric_limits<double>::infinity(), 0, 0};
+    if (!inner || is_wide(cut, params.temperature)) {
+      if (soft) {
+        row.each(
+            [&](int64_t i) { out.store(i, k > 0 && static_cast<double>(row.element(i)) >= cut.value ? T{1} : T{0}); });
+      } else {
+        store_zeros(row, v, out);
       }
-    });
-    if (!block_all(finite)) {
-      row.each([&](T, int i) { out[i] = static_cast<S>(std::numeric_limits<T>::quiet_NaN()); });
-    } else if (k == 0 || k == params.n) {
-      const bool ones = kResult == CapResult::kSoft && k > 0;
-      row.each([&](T, int i) { out[i] = static_cast<S>(ones ? 1.0f : 0.0f); });
+      continue;
+    }
+    const BlockSearch<T> search{row, cut, CapScale(cut.value, params.temperature), params.shape};
+    const double w = ::exp(find_offset(search, cut, row.n, k, params.temperature));
+    if (soft) {
+      row.each([&](int64_t i) {
+        const double p = search.proximity(i);
+        const CapPoint<double> at = search.point(p, w, 1 / w);
+        out.store(i, static_cast<T>(search.is_below(p) ? at.q : at.rest));
+      });
     } else {
-      soften_block_row<kShape>(row, v, k, params.temperature, out);
+      store_jacobian(search, w, v, params.temperature, out);
     }
   }
 }
 
-// Grids of at most max_blocks give the same bits; `launch_kernel` is launch without its stream, or host_launch.
-template <typename S, typename LaunchKernel>
-void launch_soft_cap_rows(const SoftCapParams& params, const LaunchKernel& launch_kernel,
+// Bytes of shared memory for rows of n elements, kept or not.
+template <typename T>
+constexpr std::size_t soft_cap_shared_bytes(int64_t n, bool keep) {
+  return sizeof(RadixShared<winners_key_t<T>>) + (keep ? static_cast<std::size_t>(n) * sizeof(double) : 0);
+}
+
+// Grids of at most max_blocks, and any shared memory a block may have, give the same bits; `launch_kernel` is a
+// DeviceLauncher or a HostLauncher.
+template <typename LaunchKernel>
+void launch_soft_cap_with(const SoftCapParams& params, std::size_t shared_limit, const LaunchKernel& launch_kernel,
                           int64_t max_blocks = kMaxGridX) {
   if (params.rows == 0 || params.n == 0) {
     return;
   }
-  const auto start = [&](void (*kernel)(SoftCapParams)) {
-    launch_kernel("k_cap", kernel, grid_for(params.rows < max_blocks ? params.rows : max_blocks), dim3(kCapThreads),
-                  kCapSharedBytes, params);
+  const auto start = [&](auto zero) {
+    using T = decltype(zero);
+    const bool keep = soft_cap_shared_bytes<T>(params.n, true) <= shared_limit;
+    launch_kernel("k_cap", soft_cap_kernel<T>, grid_for(params.rows, 1, max_blocks), dim3(kCapThreads),
+                  soft_cap_shared_bytes<T>(params.n, keep), params, keep);
   };
-  const bool sigmoid = params.shape == CapShape::kSigmoid;
-  switch (params.result) {
-    case CapResult::kSoft:
-      return start(sigmoid ? soft_cap_kernel<CapResult::kSoft, CapShape::kSigmoid, S>
-                           : soft_cap_kernel<CapResult::kSoft, CapShape::kLaplace, S>);
-    case CapResult::kJacobian:
-      return start(sigmoid ? soft_cap_kernel<CapResult::kJacobian, CapShape::kSigmoid, S>
-                           : soft_cap_kernel<CapResult::kJacobian, CapShape::kLaplace, S>);
+  if (params.storage == Storage::kDouble) {
+    start(double{});
+  } else {
+    start(float{});
   }
 }
 

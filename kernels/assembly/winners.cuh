@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/assembly/radix_select.cuh"
+#include "kernels/cuda/grid.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -35,36 +36,20 @@ inline WinnersPlan winners_plan(int64_t rows, int64_t n) {
   return plan;
 }
 
-// The shared memory of a block: the kernels that only scan ask for the first member.
-template <typename Key>
-struct WinnersShared {
-  Tally scan[kWarpSize];
-  KthKey<Key> kth;
-  alignas(16) uint32_t counters[kDigits];
-};
+// The shared memory of the kernels that only scan.
 constexpr std::size_t kWinnersScanBytes = kWarpSize * sizeof(Tally);
 
 // A block a row does everything.
 template <typename S>
 __global__ void __launch_bounds__(kWinnersThreads) winners_row_kernel(WinnersParams params) {
   using Key = winners_key_t<S>;
-  auto& shared = *dynamic_shared<WinnersShared<Key>>();
+  auto& shared = *dynamic_shared<RadixShared<Key>>();
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
     const WinnersSpan<S> span(params, r, 0, params.n);
-    if (thread_rank() == 0) {
-      shared.kth = unknown_key<S>(params);
-    }
-    block_sync();
-    KthKey<Key> kth = shared.kth;
-    for (int known = 0; known < kKeyBits<S> && !kth.settled(); known += kDigitBits) {
-      count_digits(span, kth, shared.counters);
-      block_sync();
-      pick_digit(shared.counters, shared.kth, shared.scan);
-      block_sync();
-      kth = shared.kth;
-    }
-    // Its barriers also keep the next row out of shared.kth until all threads have read this one.
+    const KthKey<Key> kth =
+        find_kth_key(shared, unknown_key<S>(params), [&](const auto& sink) { span.visit_keys(sink); });
+    // Its barriers keep the next row out of shared.kth until all threads have read this one.
     write_winners(params, r, span, kth, 0, shared.scan);
   }
 }
@@ -95,7 +80,8 @@ __global__ void __launch_bounds__(kWinnersThreads)
     if (kth.settled()) {
       continue;
     }
-    count_digits(WinnersSpan<S>(params, r, block % plan.chunks * plan.chunk, plan.chunk), kth, own);
+    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
+    count_digits(kth, own, [&](const auto& sink) { span.visit_keys(sink); });
     block_sync();
     for (int d = thread_rank(); d < kDigits; d += block_threads()) {
       if (own[d] > 0) {
@@ -168,10 +154,7 @@ __global__ void __launch_bounds__(kWinnersThreads)
 template <typename S>
 __global__ void __launch_bounds__(kWinnersThreads) winner_keys_kernel(const S* values, int64_t count, int64_t* keys) {
   constexpr uint64_t kSign = kKeyBits<S> == 64 ? uint64_t{1} << 63 : 0;
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank(); i < count; i += threads) {
-    keys[i] = static_cast<int64_t>(winners_key(values[i]) ^ kSign);
-  }
+  for_each_of_grid(count, [&](int64_t i) { keys[i] = static_cast<int64_t>(winners_key(values[i]) ^ kSign); });
 }
 
 }  // namespace torch_hrr::kernels

@@ -22,6 +22,7 @@ namespace {
 
 using cuda_on_host::all_schedules;
 using cuda_on_host::host_launch;
+using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
 
@@ -78,14 +79,10 @@ struct Problem {
     all.result = result;
     return all;
   }
-  std::vector<S> run(CapResult result, const Schedule& schedule = {}, int64_t max_blocks = kMaxGridX) const {
+  std::vector<S> run(CapResult result, const Schedule& schedule = {}, int64_t max_blocks = kMaxGridX,
+                     std::size_t shared_limit = kDefaultSharedBytes) const {
     auto out = poisoned<S>(inputs.size());
-    launch_soft_cap_rows<S>(
-        bound(result, out),
-        [&](const char* name, auto kernel, dim3 grid, dim3 block, std::size_t shared_bytes, const SoftCapParams& all) {
-          host_launch(name, kernel, grid, block, shared_bytes, schedule, all);
-        },
-        max_blocks);
+    launch_soft_cap_with(bound(result, out), shared_limit, HostLauncher{schedule}, max_blocks);
     return out;
   }
   std::vector<S> run_on_cpu(CapResult result) const {
@@ -243,19 +240,58 @@ TEST(SoftCap, SchedulesGridsAndNeighboursGiveTheSameBits) {
   }
 }
 
+TYPED_TEST(SoftCapTypes, RowsKeptInSharedMemoryGiveTheBitsOfOthers) {
+  using S = TypeParam;
+  for (const Rows kind : kAllRows) {
+    for (const CapShape shape : {CapShape::kSigmoid, CapShape::kLaplace}) {
+      for (const double tau : {1e-6, 0.5}) {
+        Problem<S> problem(2, 333, 50, kind, 11);
+        problem.params.shape = shape;
+        problem.params.temperature = tau;
+        for (const CapResult result : {CapResult::kSoft, CapResult::kJacobian}) {
+          EXPECT_TRUE(same_bits(problem.run(result), problem.run(result, {}, 1, 0)));
+        }
+      }
+    }
+  }
+}
+
+// Directions whose sum is out of range: the mean is found again from smaller ones.
+TEST(SoftCap, AMeanOutOfRangeIsFoundAgainFromWhereverTheRowIs) {
+  Problem<double> problem(1, 100, 40);
+  problem.v.assign(100, std::numeric_limits<double>::max());
+  problem.params.temperature = 2;
+  EXPECT_TRUE(same_bits(problem.run(CapResult::kJacobian), problem.run(CapResult::kJacobian, {}, 1, 0)));
+}
+
 TEST(SoftCap, TheKernelTakesAnyGridAndNoMoreSharedMemoryThanItAsksFor) {
-  const Problem<double> problem(3, 70, 9, Rows::kNormal, 9);
+  Problem<double> problem(3, 70, 9, Rows::kNormal, 9);
+  problem.params.shape = CapShape::kLaplace;
   for (const unsigned blocks : {1u, 2u, 7u}) {
-    auto out = poisoned<double>(problem.inputs.size());
-    host_launch("soft_cap_kernel", soft_cap_kernel<CapResult::kJacobian, CapShape::kLaplace, double>, dim3(blocks),
-                dim3(kCapThreads), kCapSharedBytes, {}, [&] {
-                  SoftCapParams params = problem.bound(CapResult::kJacobian, out);
-                  params.shape = CapShape::kLaplace;
-                  return params;
-                }());
-    Problem<double> same = problem;
-    same.params.shape = CapShape::kLaplace;
-    EXPECT_TRUE(same_bits(out, same.run(CapResult::kJacobian)));
+    for (const bool keep : {false, true}) {
+      auto out = poisoned<double>(problem.inputs.size());
+      host_launch("soft_cap_kernel", soft_cap_kernel<double>, dim3(blocks), dim3(kCapThreads),
+                  soft_cap_shared_bytes<double>(70, keep), {}, problem.bound(CapResult::kJacobian, out), keep);
+      EXPECT_TRUE(same_bits(out, problem.run(CapResult::kJacobian)));
+    }
+  }
+}
+
+// A row is kept where the limit has room for it to the byte.
+TEST(SoftCap, RowsAreKeptWhereSharedMemoryHasRoom) {
+  SoftCapParams params;
+  params.rows = 3;
+  params.n = 1000;
+  for (const std::size_t room : {std::size_t{0}, std::size_t{7999}, std::size_t{8000}}) {
+    const std::size_t fixed = soft_cap_shared_bytes<float>(params.n, false);
+    bool launched = false;
+    launch_soft_cap_with(params, fixed + room,
+                         [&](const char*, auto, dim3, dim3, std::size_t shared_bytes, const SoftCapParams&, bool keep) {
+                           launched = true;
+                           EXPECT_EQ(keep, room == 8000);
+                           EXPECT_EQ(shared_bytes, fixed + (keep ? 8000 : 0));
+                         });
+    EXPECT_TRUE(launched);
   }
 }
 
@@ -277,6 +313,7 @@ TEST(SoftCap, NoWinnersAllWinnersAndRowsThatAreNotFinite) {
       problem.v[120] = bad;
       const auto y = problem.run(CapResult::kSoft);
       const auto gradient = problem.run(CapResult::kJacobian);
+      EXPECT_TRUE(same_bits(gradient, problem.run(CapResult::kJacobian, {}, 1, 0)));
       for (size_t i = 0; i < 160; ++i) {
         EXPECT_EQ(std::isnan(y[i]), i / 40 == 1);
         EXPECT_EQ(std::isnan(gradient[i]), i / 40 == 1 || i / 40 == 3);
@@ -286,7 +323,7 @@ TEST(SoftCap, NoWinnersAllWinnersAndRowsThatAreNotFinite) {
   }
   SoftCapParams nothing;
   nothing.n = 8;
-  EXPECT_NO_THROW(launch_soft_cap_rows<float>(nothing, [](auto&&...) { FAIL(); }));
+  EXPECT_NO_THROW(launch_soft_cap_with(nothing, 0, [](auto&&...) { FAIL(); }));
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TYPED_TEST(WinnersKernels, RowKernel) {
     for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
       std::vector<S> values;
       std::vector<int64_t> indices;
-      host_launch("winners_row_kernel", winners_row_kernel<S>, grid, block, sizeof(WinnersShared<winners_key_t<S>>),
+      host_launch("winners_row_kernel", winners_row_kernel<S>, grid, block, sizeof(RadixShared<winners_key_t<S>>),
                   schedule, problem.params(values, indices));
       EXPECT_EQ(winners_of(values, indices), problem.expected());
     });
