@@ -18,24 +18,22 @@ template <bool kTwoLevel>
 __global__ void deliver_kernel(DeliverLaunch params) {
   const uint32_t* tables = nullptr;
   const int64_t blocks = block_count(params.gaps, params.n);
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * warp_count();
   for (int64_t batch = blockIdx.y; batch < params.batches; batch += gridDim.y) {
     const int64_t rows = params.row_counts != nullptr ? params.row_counts[batch] : params.row_count;
-    const int64_t first_item = static_cast<int64_t>(blockIdx.x) * warp_count();
-    if (first_item >= rows * blocks) {
+    if (static_cast<int64_t>(blockIdx.x) * warp_count() >= rows * blocks) {
       continue;
     }
     if (tables == nullptr) {
-      tables = shared_gap_tables(*params.gaps.tables);
+      tables = shared_gap_tables<kTwoLevel>(*params.gaps.tables);
       block_sync();
     }
     const PhiloxKey key = key_of_batch(params, batch);
-    for (int64_t item = first_item + warp_index(); item < rows * blocks; item += warps) {
+    for_each_of_warps(rows * blocks, [&](int64_t item) {
       const int64_t entry = batch * params.row_count + item / blocks;
       const int64_t block = item % blocks;
       const int64_t row = params.rows[entry];
       if (row < 0 || row > INT32_MAX) {
-        continue;
+        return;
       }
       const int32_t sign = params.signs != nullptr ? params.signs[entry] : params.sign;
       int32_t* counts = params.counts + batch * params.n + block * params.gaps.width;
@@ -49,7 +47,7 @@ __global__ void deliver_kernel(DeliverLaunch params) {
                                            }
                                          }
                                        });
-    }
+    });
   }
 }
 
@@ -60,30 +58,22 @@ __global__ void stimulus_counts_kernel(StimulusLaunch params) {
   });
 }
 
-// Enough blocks to fill any GPU many times over; the kernels stride over the rest.
-inline dim3 connectome_grid(int64_t work, int64_t per_block) {
-  constexpr int64_t kMostBlocks = 1 << 14;
-  const dim3 grid = grid_for(work, per_block);
-  return dim3(grid.x < kMostBlocks ? grid.x : static_cast<unsigned>(kMostBlocks));
-}
-
 template <typename Launcher>
 void launch_deliver_with(const DeliverLaunch& params, const Launcher& launcher) {
   if (params.gaps.empty || params.batches <= 0 || params.row_count <= 0 || params.n <= 0) {
     return;
   }
-  const int64_t items = params.row_count * block_count(params.gaps, params.n);
-  dim3 grid = connectome_grid(items, kConnectomeThreads / kWarpSize);
-  grid.y = static_cast<unsigned>(params.batches < kMaxGridYZ ? params.batches : kMaxGridYZ);
-  launcher("deliver_kernel", params.gaps.two_level ? deliver_kernel<true> : deliver_kernel<false>, grid,
-           dim3(kConnectomeThreads), kGapSharedBytes, params);
+  const dim3 grid = table_grid(params.row_count * block_count(params.gaps, params.n), params.batches);
+  const bool two_level = params.gaps.two_level;
+  launcher("deliver_kernel", two_level ? deliver_kernel<true> : deliver_kernel<false>, grid, dim3(kConnectomeThreads),
+           two_level ? kGapSharedBytes<true> : kGapSharedBytes<false>, params);
 }
 
 template <typename Launcher>
 void launch_stimulus_counts_with(const StimulusLaunch& params, const Launcher& launcher) {
   if (params.batches > 0 && params.n > 0) {
-    launcher("stimulus_counts_kernel", stimulus_counts_kernel,
-             connectome_grid(params.batches * params.n, kConnectomeThreads), dim3(kConnectomeThreads), 0, params);
+    launcher("stimulus_counts_kernel", stimulus_counts_kernel, grid_for(params.batches * params.n, kConnectomeThreads),
+             dim3(kConnectomeThreads), 0, params);
   }
 }
 

@@ -3,11 +3,13 @@
 
 #include "kernels/assembly/connectome.h"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace torch_hrr::kernels {
 
 constexpr int kConnectomeThreads = 256;
-constexpr std::size_t kGapSharedBytes = 2 * kGapCells * sizeof(uint32_t);
+template <bool kTwoLevel>
+constexpr std::size_t kGapSharedBytes = (kTwoLevel ? 2 : 1) * kGapCells * sizeof(uint32_t);
 
 // The outcome of Walker's method by a table in shared memory.
 HRR_DEVICE int32_t draw_outcome(const uint32_t* table, uint32_t word) {
@@ -62,13 +64,28 @@ HRR_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uin
 }
 
 // The tables of a density into the block's shared memory; the caller waits for the block before it reads them.
+template <bool kTwoLevel>
 HRR_DEVICE uint32_t* shared_gap_tables(const GapTables& tables) {
   auto* shared = dynamic_shared<uint32_t>();
   for (int cell = thread_rank(); cell < kGapCells; cell += block_threads()) {
     shared[cell] = tables.quotient[cell];
-    shared[kGapCells + cell] = tables.remainder[cell];
+    if constexpr (kTwoLevel) {
+      shared[kGapCells + cell] = tables.remainder[cell];
+    }
   }
   return shared;
+}
+
+// Blocks that copy tables are about as many as the largest GPUs hold at once: each copies them once and strides over
+// the rest of its work. Batches come first, as they have about the same work each.
+constexpr int64_t kTableBlocks = 1024;
+
+// For a warp an item, in each of the batches.
+inline dim3 table_grid(int64_t items, int64_t batches) {
+  const int64_t y = batches < kTableBlocks ? batches : kTableBlocks;
+  dim3 grid = grid_for(items > 0 ? items : 1, kConnectomeThreads / kWarpSize, kTableBlocks / y);
+  grid.y = static_cast<unsigned>(y);
+  return grid;
 }
 
 }  // namespace torch_hrr::kernels

@@ -128,7 +128,7 @@ HRR_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& ow
 // found[i] = new edges of firing row i
 template <bool kTwoLevel>
 __global__ void count_edges_kernel(EdgeSearchLaunch search) {
-  const uint32_t* tables = shared_gap_tables(*search.gaps.tables);
+  const uint32_t* tables = shared_gap_tables<kTwoLevel>(*search.gaps.tables);
   block_sync();
   for_each_running(search.batch, [&](int64_t b) {
     const Link own = search.link.of_brain(b);
@@ -240,7 +240,7 @@ HRR_DEVICE void append_edges_of_row(const EdgeSearchLaunch& search, const Link& 
 
 template <bool kTwoLevel>
 __global__ void append_edges_kernel(EdgeSearchLaunch search) {
-  const uint32_t* tables = shared_gap_tables(*search.gaps.tables);
+  const uint32_t* tables = shared_gap_tables<kTwoLevel>(*search.gaps.tables);
   block_sync();
   for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
     if (!search.batch.commits(b)) {

@@ -308,8 +308,9 @@ class RoundsLauncher {
 
   void launch_search(const char* name, void (*two_level)(EdgeSearchLaunch), void (*one_level)(EdgeSearchLaunch),
                      const Wire& wire) {
-    launch_(name, wire.gaps.two_level ? two_level : one_level, over_warps(wire.link.source.k), dim3(kRoundThreads),
-            kGapSharedBytes, wire.search);
+    launch_(name, wire.gaps.two_level ? two_level : one_level, table_grid(wire.link.source.k, batch_.brains),
+            dim3(kConnectomeThreads), wire.gaps.two_level ? kGapSharedBytes<true> : kGapSharedBytes<false>,
+            wire.search);
   }
 
   void search(const Wire& wire) {

@@ -174,6 +174,37 @@ TEST(ConnectomeKernels, OnlyTheRowsThatThereAreAreDelivered) {
   }
 }
 
+// Work beyond the grid is strided over: no more blocks copy tables than a GPU holds at once, and batches come first.
+TEST(ConnectomeKernels, NoMoreBlocksThanAreResidentCopyTables) {
+  struct Case {
+    int64_t items, batches;
+    unsigned x, y;
+  };
+  for (const Case& c : {Case{0, 1, 1, 1}, Case{1, 1, 1, 1}, Case{17, 1, 3, 1}, Case{1 << 20, 1, 1024, 1},
+                        Case{1 << 20, 100, 10, 100}, Case{9, 100, 2, 100}, Case{1 << 20, 100'000, 1, 1024}}) {
+    const dim3 grid = table_grid(c.items, c.batches);
+    EXPECT_EQ(grid.x, c.x) << c.items << " " << c.batches;
+    EXPECT_EQ(grid.y, c.y) << c.items << " " << c.batches;
+    EXPECT_EQ(grid.z, 1u);
+  }
+}
+
+// More work than the grid has warps, in both directions.
+TEST(ConnectomeKernels, AFullGridStridesOverItsWork) {
+  const Problem problem{0.5, 3, kTableBlocks * kConnectomeThreads / kWarpSize + 5, 1};
+  const Problem batches{0.5, 7, 1, kTableBlocks + 3};
+  for (const Problem& each : {problem, batches}) {
+    const Data data(each);
+    std::vector<int32_t> expected(static_cast<std::size_t>(each.batches * each.n));
+    for_each_edge_of(each, data, [&](int64_t batch, int64_t, int64_t column) {
+      ++expected[static_cast<std::size_t>(batch * each.n + column)];
+    });
+    std::vector<int32_t> counts(expected.size());
+    launch_deliver_with(deliver_of(each, data, counts), on_host({}));
+    EXPECT_EQ(counts, expected);
+  }
+}
+
 TEST(ConnectomeKernels, StimulusCountsAreTheCpus) {
   for (const auto& [size, p] : {std::tuple<int64_t, double>{317, 0.01}, {1000, 0.5}, {5, 1}, {0, 0.3}}) {
     std::vector<uint64_t> thresholds(static_cast<std::size_t>(binomial_capacity(size, p)) + 1);

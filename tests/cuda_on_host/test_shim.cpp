@@ -8,7 +8,9 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/element_run.cuh"
+#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/workspace.h"
 #include "tests/cuda_on_host/sanitizers.h"
 
 namespace torch_hrr::cuda_on_host {
@@ -119,6 +121,115 @@ TYPED_TEST(BlockExclusiveSum, IsTheSumOfTheThreadsBelow) {
       EXPECT_EQ(out, expected) << threads;
       EXPECT_EQ(sums, totals) << threads;
     }
+  }
+}
+
+template <typename T>
+__global__ void largest_kernel(const T* x, T* of_warps, T* of_blocks, int64_t rows) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t i = row * block_threads() + thread_rank();
+    of_warps[i] = warp_max(x[i]);
+    of_blocks[i] = block_max(x[i], dynamic_shared<T>());
+  }
+}
+
+TYPED_TEST(BlockExclusiveSum, TheLargestValueComesFromAnyThread) {
+  using T = TypeParam;
+  constexpr int64_t kThreads = 96;
+  // Row r has its largest value in thread r.
+  std::vector<T> x(kThreads * kThreads);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = i / kThreads == i % kThreads ? ~T{0} : static_cast<T>(i % 7);
+  }
+  for (const Schedule& schedule : all_schedules(1)) {
+    SCOPED_TRACE(schedule);
+    std::vector<T> of_warps = poisoned<T>(x.size());
+    std::vector<T> of_blocks(x.size());
+    host_launch("largest_kernel", largest_kernel<T>, dim3(5), dim3(kThreads), kThreads / kWarpSize * sizeof(T),
+                schedule, x.data(), of_warps.data(), of_blocks.data(), kThreads);
+    EXPECT_EQ(of_blocks, std::vector<T>(x.size(), ~T{0}));
+    for (std::size_t first = 0; first < x.size(); first += kWarpSize) {
+      const T expected = *std::max_element(x.begin() + first, x.begin() + first + kWarpSize);
+      EXPECT_EQ(std::count(of_warps.begin() + first, of_warps.begin() + first + kWarpSize, expected), kWarpSize);
+    }
+  }
+}
+
+// visits[0][i], visits[1][i], visits[2][i] += 1 for i < count, by threads, by threads in step and by warps
+__global__ void stride_kernel(int64_t count, int64_t room, int32_t* visits) {
+  for_each_of_grid(count, [&](int64_t i) { atomicAdd(&visits[i], 1); });
+  for_each_of_grid_in_step(count, [&](int64_t i, bool live) {
+    // All lanes are here, or the vote would be refused.
+    if (warp_any(live) && live) {
+      atomicAdd(&visits[room + i], 1);
+    }
+  });
+  for_each_of_warps(count, [&](int64_t i) {
+    if (shuffle(lane_index(), 31) == 31 && lane_index() == 0) {
+      atomicAdd(&visits[2 * room + i], 1);
+    }
+  });
+}
+
+TEST(GridLoops, VisitEveryIndexOnce) {
+  constexpr int64_t kRoom = 300;
+  for (const int64_t count : {0, 1, 31, 32, 33, 64, 200, 300}) {
+    for (const dim3 grid : {dim3(1), dim3(2), dim3(20)}) {
+      for (const dim3 block : {dim3(32), dim3(16, 2, 3)}) {
+        std::vector<int32_t> visits(3 * kRoom);
+        host_launch("stride_kernel", stride_kernel, grid, block, 0, Schedule{}, count, kRoom, visits.data());
+        for (int64_t i = 0; i < 3 * kRoom; ++i) {
+          ASSERT_EQ(visits[i], i % kRoom < count ? 1 : 0) << count << " " << i;
+        }
+      }
+    }
+  }
+}
+
+template <typename S, int kCount>
+void expect_runs() {
+  alignas(16) S source[3 * kCount];
+  for (int i = 0; i < 3 * kCount; ++i) {
+    source[i] = static_cast<S>(i + 1);
+  }
+  for (int shift = 0; shift <= kCount; ++shift) {
+    for (int size = 0; size <= kCount; ++size) {
+      const bool aligned = is_run_aligned<S, kCount>(source + shift);
+      EXPECT_EQ(aligned, shift % (kCount * sizeof(S) < 16 ? kCount : 16 / sizeof(S)) == 0);
+      const auto run = load_run<S, kCount>(source + shift, size, aligned);
+      alignas(16) S target[3 * kCount] = {};
+      store_run(target + shift, run, size, aligned);
+      for (int i = 0; i < 3 * kCount; ++i) {
+        const bool inside = i >= shift && i < shift + size;
+        EXPECT_EQ(target[i], inside ? source[i] : S{0});
+        if (i < kCount) {
+          EXPECT_EQ(run.elements[i], i < size ? source[shift + i] : S{0});
+        }
+      }
+    }
+  }
+}
+
+TEST(ElementRuns, LoadAndStoreWhatThereIs) {
+  expect_runs<uint16_t, 8>();
+  expect_runs<float, 4>();
+  expect_runs<double, 2>();
+  expect_runs<uint32_t, 2>();
+}
+
+TEST(Workspace, ArraysFollowEachOtherAndAreAligned) {
+  alignas(16) unsigned char memory[112];
+  WorkspaceCarver counting(nullptr);
+  WorkspaceCarver carving(memory);
+  for (WorkspaceCarver* carver : {&counting, &carving}) {
+    void* const bytes = carver->take<unsigned char>(17);
+    void* const none = carver->take<double>(0);
+    void* const numbers = carver->take<int64_t>(9);
+    EXPECT_EQ(carver->used(), 32 + 80);
+    const bool real = carver == &carving;
+    EXPECT_EQ(bytes, real ? memory : nullptr);
+    EXPECT_EQ(none, real ? memory + 32 : nullptr);
+    EXPECT_EQ(numbers, real ? memory + 32 : nullptr);
   }
 }
 
