@@ -17,7 +17,7 @@ void launch_superposition_rows(const SuperpositionParams& params, compute_t<S>* 
   const SuperpositionPlan plan = superposition_plan(params.items, params.dim, static_cast<int>(sizeof(S)));
   const std::size_t shared_bytes = superposition_shared_bytes(plan, params.dim, sizeof(compute_t<S>));
   const dim3 block(kSuperposeThreads);
-  const auto grid = [&](int64_t blocks) { return grid_for(blocks < max_blocks ? blocks : max_blocks); };
+  const auto grid = [&](int64_t blocks) { return grid_for(blocks, 1, max_blocks); };
   if (plan.workspace) {
     const int64_t tiles = (params.dim + plan.tile() - 1) / plan.tile();
     launch_kernel("superpose", superpose_chunks_kernel<S>, grid(params.rows * plan.chunks * tiles), block, shared_bytes,

@@ -157,26 +157,6 @@ struct SuperpositionRow {
     }
   }
 
-  // max over the block
-  HRR_DEVICE int block_largest(int value) const {
-    for (int mask = kWarpSize / 2; mask > 0; mask /= 2) {
-      const int other = shuffle_xor(value, mask);
-      value = value < other ? other : value;
-    }
-    int* const shared = reinterpret_cast<int*>(partials);
-    block_sync();
-    if (lane_index() == 0) {
-      shared[warp_index()] = value;
-    }
-    block_sync();
-    value = shared[0];
-    for (int warp = 1; warp < warp_count(); ++warp) {
-      value = value < shared[warp] ? shared[warp] : value;
-    }
-    block_sync();
-    return value;
-  }
-
   // The largest exponent of a term w_k x_kd; finite = all inputs are.
   HRR_DEVICE int measure(bool& finite) const {
     constexpr int kNone = -100000;
@@ -195,7 +175,7 @@ struct SuperpositionRow {
       }
     }
     finite = !block_any(bad);
-    largest = block_largest(largest);
+    largest = block_max(largest, reinterpret_cast<int*>(partials));
     return largest == kNone ? 0 : largest;
   }
 };
