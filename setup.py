@@ -1,7 +1,8 @@
 """Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
 
-Environment: TORCH_HRR_CUDA (0, 1, AUTO), TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS,
-TORCH_HRR_BUILD_DIR (default build/torch-<version>), MAX_JOBS.
+Environment: TORCH_HRR_CUDA (auto, 0 or 1: auto builds CUDA kernels where a GPU is there to run them),
+TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS, TORCH_HRR_BUILD_DIR (default build/torch-<version>),
+MAX_JOBS.
 """
 
 import json
@@ -16,7 +17,6 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-DEFAULT_ARCHITECTURES = "8.0;9.0+PTX"
 
 
 def fail(message: str) -> None:
@@ -40,7 +40,6 @@ class CMakeBuild(build_ext):
         tree = os.environ.get("TORCH_HRR_BUILD_DIR", f"build/torch-{torch.__version__.replace('+', '-')}")
         build = ROOT / tree
         build.mkdir(parents=True, exist_ok=True)
-        architectures = os.environ.get("TORCH_CUDA_ARCH_LIST", DEFAULT_ARCHITECTURES)
         self.call(
             "cmake",
             "-G",
@@ -50,9 +49,9 @@ class CMakeBuild(build_ext):
             "-B",
             str(build),
             f"-DTORCH_HRR_TORCH_ROOT={Path(torch.__file__).parent}",
-            f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA', 'AUTO')}",
+            f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA') or 'auto'}",
             f"-DTORCH_HRR_EDITABLE={'ON' if parent == ROOT else 'OFF'}",
-            f"-DTORCH_CUDA_ARCH_LIST={architectures}",
+            f"-DTORCH_CUDA_ARCH_LIST={os.environ.get('TORCH_CUDA_ARCH_LIST', '')}",
             f"-DTORCH_HRR_WERROR={os.environ.get('TORCH_HRR_WERROR', 'OFF')}",
             *shlex.split(os.environ.get("TORCH_HRR_CMAKE_ARGS", "")),
         )

@@ -1,13 +1,8 @@
 # CUDA kernels and their bindings, added to target torch_hrr.
 #
-# TORCH_CUDA_ARCH_LIST ("8.0;9.0+PTX") becomes CMAKE_CUDA_ARCHITECTURES ("80-real;90"): real code for each, PTX for +PTX.
-if(NOT TORCH_CUDA_ARCH_LIST)
-  set(TORCH_CUDA_ARCH_LIST "$ENV{TORCH_CUDA_ARCH_LIST}")
-endif()
-if(NOT TORCH_CUDA_ARCH_LIST)
-  set(TORCH_CUDA_ARCH_LIST "8.0;9.0+PTX")
-endif()
-string(REPLACE " " ";" cuda_arch_list "${TORCH_CUDA_ARCH_LIST}")
+# TORCH_HRR_CUDA_ARCHITECTURES ("8.0;9.0+PTX") becomes CMAKE_CUDA_ARCHITECTURES ("80-real;90"): real code for each, PTX
+# for +PTX.
+string(REPLACE " " ";" cuda_arch_list "${TORCH_HRR_CUDA_ARCHITECTURES}")
 set(CMAKE_CUDA_ARCHITECTURES "")
 foreach(arch IN LISTS cuda_arch_list)
   if(NOT arch MATCHES "^([0-9]+)\\.([0-9]+a?)(\\+PTX)?$")

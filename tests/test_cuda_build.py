@@ -30,9 +30,10 @@ def listing(flag: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.skipif("TORCH_CUDA_ARCH_LIST" not in os.environ, reason="the build chose the architectures itself")
 def test_machine_code_and_ptx_of_every_architecture():
     machine_code, ptx = listing("--list-elf"), listing("--list-ptx")
-    for entry in os.environ.get("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX").replace(" ", ";").split(";"):
+    for entry in os.environ["TORCH_CUDA_ARCH_LIST"].replace(" ", ";").split(";"):
         architecture = "sm_" + entry.removesuffix("+PTX").replace(".", "")
         assert f".{architecture}.cubin" in machine_code
         if entry.endswith("+PTX"):
