@@ -1,21 +1,12 @@
 # CUDA kernels and their bindings, added to target torch_hrr.
-#
-# TORCH_HRR_CUDA_ARCHITECTURES ("8.0;9.0+PTX") becomes CMAKE_CUDA_ARCHITECTURES ("80-real;90"): real code for each, PTX
-# for +PTX.
-string(REPLACE " " ";" cuda_arch_list "${TORCH_HRR_CUDA_ARCHITECTURES}")
-set(CMAKE_CUDA_ARCHITECTURES "")
-foreach(arch IN LISTS cuda_arch_list)
-  if(NOT arch MATCHES "^([0-9]+)\\.([0-9]+a?)(\\+PTX)?$")
-    message(FATAL_ERROR "torch_hrr: TORCH_CUDA_ARCH_LIST must hold entries like 8.0 or 9.0+PTX, got '${arch}'")
-  endif()
-  if(CMAKE_MATCH_3)
-    list(APPEND CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
-  else()
-    list(APPEND CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}-real")
-  endif()
-endforeach()
+include(TorchHRRArchitectures)
+execute_process(COMMAND "${TORCH_HRR_NVCC}" --list-gpu-code OUTPUT_VARIABLE known_architectures)
+torch_hrr_cuda_architectures(cuda_architectures "${TORCH_HRR_CUDA_ARCHITECTURES}" "${known_architectures}")
+message(STATUS "torch_hrr: CUDA architectures ${cuda_architectures}")
 
 set(CMAKE_CUDA_COMPILER "${TORCH_HRR_NVCC}")
+# Given to the target below: older CMakes refuse 90a and 100f here, but not there.
+set(CMAKE_CUDA_ARCHITECTURES OFF)
 enable_language(CUDA)
 # CMake 3.25 does not know that nvcc 13 has C++20.
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
@@ -26,7 +17,8 @@ find_package(CUDAToolkit REQUIRED)
 
 file(GLOB TORCH_HRR_CUDA_SOURCES CONFIGURE_DEPENDS kernels/*/*.cu)
 add_library(hrr_cuda_kernels OBJECT ${TORCH_HRR_CUDA_SOURCES})
-set_target_properties(hrr_cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+set_target_properties(hrr_cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+                                                  CUDA_ARCHITECTURES "${cuda_architectures}")
 target_include_directories(hrr_cuda_kernels PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_include_directories(hrr_cuda_kernels SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}")
 # Contraction off, as on the CPU.
