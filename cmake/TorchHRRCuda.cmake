@@ -31,6 +31,15 @@ target_include_directories(torch_hrr SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(torch_hrr PRIVATE "${TORCH_HRR_TORCH_ROOT}/lib/libc10_cuda.so" CUDA::cudart)
 target_compile_definitions(torch_hrr PRIVATE TORCH_HRR_WITH_CUDA)
 
+# Prints what every kernel is launched with, for bench/kernel_resources.py. It has a CUDA runtime of its own, which only
+# records; so it is never linked with cudart.
+add_executable(cuda_launches tests/cuda_launches/main.cpp tests/cuda_launches/cuda_runtime.cpp
+                             $<TARGET_OBJECTS:hrr_cuda_kernels>)
+set_target_properties(cuda_launches PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
+target_compile_options(cuda_launches PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${TORCH_HRR_WARNINGS}>)
+target_include_directories(cuda_launches PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+target_include_directories(cuda_launches SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}" ${CUDAToolkit_INCLUDE_DIRS})
+
 # The wheels' CUDA runtime, beside torch: a program without Python loads this library before torch has loaded it.
 get_target_property(torch_hrr_rpath torch_hrr INSTALL_RPATH)
 file(GLOB torch_hrr_cudart RELATIVE "${TORCH_HRR_TORCH_ROOT}/lib" "${TORCH_HRR_TORCH_ROOT}/../nvidia/*/lib/libcudart.so*")

@@ -1,0 +1,160 @@
+"""Registers, stack, shared memory and occupancy of every CUDA kernel, read from the compiled code: no GPU is needed.
+
+    python bench/kernel_resources.py              the kernels of a build by family, as Markdown
+    python bench/kernel_resources.py --kernels    one line a kernel; --json the same as JSON
+    python bench/kernel_resources.py --check      compares with kernel_bounds.toml; exit status 1 where one is exceeded
+    python bench/kernel_resources.py --update     writes the table into docs/kernel_resources.md
+    python bench/kernel_resources.py --bounds     prints bounds that just hold, to edit kernel_bounds.toml by
+
+What the code needs comes from `cuobjdump --dump-resource-usage`. Block and dynamic shared memory are not in the code:
+the program cuda_launches of the build tree calls the library's own launch code over a CUDA runtime that only records.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from bench.kernel_bounds import BOUNDS, bounds_that_hold, read_bounds, violations  # noqa: E402
+from bench.kernel_code import (  # noqa: E402
+    Kernel,
+    architecture_order,
+    build_tree,
+    by_family,
+    joined,
+    launches_program,
+    local_accesses,
+    recorded_launches,
+    usage_of,
+)
+from bench.occupancy import KIB  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "kernel_resources.md"
+
+
+def span(values: Iterable[Any], write: Any = str) -> str:
+    ordered = sorted(values)
+    low, high = write(ordered[0]), write(ordered[-1])
+    return low if low == high else f"{low} to {high}"
+
+
+def kib(size: int) -> str:
+    return "0" if size == 0 else f"{size / KIB:.1f}"
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def cells_of(kernels: Sequence[Kernel]) -> list[str]:
+    """Registers, stack, threads, shared memory and occupancy of some kernels, from the least to the most."""
+    shapes = [shape for kernel in kernels for shape in kernel.shapes]
+    cells = [span(kernel.registers for kernel in kernels), span(kernel.stack + kernel.local for kernel in kernels)]
+    if not shapes:
+        return [*cells, "-", "-", "-"]
+    return [
+        *cells,
+        span(shape[0] for shape in shapes),
+        span((shape[1] for shape in shapes), kib),
+        span((shape[2] for shape in shapes), percent),
+    ]
+
+
+HEAD = ["registers", "stack", "threads", "shared KiB", "occupancy"]
+
+
+def table_of_families(kernels: Sequence[Kernel], architecture: str) -> str:
+    chosen = [kernel for kernel in kernels if kernel.architecture == architecture]
+    lines = [row(["kernel", "computes in", "kernels", *HEAD]), "|---|---|" + "---:|" * (1 + len(HEAD))]
+    for (template, compute), members in by_family(chosen).items():
+        lines.append(row([f"`{template}`", compute or "-", str(len(members)), *cells_of(members)]))
+    return "\n".join(lines) + "\n"
+
+
+def table_of_kernels(kernels: Sequence[Kernel]) -> str:
+    lines = [row(["kernel", "on", *HEAD]), "|---|---|" + "---:|" * len(HEAD)]
+    lines += [row([f"`{kernel.name}`", kernel.architecture, *cells_of([kernel])]) for kernel in kernels]
+    return "\n".join(lines) + "\n"
+
+
+def table_of_stacks(kernels: Sequence[Kernel], accesses: dict[tuple[str, str], tuple[int, int]]) -> str:
+    """The kernels of a family that have a stack, with the loads and stores of local memory in their machine code."""
+    stacked = [kernel for kernel in kernels if kernel.stack + kernel.local > 0]
+    lines = [row(["kernel", "computes in", "kernels", "stack", "loads", "stores"]), "|---|---|---:|---:|---:|---:|"]
+    for (template, compute), members in by_family(stacked).items():
+        counts = [accesses[kernel.name, kernel.architecture] for kernel in members]
+        sizes = span(kernel.stack + kernel.local for kernel in members)
+        cells = [str(len(members)), sizes, span(count[0] for count in counts), span(count[1] for count in counts)]
+        lines.append(row([f"`{template}`", compute or "-", *cells]))
+    return "\n".join(lines) + "\n"
+
+
+def update_document(text: str, name: str, table: str) -> str:
+    """The text with everything between the two marks of that name replaced."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    if begin not in text or end not in text:
+        raise ValueError(f"{DOCUMENT.name} lacks the marks of {name}")
+    return text[: text.index(begin) + len(begin)] + table + text[text.index(end) :]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, help="a library or objects; without: all kernels of the build")
+    parser.add_argument("--build", type=Path, help="the build tree (default: the one that pip and make use)")
+    parser.add_argument("--no-launches", action="store_true", help="only what the code says, without a build tree")
+    parser.add_argument("--kernels", action="store_true", help="one line a kernel")
+    parser.add_argument("--json", action="store_true", help="all of it as JSON")
+    parser.add_argument("--check", action="store_true", help="compare with kernel_bounds.toml")
+    parser.add_argument("--update", action="store_true", help="write the table into docs/kernel_resources.md")
+    parser.add_argument("--bounds", action="store_true", help="print bounds that just hold")
+    options = parser.parse_args(arguments)
+    if options.no_launches and not options.files:
+        parser.error("--no-launches needs files")
+    launches: dict[str, list[tuple[int, int]]] = {}
+    files = options.files
+    if not options.no_launches:
+        program = launches_program(options.build or build_tree())
+        launches = recorded_launches(program)
+        files = files or [program]
+    usage = usage_of(files)
+    kernels = joined(usage, launches)
+    if not kernels:
+        print("kernel_resources: no kernel in " + ", ".join(map(str, files)), file=sys.stderr)
+        return 1
+    architectures = sorted({kernel.architecture for kernel in kernels}, key=architecture_order)
+    if options.check:
+        bounds = read_bounds(BOUNDS.read_text())
+        wrong = violations(kernels, bounds)
+        bounded = sum(kernel.architecture in bounds.architectures for kernel in kernels)
+        print("\n".join(wrong) if wrong else f"{bounded} of {len(kernels)} kernels have bounds and are within them")
+        return 1 if wrong else 0
+    if options.bounds:
+        print(bounds_that_hold(kernels))
+    elif options.update:
+        first = [kernel for kernel in kernels if kernel.architecture == architectures[0]]
+        text = update_document(DOCUMENT.read_text(), "families", table_of_families(first, architectures[0]))
+        text = update_document(text, "stacks", table_of_stacks(first, local_accesses(files, usage)))
+        DOCUMENT.write_text(text)
+    elif options.json:
+        print(json.dumps([{**asdict(kernel), "shapes": kernel.shapes} for kernel in kernels], indent=1))
+    elif options.kernels:
+        print(table_of_kernels(kernels))
+    else:
+        for architecture in architectures:
+            print(f"{architecture}\n\n{table_of_families(kernels, architecture)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

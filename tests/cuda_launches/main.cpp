@@ -1,0 +1,258 @@
+// Prints, as JSON, the block and the shared memory of every launch of every kernel, without a GPU.
+//
+// Calls the CUDA entry points for every storage type, length and choice, as the operators do, over a runtime that only
+// records. Pointers are never followed: the launch code of a GPU cannot follow them either.
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "kernels/assembly/cuda_launch.h"
+#include "kernels/assembly/rounds_launch.h"
+#include "kernels/assembly/soft_cap_launch.h"
+#include "kernels/cuda/philox_fill.h"
+#include "kernels/hrr/cuda_launch.h"
+#include "tests/cuda_launches/cuda_runtime.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+constexpr CudaStream kStream = nullptr;
+constexpr int64_t kRows = 1000;
+constexpr Storage kStorages[] = {Storage::kFloat, Storage::kDouble, Storage::kHalf, Storage::kBFloat16};
+constexpr Element kElements[] = {Element::kFloat,    Element::kDouble, Element::kHalf,
+                                 Element::kBFloat16, Element::kInt32,  Element::kInt64};
+constexpr Product kProducts[] = {Product::kConvolution, Product::kCorrelation};
+constexpr SpectralMap kMaps[] = {
+    SpectralMap::kInverse,         SpectralMap::kCutInverse,      SpectralMap::kUnitary,      SpectralMap::kPower,
+    SpectralMap::kInverseBackward, SpectralMap::kUnitaryJacobian, SpectralMap::kPowerBackward};
+
+// Not null, aligned like device memory, never read.
+template <typename T>
+T* somewhere() {
+  alignas(256) static unsigned char memory[256];
+  return reinterpret_cast<T*>(memory);
+}
+
+template <typename Params>
+Params shaped(int64_t dim) {
+  Params params;
+  params.rows = kRows;
+  params.dim = dim;
+  return params;
+}
+
+void launch_rows_of(Storage storage, int64_t dim) {
+  const void* const twiddles = somewhere<void>();
+  for (const Product product : kProducts) {
+    auto binding = shaped<BindingParams>(dim);
+    auto backward = shaped<BindingBackwardParams>(dim);
+    backward.grad_a = backward.grad_b = somewhere<void>();
+    binding.product = backward.product = product;
+    launch_binding(storage, binding, twiddles, kStream);
+    launch_binding_backward(storage, backward, twiddles, kStream);
+  }
+  auto record = shaped<RecordParams>(dim);
+  record.items = 3;
+  launch_record(storage, record, twiddles, kStream);
+}
+
+void launch_spectra_of(Storage storage, int64_t dim) {
+  const void* const twiddles = somewhere<void>();
+  for (const SpectralMap map : kMaps) {
+    auto params = shaped<SpectralMapParams>(dim);
+    params.kind = map;
+    launch_spectral_map(storage, params, twiddles, kStream);
+  }
+  auto multibind = shaped<MultibindParams>(dim);
+  multibind.items = 3;
+  launch_multibind(storage, multibind, twiddles, kStream);
+  for (const bool inverse : {false, true}) {
+    auto packed = shaped<PackedSpectrumParams>(dim);
+    packed.inverse = inverse;
+    launch_packed_spectrum(storage, packed, twiddles, kStream);
+  }
+  for (const Product product : kProducts) {
+    auto binding = shaped<SpectrumBindingParams>(dim);
+    binding.product = product;
+    launch_bind_spectrum(storage, binding, twiddles, kStream);
+  }
+}
+
+void launch_chirps_of(int64_t dim) {
+  const void* const twiddles = somewhere<void>();
+  for (const SpectralMap map : kMaps) {
+    ChirpMapParams params;
+    params.map = shaped<SpectralMapParams>(dim);
+    params.map.kind = map;
+    launch_chirp_map(params, twiddles, kStream);
+  }
+  ChirpMultibindParams multibind;
+  multibind.multibind = shaped<MultibindParams>(dim);
+  multibind.multibind.items = 3;
+  launch_chirp_multibind(multibind, twiddles, kStream);
+  for (const bool inverse : {false, true}) {
+    ChirpPackedParams packed;
+    packed.packed = shaped<PackedSpectrumParams>(dim);
+    packed.packed.inverse = inverse;
+    launch_chirp_packed(packed, twiddles, kStream);
+  }
+}
+
+void launch_hrr() {
+  for (const Storage storage : kStorages) {
+    for (int64_t dim = 1; dim <= kMaxNativeDim; ++dim) {
+      if (algorithm_for(dim) != Algorithm::kLibrary) {
+        launch_rows_of(storage, dim);
+      }
+      if (algorithm_for(dim) == Algorithm::kNative) {
+        launch_spectra_of(storage, dim);
+      }
+    }
+    for (const int64_t dim : {1, 7, 64, 1000, 1024, 10000, 100000}) {
+      for (const int64_t items : {1, 2, 8, 100, 1000, 100000}) {
+        auto params = shaped<SuperpositionParams>(dim);
+        params.items = items;
+        launch_superposition(storage, params, somewhere<void>(), kStream);
+      }
+    }
+  }
+  for (int64_t dim = 1; dim <= kMaxDeviceChirpDim; ++dim) {
+    launch_chirps_of(dim);
+  }
+  for (const SpectralMap map : kMaps) {
+    auto params = shaped<LibraryBinsParams>(10000);
+    params.count = 5001;
+    params.kind = map;
+    launch_map_library_bins(params, kStream);
+  }
+}
+
+void launch_winners_and_caps() {
+  for (const Element element : kElements) {
+    for (const int64_t n : {10, 1000, 100000, 10000000}) {
+      for (const int64_t rows : {int64_t{1}, kRows}) {
+        WinnersParams params;
+        params.rows = rows;
+        params.n = params.row_stride = n;
+        params.k = 5;
+        params.element = element;
+        launch_winners(params, somewhere<void>(), kStream);
+      }
+    }
+    launch_winner_keys(element, somewhere<void>(), 5, somewhere<int64_t>(), kStream);
+  }
+  for (const Storage storage : kStorages) {
+    for (const CapShape shape : {CapShape::kSigmoid, CapShape::kLaplace}) {
+      for (const CapResult result : {CapResult::kSoft, CapResult::kJacobian}) {
+        SoftCapParams params;
+        params.rows = kRows;
+        params.n = 1000;
+        params.k = 30;
+        params.storage = storage;
+        params.shape = shape;
+        params.result = result;
+        launch_soft_cap(params, kStream);
+      }
+    }
+  }
+}
+
+DeviceGapTables gap_tables(bool two_level) {
+  DeviceGapTables tables;
+  tables.tables = somewhere<GapTables>();
+  tables.width = kLeastWidth;
+  tables.two_level = two_level;
+  tables.empty = false;
+  return tables;
+}
+
+// An area with every kind of history, and one that is fixed; between them fibers of every kind.
+void launch_brains(bool two_level) {
+  DeliverLaunch deliver;
+  deliver.gaps = gap_tables(two_level);
+  deliver.row_count = 10;
+  deliver.n = 1000;
+  launch_deliver(deliver, kStream);
+  StimulusLaunch counts;
+  counts.n = 1000;
+  launch_stimulus_counts(counts, kStream);
+
+  std::vector<Area> areas(2);
+  for (Area& area : areas) {
+    area.n = 1000;
+    area.k = 30;
+    area.capacity = 100;
+  }
+  areas[0].bias = somewhere<int64_t>();
+  areas[0].last_win = somewhere<int32_t>();
+  areas[1].fixed = true;
+  std::vector<Fiber> fibers;
+  std::vector<DeviceGapTables> gaps;
+  for (const bool procedural : {false, true}) {
+    for (const int32_t target : {0, 1}) {
+      Fiber fiber;
+      fiber.source = 1 - target;
+      fiber.target = target;
+      fiber.factor = 1.1f;
+      fiber.connectome = procedural ? somewhere<GapTables>() : nullptr;
+      fibers.push_back(fiber);
+      gaps.push_back(procedural ? gap_tables(two_level) : DeviceGapTables());
+    }
+  }
+  Stimulus stimulus;
+  stimulus.factor = 1.1f;
+  RoundsLaunch params;
+  params.brains = 2;
+  params.rounds = 2;
+  params.areas = areas.data();
+  params.area_count = static_cast<int64_t>(areas.size());
+  params.fibers = fibers.data();
+  params.gaps = gaps.data();
+  params.fiber_count = static_cast<int64_t>(fibers.size());
+  params.stimuli = &stimulus;
+  params.stimulus_count = 1;
+  params.progress = somewhere<int64_t>();
+  launch_rounds(params, somewhere<void>(), kStream);
+}
+
+void launch_everything() {
+  launch_hrr();
+  launch_winners_and_caps();
+  launch_brains(false);
+  launch_brains(true);
+  PhiloxFillParams fill;
+  fill.words = 1000;
+  philox_fill_cuda(fill, kStream);
+}
+
+}  // namespace
+}  // namespace torch_hrr::kernels
+
+int main() {
+  using namespace torch_hrr;
+  try {
+    kernels::launch_everything();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cuda_launches: %s\n", error.what());
+    return 1;
+  }
+  std::printf("{\n  \"kernels\": [");
+  const char* separator = "\n";
+  for (const std::string& kernel : cuda_launches::registered_kernels()) {
+    std::printf("%s    \"%s\"", separator, kernel.c_str());
+    separator = ",\n";
+  }
+  std::printf("\n  ],\n  \"launches\": [");
+  separator = "\n";
+  for (const cuda_launches::Launch& launch : cuda_launches::launches()) {
+    std::printf("%s    {\"kernel\": \"%s\", \"threads\": %d, \"shared\": %zu}", separator, launch.kernel.c_str(),
+                launch.threads, launch.shared_bytes);
+    separator = ",\n";
+  }
+  std::printf("\n  ]\n}\n");
+  return 0;
+}
