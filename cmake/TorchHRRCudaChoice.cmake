@@ -53,7 +53,7 @@ else()
     endif()
     file(GLOB gpus_of_driver "${TORCH_HRR_GPUS_OF_DRIVER}/*")
     if(gpus AND NOT TORCH_HRR_CUDA_ARCHITECTURES)
-      # A GPU newer than nvcc runs the PTX of the default.
+      # A GPU newer than nvcc runs the PTX of the release list.
       execute_process(COMMAND "${TORCH_HRR_NVCC}" --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
       foreach(gpu IN LISTS gpus)
         string(REPLACE "." "" code "sm_${gpu}")
@@ -71,7 +71,7 @@ else()
   endif()
 endif()
 if(NOT TORCH_HRR_CUDA_ARCHITECTURES)
-  set(TORCH_HRR_CUDA_ARCHITECTURES "8.0;9.0+PTX")
+  set(TORCH_HRR_CUDA_ARCHITECTURES "release")
 endif()
 
 if(NOT why_not)

@@ -76,13 +76,13 @@ def test_a_gpu_gets_kernels_of_its_own_architecture(machine: Machine, wish: str)
 def test_a_gpu_that_nvcc_does_not_know_gets_the_default_with_ptx(machine: Machine) -> None:
     machine.with_nvcc()
     machine.with_gpus("9.0", "12.0")
-    assert machine.chosen("auto") == "with CUDA kernels: nvcc 13.0, for 8.0;9.0+PTX"
+    assert machine.chosen("auto") == "with CUDA kernels: nvcc 13.0, for release"
 
 
 def test_a_gpu_that_only_the_driver_lists_is_one(machine: Machine) -> None:
     machine.with_nvcc()
     (machine.directory / "gpus" / "0000:01:00.0").mkdir(parents=True)
-    assert machine.chosen("auto") == "with CUDA kernels: nvcc 13.0, for 8.0;9.0+PTX"
+    assert machine.chosen("auto") == "with CUDA kernels: nvcc 13.0, for release"
 
 
 def test_without_a_gpu_kernels_are_built_only_on_demand(machine: Machine) -> None:
@@ -92,7 +92,7 @@ def test_without_a_gpu_kernels_are_built_only_on_demand(machine: Machine) -> Non
     # nvidia-smi without a driver: it fails, whatever it prints.
     machine.nvidia_smi = machine.program("nvidia-smi", "echo 'NVIDIA-SMI 580.95 has failed'; exit 9")
     assert machine.chosen("auto") == without
-    assert machine.chosen("1") == "with CUDA kernels: nvcc 13.0, for 8.0;9.0+PTX"
+    assert machine.chosen("1") == "with CUDA kernels: nvcc 13.0, for release"
 
 
 def test_without_nvcc_or_its_torch_kernels_are_left_out_or_refused(machine: Machine) -> None:
