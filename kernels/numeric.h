@@ -1,8 +1,11 @@
-// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types.
+// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types, ranges of
+// powers of two.
 #pragma once
 
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
+
+#include <cstdint>
 
 #include "kernels/macros.h"
 
@@ -62,13 +65,11 @@ HRR_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
 }
 
-// Squared norms in this range lose nothing to overflow or underflow; a row outside is computed again from inputs that
-// were scaled by powers of two. The decision depends on the row alone.
+// Rows are scaled by powers of two in two exact steps: exponents beyond what two factors reach saturate.
 template <typename T>
-HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
-  constexpr T kLowest = sizeof(T) == 4 ? static_cast<T>(0x1p-60) : static_cast<T>(0x1p-900);
-  constexpr T kHighest = sizeof(T) == 4 ? static_cast<T>(0x1p100) : static_cast<T>(0x1p900);
-  return squared >= kLowest && squared <= kHighest;
+HRR_HOST_DEVICE constexpr int within_two_factors(int64_t exponent) {
+  constexpr int64_t kLimit = sizeof(T) == 4 ? 2 * 126 : 2 * 1022;
+  return static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent);
 }
 
 HRR_ISA_END

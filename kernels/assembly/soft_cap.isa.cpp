@@ -5,9 +5,9 @@
 
 #include "kernels/assembly/element_keys.h"
 #include "kernels/assembly/selection.h"
+#include "kernels/finite.h"
 #include "kernels/lane_math.h"
 #include "kernels/registry.h"
-#include "kernels/scalar.h"
 
 #include "kernels/assembly/cap_formulas.h"
 

@@ -53,6 +53,23 @@ HRR_HOST_DEVICE BinScalars bin_scalars(double squared, int64_t dim, double epsil
   return {epsilon * epsilon * squared * static_cast<double>(dim), eps, exponent, scale * kLn2, order};
 }
 
+// How the bins of one row are mapped: times 2^-exponent, with these scalars, and the mapped row times 2^restore.
+struct BinScaling {
+  BinScalars scalars;
+  int exponent;
+  int restore;
+};
+
+// For the bins of a row times 2^shift, which has norm2^2 = squared.
+HRR_HOST_DEVICE BinScaling bin_scaling(SpectralMap kind, double squared, int shift, int64_t dim, double epsilon,
+                                       double eps, double exponent, int32_t order) {
+  const int own = bin_exponent(squared);
+  const int scale = own - shift;
+  const ScaledEps divisor = scaled_eps(eps, scale);
+  return {bin_scalars(::ldexp(squared, -2 * own), dim, epsilon, divisor.eps, exponent, scale, order), own,
+          mapped_scale(kind, scale) - (divides_by_eps(kind) ? divisor.shift : 0)};
+}
+
 HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
   const double norm = params.norms[r];
   const int scale = static_cast<int>(params.scales[r]);

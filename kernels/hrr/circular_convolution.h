@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/hrr/safe_range.h"
 #include "kernels/macros.h"
 #include "kernels/numeric.h"
 #include "kernels/rows.h"

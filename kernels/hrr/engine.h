@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/hrr/pair_stage.h"
-#include "kernels/scalar.h"
+#include "kernels/hrr/row_scaling.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN

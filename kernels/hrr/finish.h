@@ -1,7 +1,8 @@
 // The last step of every row: normalise, undo an exact scaling, round to the storage type.
 #pragma once
 
-#include "kernels/scalar.h"
+#include "kernels/hrr/row_scaling.h"
+#include "kernels/hrr/safe_range.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN

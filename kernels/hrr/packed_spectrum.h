@@ -11,6 +11,14 @@
 
 namespace torch_hrr::kernels {
 
+// Where a packed row keeps the parts of A_k; a real bin has no imaginary one.
+constexpr int64_t packed_real(int64_t k) {
+  return k == 0 ? 0 : 2 * k - 1;
+}
+constexpr int64_t packed_imaginary(int64_t k) {
+  return 2 * k;
+}
+
 // out[r] = the packed spectrum of in[r] or, where `inverse` is set, the row whose packed spectrum in[r] is. Rows of
 // unit stride are placed by map operand 0; out is contiguous [rows, dim].
 struct PackedSpectrumParams {

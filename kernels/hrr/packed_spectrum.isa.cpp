@@ -35,15 +35,15 @@ struct ReversedOddLanes {
 template <typename T>
 HRR_HOST_DEVICE Pair<T> load_packed(const T* row, int64_t points, int64_t k, const T&) {
   const int64_t mirror = points - k;
-  return {{row[2 * k - 1], row[2 * k]}, {row[2 * mirror - 1], row[2 * mirror]}};
+  return {{row[packed_real(k)], row[packed_imaginary(k)]}, {row[packed_real(mirror)], row[packed_imaginary(mirror)]}};
 }
 template <typename T>
 HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pair<T>& pair) {
   const int64_t mirror = points - k;
-  row[2 * k - 1] = pair.k.re;
-  row[2 * k] = pair.k.im;
-  row[2 * mirror - 1] = pair.mirror.re;
-  row[2 * mirror] = pair.mirror.im;
+  row[packed_real(k)] = pair.k.re;
+  row[packed_imaginary(k)] = pair.k.im;
+  row[packed_real(mirror)] = pair.mirror.re;
+  row[packed_imaginary(mirror)] = pair.mirror.im;
 }
 template <typename T, int W>
 HRR_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
@@ -224,21 +224,19 @@ bool transform_row(const ChirpEngine<S>& engine, const S* in, bool inverse, bool
     if (!safe_squared_norm(engine.widen(in, exponent)) && !scaled) {
       return false;
     }
-    bins.re[0] = row[0];
-    for (int64_t k = 1; k <= engine.last_bin(); ++k) {
-      bins.re[k] = row[2 * k - 1];
-      bins.im[k] = 2 * k < dim ? row[2 * k] : 0;
+    for (int64_t k = 0; k <= engine.last_bin(); ++k) {
+      bins.re[k] = row[packed_real(k)];
+      bins.im[k] = 0 < k && 2 * k < dim ? row[packed_imaginary(k)] : 0;
     }
     engine.invert(bins);
   } else {
     if (!safe_squared_norm(engine.load(in, exponent, bins)) && !scaled) {
       return false;
     }
-    row[0] = bins.re[0];
-    for (int64_t k = 1; k <= engine.last_bin(); ++k) {
-      row[2 * k - 1] = bins.re[k];
-      if (2 * k < dim) {
-        row[2 * k] = bins.im[k];
+    for (int64_t k = 0; k <= engine.last_bin(); ++k) {
+      row[packed_real(k)] = bins.re[k];
+      if (0 < k && 2 * k < dim) {
+        row[packed_imaginary(k)] = bins.im[k];
       }
     }
   }

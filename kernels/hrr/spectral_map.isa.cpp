@@ -89,19 +89,15 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
   }
   // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
   const double norm_squared = spectrum.total(squared) / static_cast<double>(spectrum.dim);
-  const int exponent = bin_exponent(norm_squared);
-  const double epsilon = static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon());
-  const int scale = exponent - scale_a;
-  const ScaledEps eps = scaled_eps(row.eps, scale);
-  const BinScalars scalars = bin_scalars(scale_by_power(norm_squared, -2 * exponent), spectrum.dim, epsilon, eps.eps,
-                                         row.exponent, scale, row.order);
+  const BinScaling scaling =
+      bin_scaling(row.kind, norm_squared, scale_a, spectrum.dim,
+                  static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), row.eps, row.exponent, row.order);
   with_map(row.kind, [&](auto kind) {
-    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), scale_by_power(1, -exponent), spectrum.share(), scalars);
+    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), scale_by_power(1, -scaling.exponent), spectrum.share(),
+                                    scaling.scalars);
   });
   spectrum.invert(a);
-  spectrum.store(
-      mapped_scale(row.kind, scale) - (row.v != nullptr ? scale_v : 0) - (divides_by_eps(row.kind) ? eps.shift : 0),
-      out);
+  spectrum.store(scaling.restore - (row.v != nullptr ? scale_v : 0), out);
   return true;
 }
 

@@ -1,20 +1,13 @@
-// Scalar helpers for the per-row decisions: exponents, finiteness, square roots, without emitting shared code.
+// Norms and exact powers of two of a row on the CPU, without emitting shared code.
 #pragma once
 
-#include <cstdint>
-#include <limits>
-
-#include "kernels/convert.h"
+#include "kernels/finite.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 
 HRR_HOST_DEVICE double square_root(double x) {
   return __builtin_sqrt(x);
-}
-
-HRR_HOST_DEVICE bool is_finite(double x) {
-  return x - x == 0;
 }
 
 // x 2^exponent; exact up to the final rounding, for any exponent.
@@ -53,9 +46,8 @@ HRR_HOST_DEVICE void scale_row(T* x, int64_t count, int exponent) {
 // The same for elements near 1: an exponent beyond the type saturates, with 0 left 0.
 template <typename T>
 HRR_HOST_DEVICE void rescale_row(T* x, int64_t count, int64_t exponent) {
-  constexpr int64_t kLimit = sizeof(T) == 4 ? 252 : 2044;
   if (exponent != 0) {
-    scale_row(x, count, static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent));
+    scale_row(x, count, within_two_factors<T>(exponent));
   }
 }
 
@@ -73,35 +65,6 @@ HRR_HOST_DEVICE T dot(const T* x, const T* y, int64_t count) {
     result = multiply_add(x[i], y[i], result);
   }
   return result;
-}
-
-template <typename T>
-HRR_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
-  constexpr int kLanes = 64 / static_cast<int>(sizeof(T));
-  using V = Simd<T, kLanes>;
-  const V zero = V::broadcast(0);
-  V check = zero;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    check = multiply_add(V::load(x + i), zero, check);
-  }
-  T result = horizontal_sum(check);
-  for (; i < count; ++i) {
-    result += x[i] * 0;
-  }
-  return result == 0;
-}
-
-template <typename S>
-HRR_HOST_DEVICE void fill_nan(S* target, int64_t count) {
-  const compute_t<S> nan = std::numeric_limits<compute_t<S>>::quiet_NaN();
-  compute_t<S> block[kConvertBlock];
-  for (int i = 0; i < kConvertBlock; ++i) {
-    block[i] = nan;
-  }
-  for (int64_t i = 0; i < count; i += kConvertBlock) {
-    narrow_row<S>(block, count - i < kConvertBlock ? count - i : kConvertBlock, 1, target + i);
-  }
 }
 
 HRR_ISA_END
