@@ -1,5 +1,5 @@
-// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types, ranges of
-// powers of two.
+// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types, divisors of
+// normalised rows, ranges of powers of two.
 #pragma once
 
 #include <torch/headeronly/util/BFloat16.h>
@@ -63,6 +63,13 @@ HRR_HOST_DEVICE Complex<T> multiply(Complex<T> a, Complex<T> b) {
 template <typename T>
 HRR_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
+}
+
+// A normalised row is divided by max(norm2, eps). Where both are equal it is eps that divides, a constant: torch's
+// clamp_min has the gradient 0 there.
+template <typename T>
+HRR_HOST_DEVICE bool norm_divides(T norm, T eps) {
+  return norm > eps;
 }
 
 // Rows are scaled by powers of two in two exact steps: exponents beyond what two factors reach saturate.

@@ -28,7 +28,7 @@ struct NormalizeFactors {
   int exponent = 0;
 };
 HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
-  if (norm > scale_by_power(eps, scale)) {
+  if (norm_divides(norm, scale_by_power(eps, scale))) {
     return {1 / norm, -c_dot_grad / norm / norm / norm};
   }
   // eps 2^scale may be beyond the type that its quotient still fits.

@@ -106,7 +106,7 @@ bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, boo
       return false;
     }
     const double norm = square_root(static_cast<double>(squared) / points);
-    scale /= norm > eps ? norm : eps;
+    scale /= norm_divides(norm, eps) ? norm : eps;
   }
   if constexpr (sizeof(S) == sizeof(T)) {
     T* row = reinterpret_cast<T*>(out);

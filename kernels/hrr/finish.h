@@ -24,7 +24,7 @@ HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponen
   const double norm = square_root(static_cast<double>(dot<W>(c, c, dim)));
   // norm 2^-total is the true norm; comparing scaled values keeps both sides representable.
   const int total = exponent + shift;
-  if (norm > scale_by_power(eps, total)) {
+  if (norm_divides(norm, scale_by_power(eps, total))) {
     return narrow_row<S>(c, dim, static_cast<T>(1 / norm), out);
   }
   for (int64_t i = 0; i < dim; ++i) {
@@ -44,7 +44,7 @@ HRR_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool nor
       return false;
     }
     const double norm = square_root(static_cast<double>(squared));
-    scale = 1 / (norm > eps ? norm : eps);
+    scale = 1 / (norm_divides(norm, eps) ? norm : eps);
   } else if (!all_finite(c, dim)) {
     return false;
   }

@@ -1,5 +1,6 @@
 // Gradients of bind, unbind and bind_normalize against their closed form in direct float64 sums.
 #include <array>
+#include <cmath>
 
 #include "kernels/hrr/circular_convolution.h"
 #include "oracle.h"
@@ -39,7 +40,7 @@ Expected expected_gradients(const Form& form, std::vector<double> g, const std::
     const std::vector<double> c = convolve(a, b);
     const double norm = norm_of(c);
     if (norm > form.eps) {
-      add_to(g, -dot_of(c, g) / (norm * norm), c);
+      add_to(g, -dot_of(c, g) / norm / norm, c);
     }
     for (double& value : g) {
       value /= std::max(norm, form.eps);
@@ -121,6 +122,35 @@ TYPED_TEST(CircularConvolutionBackward, EqualsTheClosedForm) {
       ASSERT_TRUE(is_close(grad_b.data() + at, want.b, kTolerance)) << "grad_b, row " << r;
     }
   });
+}
+
+// Rows 3, 4, 0, ... times a power of two: no transform of two's powers rounds them, so their norm is eps itself.
+TYPED_TEST(CircularConvolutionBackward, AtANormOfEpsItIsEpsThatDivides) {
+  using S = TypeParam;
+  for (const int64_t dim : {2, 3, 8, 16, 17, 32, 100, 128, 256, 1000, 1024}) {
+    // In range as they stand, and not: of float, of double.
+    for (const int exponent : {-4, -50, -600}) {
+      const double unit = std::ldexp(1, exponent);
+      if (to_double(from_double<S>(unit)) == 0) {
+        continue;
+      }
+      SCOPED_TRACE(::testing::Message() << "dim " << dim << ", eps 5 2^" << exponent);
+      const Form form{"bind_normalize", Product::kConvolution, true, 5 * unit};
+      Operands<S> operands(1, dim);
+      for (int64_t i = 0; i < dim; ++i) {
+        operands.a.data()[i] = from_double<S>(i == 0 ? 3 * unit : i == 1 ? 4 * unit : 0);
+        operands.b.data()[i] = from_double<S>(i == 0 ? 1 : 0);
+      }
+      Buffer<S> grad_a(dim);
+      Buffer<S> grad_b(dim);
+      run_bind_backward<S>(operands.params(form, grad_a.data(), grad_b.data()), 0, 1);
+      const Expected want = expected_gradients(form, row_at(operands.grad.data(), dim), row_at(operands.a.data(), dim),
+                                               row_at(operands.b.data(), dim));
+      constexpr double kTolerance = 3 * StorageTraits<S>::kTolerance;
+      ASSERT_TRUE(is_close(grad_a.data(), want.a, kTolerance)) << "grad_a";
+      ASSERT_TRUE(is_close(grad_b.data(), want.b, kTolerance)) << "grad_b";
+    }
+  }
 }
 
 TYPED_TEST(CircularConvolutionBackward, EitherGradientMayBeLeftOut) {
