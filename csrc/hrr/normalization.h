@@ -18,7 +18,7 @@ inline at::Tensor scaled_by_power(const at::Tensor& x, const at::Tensor& exponen
   return x * at::exp2(first) * at::exp2(exponent - first);
 }
 
-// J v with J = (I - y y^T) / norm where norm2(s) >= eps, else I / eps. J is symmetric: this is the gradient of an
+// J v with J = (I - y y^T) / norm where norm2(s) > eps, else I / eps. J is symmetric: this is the gradient of an
 // upstream v as well as the tangent of a perturbation v. Rows are scaled by powers of two first, so that a norm may be
 // anything that the type can hold.
 inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& v, double eps) {
@@ -27,7 +27,7 @@ inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& 
   const at::Tensor exponent = -s.detach().abs().amax({-1}, /*keepdim=*/true).clamp_min(tiny).log2().floor();
   const at::Tensor unit = scaled_by_power(s, exponent);
   const at::Tensor norm = at::linalg_vector_norm(unit, 2, {-1}, /*keepdim=*/true);
-  const at::Tensor regular = scaled_by_power(norm.to(at::kDouble), -exponent.to(at::kDouble)) >= eps;
+  const at::Tensor regular = scaled_by_power(norm.to(at::kDouble), -exponent.to(at::kDouble)) > eps;
   const at::Tensor divisor = at::where(regular, norm, at::ones_like(norm));
   const at::Tensor y = unit / divisor;
   const at::Tensor projected = (v - y * (y * v).sum(-1, /*keepdim=*/true)) / divisor;

@@ -3,6 +3,7 @@
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
 #include "tests/cuda_on_host/hrr_maps.h"
 
+#include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/launch_chirp.cuh"
 
 namespace torch_hrr::kernels {

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "csrc/rows.h"
+#include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/cuda_launch.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::hrr::cuda {
 namespace {
