@@ -15,46 +15,9 @@ struct LongLanes {
   typedef int64_t type __attribute__((vector_size(W * sizeof(int64_t))));
 };
 
-// A constant in every lane of L.
-template <typename L>
-HRR_HOST_DEVICE L lanes_of(double value) {
-  return L::broadcast(value);
-}
-
-// A condition a lane: all bits set or none.
-template <int W>
-struct LaneMask {
-  typename LongLanes<W>::type bits;
-};
-template <int W>
-HRR_HOST_DEVICE LaneMask<W> operator<(DoubleLanes<W> a, DoubleLanes<W> b) {
-  return {a.lanes < b.lanes};
-}
-template <int W>
-HRR_HOST_DEVICE LaneMask<W> operator<=(DoubleLanes<W> a, DoubleLanes<W> b) {
-  return {a.lanes <= b.lanes};
-}
-
-// condition ? yes : no
-template <int W>
-HRR_HOST_DEVICE DoubleLanes<W> select(LaneMask<W> condition, DoubleLanes<W> yes, DoubleLanes<W> no) {
-  using Bits = typename LongLanes<W>::type;
-  const Bits chosen = (condition.bits & (Bits)yes.lanes) | (~condition.bits & (Bits)no.lanes);
-  return {(typename DoubleLanes<W>::Lanes)chosen};
-}
-
 template <int W>
 HRR_HOST_DEVICE DoubleLanes<W> divide(DoubleLanes<W> a, DoubleLanes<W> b) {
   return {a.lanes / b.lanes};
-}
-template <int W>
-HRR_HOST_DEVICE DoubleLanes<W> square_root(DoubleLanes<W> x) {
-  DoubleLanes<W> result;
-#pragma GCC unroll 8
-  for (int i = 0; i < W; ++i) {
-    result.lanes[i] = __builtin_sqrt(x.lanes[i]);
-  }
-  return result;
 }
 template <int W>
 HRR_HOST_DEVICE DoubleLanes<W> magnitude(DoubleLanes<W> x) {
@@ -147,15 +110,15 @@ HRR_HOST_DEVICE DoubleLanes<W> angle_in_turns(DoubleLanes<W> x, DoubleLanes<W> y
   constexpr double kTanThirtysecond = 0.19891236737965800;
   const V ax = magnitude(x);
   const V ay = magnitude(y);
-  const LaneMask<W> steep = ax < ay;
+  const SimdMask<double, W> steep = ax < ay;
   const V low = select(steep, ax, ay);
   const V high = select(steep, ay, ax);
   const V one = V::broadcast(1);
   // An angle of at most an eighth of a turn, minus the eighth or the sixteenth that brings its tangent below 0.2:
   // tan(a - b) = (t - tan b) / (1 + t tan b).
   const V t = select(V::broadcast(0) < high, divide(low, select(V::broadcast(0) < high, high, one)), V::broadcast(0));
-  const LaneMask<W> far = V::broadcast(0.66817863791929892) < t;  // 3/32 of a turn
-  const LaneMask<W> middle = V::broadcast(kTanThirtysecond) < t;
+  const SimdMask<double, W> far = V::broadcast(0.66817863791929892) < t;  // 3/32 of a turn
+  const SimdMask<double, W> middle = V::broadcast(kTanThirtysecond) < t;
   const V tangent = select(far, one, select(middle, V::broadcast(kTanSixteenth), V::broadcast(0)));
   const V base = select(far, V::broadcast(0.125), select(middle, V::broadcast(0.0625), V::broadcast(0)));
   const V s = divide(t - tangent, multiply_add(t, tangent, one));
@@ -198,7 +161,7 @@ HRR_HOST_DEVICE void sine_cosine(DoubleLanes<W> turns, DoubleLanes<W>& sine, Dou
   const V square = r * r;
   const V s = r * polynomial(kSine, square);
   const V c = polynomial(kCosine, square);
-  const LaneMask<W> odd{-(quarter & 1)};
+  const SimdMask<double, W> odd{-(quarter & 1)};
   const Bits sine_sign = (quarter & 2) << 62;
   const Bits cosine_sign = ((quarter + 1) & 2) << 62;
   sine = {(typename V::Lanes)((Bits)select(odd, c, s).lanes ^ sine_sign)};

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "kernels/lanes.h"
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
@@ -38,6 +40,16 @@ struct Simd {
     __builtin_memcpy(target, &lanes, sizeof(Lanes));
   }
 };
+
+HRR_ISA_END
+
+template <typename T, int W>
+struct LaneTypes<Simd<T, W>> {
+  using Number = T;
+  using Bits = Simd<bits_t<T>, W>;
+};
+
+HRR_ISA_BEGIN
 
 template <typename T, int W>
 HRR_HOST_DEVICE Simd<T, W> operator+(Simd<T, W> a, Simd<T, W> b) {
@@ -80,6 +92,162 @@ HRR_HOST_DEVICE Simd<T, W> multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c
   {
     static_assert(kBytes <= 64);
     return {a.lanes * b.lanes + c.lanes};
+  }
+}
+
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator/(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes / b.lanes};
+}
+
+// Of lanes of unsigned integers.
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator&(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes & b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator|(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes | b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator^(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes ^ b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator<<(Simd<T, W> a, int bits) {
+  return {a.lanes << bits};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> operator>>(Simd<T, W> a, int bits) {
+  return {a.lanes >> bits};
+}
+
+// A condition a lane of Simd<T, W>: all bits of an integer of T's size, or none.
+template <typename T, int W>
+struct SimdMask {
+  using Flag = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef Flag Lanes __attribute__((vector_size(W * sizeof(T))));
+  Lanes lanes;
+};
+
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator<(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes < b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator<=(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes <= b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator>(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes > b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator>=(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes >= b.lanes};
+}
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator==(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes == b.lanes};
+}
+
+// condition ? yes : no; the condition may come from other lanes of the same size.
+template <typename T, typename S, int W>
+HRR_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, Simd<T, W> no) {
+  static_assert(sizeof(T) == sizeof(S));
+  return {condition.lanes ? yes.lanes : no.lanes};
+}
+
+// Whether the condition holds in any lane.
+template <typename T, int W>
+HRR_HOST_DEVICE bool any(SimdMask<T, W> condition) {
+  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64) {
+    return _mm512_test_epi32_mask((__m512i)condition.lanes, (__m512i)condition.lanes) != 0;
+  } else
+#endif
+#if defined(__AVX2__)
+      if constexpr (kBytes == 32) {
+    return _mm256_testz_si256((__m256i)condition.lanes, (__m256i)condition.lanes) == 0;
+  } else
+#endif
+#if defined(__x86_64__)
+      if constexpr (kBytes == 16) {
+    return _mm_movemask_epi8((__m128i)condition.lanes) != 0;
+  } else
+#endif
+  {
+    typename SimdMask<T, W>::Flag found = 0;
+    for (int i = 0; i < W; ++i) {
+      found |= condition.lanes[i];
+    }
+    return found != 0;
+  }
+}
+
+// The bits of every number, and back.
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<bits_t<T>, W> bits_of(Simd<T, W> a) {
+  return {(typename Simd<bits_t<T>, W>::Lanes)a.lanes};
+}
+template <int W>
+HRR_HOST_DEVICE Simd<float, W> number_of(Simd<uint32_t, W> bits) {
+  return {(typename Simd<float, W>::Lanes)bits.lanes};
+}
+template <int W>
+HRR_HOST_DEVICE Simd<double, W> number_of(Simd<uint64_t, W> bits) {
+  return {(typename Simd<double, W>::Lanes)bits.lanes};
+}
+
+// a b + c, rounded once on every machine: lane by lane where the instruction is missing.
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
+#if defined(__FMA__)
+  return multiply_add(a, b, c);
+#else
+  Simd<T, W> result;
+  for (int i = 0; i < W; ++i) {
+    result.lanes[i] =
+        fused_multiply_add(static_cast<T>(a.lanes[i]), static_cast<T>(b.lanes[i]), static_cast<T>(c.lanes[i]));
+  }
+  return result;
+#endif
+}
+
+template <typename T, int W>
+HRR_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
+  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
+  using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
+#if defined(__AVX512F__)
+  // The zero-masked form with a full mask: GCC 12 warns of its own header in the plain one.
+  if constexpr (kBytes == 64 && kFloat) {
+    return {(Lanes)_mm512_maskz_sqrt_ps(0xffff, (__m512)x.lanes)};
+  } else if constexpr (kBytes == 64) {
+    return {(Lanes)_mm512_maskz_sqrt_pd(0xff, (__m512d)x.lanes)};
+  } else
+#endif
+#if defined(__AVX2__)
+      if constexpr (kBytes == 32 && kFloat) {
+    return {(Lanes)_mm256_sqrt_ps((__m256)x.lanes)};
+  } else if constexpr (kBytes == 32) {
+    return {(Lanes)_mm256_sqrt_pd((__m256d)x.lanes)};
+  } else
+#endif
+#if defined(__x86_64__)
+      if constexpr (kBytes == 16 && kFloat) {
+    return {(Lanes)_mm_sqrt_ps((__m128)x.lanes)};
+  } else if constexpr (kBytes == 16) {
+    return {(Lanes)_mm_sqrt_pd((__m128d)x.lanes)};
+  } else
+#endif
+  {
+    Simd<T, W> result;
+    for (int i = 0; i < W; ++i) {
+      result.lanes[i] = square_root(static_cast<T>(x.lanes[i]));
+    }
+    return result;
   }
 }
 

@@ -89,7 +89,7 @@ HRR_HOST_DEVICE void narrow_lanes(V value, T* target) {
   Simd<T, kLanes>{__builtin_convertvector(value.lanes, typename Simd<T, kLanes>::Lanes)}.store(target);
 }
 
-HRR_HOST_DEVICE LaneMask<kLanes> sign_bits(V x) {
+HRR_HOST_DEVICE SimdMask<double, kLanes> sign_bits(V x) {
   using Bits = LongLanes<kLanes>::type;
   return {(Bits)x.lanes < 0};
 }
@@ -115,7 +115,7 @@ struct CapSearch {
     V lacking = zero, present = zero, lacking_slope = zero, present_slope = zero;
     for (int64_t i = 0; i < count; i += kLanes) {
       const V p = V::load(proximities + i);
-      const LaneMask<kLanes> below = sign_bits(p);
+      const SimdMask<double, kLanes> below = sign_bits(p);
       const CapPoint<V> at = cap_point<kShape>(p * select(below, inverse, factor));
       lacking = lacking + select(below, zero, at.q);
       present = present + select(below, at.q, zero);
@@ -148,13 +148,13 @@ CapCensus measure(T* x, const CapCut& cut, int64_t n, double temperature, double
   for (int64_t i = 0; i < whole; i += kLanes) {
     const V elements = widen_lanes(x + i);
     const V p = scale.proximity(elements);
-    const LaneMask<kLanes> above = center < elements;
-    const LaneMask<kLanes> below = elements < center;
+    const SimdMask<double, kLanes> above = center < elements;
+    const SimdMask<double, kLanes> below = elements < center;
     const V p_above = select(above, p, zero);
     const V p_below = select(below, p, zero);
     sum_above = sum_above + p_above;
     sum_below = sum_below + p_below;
-    others += above.bits | below.bits;
+    others += above.lanes | below.lanes;
     select(below, -p, p_above).store(proximities + i);
   }
   int64_t tied = n;
@@ -179,11 +179,11 @@ struct CapPoints {
     factor = V::broadcast(w);
     inverse = V::broadcast(-1 / w);
   }
-  LaneMask<kLanes> below(int64_t i) const {
+  SimdMask<double, kLanes> below(int64_t i) const {
     return sign_bits(V::load(proximities + i));
   }
   CapPoint<V> at(int64_t i) const {
-    const LaneMask<kLanes> tied{widen_lanes(x + i).lanes == center.lanes};
+    const SimdMask<double, kLanes> tied{widen_lanes(x + i).lanes == center.lanes};
     const V p = V::load(proximities + i);
     return cap_point<kShape>(select(tied, V::broadcast(1), p) * select(sign_bits(p), inverse, factor));
   }

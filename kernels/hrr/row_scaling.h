@@ -6,10 +6,6 @@
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 
-HRR_HOST_DEVICE double square_root(double x) {
-  return __builtin_sqrt(x);
-}
-
 // x 2^exponent; exact up to the final rounding, for any exponent.
 HRR_HOST_DEVICE double scale_by_power(double x, int exponent) {
   return __builtin_ldexp(x, exponent);

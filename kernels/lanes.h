@@ -1,0 +1,101 @@
+// One number as a vector of one lane: what formulas written over lanes need of float and double, on every device.
+//
+// simd.h has the same of vectors, so that a template over L compiles for L = float, double and Simd<T, W>. Every
+// operation is exact or rounds once as IEEE 754 says; the bits are those of every instruction set and device.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/macros.h"
+
+namespace torch_hrr::kernels {
+
+// The number in a lane of L, and the unsigned integers of its size.
+template <typename L>
+struct LaneTypes {};
+template <>
+struct LaneTypes<float> {
+  using Number = float;
+  using Bits = uint32_t;
+};
+template <>
+struct LaneTypes<double> {
+  using Number = double;
+  using Bits = uint64_t;
+};
+template <>
+struct LaneTypes<uint32_t> {
+  using Number = uint32_t;
+  using Bits = uint32_t;
+};
+template <>
+struct LaneTypes<uint64_t> {
+  using Number = uint64_t;
+  using Bits = uint64_t;
+};
+template <typename L>
+using number_t = typename LaneTypes<L>::Number;
+template <typename L>
+using bits_t = typename LaneTypes<L>::Bits;
+
+HRR_ISA_BEGIN
+
+// A number in every lane of L.
+template <typename L>
+HRR_HOST_DEVICE L lanes_of(number_t<L> value) {
+  if constexpr (sizeof(L) == sizeof(value)) {
+    return value;
+  } else {
+    return L::broadcast(value);
+  }
+}
+
+// a b + c, rounded once on every machine: where the instruction is missing, libm's function takes some nanoseconds.
+HRR_HOST_DEVICE float fused_multiply_add(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+HRR_HOST_DEVICE double fused_multiply_add(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+
+HRR_HOST_DEVICE float square_root(float x) {
+  return __builtin_sqrtf(x);
+}
+HRR_HOST_DEVICE double square_root(double x) {
+  return __builtin_sqrt(x);
+}
+
+HRR_HOST_DEVICE uint32_t bits_of(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(x));
+  return bits;
+}
+HRR_HOST_DEVICE uint64_t bits_of(double x) {
+  uint64_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(x));
+  return bits;
+}
+HRR_HOST_DEVICE float number_of(uint32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+HRR_HOST_DEVICE double number_of(uint64_t bits) {
+  double x;
+  __builtin_memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+// condition ? yes : no
+HRR_HOST_DEVICE float select(bool condition, float yes, float no) {
+  return condition ? yes : no;
+}
+HRR_HOST_DEVICE double select(bool condition, double yes, double no) {
+  return condition ? yes : no;
+}
+HRR_HOST_DEVICE bool any(bool condition) {
+  return condition;
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
