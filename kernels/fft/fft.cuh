@@ -21,6 +21,13 @@
 #define HRR_DEVICE_STEP __attribute__((noinline))
 #endif
 
+// Rare paths stay out of line: inlined, they would cost the common path half of its registers.
+#if defined(__CUDACC__)
+#define HRR_COLD __device__ __noinline__
+#else
+#define HRR_COLD __attribute__((noinline))
+#endif
+
 namespace torch_hrr::kernels {
 
 constexpr int kPointsPerThread = 8;
@@ -105,9 +112,10 @@ struct RowFft {
            static_cast<std::size_t>(threads / kWarpSize) * sizeof(T);
   }
 
-  HRR_DEVICE explicit RowFft(const Point* twiddle_table) : twiddles(twiddle_table) {
-    thread = thread_rank() % kThreads;
-    row = thread_rank() / kThreads;
+  // rank: thread_rank()
+  HRR_DEVICE RowFft(const Point* twiddle_table, int rank) : twiddles(twiddle_table) {
+    thread = rank % kThreads;
+    row = rank / kThreads;
     Point* const points = dynamic_shared<Point>();
     exchange = points + row * kRowPoints;
     partials = reinterpret_cast<T*>(points + rows_per_block() * kRowPoints);

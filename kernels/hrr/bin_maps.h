@@ -31,6 +31,13 @@ struct BinScalars {
   int32_t order;
 };
 
+// How the bins of one row are mapped: map_bin of bin factor, times 2^exponent.
+struct RowMapping {
+  double factor;
+  BinScalars scalars;
+  int exponent;
+};
+
 HRR_ISA_BEGIN
 
 HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
@@ -53,20 +60,14 @@ HRR_HOST_DEVICE BinScalars bin_scalars(double squared, int64_t dim, double epsil
   return {epsilon * epsilon * squared * static_cast<double>(dim), eps, exponent, scale * kLn2, order};
 }
 
-// How the bins of one row are mapped: times 2^-exponent, with these scalars, and the mapped row times 2^restore.
-struct BinScaling {
-  BinScalars scalars;
-  int exponent;
-  int restore;
-};
-
-// For the bins of a row times 2^shift, which has norm2^2 = squared.
-HRR_HOST_DEVICE BinScaling bin_scaling(SpectralMap kind, double squared, int shift, int64_t dim, double epsilon,
+// For bins of a row with norm2^2 = squared that stands for row 2^row_exponent: the bins that are mapped are near 1.
+HRR_HOST_DEVICE RowMapping row_mapping(SpectralMap kind, double squared, int row_exponent, int64_t dim, double epsilon,
                                        double eps, double exponent, int32_t order) {
-  const int own = bin_exponent(squared);
-  const int scale = own - shift;
+  const int of_bins = bin_exponent(squared);
+  const int scale = of_bins + row_exponent;
   const ScaledEps divisor = scaled_eps(eps, scale);
-  return {bin_scalars(::ldexp(squared, -2 * own), dim, epsilon, divisor.eps, exponent, scale, order), own,
+  return {::ldexp(1.0, -of_bins),
+          bin_scalars(::ldexp(squared, -2 * of_bins), dim, epsilon, divisor.eps, exponent, scale, order),
           mapped_scale(kind, scale) - (divides_by_eps(kind) ? divisor.shift : 0)};
 }
 

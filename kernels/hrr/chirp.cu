@@ -1,6 +1,5 @@
 // Launches Bluestein's sum.
-#include "kernels/hrr/launch_rows.cuh"
-
+#include "kernels/hrr/cuda_launch.h"
 #include "kernels/hrr/launch_chirp.cuh"
 
 namespace torch_hrr::kernels {

@@ -12,15 +12,22 @@
 namespace torch_hrr::kernels {
 
 template <int kLog2>
-struct ChirpRow {
-  using Fft = RowFft<double, kLog2>;
+struct ChirpRow : ThreadRow<double, kLog2> {
+  using Base = ThreadRow<double, kLog2>;
+  using Base::dim;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using typename Base::Fft;
+  using State = RowState;
   using Points = Complex<double>[kPointsPerThread];
 
-  Fft fft;
   ChirpTables tables;
-  int dim;
-  int row_dim;   // dim, or 0 for a row beyond the last: its threads meet every barrier, read and store nothing
-  bool pending;  // this row is still to be stored
+
+  HRR_DEVICE ChirpRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpTables& tables_, int64_t rows,
+                      int64_t dim_)
+      : Base(twiddles, rows, dim_, rank), tables(tables_) {}
 
   // The point of slot i in the time layout.
   HRR_DEVICE int point_of_slot(int i) const {
@@ -45,11 +52,15 @@ struct ChirpRow {
     fft.inverse(v);
   }
 
-  // The bins of `row` 2^-shift, k <= D/2 in the time layout, zeros beyond; returns norm2(row 2^-shift)^2.
-  template <bool kScaled>
-  HRR_DEVICE double load_bins(const double* row, int& shift, bool& finite, Points& v) const {
-    const double factor = scale_of<kScaled>(row, shift, finite);
+  HRR_DEVICE MeasuredRow measure(const double* row) const {
+    return measure_row(fft, stored_input<double>(row, Storage::kDouble), row_dim);
+  }
+
+  // The bins of `row` 2^-exponent, k <= D/2 in the time layout, zeros beyond; returns norm2(row 2^-exponent)^2.
+  HRR_DEVICE double load_bins(const double* row, int exponent, Points& v, bool& nonzero) const {
+    const double factor = power_of_two<double>(-exponent);
     double squared = 0;
+    nonzero = false;
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int n = point_of_slot(i);
       v[i] = {0, 0};
@@ -58,6 +69,7 @@ struct ChirpRow {
         const Complex<double> w = wave(n);
         v[i] = {x * w.re, -(x * w.im)};
         squared = multiply_add(x, x, squared);
+        nonzero = nonzero || x != 0;
       }
     }
     convolve(v, tables.to_bins_re, tables.to_bins_im);
@@ -71,18 +83,6 @@ struct ChirpRow {
       }
     }
     return fft.row_sum(squared);
-  }
-
-  template <bool kScaled>
-  HRR_DEVICE double scale_of(const double* row, int& shift, bool& finite) const {
-    if constexpr (kScaled) {
-      const double largest = row_magnitude(fft, row, row_dim);
-      finite = finite && is_finite(largest);
-      shift = scale_exponent(largest);
-      return power_of_two<double>(-shift);
-    } else {
-      return 1;
-    }
   }
 
   // The elements of the row with these bins, as real parts.
@@ -109,73 +109,144 @@ struct ChirpRow {
     }
   }
 
-  // out = the real parts times 2^exponent
-  HRR_DEVICE void store(const Points& v, int exponent, double* out) const {
+  // Stores the real parts times 2^exponent.
+  HRR_DEVICE void store_reals(const Points& v, int64_t exponent, double* out) const {
     const PowerOfTwo<double> power(exponent);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int n = point_of_slot(i);
       if (n < row_dim) {
-        out[n] = v[i].re * power.first * power.second;
+        out[n] = power.times(v[i].re);
       }
     }
   }
 
-  // Stores the row of a map. Without kScaled, a row whose spectrum left the safe range stays pending; true in the whole
-  // team if there is one.
-  template <bool kScaled>
-  HRR_DEVICE bool map(const SpectralMapParams& params, int64_t r) {
-    bool finite = true;
-    int shift_a = 0;
-    int shift_v = 0;
+  // Stores the bins times 2^exponent, packed.
+  HRR_DEVICE void store_bins(const Points& v, int exponent, double* out) const {
+    const PowerOfTwo<double> power(exponent);
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      const int k = point_of_slot(i);
+      if (2 * k <= row_dim) {
+        out[k == 0 ? 0 : 2 * k - 1] = power.times(v[i].re);
+        if (!is_real(k)) {
+          out[2 * k] = power.times(v[i].im);
+        }
+      }
+    }
+  }
+
+  HRR_DEVICE double* output(void* rows) const {
+    return static_cast<double*>(rows) + r * dim;
+  }
+  HRR_DEVICE void store_nan_unless(bool finite, double* out, bool& stored) const {
+    Base::store_nan_unless(finite, stored_output<double>(out, Storage::kDouble), stored);
+  }
+};
+
+// A row of a map.
+template <int kLog2>
+struct ChirpMapRow : ChirpRow<kLog2> {
+  using Base = ChirpRow<kLog2>;
+  using Base::dim;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using typename Base::Points;
+
+  const SpectralMapParams& params;
+
+  HRR_DEVICE ChirpMapRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMapParams& p)
+      : Base(twiddles, rank, p.tables, p.map.rows, p.map.dim), params(p.map) {}
+
+  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+    const double* const a = static_cast<const double*>(params.a) + placed_row(params.map, 0, r);
+    const double* const v =
+        params.v == nullptr ? nullptr : static_cast<const double*>(params.v) + placed_row(params.map, 1, r);
+    const double exponent =
+        params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)];
+    double* const out = this->output(params.out);
+    int exponent_a = 0;
+    int exponent_v = 0;
+    if (scaled) {
+      const MeasuredRow of_a = this->measure(a);
+      const MeasuredRow of_v = v != nullptr ? this->measure(v) : MeasuredRow{};
+      exponent_a = of_a.exponent;
+      exponent_v = of_v.exponent;
+      this->store_nan_unless(of_a.finite && of_v.finite, out, state.stored);
+    }
     Points bins;
     Points directions;
-    const double* const a = static_cast<const double*>(params.a) + placed_row(params.map, 0, r);
-    const double squared = load_bins<kScaled>(a, shift_a, finite, bins);
-    bool good = kScaled || safe_squared_norm(squared);
-    if (params.v != nullptr) {
-      const double* const v = static_cast<const double*>(params.v) + placed_row(params.map, 1, r);
-      const double squared_v = load_bins<kScaled>(v, shift_v, finite, directions);
-      good = good && (kScaled || safe_squared_norm(squared_v));
+    bool nonzero_a = false;
+    bool nonzero_v = false;
+    const double squared = this->load_bins(a, exponent_a, bins, nonzero_a);
+    double squared_v = 1;
+    if (v != nullptr) {
+      squared_v = this->load_bins(v, exponent_v, directions, nonzero_v);
     } else {
       for (int i = 0; i < kPointsPerThread; ++i) {
         directions[i] = {0, 0};
       }
     }
-    const int exponent_of_bins = bin_exponent(squared);
-    const int scale = exponent_of_bins + shift_a;
-    const ScaledEps eps = scaled_eps(params.eps, scale);
-    const double exponent =
-        params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)];
-    const BinScalars scalars = bin_scalars(::ldexp(squared, -2 * exponent_of_bins), dim, params.epsilon, eps.eps,
-                                           exponent, scale, params.order);
-    const double factor = ::ldexp(1.0, -exponent_of_bins);
+    const RowMapping mapping =
+        row_mapping(params.kind, squared, exponent_a, dim, params.epsilon, params.eps, exponent, params.order);
 #pragma unroll
     for (int i = 0; i < kPointsPerThread; ++i) {
-      if (2 * point_of_slot(i) <= dim) {
-        bins[i] =
-            map_bin_of(params.kind, Complex<double>{bins[i].re * factor, bins[i].im * factor}, directions[i], scalars);
+      if (2 * this->point_of_slot(i) <= dim) {
+        bins[i] = map_bin_of(params.kind, Complex<double>{bins[i].re * mapping.factor, bins[i].im * mapping.factor},
+                             directions[i], mapping.scalars);
       }
     }
-    invert(bins);
-    return finish<kScaled>(bins, finite, good,
-                           mapped_scale(params.kind, scale) + shift_v - (divides_by_eps(params.kind) ? eps.shift : 0),
-                           static_cast<double*>(params.out) + r * params.dim);
+    this->invert(bins);
+    bool good = scaled || (safe_squared_norm(squared) && safe_squared_norm(squared_v));
+    bool repeat = fft.team_any(exists() && !good);
+    if (repeat) {
+      good = safe_or_zero(fft, squared, nonzero_a);
+      good = safe_or_zero(fft, squared_v, nonzero_v) && good;
+      repeat = fft.team_any(exists() && !good);
+    }
+    if (exists() && !state.stored && good) {
+      this->store_reals(bins, mapping.exponent + exponent_v, out);
+      state.stored = true;
+    }
+    return repeat;
   }
+};
 
-  // The same for a product of many vectors.
-  template <bool kScaled>
-  HRR_DEVICE bool multibind(const MultibindParams& params, int64_t r) {
+// A row of a product of many vectors.
+template <int kLog2>
+struct ChirpMultibindRow : ChirpRow<kLog2> {
+  using Base = ChirpRow<kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using typename Base::Points;
+
+  const MultibindParams& params;
+
+  HRR_DEVICE ChirpMultibindRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMultibindParams& p)
+      : Base(twiddles, rank, p.tables, p.multibind.rows, p.multibind.dim), params(p.multibind) {}
+
+  // As MultibindRow.
+  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+    const double* const vectors = static_cast<const double*>(params.vectors) + placed_row(params.map, 0, r);
+    double* const out = this->output(params.out);
+    int64_t total = 0;
     bool finite = true;
     bool good = true;
-    // The product so far stands for product 2^total; with kScaled it is near 1.
-    int64_t total = 0;
+    bool vanished = false;
+    bool nonzero = false;
     Points product;
     Points item;
-    const double* const vectors = static_cast<const double*>(params.vectors) + placed_row(params.map, 0, r);
     for (int64_t k = 0; k < params.items; ++k) {
-      int shift = 0;
-      load_bins<kScaled>(vectors + k * params.item_stride, shift, finite, item);
-      total += shift;
+      const double* const row = vectors + k * params.item_stride;
+      int exponent = 0;
+      if (scaled) {
+        const MeasuredRow measured = this->measure(row);
+        finite = finite && measured.finite;
+        exponent = measured.exponent;
+        total += exponent;
+      }
+      bool nonzero_item = false;
+      this->load_bins(row, exponent, item, nonzero_item);
       double squared = 0;
 #pragma unroll
       for (int i = 0; i < kPointsPerThread; ++i) {
@@ -183,144 +254,115 @@ struct ChirpRow {
         squared = multiply_add(product[i].re, product[i].re, multiply_add(product[i].im, product[i].im, squared));
       }
       squared = fft.row_sum(squared);
-      if constexpr (kScaled) {
+      if (scaled) {
         const int near = scale_exponent(squared) / 2;
-        scale_bins(product, power_of_two<double>(-near));
+        scale_down(product, near);
         total += near;
+      } else if (squared == 0) {
+        nonzero = vanished ? nonzero : nonzero_item;
+        vanished = true;
       } else {
         good = good && safe_squared_norm(squared);
       }
     }
-    invert(product);
-    constexpr int64_t kLimit = 2 * kLargestExponent<double>;
-    return finish<kScaled>(product, finite, good,
-                           static_cast<int>(total > kLimit    ? kLimit
-                                            : total < -kLimit ? -kLimit
-                                                              : total),
-                           static_cast<double*>(params.out) + r * params.dim);
-  }
-
-  // The same for a packed spectrum or the row of one.
-  template <bool kScaled>
-  HRR_DEVICE bool pack(const PackedSpectrumParams& params, int64_t r) {
-    bool finite = true;
-    int shift = 0;
-    double squared = 0;
-    Points v;
-    const double* const in = static_cast<const double*>(params.in) + placed_row(params.map, 0, r);
-    double* const out = static_cast<double*>(params.out) + r * params.dim;
-    if (params.inverse) {
-      const double factor = scale_of<kScaled>(in, shift, finite);
-      for (int i = 0; i < kPointsPerThread; ++i) {
-        const int k = point_of_slot(i);
-        v[i] = {0, 0};
-        if (2 * k <= row_dim && row_dim > 0) {
-          v[i] = {in[k == 0 ? 0 : 2 * k - 1] * factor, is_real(k) ? 0 : in[2 * k] * factor};
-          squared = multiply_add(v[i].re, v[i].re, multiply_add(v[i].im, v[i].im, squared));
-        }
-      }
-      squared = fft.row_sum(squared);
-      invert(v);
-    } else {
-      squared = load_bins<kScaled>(in, shift, finite, v);
+    this->invert(product);
+    bool repeat = fft.team_any(exists() && (!good || vanished));
+    if (repeat) {
+      const bool zero = !fft.row_any(nonzero);
+      good = good && (zero || !vanished);
+      repeat = fft.team_any(exists() && !good);
     }
-    const bool good = kScaled || safe_squared_norm(squared);
-    if (params.inverse || !finite) {
-      return finish<kScaled>(v, finite, good, shift, out);
-    }
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      repeat = fft.team_any(pending && !good);
-    }
-    if (pending && good) {
-      const PowerOfTwo<double> power(shift);
-      for (int i = 0; i < kPointsPerThread; ++i) {
-        const int k = point_of_slot(i);
-        if (2 * k <= dim) {
-          out[k == 0 ? 0 : 2 * k - 1] = v[i].re * power.first * power.second;
-          if (!is_real(k)) {
-            out[2 * k] = v[i].im * power.first * power.second;
-          }
-        }
-      }
-      pending = false;
-    }
-    return repeat;
-  }
-
-  template <bool kScaled>
-  HRR_DEVICE bool finish(const Points& v, bool finite, bool good, int exponent, double* out) {
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      repeat = fft.team_any(pending && !good);
-    }
-    if (pending && good) {
+    if (exists() && !state.stored && good) {
+      this->store_nan_unless(finite, out, state.stored);
       if (finite) {
-        store(v, exponent, out);
-      } else {
-        store_nan(fft, row_dim, out);
+        this->store_reals(product, total, out);
+        state.stored = true;
       }
-      pending = false;
     }
     return repeat;
   }
 };
 
+// A packed spectrum, or the row of one.
 template <int kLog2>
-HRR_COLD void map_scaled(ChirpRow<kLog2> row, const ChirpMapParams& params, int64_t r) {
-  row.template map<true>(params.map, r);
-}
-template <int kLog2>
-HRR_COLD void multibind_scaled(ChirpRow<kLog2> row, const ChirpMultibindParams& params, int64_t r) {
-  row.template multibind<true>(params.multibind, r);
-}
-template <int kLog2>
-HRR_COLD void pack_scaled(ChirpRow<kLog2> row, const ChirpPackedParams& params, int64_t r) {
-  row.template pack<true>(params.packed, r);
-}
+struct ChirpPackedRow : ChirpRow<kLog2> {
+  using Base = ChirpRow<kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using typename Base::Points;
 
-// The row of this thread, and its index.
-template <int kLog2>
-HRR_DEVICE ChirpRow<kLog2> chirp_row(const ChirpTables& tables, int64_t rows, int64_t dim,
-                                     const TwiddlePoint<double>* twiddles, int64_t& r) {
-  const typename ChirpRow<kLog2>::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * ChirpRow<kLog2>::Fft::rows_per_block() + fft.row;
-  const bool exists = index < rows;
-  r = exists ? index : 0;
-  return {fft, tables, static_cast<int>(dim), exists ? static_cast<int>(dim) : 0, exists};
-}
+  const PackedSpectrumParams& params;
+
+  HRR_DEVICE ChirpPackedRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpPackedParams& p)
+      : Base(twiddles, rank, p.tables, p.packed.rows, p.packed.dim), params(p.packed) {}
+
+  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+    const double* const in = static_cast<const double*>(params.in) + placed_row(params.map, 0, r);
+    double* const out = this->output(params.out);
+    int exponent = 0;
+    if (scaled) {
+      const MeasuredRow measured = this->measure(in);
+      exponent = measured.exponent;
+      this->store_nan_unless(measured.finite, out, state.stored);
+    }
+    double squared = 0;
+    bool nonzero = false;
+    Points v;
+    if (params.inverse) {
+      const double factor = power_of_two<double>(-exponent);
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        const int k = this->point_of_slot(i);
+        v[i] = {0, 0};
+        if (2 * k <= row_dim && row_dim > 0) {
+          v[i] = {in[k == 0 ? 0 : 2 * k - 1] * factor, this->is_real(k) ? 0 : in[2 * k] * factor};
+          squared = multiply_add(v[i].re, v[i].re, multiply_add(v[i].im, v[i].im, squared));
+        }
+      }
+      squared = fft.row_sum(squared);
+      nonzero = any_nonzero(v);
+      this->invert(v);
+    } else {
+      squared = this->load_bins(in, exponent, v, nonzero);
+    }
+    bool good = scaled || safe_squared_norm(squared);
+    bool repeat = fft.team_any(exists() && !good);
+    if (repeat) {
+      good = safe_or_zero(fft, squared, nonzero);
+      repeat = fft.team_any(exists() && !good);
+    }
+    if (exists() && !state.stored && good) {
+      if (params.inverse) {
+        this->store_reals(v, exponent, out);
+      } else {
+        this->store_bins(v, exponent, out);
+      }
+      state.stored = true;
+    }
+    return repeat;
+  }
+};
 
 // out[r] = the row whose bins are map(A, V), rows in double.
 template <int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
     chirp_map_kernel(ChirpMapParams params, const TwiddlePoint<double>* twiddles) {
-  int64_t r = 0;
-  ChirpRow<kLog2> row = chirp_row<kLog2>(params.tables, params.map.rows, params.map.dim, twiddles, r);
-  if (row.template map<false>(params.map, r)) {
-    map_scaled(row, params, r);
-  }
+  run_row<ChirpMapRow<kLog2>>(twiddles, params);
 }
 
 // out[r] = vectors[r,0] conv vectors[r,1] conv ..., rows in double.
 template <int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
     chirp_multibind_kernel(ChirpMultibindParams params, const TwiddlePoint<double>* twiddles) {
-  int64_t r = 0;
-  ChirpRow<kLog2> row = chirp_row<kLog2>(params.tables, params.multibind.rows, params.multibind.dim, twiddles, r);
-  if (row.template multibind<false>(params.multibind, r)) {
-    multibind_scaled(row, params, r);
-  }
+  run_row<ChirpMultibindRow<kLog2>>(twiddles, params);
 }
 
 // out[r] = the packed spectrum of in[r], or the row whose packed spectrum in[r] is; rows in double.
 template <int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
     chirp_packed_kernel(ChirpPackedParams params, const TwiddlePoint<double>* twiddles) {
-  int64_t r = 0;
-  ChirpRow<kLog2> row = chirp_row<kLog2>(params.tables, params.packed.rows, params.packed.dim, twiddles, r);
-  if (row.template pack<false>(params.packed, r)) {
-    pack_scaled(row, params, r);
-  }
+  run_row<ChirpPackedRow<kLog2>>(twiddles, params);
 }
 
 }  // namespace torch_hrr::kernels

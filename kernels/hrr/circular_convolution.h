@@ -186,5 +186,14 @@ HRR_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
   return c;
 }
 
+template <Product kProduct, typename T>
+HRR_HOST_DEVICE Pair<T> product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+  if constexpr (kProduct == Product::kConvolution) {
+    return convolve_pair(a, b, u);
+  } else {
+    return correlate_pair(a, b, u);
+  }
+}
+
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

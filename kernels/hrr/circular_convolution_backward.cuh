@@ -5,66 +5,75 @@
 // Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n >= eps, else g / eps.
 #pragma once
 
+#include "kernels/hrr/pair_products.cuh"
 #include "kernels/hrr/row_io.cuh"
 
 namespace torch_hrr::kernels {
 
-template <typename S, int kLog2>
-struct GradientRow {
-  using T = compute_t<S>;
-  using Fft = RowFft<T, kLog2>;
+template <typename T, int kLog2>
+struct GradientRow : ThreadRow<T, kLog2> {
+  using Base = ThreadRow<T, kLog2>;
+  using Base::dim;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using typename Base::Fft;
   using Bins = Complex<T>[kPointsPerThread];
 
-  // An operand, the power of two it is divided by, and whether its elements are finite.
-  struct Operand {
-    const S* row;
-    int exponent;
-    bool finite;
+  struct State {
+    bool stored_a = false;
+    bool stored_b = false;
   };
 
-  Fft fft;
-  Operand grad;
-  Operand a;
-  Operand b;
-  S* grad_a;  // null where the gradient is not wanted
-  S* grad_b;
+  // The operands are scaled by 2^-these.
+  struct Exponents {
+    int grad = 0;
+    int a = 0;
+    int b = 0;
+  };
+
+  StoredInput<T> grad;
+  StoredInput<T> a;
+  StoredInput<T> b;
+  StoredOutput<T> grad_a;  // null where the gradient is not wanted
+  StoredOutput<T> grad_b;
   double eps;
-  int dim;
-  int row_dim;  // dim, or 0 for a row beyond the last: its threads meet every barrier, read and store nothing
   Product product;
   bool normalize;
-  bool pending_a;  // still to be stored
-  bool pending_b;
+
+  HRR_DEVICE GradientRow(const TwiddlePoint<T>* twiddles, int rank, const BindingBackwardParams& params,
+                         Storage storage)
+      : Base(twiddles, params.rows, params.dim, rank),
+        grad(stored_input<T>(params.grad, storage) + placed_row(params.map, 0, r)),
+        a(stored_input<T>(params.a, storage) + placed_row(params.map, 1, r)),
+        b(stored_input<T>(params.b, storage) + placed_row(params.map, 2, r)),
+        grad_a(stored_output<T>(params.grad_a, storage)),
+        grad_b(stored_output<T>(params.grad_b, storage)),
+        eps(params.eps),
+        product(params.product),
+        normalize(params.normalize) {}
 
   HRR_DEVICE bool padded() const {
     return dim != 2 * Fft::kPoints;
   }
   // Each gradient of a plain product reads the other operand alone, so NaN in one operand leaves its own gradient.
   HRR_DEVICE bool reads_a() const {
-    return normalize || grad_b != nullptr;
+    return normalize || grad_b.exists();
   }
   HRR_DEVICE bool reads_b() const {
-    return normalize || grad_a != nullptr;
+    return normalize || grad_a.exists();
   }
 
-  HRR_DEVICE void measure(Operand& operand) const {
-    const T largest = row_magnitude(fft, operand.row, row_dim);
-    operand.finite = is_finite(largest);
-    operand.exponent = scale_exponent(largest);
+  HRR_DEVICE MeasuredRow measure(StoredInput<T> row) const {
+    return measure_row(fft, row, row_dim);
   }
 
-  template <bool kScaled>
-  HRR_DEVICE T factor_of(const Operand& operand) const {
-    if constexpr (kScaled) {
-      return power_of_two<T>(-operand.exponent);
-    } else {
-      return T{1};
-    }
-  }
-
-  template <bool kScaled>
-  HRR_DEVICE void load_bins(const Operand& operand, Bins& bins) const {
-    load_row(fft, operand.row, row_dim, factor_of<kScaled>(operand), bins);
+  // Notes whether the row is not zero, where that may matter.
+  HRR_DEVICE void load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
+    load_row(fft, row, row_dim, bins);
+    scale_down(bins, exponent);
+    nonzero = normalize && any_nonzero(bins);
     fft.forward(bins);
   }
 
@@ -78,24 +87,24 @@ struct GradientRow {
 
   // The scale of a normalised gradient for norm2(c)^2 = squared and c.g = dot: bins or elements of g become
   // (g - projection c) factor 2^exponent.
-  HRR_DEVICE void project(T squared, T dot, T& projection, T& factor, int& exponent_a, int& exponent_b) const {
-    const NormalizingScale<T> scale(squared, a.exponent + b.exponent, eps);
+  HRR_DEVICE void project(T squared, T dot, const Exponents& of, T& projection, T& factor, int& exponent_a,
+                          int& exponent_b) const {
+    const NormalizingScale<T> scale(squared, of.a + of.b, eps);
     projection = scale.above_eps ? dot / squared : T{0};
     factor = scale.factor;
     // scale.exponent is that of 1 / max(n, eps) times c's own; the gradient has g's exponent in c's place.
-    exponent_a = grad.exponent - a.exponent + scale.exponent;
-    exponent_b = grad.exponent - b.exponent + scale.exponent;
+    exponent_a = of.grad - of.a + scale.exponent;
+    exponent_b = of.grad - of.b + scale.exponent;
   }
 
-  // Stores x (*) y times factor 2^exponent. Without kScaled, a row that is not usable, or whose result left the range
-  // of T, stays pending; true in the whole team if there is one. With kScaled, a row that is not usable becomes NaN.
-  template <bool kScaled>
+  // Stores x (*) y times factor 2^exponent. A row that is not usable, or whose result left the range of T, is left out,
+  // true in the whole team if there is one.
   HRR_DEVICE bool store_product(Product kind, const Bins& x, const Bins& y, T factor, int exponent, bool usable,
-                                bool& pending, S* target) const {
+                                bool scaled, bool& stored, StoredOutput<T> target) const {
     Bins v;
     T c[kPointsPerThread];
     multiply_bins(fft, kind, x, y, v);
-    scale_bins(v, factor / Fft::kPoints);
+    scale_points(v, factor / Fft::kPoints);
     fft.inverse(v);
     bool good = true;
     if (padded()) {
@@ -104,54 +113,43 @@ struct GradientRow {
     } else {
       good = all_finite(v);
     }
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      good = good && usable;
-      repeat = fft.team_any(pending && !good);
-      if (repeat) {
-        good = !fft.row_any(!good);
-      }
+    good = good && usable;
+    const bool repeat = !scaled && fft.team_any(exists() && !good);
+    if (repeat) {
+      good = !fft.row_any(!good);
     }
-    if (pending && (good || kScaled)) {
-      const PowerOfTwo<T> power = exponent == 0 ? PowerOfTwo<T>() : PowerOfTwo<T>(exponent);
-      if (!usable) {
-        store_nan(fft, dim, target);
-      } else if (padded()) {
-        store_folded(fft, c, dim, T{1}, power, target);
+    if (exists() && !stored && (good || scaled)) {
+      if (padded()) {
+        store_folded(fft, c, dim, T{1}, exponent, target + r * dim);
       } else {
-        store_row(fft, v, power, target);
+        store_row(fft, v, exponent, target + r * dim);
       }
-      pending = false;
+      stored = true;
     }
     return repeat;
   }
 
-  template <bool kScaled>
-  HRR_DEVICE bool run() {
-    if constexpr (kScaled) {
-      measure(grad);
-      if (reads_a()) {
-        measure(a);
-      }
-      if (reads_b()) {
-        measure(b);
-      }
-    }
+  // True in the whole team if a row must go through this again.
+  HRR_DEVICE bool run(bool scaled, State& state) const {
+    const Exponents of = scaled ? prepare(state) : Exponents{};
     Bins bins_a;
     Bins bins_b;
     Bins bins_grad;
+    bool nonzero_a = false;
+    bool nonzero_b = false;
+    bool nonzero_grad = false;
     if (reads_a()) {
-      load_bins<kScaled>(a, bins_a);
+      load_bins(a, of.a, bins_a, nonzero_a);
     }
     if (reads_b()) {
-      load_bins<kScaled>(b, bins_b);
+      load_bins(b, of.b, bins_b, nonzero_b);
     }
     T factor = 1;
-    int exponent_a = grad.exponent + b.exponent;
-    int exponent_b = grad.exponent + a.exponent;
-    bool good = true;
+    int exponent_a = of.grad + of.b;
+    int exponent_b = of.grad + of.a;
+    bool usable = true;
     if (!normalize || !padded()) {
-      load_bins<kScaled>(grad, bins_grad);
+      load_bins(grad, of.grad, bins_grad, nonzero_grad);
     }
     if (normalize) {
       Bins c;
@@ -163,7 +161,7 @@ struct GradientRow {
         constexpr T kInversePoints = T{1} / Fft::kPoints;
         squared = fft.row_sum(inner_product(c, c)) * kInversePoints;
         const T dot = fft.row_sum(inner_product(c, bins_grad)) * kInversePoints;
-        project(squared, dot, projection, factor, exponent_a, exponent_b);
+        project(squared, dot, of, projection, factor, exponent_a, exponent_b);
         for (int i = 0; i < kPointsPerThread; ++i) {
           bins_grad[i] = {multiply_add(-projection, c[i].re, bins_grad[i].re),
                           multiply_add(-projection, c[i].im, bins_grad[i].im)};
@@ -172,81 +170,73 @@ struct GradientRow {
         // A padded spectrum is not that of the folded row: norm and projection are taken in the time domain.
         T row_c[kPointsPerThread];
         T row_grad[kPointsPerThread];
-        scale_bins(c, T{1} / Fft::kPoints);
+        scale_points(c, T{1} / Fft::kPoints);
         fft.inverse(c);
         fold_row(fft, c, dim, Product::kConvolution, row_c);
+        load_folded(fft, grad, row_dim, row_grad);
+        const T factor_of_grad = power_of_two<T>(-of.grad);
         T sum_squares = 0;
         T sum_products = 0;
         for (int i = 0; i < kPointsPerThread; ++i) {
-          const int n = fft.thread + i * Fft::kThreads;
-          row_grad[i] = n < row_dim ? static_cast<T>(grad.row[n]) * factor_of<kScaled>(grad) : T{0};
+          row_grad[i] *= factor_of_grad;
+          nonzero_grad = nonzero_grad || row_grad[i] != T{0};
           sum_squares = multiply_add(row_c[i], row_c[i], sum_squares);
           sum_products = multiply_add(row_c[i], row_grad[i], sum_products);
         }
         squared = fft.row_sum(sum_squares);
         const T dot = fft.row_sum(sum_products);
-        project(squared, dot, projection, factor, exponent_a, exponent_b);
+        project(squared, dot, of, projection, factor, exponent_a, exponent_b);
         for (int i = 0; i < kPointsPerThread; ++i) {
           row_grad[i] = multiply_add(-projection, row_c[i], row_grad[i]);
         }
         unfold_row(fft, row_grad, bins_grad);
         fft.forward(bins_grad);
       }
-      good = safe_squared_norm(squared);
+      usable = scaled || safe_squared_norm(squared);
+      if (fft.team_any(!usable)) {
+        // Rows of zeros leave the safe range, but what they give is zero as it stands.
+        const bool zero_grad = !fft.row_any(nonzero_grad);
+        const bool zero_a = !fft.row_any(nonzero_a);
+        const bool zero_b = !fft.row_any(nonzero_b);
+        usable = usable || (squared == T{0} && (zero_grad || (zero_a && zero_b)));
+      }
     }
-    const bool usable = grad.finite && (!normalize || (a.finite && b.finite)) && (kScaled || good);
     bool repeat = false;
-    if (grad_a != nullptr) {
+    if (grad_a.exists()) {
       const Product kind = product == Product::kConvolution ? Product::kCorrelation : Product::kConvolution;
-      repeat =
-          store_product<kScaled>(kind, bins_grad, bins_b, factor, exponent_a, usable && b.finite, pending_a, grad_a);
+      repeat = store_product(kind, bins_grad, bins_b, factor, exponent_a, usable, scaled, state.stored_a, grad_a);
     }
-    if (grad_b != nullptr) {
+    if (grad_b.exists()) {
       if (product == Product::kCorrelation) {
         swap_bins(bins_grad, bins_a);
       }
-      const bool again = store_product<kScaled>(Product::kCorrelation, bins_grad, bins_a, factor, exponent_b,
-                                                usable && a.finite, pending_b, grad_b);
+      const bool again = store_product(Product::kCorrelation, bins_grad, bins_a, factor, exponent_b, usable, scaled,
+                                       state.stored_b, grad_b);
       repeat = repeat || again;
     }
     return repeat;
   }
+
+  // Measures the operands; a gradient that reads one which is not finite is NaN.
+  HRR_DEVICE Exponents prepare(State& state) const {
+    const MeasuredRow of_grad = measure(grad);
+    const MeasuredRow of_a = reads_a() ? measure(a) : MeasuredRow{};
+    const MeasuredRow of_b = reads_b() ? measure(b) : MeasuredRow{};
+    const bool finite = of_grad.finite && (!normalize || (of_a.finite && of_b.finite));
+    if (grad_a.exists()) {
+      this->store_nan_unless(finite && of_b.finite, grad_a + r * dim, state.stored_a);
+    }
+    if (grad_b.exists()) {
+      this->store_nan_unless(finite && of_a.finite, grad_b + r * dim, state.stored_b);
+    }
+    return {of_grad.exponent, of_a.exponent, of_b.exponent};
+  }
 };
 
-template <typename S, int kLog2>
-HRR_COLD void run_scaled(GradientRow<S, kLog2> row) {
-  row.template run<true>();
-}
-
-template <typename S, int kLog2>
+template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    product_backward_kernel(BindingBackwardParams params, const TwiddlePoint<compute_t<S>>* twiddles) {
-  using Row = GradientRow<S, kLog2>;
-  const typename Row::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * Row::Fft::rows_per_block() + fft.row;
-  const bool exists = index < params.rows;
-  const int64_t r = exists ? index : 0;
-  const int dim = static_cast<int>(params.dim);
-  const auto operand = [&](const void* rows, int i) {
-    return typename Row::Operand{static_cast<const S*>(rows) + placed_row(params.map, i, r), 0, true};
-  };
-  const auto target = [&](void* rows) { return rows == nullptr ? nullptr : static_cast<S*>(rows) + r * params.dim; };
-  Row row{fft,
-          operand(params.grad, 0),
-          operand(params.a, 1),
-          operand(params.b, 2),
-          target(params.grad_a),
-          target(params.grad_b),
-          params.eps,
-          dim,
-          exists ? dim : 0,
-          params.product,
-          params.normalize,
-          exists,
-          exists};
-  if (row.template run<false>()) {
-    run_scaled(row);
-  }
+    product_backward_kernel(BindingBackwardParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<GradientRow<T, kLog2>>(twiddles, params, storage);
 }
 
 }  // namespace torch_hrr::kernels

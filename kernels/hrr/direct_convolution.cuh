@@ -56,13 +56,14 @@ struct LaneRow {
     return largest(predicate ? 1.0 : 0.0) > 0;
   }
 
-  // max |x|, infinite if an element is NaN or infinite
-  HRR_DEVICE double magnitude(double value) const {
-    return largest(is_finite(value) ? ::fabs(value) : kInfinity<double>);
+  // of max |x|, infinite if an element is NaN or infinite
+  HRR_DEVICE MeasuredRow measure(double value) const {
+    const double magnitude = largest(is_finite(value) ? ::fabs(value) : kInfinity<double>);
+    return {scale_exponent(magnitude), is_finite(magnitude), magnitude == 0};
   }
 
-  template <typename S>
-  HRR_DEVICE double load(const S* row) const {
+  template <typename T>
+  HRR_DEVICE double load(StoredInput<T> row) const {
     return pending && holds_element() ? static_cast<double>(row[lane]) : 0.0;
   }
 
@@ -81,13 +82,15 @@ struct LaneRow {
   }
 
   // Stores value 2^exponent, or NaN where the inputs are not finite.
-  template <typename S>
-  HRR_DEVICE void store(double value, int exponent, bool finite, S* row) {
+  template <typename T>
+  HRR_DEVICE void store(double value, int exponent, bool finite, StoredOutput<T> row) {
     if (pending && holds_element()) {
-      const PowerOfTwo<double> power = exponent == 0 ? PowerOfTwo<double>() : PowerOfTwo<double>(exponent);
       // Through the compute type: a half type rounds from float everywhere.
-      using T = compute_t<S>;
-      row[lane] = static_cast<S>(finite ? static_cast<T>(value * power.first * power.second) : kNan<T>);
+      const T rounded = finite ? static_cast<T>(PowerOfTwo<double>(exponent).times(value)) : kNan<T>;
+      row.visit([&](auto* elements) {
+        using S = std::remove_reference_t<decltype(*elements)>;
+        elements[lane] = static_cast<S>(rounded);
+      });
     }
     pending = false;
   }
@@ -102,115 +105,158 @@ HRR_DEVICE LaneRow lane_row(int64_t dim, int64_t rows, int64_t& index) {
   return {static_cast<int>(thread % lanes), lanes, static_cast<int>(dim), exists};
 }
 
-template <typename S>
-__global__ void __launch_bounds__(kDirectThreads) direct_product_kernel(RecordParams params, Product product) {
+// The items of one output row; T is the compute type of the rows, whatever the sums run in.
+template <typename T>
+struct DirectItems {
+  StoredInput<T> a;
+  StoredInput<T> b;
+  StoredInput<T> weights;
+  int64_t stride_a;
+  int64_t stride_b;
+  int64_t stride_weights;
+  int64_t count;
+
+  HRR_DEVICE DirectItems(const RecordParams& params, Storage storage, int64_t r)
+      : a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
+        b(stored_input<T>(params.b, storage) + placed_row(params.map, 1, r)),
+        weights(stored_input<T>(params.weights, storage)),
+        stride_a(params.item_stride_a),
+        stride_b(params.item_stride_b),
+        stride_weights(params.item_stride_weights),
+        count(params.items) {
+    if (weights.exists()) {
+      weights = weights + placed_row(params.map, 2, r);
+    }
+  }
+
+  HRR_DEVICE double load_a(const LaneRow& row, int64_t k) const {
+    return row.load(a + k * stride_a);
+  }
+  HRR_DEVICE double load_b(const LaneRow& row, int64_t k) const {
+    return row.load(b + k * stride_b);
+  }
+  HRR_DEVICE double weight(int64_t k) const {
+    return weights.exists() ? static_cast<double>(weights[k * stride_weights]) : 1.0;
+  }
+
+  // As ProductRow::measure.
+  HRR_DEVICE MeasuredRow measure(const LaneRow& row) const {
+    MeasuredRow sum{0, true, true};
+    for (int64_t k = 0; k < count; ++k) {
+      const MeasuredRow item_a = row.measure(load_a(row, k));
+      const MeasuredRow item_b = row.measure(load_b(row, k));
+      add_measured_item(item_a, item_b, weight(k), sum);
+    }
+    return sum;
+  }
+
+  // Notes which operands of a weighed item are not zero in this lane.
+  HRR_DEVICE double sum_of_products(const LaneRow& row, Product product, bool scaled, int exponent, bool& nonzero_a,
+                                    bool& nonzero_b) const {
+    double sum = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      double item_a = load_a(row, k);
+      double item_b = load_b(row, k);
+      double item_weight = weight(k);
+      if (scaled) {
+        const MeasuredRow of_a = row.measure(item_a);
+        const MeasuredRow of_b = row.measure(item_b);
+        item_a *= power_of_two<double>(-of_a.exponent);
+        item_b *= power_of_two<double>(-of_b.exponent);
+        item_weight = scaled_weight(of_a, of_b, item_weight, exponent);
+      }
+      nonzero_a = nonzero_a || (item_weight != 0 && item_a != 0);
+      nonzero_b = nonzero_b || (item_weight != 0 && item_b != 0);
+      sum = multiply_add(item_weight, row.product(product, item_a, item_b), sum);
+    }
+    return sum;
+  }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kDirectThreads)
+    direct_product_kernel(RecordParams params, Product product, Storage storage) {
   int64_t r = 0;
   LaneRow row = lane_row(params.dim, params.rows, r);
-  const S* const a = static_cast<const S*>(params.a) + placed_row(params.map, 0, r);
-  const S* const b = static_cast<const S*>(params.b) + placed_row(params.map, 1, r);
-  const S* weights = static_cast<const S*>(params.weights);
-  weights = weights == nullptr ? nullptr : weights + placed_row(params.map, 2, r);
-  S* const out = static_cast<S*>(params.out) + r * params.dim;
+  const DirectItems<T> items(params, storage, r);
+  const auto out = stored_output<T>(params.out, storage) + r * params.dim;
+#pragma unroll 1
   for (bool scaled = false;; scaled = true) {
     int exponent = 0;
     bool finite = true;
-    bool any = false;
-    double sum = 0;
-    // The scaled attempt measures all items before it sums them.
-    for (int pass = scaled ? 0 : 1; pass < 2; ++pass) {
-      for (int64_t k = 0; k < params.items; ++k) {
-        double item_a = row.load(a + k * params.item_stride_a);
-        double item_b = row.load(b + k * params.item_stride_b);
-        double weight = weights == nullptr ? 1.0 : static_cast<double>(weights[k * params.item_stride_weights]);
-        if (scaled) {
-          const double largest_a = row.magnitude(item_a);
-          const double largest_b = row.magnitude(item_b);
-          const int exponent_a = scale_exponent(largest_a);
-          const int exponent_b = scale_exponent(largest_b);
-          if (pass == 0) {
-            finite = finite && is_finite(largest_a) && is_finite(largest_b) && is_finite(weight);
-            if (finite && largest_a != 0 && largest_b != 0 && weight != 0) {
-              const int item_exponent = exponent_a + exponent_b + ::ilogb(weight);
-              exponent = any && exponent > item_exponent ? exponent : item_exponent;
-              any = true;
-            }
-            continue;
-          }
-          item_a *= power_of_two<double>(-exponent_a);
-          item_b *= power_of_two<double>(-exponent_b);
-          // The exponent does not bound the weight of an item that is zero.
-          weight = largest_a == 0 || largest_b == 0 ? 0 : ::ldexp(weight, exponent_a + exponent_b - exponent);
-        }
-        sum = multiply_add(weight, row.product(product, item_a, item_b), sum);
-      }
+    if (scaled) {
+      const MeasuredRow inputs = items.measure(row);
+      exponent = inputs.exponent;
+      finite = inputs.finite;
     }
+    bool nonzero_a = false;
+    bool nonzero_b = false;
+    double sum = items.sum_of_products(row, product, scaled, exponent, nonzero_a, nonzero_b);
     bool good = is_finite(sum);
+    bool vanished = false;
     if (params.normalize) {
       const double squared = row.sum(sum * sum);
       const NormalizingScale<double> scale(squared, exponent, params.eps);
       good = safe_squared_norm(squared);
+      vanished = squared == 0;
       sum *= scale.factor;
       exponent = scale.exponent;
     }
-    const bool repeat = !scaled && row.any(row.pending && !good);
-    if (!repeat) {
+    bool repeat = !scaled && warp_any(row.pending && !good);
+    if (repeat) {
+      const bool zero_a = !row.any(nonzero_a);
+      const bool zero_b = !row.any(nonzero_b);
+      good = !row.any(!good) || (vanished && (zero_a || zero_b));
+      repeat = warp_any(row.pending && !good);
+    }
+    if (good || scaled) {
       row.store(sum, exponent, finite, out);
     }
-    if (!warp_any(repeat)) {
+    if (!repeat) {
       break;
     }
   }
 }
 
-template <typename S>
-__global__ void __launch_bounds__(kDirectThreads) direct_backward_kernel(BindingBackwardParams params) {
+template <typename T>
+__global__ void __launch_bounds__(kDirectThreads)
+    direct_backward_kernel(BindingBackwardParams params, Storage storage) {
   int64_t r = 0;
   LaneRow row = lane_row(params.dim, params.rows, r);
   LaneRow other = row;  // the state of grad_b
-  double grad = row.load(static_cast<const S*>(params.grad) + placed_row(params.map, 0, r));
-  double a = row.load(static_cast<const S*>(params.a) + placed_row(params.map, 1, r));
-  double b = row.load(static_cast<const S*>(params.b) + placed_row(params.map, 2, r));
-  S* const grad_a = static_cast<S*>(params.grad_a);
-  S* const grad_b = static_cast<S*>(params.grad_b);
+  double grad = row.load(stored_input<T>(params.grad, storage) + placed_row(params.map, 0, r));
+  double a = row.load(stored_input<T>(params.a, storage) + placed_row(params.map, 1, r));
+  double b = row.load(stored_input<T>(params.b, storage) + placed_row(params.map, 2, r));
   const bool convolution = params.product == Product::kConvolution;
-  int exponent_grad = 0;
-  int exponent_a = 0;
-  int exponent_b = 0;
-  bool finite_grad = true;
-  bool finite_a = true;
-  bool finite_b = true;
+  MeasuredRow of_grad;
+  MeasuredRow of_a;
+  MeasuredRow of_b;
+#pragma unroll 1
   for (bool scaled = false;; scaled = true) {
-    if (scaled) {
-      const double largest_grad = row.magnitude(grad);
-      const double largest_a = row.magnitude(a);
-      const double largest_b = row.magnitude(b);
-      finite_grad = is_finite(largest_grad);
-      finite_a = is_finite(largest_a);
-      finite_b = is_finite(largest_b);
-      exponent_grad = scale_exponent(largest_grad);
-      exponent_a = scale_exponent(largest_a);
-      exponent_b = scale_exponent(largest_b);
-      grad *= power_of_two<double>(-exponent_grad);
-      a *= power_of_two<double>(-exponent_a);
-      b *= power_of_two<double>(-exponent_b);
-    }
     double upstream = grad;
     double factor = 1;
-    int out_exponent_a = exponent_grad + exponent_b;
-    int out_exponent_b = exponent_grad + exponent_a;
+    int out_exponent_a = of_grad.exponent + of_b.exponent;
+    int out_exponent_b = of_grad.exponent + of_a.exponent;
     bool good = true;
-    bool finite = finite_grad;
+    bool finite = of_grad.finite;
     if (params.normalize) {
       const double c = row.product(Product::kConvolution, a, b);
       const double squared = row.sum(c * c);
       const double dot = row.sum(c * grad);
-      const NormalizingScale<double> scale(squared, exponent_a + exponent_b, params.eps);
+      const NormalizingScale<double> scale(squared, of_a.exponent + of_b.exponent, params.eps);
       upstream = multiply_add(scale.above_eps ? -(dot / squared) : 0.0, c, grad);
       factor = scale.factor;
-      out_exponent_a = exponent_grad - exponent_a + scale.exponent;
-      out_exponent_b = exponent_grad - exponent_b + scale.exponent;
+      out_exponent_a = of_grad.exponent - of_a.exponent + scale.exponent;
+      out_exponent_b = of_grad.exponent - of_b.exponent + scale.exponent;
       good = safe_squared_norm(squared);
-      finite = finite_grad && finite_a && finite_b;
+      if (warp_any(squared == 0)) {
+        // What rows of zeros give is zero as it stands.
+        const bool zero_grad = row.measure(grad).zero;
+        const bool zero_a = row.measure(a).zero;
+        const bool zero_b = row.measure(b).zero;
+        good = good || (squared == 0 && (zero_grad || (zero_a && zero_b)));
+      }
+      finite = of_grad.finite && of_a.finite && of_b.finite;
     }
     const double product_a =
         row.product(convolution ? Product::kCorrelation : Product::kConvolution, upstream, b) * factor;
@@ -218,15 +264,23 @@ __global__ void __launch_bounds__(kDirectThreads) direct_backward_kernel(Binding
         row.product(Product::kCorrelation, convolution ? upstream : a, convolution ? a : upstream) * factor;
     const bool repeat_a = !scaled && row.any(row.pending && !(good && is_finite(product_a)));
     const bool repeat_b = !scaled && row.any(other.pending && !(good && is_finite(product_b)));
-    if (!repeat_a && grad_a != nullptr) {
-      row.store(product_a, out_exponent_a, finite && finite_b, grad_a + r * params.dim);
+    const auto grad_a = stored_output<T>(params.grad_a, storage);
+    const auto grad_b = stored_output<T>(params.grad_b, storage);
+    if (!repeat_a && grad_a.exists()) {
+      row.store(product_a, out_exponent_a, finite && of_b.finite, grad_a + r * params.dim);
     }
-    if (!repeat_b && grad_b != nullptr) {
-      other.store(product_b, out_exponent_b, finite && finite_a, grad_b + r * params.dim);
+    if (!repeat_b && grad_b.exists()) {
+      other.store(product_b, out_exponent_b, finite && of_a.finite, grad_b + r * params.dim);
     }
-    if (!warp_any((repeat_a && grad_a != nullptr) || (repeat_b && grad_b != nullptr))) {
+    if (!warp_any((repeat_a && grad_a.exists()) || (repeat_b && grad_b.exists()))) {
       break;
     }
+    of_grad = row.measure(grad);
+    of_a = row.measure(a);
+    of_b = row.measure(b);
+    grad *= power_of_two<double>(-of_grad.exponent);
+    a *= power_of_two<double>(-of_a.exponent);
+    b *= power_of_two<double>(-of_b.exponent);
   }
 }
 

@@ -1,8 +1,8 @@
-// Which kernel, block and shared memory Bluestein's sum takes; `launch_kernel` as in launch_product.cuh.
+// Which kernel, block and shared memory Bluestein's sum takes; `launch_kernel` as in launch_transform.cuh.
 #pragma once
 
 #include "kernels/hrr/chirp.cuh"
-#include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/launch_transform.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -27,11 +27,7 @@ void launch_chirp(const char* name, const Params& params, int64_t rows, int64_t 
     return;
   }
   with_chirp_fft(AllLengths{}, name, dim, [&](auto log2) {
-    constexpr int kLog2 = decltype(log2)::value;
-    using Fft = RowFft<double, kLog2>;
-    const int block = threads == 0 ? kBlockThreads<kLog2> : threads;
-    launch_kernel(name, kernel(log2), grid_for(rows, block / Fft::kThreads), dim3(static_cast<unsigned>(block)),
-                  Fft::shared_bytes(block), params, twiddles);
+    launch_transform<decltype(log2)::value>(name, rows, twiddles, kernel(log2), launch_kernel, threads, params);
   });
 }
 

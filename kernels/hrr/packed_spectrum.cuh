@@ -3,6 +3,7 @@
 
 #include "kernels/hrr/bin_pairs.cuh"
 #include "kernels/hrr/packed_spectrum.h"
+#include "kernels/hrr/pair_products.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -13,203 +14,172 @@ HRR_DEVICE int bin_of_slot(const RowFft<T, kLog2>& fft, int i) {
   return i < 4 ? fft.thread + i * kQuarter : fft.mirror_thread() + (i - 4) * kQuarter;
 }
 
-// v = the half-length spectrum of the row whose packed spectrum is `packed` times factor; dim 0 reads nothing.
-template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void load_packed(const RowFft<T, kLog2>& fft, const S* packed, int dim, T factor,
+// v = the half-length spectrum of the row whose packed spectrum is `packed` 2^-exponent; dim 0 reads nothing.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void load_packed(const RowFft<T, kLog2>& fft, StoredInput<T> packed, int dim, int exponent,
                                  Complex<T> (&v)[kPointsPerThread]) {
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    const int k = bin_of_slot(fft, i);
-    v[i] = {T{0}, T{0}};
-    if (dim > 0) {
-      v[i] = {static_cast<T>(packed[k == 0 ? 0 : 2 * k - 1]) * factor,
-              static_cast<T>(packed[k == 0 ? dim - 1 : 2 * k]) * factor};
+  packed.visit([&](const auto* elements) {
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      const int k = bin_of_slot(fft, i);
+      v[i] = {T{0}, T{0}};
+      if (dim > 0) {
+        v[i] = {static_cast<T>(elements[k == 0 ? 0 : 2 * k - 1]), static_cast<T>(elements[k == 0 ? dim - 1 : 2 * k])};
+      }
     }
-  }
+  });
+  scale_down(v, exponent);
   retangle_bins(fft, v);
 }
 
-// row = the packed spectrum of untangled bins, times a power of two.
-template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void store_packed(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
-                                  PowerOfTwo<T> power, S* row) {
+// row = the packed spectrum of untangled bins, times 2^exponent.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void store_packed(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int exponent,
+                                  StoredOutput<T> row) {
   constexpr int kDim = 2 * RowFft<T, kLog2>::kPoints;
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    const int k = bin_of_slot(fft, i);
-    row[k == 0 ? 0 : 2 * k - 1] = static_cast<S>(v[i].re * power.first * power.second);
-    row[k == 0 ? kDim - 1 : 2 * k] = static_cast<S>(v[i].im * power.first * power.second);
-  }
+  const PowerOfTwo<T> power(exponent);
+  row.visit([&](auto* elements) {
+    using S = std::remove_reference_t<decltype(*elements)>;
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      const int k = bin_of_slot(fft, i);
+      elements[k == 0 ? 0 : 2 * k - 1] = static_cast<S>(power.times(v[i].re));
+      elements[k == 0 ? kDim - 1 : 2 * k] = static_cast<S>(power.times(v[i].im));
+    }
+  });
 }
 
 // One transformed row.
-template <typename S, int kLog2>
-struct PackedSpectrumRow {
-  using T = compute_t<S>;
-  using Fft = RowFft<T, kLog2>;
+template <typename T, int kLog2>
+struct PackedSpectrumRow : ThreadRow<T, kLog2> {
+  using Base = ThreadRow<T, kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using State = RowState;
+  using typename Base::Fft;
 
-  Fft fft;
-  const S* in;
-  S* out;
+  StoredInput<T> in;
+  StoredOutput<T> out;
   bool inverse;
-  int row_dim;   // 2M, or 0 for a row beyond the last: its threads meet every barrier, read and store nothing
-  bool pending;  // this row is still to be stored
 
-  // Stores the row. Without kScaled, a row whose spectrum left the safe range stays pending; true in the whole team if
-  // there is one.
-  template <bool kScaled>
-  HRR_DEVICE bool run() {
-    bool finite = true;
-    int shift = 0;
-    T factor = 1;
-    if constexpr (kScaled) {
-      const T largest = row_magnitude(fft, in, row_dim);
-      finite = is_finite(largest);
-      shift = scale_exponent(largest);
-      factor = power_of_two<T>(-shift);
+  HRR_DEVICE PackedSpectrumRow(const TwiddlePoint<T>* twiddles, int rank, const PackedSpectrumParams& params,
+                               Storage storage)
+      : Base(twiddles, params.rows, params.dim, rank),
+        in(stored_input<T>(params.in, storage) + placed_row(params.map, 0, r)),
+        out(stored_output<T>(params.out, storage) + r * params.dim),
+        inverse(params.inverse) {}
+
+  HRR_DEVICE bool run(bool scaled, State& state) const {
+    int exponent = 0;
+    if (scaled) {
+      const MeasuredRow measured = measure_row(fft, in, row_dim);
+      exponent = measured.exponent;
+      this->store_nan_unless(measured.finite, out, state.stored);
     }
     Complex<T> v[kPointsPerThread];
+    bool nonzero = false;
     if (inverse) {
-      load_packed(fft, in, row_dim, factor, v);
+      load_packed(fft, in, row_dim, exponent, v);
+      nonzero = any_nonzero(v);
     } else {
-      load_row(fft, in, row_dim, factor, v);
+      load_row(fft, in, row_dim, v);
+      scale_down(v, exponent);
+      nonzero = any_nonzero(v);
       fft.forward(v);
     }
-    const bool good = kScaled || safe_squared_norm(fft.row_sum(inner_product(v, v)));
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      repeat = fft.team_any(pending && !good);
+    const T squared = fft.row_sum(inner_product(v, v));
+    bool good = scaled || safe_squared_norm(squared);
+    bool repeat = fft.team_any(exists() && !good);
+    if (repeat) {
+      good = safe_or_zero(fft, squared, nonzero);
+      repeat = fft.team_any(exists() && !good);
     }
     if (inverse) {
-      scale_bins(v, T{1} / Fft::kPoints);
+      scale_points(v, T{1} / Fft::kPoints);
       fft.inverse(v);
     } else {
       untangle_bins(fft, v);
     }
-    if (pending && good) {
-      const PowerOfTwo<T> power = shift == 0 ? PowerOfTwo<T>() : PowerOfTwo<T>(shift);
-      if (!finite) {
-        store_nan(fft, row_dim, out);
-      } else if (inverse) {
-        store_row(fft, v, power, out);
+    if (exists() && !state.stored && good) {
+      if (inverse) {
+        store_row(fft, v, exponent, out);
       } else {
-        store_packed(fft, v, power, out);
+        store_packed(fft, v, exponent, out);
       }
-      pending = false;
+      state.stored = true;
     }
     return repeat;
   }
 };
 
-template <typename S, int kLog2>
-HRR_COLD void run_scaled(PackedSpectrumRow<S, kLog2> row) {
-  row.template run<true>();
-}
-
 // out[r] = the packed spectrum of in[r], or the row whose packed spectrum in[r] is.
-template <typename S, int kLog2>
+template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    packed_spectrum_kernel(PackedSpectrumParams params, const TwiddlePoint<compute_t<S>>* twiddles) {
-  using Row = PackedSpectrumRow<S, kLog2>;
-  const typename Row::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * Row::Fft::rows_per_block() + fft.row;
-  const bool exists = index < params.rows;
-  const int64_t r = exists ? index : 0;
-  Row row{fft,
-          static_cast<const S*>(params.in) + placed_row(params.map, 0, r),
-          static_cast<S*>(params.out) + r * params.dim,
-          params.inverse,
-          exists ? static_cast<int>(params.dim) : 0,
-          exists};
-  if (row.template run<false>()) {
-    run_scaled(row);
-  }
+    packed_spectrum_kernel(PackedSpectrumParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<PackedSpectrumRow<T, kLog2>>(twiddles, params, storage);
 }
 
 // One product of a row and a row by its packed spectrum.
-template <typename S, int kLog2>
-struct SpectrumBindingRow {
-  using T = compute_t<S>;
-  using Fft = RowFft<T, kLog2>;
+template <typename T, int kLog2>
+struct SpectrumBindingRow : ThreadRow<T, kLog2> {
+  using Base = ThreadRow<T, kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using State = RowState;
+  using typename Base::Fft;
 
-  Fft fft;
-  const S* a;
-  const S* spectrum;
-  S* out;
+  StoredInput<T> a;
+  StoredInput<T> spectrum;
+  StoredOutput<T> out;
   Product product;
-  int row_dim;  // as in PackedSpectrumRow
-  bool pending;
 
-  template <bool kScaled>
-  HRR_DEVICE T factor_of(const S* row, int& exponent, bool& finite) const {
-    if constexpr (kScaled) {
-      const T largest = row_magnitude(fft, row, row_dim);
-      finite = finite && is_finite(largest);
-      const int shift = scale_exponent(largest);
-      exponent += shift;
-      return power_of_two<T>(-shift);
-    } else {
-      return T{1};
+  HRR_DEVICE SpectrumBindingRow(const TwiddlePoint<T>* twiddles, int rank, const SpectrumBindingParams& params,
+                                Storage storage)
+      : Base(twiddles, params.rows, params.dim, rank),
+        a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
+        spectrum(stored_input<T>(params.spectrum, storage) + placed_row(params.map, 1, r)),
+        out(stored_output<T>(params.out, storage) + r * params.dim),
+        product(params.product) {}
+
+  HRR_DEVICE bool run(bool scaled, State& state) const {
+    int exponent_a = 0;
+    int exponent_b = 0;
+    if (scaled) {
+      const MeasuredRow of_a = measure_row(fft, a, row_dim);
+      const MeasuredRow of_b = measure_row(fft, spectrum, row_dim);
+      exponent_a = of_a.exponent;
+      exponent_b = of_b.exponent;
+      this->store_nan_unless(of_a.finite && of_b.finite, out, state.stored);
     }
-  }
-
-  // Stores the row. Without kScaled, a row that left the range of T stays pending; true in the whole team if there is
-  // one.
-  template <bool kScaled>
-  HRR_DEVICE bool run() {
-    bool finite = true;
-    int exponent = 0;
     Complex<T> v[kPointsPerThread];
     Complex<T> other[kPointsPerThread];
-    load_row(fft, a, row_dim, factor_of<kScaled>(a, exponent, finite), v);
+    load_row(fft, a, row_dim, v);
+    scale_down(v, exponent_a);
     fft.forward(v);
-    load_packed(fft, spectrum, row_dim, factor_of<kScaled>(spectrum, exponent, finite), other);
+    load_packed(fft, spectrum, row_dim, exponent_b, other);
     multiply_bins(fft, product, v, other, v);
-    scale_bins(v, T{1} / Fft::kPoints);
+    scale_points(v, T{1} / Fft::kPoints);
     fft.inverse(v);
-    bool good = true;
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      good = all_finite(v);
-      repeat = fft.team_any(pending && !good);
-      if (repeat) {
-        good = !fft.row_any(!good);
-      }
+    bool good = scaled || all_finite(v);
+    const bool repeat = fft.team_any(exists() && !good);
+    if (repeat) {
+      good = !fft.row_any(!good);
     }
-    if (pending && good) {
-      if (finite) {
-        store_row(fft, v, exponent == 0 ? PowerOfTwo<T>() : PowerOfTwo<T>(exponent), out);
-      } else {
-        store_nan(fft, row_dim, out);
-      }
-      pending = false;
+    if (exists() && !state.stored && good) {
+      store_row(fft, v, exponent_a + exponent_b, out);
+      state.stored = true;
     }
     return repeat;
   }
 };
 
-template <typename S, int kLog2>
-HRR_COLD void run_scaled(SpectrumBindingRow<S, kLog2> row) {
-  row.template run<true>();
-}
-
 // out[r] = a[r] (*) b[r] for b given by its packed spectra.
-template <typename S, int kLog2>
+template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    bind_spectrum_kernel(SpectrumBindingParams params, const TwiddlePoint<compute_t<S>>* twiddles) {
-  using Row = SpectrumBindingRow<S, kLog2>;
-  const typename Row::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * Row::Fft::rows_per_block() + fft.row;
-  const bool exists = index < params.rows;
-  const int64_t r = exists ? index : 0;
-  Row row{fft,
-          static_cast<const S*>(params.a) + placed_row(params.map, 0, r),
-          static_cast<const S*>(params.spectrum) + placed_row(params.map, 1, r),
-          static_cast<S*>(params.out) + r * params.dim,
-          params.product,
-          exists ? static_cast<int>(params.dim) : 0,
-          exists};
-  if (row.template run<false>()) {
-    run_scaled(row);
-  }
+    bind_spectrum_kernel(SpectrumBindingParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<SpectrumBindingRow<T, kLog2>>(twiddles, params, storage);
 }
 
 }  // namespace torch_hrr::kernels

@@ -10,15 +10,6 @@ HRR_ISA_BEGIN
 template <typename T, int W>
 using PairLanes = Pair<Simd<T, W>>;
 
-template <Product kProduct, typename T>
-HRR_HOST_DEVICE Pair<T> product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
-  if constexpr (kProduct == Product::kConvolution) {
-    return convolve_pair(a, b, u);
-  } else {
-    return correlate_pair(a, b, u);
-  }
-}
-
 // Arrays hold M + 1 points: the last repeats the first, so that the mirror of block 0 is a block too.
 template <typename T>
 HRR_HOST_DEVICE void wrap(Split<T> z, int64_t points) {

@@ -1,110 +1,25 @@
-// What the spectral HRR kernels share around a transform: rows in and out of memory, folding, scaling, bins in pairs.
+// Rows of the transform kernels in and out of memory: loads, stores, folding, and what is measured of them.
 #pragma once
 
-#include <cmath>
-#include <limits>
-
 #include "kernels/cuda/element_run.cuh"
+#include "kernels/cuda/stored.cuh"
 #include "kernels/fft/fft.cuh"
 #include "kernels/hrr/circular_convolution.h"
-
-// Rare paths stay out of line: inlined, they would cost the common path half of its registers.
-#if defined(__CUDACC__)
-#define HRR_COLD __device__ __noinline__
-#else
-#define HRR_COLD __attribute__((noinline))
-#endif
+#include "kernels/hrr/row_scaling.cuh"
 
 namespace torch_hrr::kernels {
 
-// Threads and rows of a block for the transform of 2^log2 points, as data: whole rows, at least 128 threads.
-struct BlockShape {
-  int threads;
-  int rows;
-};
-constexpr BlockShape kBlockShapes[] = {{128, 64}, {128, 32}, {128, 16}, {128, 8}, {128, 4},
-                                       {128, 2},  {128, 1},  {256, 1},  {512, 1}};
-
+// Threads of a block for the transform of 2^log2 points: whole rows, at least 128.
 template <int kLog2>
-constexpr int kBlockThreads = kBlockShapes[kLog2 - kMinDeviceFftLog2].threads;
-
-template <typename T>
-constexpr T kInfinity = std::numeric_limits<T>::infinity();
-template <typename T>
-constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+constexpr int kBlockThreads = (1 << kLog2) / kPointsPerThread > 128 ? (1 << kLog2) / kPointsPerThread : 128;
 
 // The element offset of a row; the usual single leading dimension needs no division.
 HRR_DEVICE int64_t placed_row(const RowMap& map, int operand, int64_t row) {
   return map.ndim == 1 ? row * map.strides[operand][0] : row_offset(map, operand, row);
 }
 
-template <typename T>
-HRR_DEVICE bool is_finite(T x) {
-  return x - x == T{0};
-}
-
-// Magnitudes beyond 2^+-limit are scaled by 2^limit only, so that one representable factor does it.
-template <typename T>
-constexpr int kScaleLimit = sizeof(T) == 4 ? 120 : 1000;
-template <typename T>
-constexpr int kLargestExponent = sizeof(T) == 4 ? 126 : 1022;
-
-// The exponent e with magnitude 2^-e in [1, 2); 0 for a row of zeros or one that is not finite.
-template <typename T>
-HRR_DEVICE int scale_exponent(T magnitude) {
-  if (magnitude == T{0} || !is_finite(magnitude)) {
-    return 0;
-  }
-  const int exponent = ::ilogb(magnitude);
-  return exponent > kScaleLimit<T> ? kScaleLimit<T> : exponent < -kScaleLimit<T> ? -kScaleLimit<T> : exponent;
-}
-
-template <typename T>
-HRR_DEVICE T power_of_two(int exponent) {
-  return ::ldexp(T{1}, exponent);
-}
-
-// x 2^exponent as two factors, each representable; saturates far outside the range of T.
-template <typename T>
-struct PowerOfTwo {
-  T first = 1;
-  T second = 1;
-
-  PowerOfTwo() = default;
-  HRR_DEVICE explicit PowerOfTwo(int exponent) {
-    constexpr int kLimit = 2 * kLargestExponent<T>;
-    exponent = exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent;
-    first = power_of_two<T>(exponent / 2);
-    second = power_of_two<T>(exponent - exponent / 2);
-  }
-};
-
-// 1 / max(norm2, eps) as factor 2^exponent for a row that stands for row 2^row_exponent.
-template <typename T>
-struct NormalizingScale {
-  T factor;
-  int exponent = 0;
-  bool above_eps;
-
-  HRR_DEVICE NormalizingScale(T squared, int row_exponent, double eps) {
-    const T norm = ::sqrt(squared);
-    above_eps =
-        row_exponent == 0 ? norm >= static_cast<T>(eps) : static_cast<double>(norm) >= ::ldexp(eps, -row_exponent);
-    if (above_eps && norm > T{0}) {
-      factor = T{1} / norm;
-      return;
-    }
-    // eps may be outside the range of T; a row of zeros over eps = 0 is 0/0.
-    int eps_exponent = 0;
-    factor = T{1} / static_cast<T>(::frexp(eps, &eps_exponent));
-    exponent = row_exponent - eps_exponent;
-  }
-};
-
-// v = the row's even and odd elements as points in the time layout, times factor; elements from dim on are 0.
 template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, const S* row, int dim, T factor,
-                              Complex<T> (&v)[kPointsPerThread]) {
+HRR_DEVICE void load_elements(const RowFft<T, kLog2>& fft, const S* row, int dim, Complex<T> (&v)[kPointsPerThread]) {
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
   constexpr int kRuns = kPointsPerThread / kRun;
@@ -116,24 +31,49 @@ HRR_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, const S* row, int dim
         run = *reinterpret_cast<const ElementRun<S, kElements>*>(row + first);
       }
       for (int g = 0; g < kRun; ++g) {
-        v[g * kRuns + j] = {static_cast<T>(run.elements[2 * g]) * factor,
-                            static_cast<T>(run.elements[2 * g + 1]) * factor};
+        v[g * kRuns + j] = {static_cast<T>(run.elements[2 * g]), static_cast<T>(run.elements[2 * g + 1])};
       }
     }
   } else {
     for (int j = 0; j < kRuns; ++j) {
       for (int g = 0; g < kRun; ++g) {
         const int n = 2 * (fft.time_point(j) + g);
-        v[g * kRuns + j] = {n < dim ? static_cast<T>(row[n]) * factor : T{0},
-                            n + 1 < dim ? static_cast<T>(row[n + 1]) * factor : T{0}};
+        v[g * kRuns + j] = {n < dim ? static_cast<T>(row[n]) : T{0}, n + 1 < dim ? static_cast<T>(row[n + 1]) : T{0}};
       }
     }
   }
 }
 
-// The inverse of load_row for a row of 2M elements, times a power of two.
+// v = the row's even and odd elements as points in the time layout; elements from dim on are 0.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim,
+                              Complex<T> (&v)[kPointsPerThread]) {
+  row.visit([&](const auto* elements) { load_elements(fft, elements, dim, v); });
+}
+
+template <typename T>
+HRR_DEVICE void copy_points(const Complex<T> (&v)[kPointsPerThread], Complex<T> (&target)[kPointsPerThread]) {
+  for (int i = 0; i < kPointsPerThread; ++i) {
+    target[i] = v[i];
+  }
+}
+template <typename T>
+HRR_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
+  for (int i = 0; i < kPointsPerThread; ++i) {
+    v[i] = {v[i].re * factor, v[i].im * factor};
+  }
+}
+
+// v <- v 2^-exponent for an exponent of scale_exponent: 0 unless the row left the safe range before.
+template <typename T>
+HRR_DEVICE void scale_down(Complex<T> (&v)[kPointsPerThread], int exponent) {
+  if (exponent != 0) {
+    scale_points(v, power_of_two<T>(-exponent));
+  }
+}
+
 template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
+HRR_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
                                PowerOfTwo<T> power, S* row) {
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
@@ -143,8 +83,8 @@ HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v
     ElementRun<S, kElements> run;
     for (int g = 0; g < kRun; ++g) {
       const Complex<T> z = v[g * kRuns + j];
-      run.elements[2 * g] = static_cast<S>(z.re * power.first * power.second);
-      run.elements[2 * g + 1] = static_cast<S>(z.im * power.first * power.second);
+      run.elements[2 * g] = static_cast<S>(power.times(z.re));
+      run.elements[2 * g + 1] = static_cast<S>(power.times(z.im));
     }
     S* const target = row + 2 * fft.time_point(j);
     if (aligned) {
@@ -155,6 +95,14 @@ HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v
       }
     }
   }
+}
+
+// The inverse of load_row for a row of 2M elements, times 2^exponent.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int64_t exponent,
+                               StoredOutput<T> row) {
+  const PowerOfTwo<T> power(exponent);
+  row.visit([&](auto* elements) { store_elements(fft, v, power, elements); });
 }
 
 // The folded layout of padded rows: c[i] is element t + i M/8 of the D <= M of the row.
@@ -211,33 +159,65 @@ HRR_DEVICE_STEP void unfold_row(const RowFft<T, kLog2>& fft, const T (&c)[kPoint
   }
 }
 
-template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
-                                  PowerOfTwo<T> power, S* row) {
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    const int n = fft.thread + i * RowFft<T, kLog2>::kThreads;
-    if (n < dim) {
-      row[n] = static_cast<S>(c[i] * factor * power.first * power.second);
+// c = the row in the folded layout; elements from dim on are 0.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim, T (&c)[kPointsPerThread]) {
+  row.visit([&](const auto* elements) {
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      const int n = fft.thread + i * RowFft<T, kLog2>::kThreads;
+      c[i] = n < dim ? static_cast<T>(elements[n]) : T{0};
     }
-  }
+  });
 }
 
-template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, S* row) {
-  for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
-    row[n] = static_cast<S>(kNan<T>);
-  }
+// row = c times factor 2^exponent
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
+                                  int exponent, StoredOutput<T> row) {
+  const PowerOfTwo<T> power(exponent);
+  row.visit([&](auto* elements) {
+    using S = std::remove_reference_t<decltype(*elements)>;
+    for (int i = 0; i < kPointsPerThread; ++i) {
+      const int n = fft.thread + i * RowFft<T, kLog2>::kThreads;
+      if (n < dim) {
+        elements[n] = static_cast<S>(power.times(c[i] * factor));
+      }
+    }
+  });
 }
 
-// max |x| over a row, infinite if an element is NaN or infinite; every thread of the row gets it.
-template <typename S, typename T, int kLog2>
-HRR_DEVICE_STEP T row_magnitude(const RowFft<T, kLog2>& fft, const S* row, int dim) {
+template <typename T, int kLog2>
+HRR_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, StoredOutput<T> row) {
+  row.visit([&](auto* elements) {
+    using S = std::remove_reference_t<decltype(*elements)>;
+    for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
+      elements[n] = static_cast<S>(kNan<T>);
+    }
+  });
+}
+
+// Every thread of the row gets the same; a barrier of the team.
+template <typename T, int kLog2>
+HRR_DEVICE_STEP MeasuredRow measure_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim) {
   T largest = 0;
-  for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
-    const T magnitude = ::fabs(static_cast<T>(row[n]));
-    largest = !is_finite(magnitude) ? kInfinity<T> : largest < magnitude ? magnitude : largest;
+  row.visit([&](const auto* elements) {
+    for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
+      const T magnitude = ::fabs(static_cast<T>(elements[n]));
+      largest = !is_finite(magnitude) ? kInfinity<T> : largest < magnitude ? magnitude : largest;
+    }
+  });
+  largest = fft.row_max(largest);
+  return {scale_exponent(largest), is_finite(largest), largest == T{0}};
+}
+
+// Whether one of the values is not zero.
+template <typename T>
+HRR_DEVICE bool any_nonzero(const Complex<T> (&v)[kPointsPerThread]) {
+  bool found = false;
+  for (int i = 0; i < kPointsPerThread; ++i) {
+    found = found || v[i].re != T{0} || v[i].im != T{0};
   }
-  return fft.row_max(largest);
+  return found;
 }
 
 // Whether all of the values are finite.
@@ -258,98 +238,61 @@ HRR_DEVICE bool all_finite(const T (&c)[kPointsPerThread]) {
   return check == T{0};
 }
 
-// Re sum x conj(y) over a thread's bins
-template <typename T>
-HRR_DEVICE_STEP T inner_product(const Complex<T> (&x)[kPointsPerThread], const Complex<T> (&y)[kPointsPerThread]) {
-  T sum = 0;
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    sum = multiply_add(x[i].re, y[i].re, sum);
-    sum = multiply_add(x[i].im, y[i].im, sum);
-  }
-  return sum;
-}
-
-template <typename T>
-HRR_DEVICE void scale_bins(Complex<T> (&v)[kPointsPerThread], T factor) {
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    v[i] = {v[i].re * factor, v[i].im * factor};
-  }
-}
-
-// visit(bin, mirror, u) for the slots of every pair (k, M-k) of this thread, u = (1 + e^{-2 pi i k / M}) / 4. Bins 0
-// and M/2 are pairs of one slot. Within a slot array k advances by quarter turns, so one root serves four pairs.
-template <typename T, int kLog2, typename Visit>
-HRR_DEVICE void for_each_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
-  constexpr T kQuarter = static_cast<T>(0.25);
-  const Complex<T> w = fft.root(fft.thread);
-  const T re = kQuarter * w.re;
-  const T im = kQuarter * w.im;
-  if (fft.thread != 0) {
-    visit(0, 7, Complex<T>{kQuarter + re, im});
-    visit(1, 6, Complex<T>{kQuarter + im, -re});
-    visit(2, 5, Complex<T>{kQuarter - re, -im});
-    visit(3, 4, Complex<T>{kQuarter - im, re});
-  } else {
-    const Complex<T> eighth = fft.root(RowFft<T, kLog2>::kPoints / 8);
-    visit(0, 0, Complex<T>{kQuarter + re, im});
-    visit(1, 3, Complex<T>{kQuarter + im, -re});
-    visit(2, 2, Complex<T>{kQuarter - re, -im});
-    visit(4, 7, Complex<T>{kQuarter + kQuarter * eighth.re, kQuarter * eighth.im});
-    visit(5, 6, Complex<T>{kQuarter + kQuarter * eighth.im, -(kQuarter * eighth.re)});
-  }
-}
-
-template <Product kProduct, typename T>
-HRR_DEVICE Pair<T> device_product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
-  if constexpr (kProduct == Product::kConvolution) {
-    return convolve_pair(a, b, u);
-  } else {
-    return correlate_pair(a, b, u);
-  }
-}
-
-// target = a (*) b
-template <Product kProduct, typename T>
-struct MultiplyPairs {
-  const Complex<T> (&a)[kPointsPerThread];
-  const Complex<T> (&b)[kPointsPerThread];
-  Complex<T> (&target)[kPointsPerThread];
-
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
-    const Pair<T> c = device_product_pair<kProduct, T>({a[k], a[mirror]}, {b[k], b[mirror]}, u);
-    target[k] = c.k;
-    target[mirror] = c.mirror;
-  }
-};
-
-// sum += weight (a conv b)
-template <typename T>
-struct AccumulatePairs {
-  const Complex<T> (&a)[kPointsPerThread];
-  const Complex<T> (&b)[kPointsPerThread];
-  Complex<T> (&sum)[kPointsPerThread];
-  T weight;
-
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
-    const Pair<T> c = convolve_pair<T>({a[k], a[mirror]}, {b[k], b[mirror]}, u);
-    const Pair<T> total{sum[k], sum[mirror]};
-    sum[k] = {multiply_add(weight, c.k.re, total.k.re), multiply_add(weight, c.k.im, total.k.im)};
-    sum[mirror] = {multiply_add(weight, c.mirror.re, total.mirror.re),
-                   multiply_add(weight, c.mirror.im, total.mirror.im)};
-  }
-};
-
-// target = a (*) b; target may be a or b.
+// Whether a row with sum |z|^2 = squared needs no scaling: a row of zeros leaves the safe range, but what it gives is
+// zero as it stands. A barrier of the team.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void multiply_bins(const RowFft<T, kLog2>& fft, Product product,
-                                   const Complex<T> (&a)[kPointsPerThread], const Complex<T> (&b)[kPointsPerThread],
-                                   Complex<T> (&target)[kPointsPerThread]) {
-  if (product == Product::kConvolution) {
-    MultiplyPairs<Product::kConvolution, T> visit{a, b, target};
-    for_each_pair(fft, visit);
-  } else {
-    MultiplyPairs<Product::kCorrelation, T> visit{a, b, target};
-    for_each_pair(fft, visit);
+HRR_DEVICE bool safe_or_zero(const RowFft<T, kLog2>& fft, T squared, bool nonzero) {
+  const bool zero = !fft.row_any(nonzero);
+  return safe_squared_norm(squared) || (squared == T{0} && zero);
+}
+
+// The row of a thread. Blocks cover all rows: no output that fits into memory needs more than a grid has.
+template <typename T, int kLog2>
+struct ThreadRow {
+  using Fft = RowFft<T, kLog2>;
+
+  Fft fft;
+  int64_t r;    // 0 for a row beyond the last: its threads meet every barrier, read and store nothing
+  int dim;      // of every row
+  int row_dim;  // of this one, 0 beyond the last
+
+  HRR_DEVICE ThreadRow(const TwiddlePoint<T>* twiddles, int64_t rows, int64_t dim_, int rank)
+      : fft(twiddles, rank), dim(static_cast<int>(dim_)) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * Fft::rows_per_block() + fft.row;
+    r = index < rows ? index : 0;
+    row_dim = index < rows ? dim : 0;
+  }
+
+  HRR_DEVICE bool exists() const {
+    return row_dim > 0;
+  }
+
+  // The result of a row with an input that is not finite.
+  HRR_DEVICE void store_nan_unless(bool finite, StoredOutput<T> out, bool& stored) const {
+    if (!finite && !stored) {
+      store_nan(fft, row_dim, out);
+      stored = true;
+    }
+  }
+};
+
+// What a kernel of one output keeps of a row between two rounds.
+struct RowState {
+  bool stored = false;
+};
+
+// Runs a row, and once more from inputs scaled by powers of two if a row of the team asks for it; State says what of
+// the row is stored.
+//
+// The compiler cannot know that a shuffled rank is the same: addresses and factors are computed anew in a second round,
+// where keeping them through the first would cost the common path its registers.
+template <typename Row, typename T, typename... Args>
+HRR_DEVICE void run_row(const TwiddlePoint<T>* twiddles, const Args&... args) {
+  typename Row::State state;
+  int rank = thread_rank();
+#pragma unroll 1
+  for (bool scaled = false; Row(twiddles, rank, args...).run(scaled, state); scaled = true) {
+    rank = shuffle(rank, lane_index());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/hrr/bin_maps.h"
 #include "kernels/hrr/bin_pairs.cuh"
+#include "kernels/hrr/pair_products.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -17,34 +18,44 @@ HRR_COLD Complex<L> map_bin_of(SpectralMap kind, Complex<L> a, Complex<L> v, Bin
 }
 
 // One output row of a map of spectra.
-template <typename S, int kLog2>
-struct SpectralRow {
-  using T = compute_t<S>;
-  using Fft = RowFft<T, kLog2>;
+template <typename T, int kLog2>
+struct SpectralRow : ThreadRow<T, kLog2> {
+  using Base = ThreadRow<T, kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using State = RowState;
+  using typename Base::Fft;
   using Bins = Complex<T>[kPointsPerThread];
 
-  Fft fft;
-  const S* a;
-  const S* v;  // null where the map takes no direction
-  S* out;
+  StoredInput<T> a;
+  StoredInput<T> v;  // null where the map takes no direction
+  StoredOutput<T> out;
   SpectralMap kind;
   double eps;
   double exponent;
   int32_t order;
-  int row_dim;   // 2M, or 0 for a row beyond the last: its threads meet every barrier, read and store nothing
-  bool pending;  // this row is still to be stored
 
-  // The bins of row 2^-shift; returns sum |Z|^2.
-  template <bool kScaled>
-  HRR_DEVICE T load_bins(const S* row, int& shift, bool& finite, Bins& bins) const {
-    T factor = 1;
-    if constexpr (kScaled) {
-      const T largest = row_magnitude(fft, row, row_dim);
-      finite = finite && is_finite(largest);
-      shift = scale_exponent(largest);
-      factor = power_of_two<T>(-shift);
+  HRR_DEVICE SpectralRow(const TwiddlePoint<T>* twiddles, int rank, const SpectralMapParams& params, Storage storage)
+      : Base(twiddles, params.rows, params.dim, rank),
+        a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
+        v(stored_input<T>(params.v, storage)),
+        out(stored_output<T>(params.out, storage) + r * params.dim),
+        kind(params.kind),
+        eps(params.eps),
+        exponent(params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)]),
+        order(params.order) {
+    if (v.exists()) {
+      v = v + placed_row(params.map, 1, r);
     }
-    load_row(fft, row, row_dim, factor, bins);
+  }
+
+  // The bins of row 2^-exponent; returns sum |Z|^2.
+  HRR_DEVICE T load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
+    load_row(fft, row, row_dim, bins);
+    scale_down(bins, exponent);
+    nonzero = any_nonzero(bins);
     fft.forward(bins);
     const T squared = fft.row_sum(inner_product(bins, bins));
     untangle_bins(fft, bins);
@@ -75,191 +86,148 @@ struct SpectralRow {
     }
   }
 
-  // Stores the row. Without kScaled, a row whose spectrum left the safe range stays pending; true in the whole team if
-  // there is one.
-  template <bool kScaled>
-  HRR_DEVICE bool run() {
-    bool finite = true;
-    int shift_a = 0;
-    int shift_v = 0;
+  HRR_DEVICE bool run(bool scaled, State& state) const {
+    constexpr int64_t kDim = 2 * Fft::kPoints;
+    constexpr double kEpsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
+    int exponent_a = 0;
+    int exponent_v = 0;
+    if (scaled) {
+      const MeasuredRow of_a = measure_row(fft, a, row_dim);
+      const MeasuredRow of_v = v.exists() ? measure_row(fft, v, row_dim) : MeasuredRow{};
+      exponent_a = of_a.exponent;
+      exponent_v = of_v.exponent;
+      this->store_nan_unless(of_a.finite && of_v.finite, out, state.stored);
+    }
     Bins bins;
     Bins directions;
-    const T squared = load_bins<kScaled>(a, shift_a, finite, bins);
-    bool good = kScaled || safe_squared_norm(squared);
-    if (v != nullptr) {
-      const T squared_v = load_bins<kScaled>(v, shift_v, finite, directions);
-      good = good && (kScaled || safe_squared_norm(squared_v));
+    bool nonzero_a = false;
+    bool nonzero_v = false;
+    const T squared = load_bins(a, exponent_a, bins, nonzero_a);
+    T squared_v = 1;
+    if (v.exists()) {
+      squared_v = load_bins(v, exponent_v, directions, nonzero_v);
     } else {
       for (int i = 0; i < kPointsPerThread; ++i) {
         directions[i] = {T{0}, T{0}};
       }
     }
-    // sum |A_k|^2 over all D bins is 2 sum |Z|^2 and D norm2(a)^2; the mapped bins are near 1.
-    constexpr int64_t kDim = 2 * Fft::kPoints;
-    const double norm_squared = 2 * static_cast<double>(squared) / kDim;
-    const int exponent_of_bins = bin_exponent(norm_squared);
-    constexpr double kEpsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
-    const int scale = exponent_of_bins + shift_a;
-    const ScaledEps divisor = scaled_eps(eps, scale);
-    const BinScalars scalars =
-        bin_scalars(::ldexp(norm_squared, -2 * exponent_of_bins), kDim, kEpsilon, divisor.eps, exponent, scale, order);
-    map_bins(bins, directions, ::ldexp(1.0, -exponent_of_bins), scalars);
+    // sum |A_k|^2 over all D bins is 2 sum |Z|^2 and D norm2(a)^2.
+    const RowMapping mapping =
+        row_mapping(kind, 2 * static_cast<double>(squared) / kDim, exponent_a, kDim, kEpsilon, eps, exponent, order);
+    bool good = scaled || (safe_squared_norm(squared) && safe_squared_norm(squared_v));
+    bool repeat = fft.team_any(exists() && !good);
+    if (repeat) {
+      good = safe_or_zero(fft, squared, nonzero_a);
+      good = safe_or_zero(fft, squared_v, nonzero_v) && good;
+      repeat = fft.team_any(exists() && !good);
+    }
+    map_bins(bins, directions, mapping.factor, mapping.scalars);
     retangle_bins(fft, bins);
     fft.inverse(bins);
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      repeat = fft.team_any(pending && !good);
-    }
-    if (pending && good) {
-      if (finite) {
-        store_row(fft, bins,
-                  PowerOfTwo<T>(mapped_scale(kind, scale) + shift_v - (divides_by_eps(kind) ? divisor.shift : 0)), out);
-      } else {
-        store_nan(fft, row_dim, out);
-      }
-      pending = false;
+    if (exists() && !state.stored && good) {
+      store_row(fft, bins, mapping.exponent + exponent_v, out);
+      state.stored = true;
     }
     return repeat;
   }
 };
 
-template <typename S, int kLog2>
-HRR_COLD void run_scaled(SpectralRow<S, kLog2> row) {
-  row.template run<true>();
-}
-
 // out[r] = the row whose bins are map(A, V).
-template <typename S, int kLog2>
+template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    spectral_map_kernel(SpectralMapParams params, const TwiddlePoint<compute_t<S>>* twiddles) {
-  using Row = SpectralRow<S, kLog2>;
-  const typename Row::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * Row::Fft::rows_per_block() + fft.row;
-  const bool exists = index < params.rows;
-  const int64_t r = exists ? index : 0;
-  const S* const directions = static_cast<const S*>(params.v);
-  Row row{fft,
-          static_cast<const S*>(params.a) + placed_row(params.map, 0, r),
-          directions == nullptr ? nullptr : directions + placed_row(params.map, 1, r),
-          static_cast<S*>(params.out) + r * params.dim,
-          params.kind,
-          params.eps,
-          params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, r)],
-          params.order,
-          exists ? static_cast<int>(params.dim) : 0,
-          exists};
-  if (row.template run<false>()) {
-    run_scaled(row);
-  }
+    spectral_map_kernel(SpectralMapParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<SpectralRow<T, kLog2>>(twiddles, params, storage);
 }
 
 // One product of many vectors.
-template <typename S, int kLog2>
-struct MultibindRow {
-  using T = compute_t<S>;
-  using Fft = RowFft<T, kLog2>;
+template <typename T, int kLog2>
+struct MultibindRow : ThreadRow<T, kLog2> {
+  using Base = ThreadRow<T, kLog2>;
+  using Base::exists;
+  using Base::fft;
+  using Base::r;
+  using Base::row_dim;
+  using State = RowState;
+  using typename Base::Fft;
+  using Bins = Complex<T>[kPointsPerThread];
 
-  Fft fft;
-  const S* vectors;
+  StoredInput<T> vectors;
+  StoredOutput<T> out;
   int64_t items;
   int64_t item_stride;
-  S* out;
-  int row_dim;  // as in SpectralRow
-  bool pending;
 
-  // The spectrum of item k; with kScaled that of item 2^-shift, shift added to total.
-  template <bool kScaled>
-  HRR_DEVICE void load_item(int64_t k, int64_t& total, bool& finite, Complex<T> (&bins)[kPointsPerThread]) const {
-    const S* const row = vectors + k * item_stride;
-    T factor = 1;
-    if constexpr (kScaled) {
-      const T largest = row_magnitude(fft, row, row_dim);
-      finite = finite && is_finite(largest);
-      const int shift = scale_exponent(largest);
-      factor = power_of_two<T>(-shift);
-      total += shift;
-    }
-    load_row(fft, row, row_dim, factor, bins);
-    fft.forward(bins);
-  }
+  HRR_DEVICE MultibindRow(const TwiddlePoint<T>* twiddles, int rank, const MultibindParams& params, Storage storage)
+      : Base(twiddles, params.rows, params.dim, rank),
+        vectors(stored_input<T>(params.vectors, storage) + placed_row(params.map, 0, r)),
+        out(stored_output<T>(params.out, storage) + r * params.dim),
+        items(params.items),
+        item_stride(params.item_stride) {}
 
-  // Whether the product is in the safe range; with kScaled it is brought near 1 instead.
-  template <bool kScaled>
-  HRR_DEVICE bool keep_in_range(Complex<T> (&product)[kPointsPerThread], int64_t& total) const {
-    const T squared = fft.row_sum(inner_product(product, product));
-    if constexpr (kScaled) {
-      const int shift = scale_exponent(squared) / 2;
-      scale_bins(product, power_of_two<T>(-shift));
-      total += shift;
-      return true;
-    } else {
-      return safe_squared_norm(squared);
-    }
-  }
-
-  // Stores the row. Without kScaled, a row whose product left the safe range on the way stays pending; true in the
-  // whole team if there is one.
-  template <bool kScaled>
-  HRR_DEVICE bool run() {
-    Complex<T> product[kPointsPerThread];
-    Complex<T> item[kPointsPerThread];
-    bool finite = true;
-    // The product so far stands for product 2^total.
+  HRR_DEVICE bool run(bool scaled, State& state) const {
+    Bins product;
+    Bins item;
+    // The product so far stands for product 2^total; where scaled, every item and product is brought near 1.
     int64_t total = 0;
-    load_item<kScaled>(0, total, finite, product);
-    bool good = keep_in_range<kScaled>(product, total);
-    for (int64_t k = 1; k < items; ++k) {
-      load_item<kScaled>(k, total, finite, item);
-      multiply_bins(fft, Product::kConvolution, product, item, product);
-      good = keep_in_range<kScaled>(product, total) && good;
+    bool finite = true;
+    bool good = true;
+    bool vanished = false;
+    bool nonzero = false;  // of the item with which it vanished
+    for (int64_t k = 0; k < items; ++k) {
+      const StoredInput<T> row = vectors + k * item_stride;
+      int exponent = 0;
+      if (scaled) {
+        const MeasuredRow measured = measure_row(fft, row, row_dim);
+        finite = finite && measured.finite;
+        exponent = measured.exponent;
+        total += exponent;
+      }
+      load_row(fft, row, row_dim, item);
+      scale_down(item, exponent);
+      const bool nonzero_item = any_nonzero(item);
+      fft.forward(item);
+      if (k == 0) {
+        copy_points(item, product);
+      } else {
+        multiply_bins(fft, Product::kConvolution, product, item, product);
+      }
+      const T squared = fft.row_sum(inner_product(product, product));
+      if (scaled) {
+        const int shift = scale_exponent(squared) / 2;
+        scale_down(product, shift);
+        total += shift;
+      } else if (squared == T{0}) {
+        nonzero = vanished ? nonzero : nonzero_item;
+        vanished = true;
+      } else {
+        good = good && safe_squared_norm(squared);
+      }
     }
-    scale_bins(product, T{1} / Fft::kPoints);
+    scale_points(product, T{1} / Fft::kPoints);
     fft.inverse(product);
-    bool repeat = false;
-    if constexpr (!kScaled) {
-      repeat = fft.team_any(pending && !good);
+    bool repeat = fft.team_any(exists() && (!good || vanished));
+    if (repeat) {
+      // What a row of zeros leaves is zero as it stands.
+      const bool zero = !fft.row_any(nonzero);
+      good = good && (zero || !vanished);
+      repeat = fft.team_any(exists() && !good);
     }
-    if (pending && good) {
+    if (exists() && !state.stored && good) {
       if (finite) {
-        constexpr int64_t kLimit = 2 * kLargestExponent<T>;
-        store_row(fft, product,
-                  PowerOfTwo<T>(static_cast<int>(total > kLimit    ? kLimit
-                                                 : total < -kLimit ? -kLimit
-                                                                   : total)),
-                  out);
+        store_row(fft, product, total, out);
       } else {
         store_nan(fft, row_dim, out);
       }
-      pending = false;
+      state.stored = true;
     }
     return repeat;
   }
 };
 
-template <typename S, int kLog2>
-HRR_COLD void run_scaled(MultibindRow<S, kLog2> row) {
-  row.template run<true>();
-}
-
 // out[r] = vectors[r,0] conv vectors[r,1] conv ...
-template <typename S, int kLog2>
+template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    multibind_kernel(MultibindParams params, const TwiddlePoint<compute_t<S>>* twiddles) {
-  using Row = MultibindRow<S, kLog2>;
-  const typename Row::Fft fft(twiddles);
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * Row::Fft::rows_per_block() + fft.row;
-  const bool exists = index < params.rows;
-  const int64_t r = exists ? index : 0;
-  Row row{fft,
-          static_cast<const S*>(params.vectors) + placed_row(params.map, 0, r),
-          params.items,
-          params.item_stride,
-          static_cast<S*>(params.out) + r * params.dim,
-          exists ? static_cast<int>(params.dim) : 0,
-          exists};
-  if (row.template run<false>()) {
-    run_scaled(row);
-  }
+    multibind_kernel(MultibindParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<MultibindRow<T, kLog2>>(twiddles, params, storage);
 }
 
 }  // namespace torch_hrr::kernels

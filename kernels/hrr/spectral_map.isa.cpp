@@ -89,15 +89,15 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
   }
   // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
   const double norm_squared = spectrum.total(squared) / static_cast<double>(spectrum.dim);
-  const BinScaling scaling =
-      bin_scaling(row.kind, norm_squared, scale_a, spectrum.dim,
+  const RowMapping mapping =
+      row_mapping(row.kind, norm_squared, -scale_a, spectrum.dim,
                   static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), row.eps, row.exponent, row.order);
   with_map(row.kind, [&](auto kind) {
-    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), scale_by_power(1, -scaling.exponent), spectrum.share(),
-                                    scaling.scalars);
+    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), mapping.factor, spectrum.share(),
+                                    mapping.scalars);
   });
   spectrum.invert(a);
-  spectrum.store(scaling.restore - (row.v != nullptr ? scale_v : 0), out);
+  spectrum.store(mapping.exponent - (row.v != nullptr ? scale_v : 0), out);
   return true;
 }
 

@@ -49,43 +49,48 @@ inline std::size_t superposition_shared_bytes(const SuperpositionPlan& plan, int
   return static_cast<std::size_t>(kSuperposeThreads * plan.run + kWarpSize + row) * compute_bytes;
 }
 
-// The items of one output row, as a thread of the block sees them.
-template <typename S>
+// The items of one output row, as a thread of the block sees them; kElements of the storage type fill 16 bytes.
+template <typename T, int kElements>
 struct SuperpositionRow {
-  using T = compute_t<S>;
-  static constexpr int kElements = 16 / static_cast<int>(sizeof(S));
+  struct Elements {
+    T values[kElements];
+  };
 
-  const S* vectors;
-  const S* weights;
+  StoredInput<T> vectors;
+  StoredInput<T> weights;
   int64_t stride_vectors;
   int64_t stride_weights;
   int64_t items;
   int64_t dim;
   int lanes;
   T* partials;  // kSuperposeThreads * kElements + kWarpSize
-  S* out;
+  StoredOutput<T> out;
   double eps;
   bool normalize;
   bool aligned;
 
-  HRR_DEVICE SuperpositionRow(const SuperpositionParams& params, const SuperpositionPlan& plan, int64_t r, T* shared)
-      : vectors(static_cast<const S*>(params.vectors) + placed_row(params.map, 0, r)),
-        weights(static_cast<const S*>(params.weights)),
+  HRR_DEVICE SuperpositionRow(const SuperpositionParams& params, const SuperpositionPlan& plan, Storage storage,
+                              int64_t r, T* shared)
+      : vectors(stored_input<T>(params.vectors, storage) + placed_row(params.map, 0, r)),
+        weights(stored_input<T>(params.weights, storage)),
         stride_vectors(params.item_stride_vectors),
         stride_weights(params.item_stride_weights),
         items(params.items),
         dim(params.dim),
         lanes(plan.lanes),
         partials(shared),
-        out(static_cast<S*>(params.out) + r * params.dim),
+        out(stored_output<T>(params.out, storage) + r * params.dim),
         eps(params.eps),
         normalize(params.normalize) {
-    weights = weights == nullptr ? nullptr : weights + placed_row(params.map, 1, r);
-    aligned = dim % kElements == 0 && stride_vectors % kElements == 0 && is_run_aligned<S, kElements>(vectors);
+    if (weights.exists()) {
+      weights = weights + placed_row(params.map, 1, r);
+    }
+    aligned = dim % kElements == 0 && stride_vectors % kElements == 0 &&
+              reinterpret_cast<std::uintptr_t>(vectors.first) % 16 == 0;
   }
 
   HRR_DEVICE T weight(int64_t k) const {
-    return weights == nullptr ? T{1} : static_cast<T>(weights[k * stride_weights]);
+    return weights.exists() ? weights[k * stride_weights] : T{1};
   }
   HRR_DEVICE int lane() const {
     return thread_rank() % lanes;
@@ -97,21 +102,36 @@ struct SuperpositionRow {
     return kSuperposeThreads / lanes;
   }
 
-  HRR_DEVICE ElementRun<S, kElements> load(int64_t k, int64_t first) const {
-    const S* const item = vectors + k * stride_vectors + first;
-    ElementRun<S, kElements> run{};
-    if (aligned) {
-      if (first < dim) {
-        run = *reinterpret_cast<const ElementRun<S, kElements>*>(item);
-      }
-    } else {
-      for (int i = 0; i < kElements; ++i) {
-        if (first + i < dim) {
-          run.elements[i] = item[i];
+  HRR_DEVICE Elements load(int64_t k, int64_t first) const {
+    Elements result;
+    const auto load_as = [&](auto zero) {
+      using S = decltype(zero);
+      const S* const item = reinterpret_cast<const S*>((vectors + k * stride_vectors + first).first);
+      ElementRun<S, kElements> run{};
+      if (aligned) {
+        if (first < dim) {
+          run = *reinterpret_cast<const ElementRun<S, kElements>*>(item);
+        }
+      } else {
+        for (int i = 0; i < kElements; ++i) {
+          if (first + i < dim) {
+            run.elements[i] = item[i];
+          }
         }
       }
+      for (int i = 0; i < kElements; ++i) {
+        result.values[i] = static_cast<T>(run.elements[i]);
+      }
+    };
+    // kElements leaves but one type, or the half types.
+    if constexpr (kElements * sizeof(T) == 16) {
+      load_as(T{});
+    } else if (vectors.storage == Storage::kHalf) {
+      load_as(Half{});
+    } else {
+      load_as(BFloat16{});
     }
-    return run;
+    return result;
   }
 
   // sum += w x, or with kScaled += w x 2^-exponent from fractions and exponents, whatever the range of w and x.
@@ -134,10 +154,10 @@ struct SuperpositionRow {
     const int64_t first = first_of_tile + static_cast<int64_t>(lane()) * kElements;
     T sums[kElements] = {};
     for (int64_t k = begin + group(); k < end; k += groups()) {
-      const ElementRun<S, kElements> run = load(k, first);
+      const Elements item = load(k, first);
       const T w = weight(k);
       for (int i = 0; i < kElements; ++i) {
-        sums[i] = add_term<kScaled>(w, static_cast<T>(run.elements[i]), exponent, sums[i]);
+        sums[i] = add_term<kScaled>(w, item.values[i], exponent, sums[i]);
       }
     }
     block_sync();
@@ -157,8 +177,8 @@ struct SuperpositionRow {
     }
   }
 
-  // The largest exponent of a term w_k x_kd; finite = all inputs are.
-  HRR_DEVICE int measure(bool& finite) const {
+  // The largest exponent of a term w_k x_kd.
+  HRR_DEVICE MeasuredRow measure() const {
     constexpr int kNone = -100000;
     int largest = kNone;
     bool bad = false;
@@ -166,7 +186,7 @@ struct SuperpositionRow {
       const T w = weight(k);
       bad = bad || !is_finite(w);
       for (int64_t d = lane(); d < dim; d += lanes) {
-        const T x = static_cast<T>(vectors[k * stride_vectors + d]);
+        const T x = vectors[k * stride_vectors + d];
         bad = bad || !is_finite(x);
         if (w != T{0} && x != T{0} && is_finite(w) && is_finite(x)) {
           const int exponent = ::ilogb(w) + ::ilogb(x);
@@ -174,17 +194,16 @@ struct SuperpositionRow {
         }
       }
     }
-    finite = !block_any(bad);
+    const bool finite = !block_any(bad);
     largest = block_max(largest, reinterpret_cast<int*>(partials));
-    return largest == kNone ? 0 : largest;
+    return {largest == kNone ? 0 : largest, finite, finite && largest == kNone};
   }
 };
 
 // Normalises and stores a row of sums that stands for totals 2^exponent. Without kScaled, true if the sums left the
 // range of T, with nothing stored.
-template <bool kScaled, typename S>
-HRR_DEVICE bool finish_superposition(const SuperpositionRow<S>& row, const compute_t<S>* totals, int exponent) {
-  using T = compute_t<S>;
+template <bool kScaled, typename T, int kElements>
+HRR_DEVICE bool finish_superposition(const SuperpositionRow<T, kElements>& row, const T* totals, int exponent) {
   T factor = 1;
   bool good = true;
   if (row.normalize) {
@@ -207,44 +226,51 @@ HRR_DEVICE bool finish_superposition(const SuperpositionRow<S>& row, const compu
       return true;
     }
   }
-  const PowerOfTwo<T> power = exponent == 0 ? PowerOfTwo<T>() : PowerOfTwo<T>(exponent);
-  for (int64_t d = thread_rank(); d < row.dim; d += kSuperposeThreads) {
-    row.out[d] = static_cast<S>(totals[d] * factor * power.first * power.second);
-  }
+  const PowerOfTwo<T> power(exponent);
+  row.out.visit([&](auto* out) {
+    using S = std::remove_reference_t<decltype(*out)>;
+    for (int64_t d = thread_rank(); d < row.dim; d += kSuperposeThreads) {
+      out[d] = static_cast<S>(power.times(totals[d] * factor));
+    }
+  });
   return false;
 }
 
 // The row again from terms scaled by powers of two, or NaN where an input is not finite.
-template <typename S>
-HRR_COLD void superpose_scaled(SuperpositionRow<S> row, compute_t<S>* totals) {
-  bool finite = true;
-  const int exponent = row.measure(finite);
-  if (!finite) {
-    for (int64_t d = thread_rank(); d < row.dim; d += kSuperposeThreads) {
-      row.out[d] = static_cast<S>(kNan<compute_t<S>>);
-    }
+template <typename T, int kElements>
+HRR_COLD void superpose_scaled(SuperpositionRow<T, kElements> row, T* totals) {
+  const MeasuredRow terms = row.measure();
+  if (!terms.finite) {
+    row.out.visit([&](auto* out) {
+      using S = std::remove_reference_t<decltype(*out)>;
+      for (int64_t d = thread_rank(); d < row.dim; d += kSuperposeThreads) {
+        out[d] = static_cast<S>(kNan<T>);
+      }
+    });
     return;
   }
-  const int64_t tile = static_cast<int64_t>(row.lanes) * row.kElements;
-  for (int64_t first = 0; first < row.dim; first += tile) {
-    row.template sum_tile<true>(0, row.items, first, exponent, totals);
+  // Zeros sum to zeros as they stand.
+  if (!terms.zero) {
+    const int64_t tile = static_cast<int64_t>(row.lanes) * kElements;
+    for (int64_t first = 0; first < row.dim; first += tile) {
+      row.template sum_tile<true>(0, row.items, first, terms.exponent, totals);
+    }
+    block_sync();
   }
-  block_sync();
-  finish_superposition<true>(row, totals, exponent);
+  finish_superposition<true>(row, totals, terms.exponent);
 }
 
 // workspace[r][chunk] = the sum of one chunk: a block for each tile of each chunk of each row.
-template <typename S>
+template <typename T, int kElements>
 __global__ void __launch_bounds__(kSuperposeThreads)
-    superpose_chunks_kernel(SuperpositionParams params, SuperpositionPlan plan, compute_t<S>* workspace) {
-  using T = compute_t<S>;
+    superpose_chunks_kernel(SuperpositionParams params, SuperpositionPlan plan, Storage storage, T* workspace) {
   const int64_t tiles = (params.dim + plan.tile() - 1) / plan.tile();
   const int64_t blocks = params.rows * plan.chunks * tiles;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const int64_t tile = block % tiles;
     const int64_t chunk = block / tiles % plan.chunks;
     const int64_t r = block / tiles / plan.chunks;
-    const SuperpositionRow<S> row(params, plan, r, dynamic_shared<T>());
+    const SuperpositionRow<T, kElements> row(params, plan, storage, r, dynamic_shared<T>());
     const int64_t begin = chunk * kChunkItems;
     const int64_t end = begin + kChunkItems < params.items ? begin + kChunkItems : params.items;
     row.template sum_tile<false>(begin, end, tile * plan.tile(), 0, workspace + (r * plan.chunks + chunk) * params.dim);
@@ -252,14 +278,13 @@ __global__ void __launch_bounds__(kSuperposeThreads)
 }
 
 // out[r] = sum_k w[r,k] x[r,k] / max(norm2, eps), a block a row.
-template <typename S>
+template <typename T, int kElements>
 __global__ void __launch_bounds__(kSuperposeThreads)
-    superpose_kernel(SuperpositionParams params, SuperpositionPlan plan, compute_t<S>* workspace) {
-  using T = compute_t<S>;
+    superpose_kernel(SuperpositionParams params, SuperpositionPlan plan, Storage storage, T* workspace) {
   T* const partials = dynamic_shared<T>();
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
-    const SuperpositionRow<S> row(params, plan, r, partials);
-    T* totals = partials + kSuperposeThreads * SuperpositionRow<S>::kElements + kWarpSize;
+    const SuperpositionRow<T, kElements> row(params, plan, storage, r, partials);
+    T* totals = partials + kSuperposeThreads * kElements + kWarpSize;
     if (plan.workspace) {
       totals = workspace + r * plan.chunks * params.dim;
       for (int64_t d = thread_rank(); d < params.dim; d += kSuperposeThreads) {

@@ -11,26 +11,26 @@
 
 namespace torch_hrr::kernels::hrr_testing {
 
-// Types other than float: a warp's rows and a block's row, both widths of a run of elements.
+// In double: a warp's rows and a block's row, both widths of a run of elements.
 template <typename S>
-using TestedLengths = std::conditional_t<std::is_same_v<S, float>, AllLengths, Lengths<8, 9>>;
+using TestedLengths = std::conditional_t<std::is_same_v<S, double>, Lengths<8, 9>, AllLengths>;
 
 template <typename S>
 void run_binding(const BindingParams& params, const Schedule& schedule, int threads) {
-  launch_product<S, false, TestedLengths<S>>("bind", record_of_one(params), params.product,
-                                             twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, record_of_one(params), params.product,
+                                          twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_record(const RecordParams& params, const Schedule& schedule, int threads) {
-  launch_product<S, true, TestedLengths<S>>("bind_superpose", params, Product::kConvolution,
-                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_product<true, TestedLengths<S>>("bind_superpose", kStorage<S>, params, Product::kConvolution,
+                                         twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_backward(const BindingBackwardParams& params, const Schedule& schedule, int threads) {
-  launch_product_backward<S, TestedLengths<S>>("bind_backward", params, twiddle_table<compute_t<S>>(),
-                                               HostLauncher{schedule}, threads);
+  launch_product_backward<TestedLengths<S>>("bind_backward", kStorage<S>, params, twiddle_table<compute_t<S>>(),
+                                            HostLauncher{schedule}, threads);
 }
 
 template <typename S>
@@ -38,27 +38,31 @@ void run_superposition(const SuperpositionParams& params, const Schedule& schedu
   const SuperpositionPlan plan = superposition_plan(params.items, params.dim, sizeof(S));
   auto workspace =
       poisoned<compute_t<S>>(static_cast<size_t>(superposition_workspace_elements(plan, params.rows, params.dim)));
-  launch_superposition_rows<S>(params, workspace.data(), HostLauncher{schedule}, max_blocks);
+  launch_superposition(kStorage<S>, params, workspace.data(), HostLauncher{schedule}, max_blocks);
 }
 
 template <typename S>
 void run_spectral_map_kernel(const SpectralMapParams& params, const Schedule& schedule, int threads) {
-  launch_spectral_map<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_spectral_map<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
+                                        threads);
 }
 
 template <typename S>
 void run_multibind_kernel(const MultibindParams& params, const Schedule& schedule, int threads) {
-  launch_multibind<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_multibind<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
+                                     threads);
 }
 
 template <typename S>
 void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule, int threads) {
-  launch_packed_spectrum<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_packed_spectrum<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
+                                           threads);
 }
 
 template <typename S>
 void run_bind_spectrum_kernel(const SpectrumBindingParams& params, const Schedule& schedule, int threads) {
-  launch_bind_spectrum<S, TestedLengths<S>>(params, twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  launch_bind_spectrum<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
+                                         threads);
 }
 
 }  // namespace torch_hrr::kernels::hrr_testing

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/fft/fft.cuh"
@@ -17,6 +18,7 @@
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
+#include "kernels/storage.h"
 
 namespace torch_hrr::kernels::hrr_testing {
 
@@ -35,6 +37,12 @@ const TwiddlePoint<T>* twiddle_table() {
   }();
   return table.data();
 }
+
+template <typename S>
+constexpr Storage kStorage = std::is_same_v<S, float>    ? Storage::kFloat
+                             : std::is_same_v<S, double> ? Storage::kDouble
+                             : std::is_same_v<S, Half>   ? Storage::kHalf
+                                                         : Storage::kBFloat16;
 
 // How far from the oracle, relative to the norm of the row: rounding of the result (half types) or of a float
 // transform.
@@ -176,9 +184,9 @@ inline RowMap contiguous_rows(int64_t rows, int64_t stride) {
   return map;
 }
 
-// The launches of each family at its parameters, compiled once for all tests: float rows of every length,
-// rows of the other types of at most 1024 elements that are direct or take a transform of 512 or 1024. threads = 0
-// takes the block of the kernel's table.
+// The launches of each family at its parameters, compiled once for all tests: every length of rows that are computed in
+// float; in double rows of at most 1024 elements that are direct or take a transform of 512 or 1024. threads = 0 takes
+// the kernel's own block.
 template <typename S>
 void run_binding(const BindingParams& params, const Schedule& schedule = {}, int threads = 0);
 template <typename S>

@@ -25,7 +25,7 @@ TEST(Shapes, DirectProductKernel) {
       for (const unsigned spare : kSpareBlocks) {
         auto out = poisoned<float>(expected.size());
         host_launch("direct_product_kernel", direct_product_kernel<float>, dim3(blocks + spare), block, 0, kSchedule,
-                    records.params(out), Product::kConvolution);
+                    records.params(out), Product::kConvolution, Storage::kFloat);
         EXPECT_EQ(out, expected) << dim << " block " << to_text(block);
       }
     }
@@ -45,7 +45,7 @@ TEST(Shapes, DirectBackwardKernel) {
           grid_for(rows, direct_rows_per_block(dim, static_cast<int>(block.x * block.y * block.z))).x;
       for (const unsigned spare : kSpareBlocks) {
         host_launch("direct_backward_kernel", direct_backward_kernel<float>, dim3(blocks + spare), block, 0, kSchedule,
-                    gradients.params());
+                    gradients.params(), Storage::kFloat);
         EXPECT_EQ(gradients.grad_a, expected_a) << dim << " block " << to_text(block);
         EXPECT_EQ(gradients.grad_b, expected_b) << dim << " block " << to_text(block);
       }
@@ -81,12 +81,12 @@ void check_product_kernel(int64_t dim) {
     for (const unsigned spare : kSpareBlocks) {
       auto out = poisoned<float>(static_cast<size_t>(rows * dim));
       host_launch("product_kernel", product_kernel<float, kLog2, false>, dim3(blocks + spare), block,
-                  Fft::shared_bytes(threads), kSchedule, pairs.params(out), Product::kCorrelation,
+                  Fft::shared_bytes(threads), kSchedule, pairs.params(out), Product::kCorrelation, Storage::kFloat,
                   twiddle_table<float>());
       EXPECT_EQ(out, bound_rows) << dim << " block " << to_text(block);
       out = poisoned<float>(out.size());
       host_launch("product_kernel", product_kernel<float, kLog2, true>, dim3(blocks + spare), block,
-                  Fft::shared_bytes(threads), kSchedule, records.params(out), Product::kConvolution,
+                  Fft::shared_bytes(threads), kSchedule, records.params(out), Product::kConvolution, Storage::kFloat,
                   twiddle_table<float>());
       EXPECT_EQ(out, record_rows) << dim << " block " << to_text(block);
     }
@@ -114,7 +114,7 @@ void check_product_backward_kernel(int64_t dim) {
     const unsigned blocks = grid_for(rows, threads / Fft::kThreads).x;
     for (const unsigned spare : kSpareBlocks) {
       host_launch("product_backward_kernel", product_backward_kernel<float, kLog2>, dim3(blocks + spare), block,
-                  Fft::shared_bytes(threads), kSchedule, gradients.params(), twiddle_table<float>());
+                  Fft::shared_bytes(threads), kSchedule, gradients.params(), Storage::kFloat, twiddle_table<float>());
       EXPECT_EQ(gradients.grad_a, expected_a) << dim << " block " << to_text(block);
       EXPECT_EQ(gradients.grad_b, expected_b) << dim << " block " << to_text(block);
     }
@@ -146,11 +146,11 @@ TEST(Shapes, SuperpositionKernels) {
         auto out = poisoned<float>(expected.size());
         const SuperpositionParams params = sum.params(out);
         if (plan.workspace) {
-          host_launch("superpose_chunks_kernel", superpose_chunks_kernel<float>, grid, block, shared_bytes, kSchedule,
-                      params, plan, workspace.data());
+          host_launch("superpose_chunks_kernel", superpose_chunks_kernel<float, 4>, grid, block, shared_bytes,
+                      kSchedule, params, plan, Storage::kFloat, workspace.data());
         }
-        host_launch("superpose_kernel", superpose_kernel<float>, grid, block, shared_bytes, kSchedule, params, plan,
-                    workspace.data());
+        host_launch("superpose_kernel", superpose_kernel<float, 4>, grid, block, shared_bytes, kSchedule, params, plan,
+                    Storage::kFloat, workspace.data());
         EXPECT_EQ(out, expected) << size.items << " x " << size.dim << " block " << to_text(block);
       }
     }

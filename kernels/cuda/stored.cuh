@@ -1,0 +1,85 @@
+// Elements in memory whose storage type is known when a kernel runs: one body serves all the types computed alike.
+//
+// The type is the same for a whole launch, so its switch never divides a warp. It stands around whole loops of loads or
+// stores, which stay as wide as the type allows.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/numeric.h"
+#include "kernels/storage.h"
+
+namespace torch_hrr::kernels {
+
+constexpr HRR_HOST_DEVICE int storage_bytes(Storage storage) {
+  switch (storage) {
+    case Storage::kFloat:
+      return sizeof(float);
+    case Storage::kDouble:
+      return sizeof(double);
+    default:
+      return sizeof(Half);
+  }
+}
+
+// body(S{}) with the storage type, one of those that are computed in T.
+template <typename T, typename Body>
+HRR_DEVICE void with_stored_type(Storage storage, const Body& body) {
+  if constexpr (std::is_same_v<T, double>) {
+    body(double{});
+  } else if (storage == Storage::kFloat) {
+    body(float{});
+  } else if (storage == Storage::kHalf) {
+    body(Half{});
+  } else {
+    body(BFloat16{});
+  }
+}
+
+template <typename T, typename Byte>
+struct StoredElements {
+  Byte* first;
+  Storage storage;
+
+  HRR_DEVICE StoredElements operator+(int64_t count) const {
+    return {first + count * bytes(), storage};
+  }
+  HRR_DEVICE int bytes() const {
+    return std::is_same_v<T, double> ? 8 : storage_bytes(storage);
+  }
+  HRR_DEVICE bool exists() const {
+    return first != nullptr;
+  }
+
+  // body(elements) with the elements in their own type
+  template <typename Body>
+  HRR_DEVICE void visit(const Body& body) const {
+    with_stored_type<T>(storage, [&](auto zero) {
+      using S = std::conditional_t<std::is_const_v<Byte>, const decltype(zero), decltype(zero)>;
+      body(reinterpret_cast<S*>(first));
+    });
+  }
+
+  HRR_DEVICE T operator[](int64_t i) const {
+    T value = 0;
+    visit([&](const auto* elements) { value = static_cast<T>(elements[i]); });
+    return value;
+  }
+};
+
+template <typename T>
+using StoredInput = StoredElements<T, const char>;
+template <typename T>
+using StoredOutput = StoredElements<T, char>;
+
+template <typename T>
+HRR_DEVICE StoredInput<T> stored_input(const void* first, Storage storage) {
+  return {static_cast<const char*>(first), storage};
+}
+template <typename T>
+HRR_DEVICE StoredOutput<T> stored_output(void* first, Storage storage) {
+  return {static_cast<char*>(first), storage};
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,9 +1,0 @@
-// Gradients of bind, unbind and bind_normalize of double rows.
-#include "kernels/hrr/launch_rows.cuh"
-
-namespace torch_hrr::kernels {
-
-template void launch_backward_rows<double>(const BindingBackwardParams&, const TwiddlePoint<compute_t<double>>*,
-                                           CudaStream);
-
-}  // namespace torch_hrr::kernels

@@ -1,8 +1,0 @@
-// bind, unbind and bind_normalize of Half rows.
-#include "kernels/hrr/launch_rows.cuh"
-
-namespace torch_hrr::kernels {
-
-template void launch_binding_rows<Half>(const BindingParams&, const TwiddlePoint<compute_t<Half>>*, CudaStream);
-
-}  // namespace torch_hrr::kernels
