@@ -1,6 +1,9 @@
 // The face of the host shim: CUDA's built-in variables and the functions of shim.h.
 #include "tests/cuda_on_host/shim.h"
 
+#include <cstdlib>
+
+#include "tests/cuda_on_host/sanitizers.h"
 #include "tests/cuda_on_host/scheduler.h"
 
 uint3 threadIdx;
@@ -40,6 +43,18 @@ std::ostream& operator<<(std::ostream& stream, const Schedule& schedule) {
 }
 
 std::vector<Schedule> all_schedules(int seeds) {
+#if defined(HRR_ADDRESS_SANITIZER) || defined(HRR_THREAD_SANITIZER)
+  // Sanitizers see accesses and barriers, which are the same in any order but for the luck of what atomics synchronise;
+  // values are compared in every order by the plain build. The tests of the shim itself ask for more seeds.
+  const char* all = std::getenv("TORCH_HRR_TEST_ALL");
+  if (seeds <= 2 && (all == nullptr || std::strcmp(all, "1") != 0)) {
+#if defined(HRR_THREAD_SANITIZER)
+    return {{Schedule::Order::kForward, 0}, {Schedule::Order::kReverse, 0}};
+#else
+    return {{Schedule::Order::kShuffled, 1}};
+#endif
+  }
+#endif
   std::vector<Schedule> schedules = {{Schedule::Order::kForward, 0}, {Schedule::Order::kReverse, 0}};
   for (int seed = 1; seed <= seeds; ++seed) {
     schedules.push_back({Schedule::Order::kShuffled, static_cast<uint64_t>(seed)});

@@ -57,7 +57,7 @@ struct Schedule {
 
 std::ostream& operator<<(std::ostream& stream, const Schedule& schedule);
 
-// Forward, reverse and shuffled with `seeds` seeds.
+// Forward, reverse and shuffled with `seeds` seeds; under a sanitizer fewer, unless TORCH_HRR_TEST_ALL=1.
 std::vector<Schedule> all_schedules(int seeds = 3);
 
 struct LaunchError : std::runtime_error {
