@@ -3,23 +3,28 @@
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, build, depends, tensors_of, with_tensors
+from cases.base import FLOATS, build, covering_classes, depends, tensors_of, with_tensors
 
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 # Several dimensions of every algorithm class: direct, native, padded, library.
-CLASS_DIMS = (1, 3, 16, 17, 64, 100, 512, 1000, 1024, 4097, 5000)
+CLASSES = ((1, 3, 16), (64, 512, 1024), (17, 100, 1000), (4097, 5000))
 
 cases = pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
-dims = pytest.mark.parametrize("dim", CLASS_DIMS)
-dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype).removeprefix("torch."))
+
+
+def name_of(value):
+    return str(value).removeprefix("torch.")
+
+
+dims_dtypes = pytest.mark.parametrize(("dim", "dtype"), covering_classes(CLASSES, FLOATS), ids=name_of)
+dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
 
 
 def same(results, expected):
     return all(torch.equal(result, exact) for result, exact in zip(results, expected, strict=True))
 
 
-@dtypes
-@dims
+@dims_dtypes
 @cases
 def test_a_row_alone_equals_the_row_in_a_batch(case, dim, dtype):
     rows = 9 if dim <= 1024 else 4
@@ -56,9 +61,10 @@ def test_a_thousand_repeats_are_equal(case, dim):
         assert same(case.run(arguments), expected)
 
 
-@pytest.mark.parametrize("poison", (float("nan"), float("inf"), float("-inf")))
-@dtypes
-@dims
+POISONS = (float("nan"), float("inf"), float("-inf"))
+
+
+@pytest.mark.parametrize(("dim", "dtype", "poison"), covering_classes(CLASSES, FLOATS, POISONS), ids=name_of)
 @pytest.mark.parametrize("case", [case for case in RETURNING if not case.selects], ids=lambda case: case.id)
 def test_a_row_that_is_not_finite_gives_nan_and_no_neighbour(case, dim, dtype, poison):
     """The whole row is NaN wherever the element stands, and the other rows keep their bits."""

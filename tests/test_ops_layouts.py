@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, build, named, tensors_of
+from cases.base import FLOATS, build, covering, named, tensors_of
 from torch import Tensor
 
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
@@ -43,15 +43,21 @@ def unaligned(x: Tensor) -> Tensor:
 LAYOUTS = (strided_last, transposed, leading_reversed, sliced, every_other_row, unaligned)
 
 
+# Every layout meets every dimension and every dtype, and every dimension every dtype.
+LAYOUTS_DIMS_DTYPES = covering(LAYOUTS, CLASS_DIMS, FLOATS)
+
+
+def name_of(value):
+    return getattr(value, "__name__", str(value).removeprefix("torch."))
+
+
 def check_same_bits(case, arguments, changed):
     for result, expected in zip(case.run(changed), case.run(arguments), strict=True):
         assert result.is_contiguous()
         assert torch.equal(result, expected)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype).removeprefix("torch."))
-@pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+@pytest.mark.parametrize(("layout", "dim", "dtype"), LAYOUTS_DIMS_DTYPES, ids=name_of)
 @pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
 def test_strides_do_not_change_bits(case, layout, dim, dtype):
     arguments = build(case.sized(3, 4, dim), dtype)
@@ -106,9 +112,7 @@ def test_leading_dimensions_that_do_not_collapse(case, dim):
         assert torch.equal(result.reshape(expected.shape), expected)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype).removeprefix("torch."))
-@pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+@pytest.mark.parametrize(("layout", "dim", "dtype"), LAYOUTS_DIMS_DTYPES, ids=name_of)
 @pytest.mark.parametrize("case", OUT_FORMS, ids=lambda case: case.id)
 def test_out_of_any_layout(case, layout, dim, dtype):
     arguments = build(case.sized(3, 4, dim), dtype)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, HALF_TYPES, as_tuple, build, named, row_norm, tensors_of, with_tensors
+from cases.base import FLOATS, FULL, HALF_TYPES, as_tuple, build, named, row_norm, tensors_of, with_tensors
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
 # One dimension of every algorithm class.
@@ -16,48 +16,36 @@ def same(results, expected):
     return all(torch.equal(result, exact) for result, exact in zip(as_tuple(results), expected, strict=True))
 
 
-VALUES = named(
-    (case, sample, dtype)
-    for case in FLOATING_CASES
-    for sample in case.samples
-    for dtype in FLOATS
-    if dtype in sample.dtypes
-)
-
-
-def check_close(case, arguments, results):
-    expected = case.expect(arguments)
-    scales = case.scale(arguments, expected)
+def check_close(case, arguments, results, expected, scales):
     dtype = case.result_dtype(arguments)
     for result, exact, scale in zip(results, expected, scales, strict=True):
         error = row_norm(result.double() - exact)
-        assert (error <= TOLERANCE[dtype] * scale).all(), f"{(error / scale).max():.1e} of the row's norm"
+        assert (error <= TOLERANCE[dtype] * scale).all(), f"{dtype}: {(error / scale).max():.1e} of the row's norm"
 
 
-def check_half(case, arguments, results):
+def check_half(case, arguments, results, expected, scales):
     """The error is at most twice that of plain torch in the same storage, plus the rounding unit."""
-    expected = case.expect(arguments)
-    scales = case.scale(arguments, expected)
     plain = as_tuple(case.reference(**arguments))
     for result, exact, naive, scale in zip(results, expected, plain, scales, strict=True):
         if result.numel():
             largest = torch.maximum(exact.abs().max(), scale.max() / exact.shape[-1] ** 0.5)
             allowed = 2 * (naive.double() - exact).abs().max() + torch.finfo(result.dtype).eps / 2 * largest
-            assert (result.double() - exact).abs().max() <= allowed
+            assert (result.double() - exact).abs().max() <= allowed, result.dtype
 
 
-def check_equal(case, arguments, results):
-    for result, exact in zip(results, case.expect(arguments), strict=True):
-        assert torch.equal(result.to(exact.dtype), exact)
+def check_equal(results, expected):
+    for result, exact in zip(results, expected, strict=True):
+        assert torch.equal(result.to(exact.dtype), exact), result.dtype
 
 
-def check_values(case, arguments, results):
+def check_values(case, arguments, results, expected=None, scales=None):
+    """Against the results expected and the scales of their errors, by default those of the direct sum."""
+    expected = case.expect(arguments) if expected is None else expected
     if case.selects:
-        check_equal(case, arguments, results)
-    elif case.result_dtype(arguments) in HALF_TYPES:
-        check_half(case, arguments, results)
-    else:
-        check_close(case, arguments, results)
+        return check_equal(results, expected)
+    scales = case.scale(arguments, expected) if scales is None else scales
+    is_half = case.result_dtype(arguments) in HALF_TYPES
+    (check_half if is_half else check_close)(case, arguments, results, expected, scales)
 
 
 def check_metadata(case, arguments, results):
@@ -69,21 +57,42 @@ def check_metadata(case, arguments, results):
         assert not result.requires_grad
 
 
-@pytest.mark.parametrize(("case", "sample", "dtype"), VALUES)
-def test_equals_the_direct_sum(case, sample, dtype):
-    arguments = build(sample, dtype)
+def run_checked(case, arguments):
+    """The results, of the right sizes and dtypes, and no argument changed."""
     before = with_tensors(arguments, torch.clone)
     results = case.run(arguments)
     check_metadata(case, arguments, results)
-    if case.is_out:
-        assert torch.equal(results[0], case.functional(**arguments))
-    else:
-        check_values(case, arguments, results)
     for name, tensor in tensors_of(before).items():
         assert torch.equal(arguments[name], tensor), f"{name} was changed"
+    return results
 
 
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
+OUT_FORMS = [case for case in FLOATING_CASES if case.is_out]
+
+
+@pytest.mark.parametrize(("case", "sample"), named((case, s) for case in RETURNING for s in case.samples))
+def test_equals_the_direct_sum(case, sample):
+    """In float64; and in other dtypes the float64 operator, at their arguments, or in a full run the sum again."""
+    arguments = build(sample, torch.float64)
+    expected = case.expect(arguments)
+    scales = () if case.selects else case.scale(arguments, expected)
+    check_values(case, arguments, run_checked(case, arguments), expected, scales)
+    for dtype in sample.dtypes:
+        rounded = build(sample, dtype)
+        results = run_checked(case, rounded)
+        if FULL:
+            check_values(case, rounded, results)
+        elif dtype != torch.float64:
+            exact = case.run(with_tensors(rounded, torch.Tensor.double))
+            check_values(case, rounded, results, exact, scales if case.magnitude else map(row_norm, exact))
+
+
+@pytest.mark.parametrize(("case", "sample"), named((case, s) for case in OUT_FORMS for s in case.samples))
+def test_out_equals_the_result(case, sample):
+    for dtype in sample.dtypes:
+        arguments = build(sample, dtype)
+        assert torch.equal(run_checked(case, arguments)[0], case.functional(**arguments)), dtype
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,7 @@ def test_plain_torch_equals_the_direct_sum(case, sample):
     arguments = build(sample, torch.float64)
     expected = case.expect(arguments)
     if case.selects:
-        return check_equal(case, arguments, as_tuple(case.reference(**arguments)))
+        return check_equal(as_tuple(case.reference(**arguments)), expected)
     for result, exact, scale in zip(
         as_tuple(case.reference(**arguments)), expected, case.scale(arguments, expected), strict=True
     ):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +26,8 @@ LANES = {
     "script": "TorchScript: script, save, load, freeze, trace",
     "autocast": "runs in the autocast dtype's storage",
 }
+# `make test-all`: every product of dtypes, dimensions and layouts whole.
+FULL = os.environ.get("TORCH_HRR_TEST_ALL") == "1"
 HALF_TYPES = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float32, torch.float64, *HALF_TYPES)
 
@@ -241,6 +245,31 @@ def depends(case: OpCase, name: str) -> list[bool]:
     arguments = build(case.sized(1, 2, 3))
     arguments[name] = torch.full_like(arguments[name], torch.nan)
     return [bool(result.isnan().any()) for result in case.expect(arguments)]
+
+
+def covering(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """So much of the product of up to three axes that any two values of two axes meet; all of it in a full run."""
+    everything = list(itertools.product(*axes))
+    if FULL or len(axes) < 3:
+        return everything
+    assert len(axes) == 3
+    # Along the shortest axis in steps that the others number.
+    shortest = min(range(3), key=lambda axis: len(axes[axis]))
+    numbers = itertools.product(*(range(len(axis)) for axis in axes))
+    return [
+        values
+        for values, position in zip(everything, numbers, strict=True)
+        if (sum(position) - 2 * position[shortest]) % len(axes[shortest]) == 0
+    ]
+
+
+def covering_classes(classes: Sequence[Sequence[int]], *axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Dimensions of algorithm classes, and values of one more axis or two: every class meets every other value, and
+    every dimension occurs; in a full run, the product."""
+    if FULL:
+        return list(itertools.product(itertools.chain(*classes), *axes))
+    chosen = covering(range(len(classes)), *axes)
+    return [(classes[n][i % len(classes[n])], *rest) for i, (n, *rest) in enumerate(chosen)]
 
 
 def named(values: Iterable[tuple[Any, ...]]) -> list[Any]:

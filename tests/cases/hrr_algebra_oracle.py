@@ -17,8 +17,8 @@ from cases import hrr_oracle
 Spectrum = tuple[Tensor, Tensor]
 
 EMPTY = 1e-9
-# Up to here a matrix is kept; longer rows make theirs in blocks of bins.
-LARGEST_KEPT, BLOCK = 1024, 128
+# Up to here the matrix is made whole; of longer rows the sum is taken over blocks of so many elements.
+LONGEST_MATRIX, BLOCK = 1024, 64
 
 
 @functools.lru_cache(maxsize=4)
@@ -32,32 +32,31 @@ def tables(dim: int) -> Spectrum:
         return angles.cos(), sines
 
 
-def make_matrices(dim: int, first: int, last: int) -> Spectrum:
-    """cos and sin of 2 pi n k / D at [n, k], k = first .. last - 1."""
-    index = torch.arange(dim).unsqueeze(-1) * torch.arange(first, last) % dim
-    cosines, sines = tables(dim)
-    return cosines[index], sines[index]
-
-
 @functools.lru_cache(maxsize=32)
-def kept_matrices(dim: int, first: int, last: int) -> Spectrum:
+def waves(dim: int, first: int, stop: int, step: int) -> Spectrum:
+    """cos and sin of 2 pi n k / D at [n, k], n = first, first + step, ... below stop."""
     # As above.
     with torch._C._DisableFuncTorch():
-        return make_matrices(dim, first, last)
+        index = torch.arange(first, stop, step).unsqueeze(-1) * torch.arange(dim // 2 + 1) % dim
+        cosines, sines = tables(dim)
+        return cosines[index], sines[index]
 
 
-def matrices(dim: int) -> list[tuple[int, int, Spectrum]]:
-    bins = dim // 2 + 1
-    if dim <= LARGEST_KEPT:
-        return [(0, bins, kept_matrices(dim, 0, bins))]
-    blocks = range(0, bins, BLOCK)
-    return [(k, min(k + BLOCK, bins), make_matrices(dim, k, min(k + BLOCK, bins))) for k in blocks]
+def blocks_of_waves(dim: int) -> tuple[Spectrum, Spectrum]:
+    """The waves within a block of elements and those of the blocks' first elements; n is the sum of the two."""
+    return waves(dim, 0, BLOCK, 1), waves(dim, 0, dim, BLOCK)
 
 
 def spectrum(row: Tensor) -> Spectrum:
     """A_k = sum_n a[n] e^{-2 pi i n k / D}."""
-    blocks = [(row @ cosines, -(row @ sines)) for _, _, (cosines, sines) in matrices(row.shape[-1])]
-    return torch.cat([re for re, _ in blocks], -1), torch.cat([im for _, im in blocks], -1)
+    dim = row.shape[-1]
+    if dim <= LONGEST_MATRIX:
+        cosines, sines = waves(dim, 0, dim, 1)
+        return row @ cosines, -(row @ sines)
+    inner, outer = blocks_of_waves(dim)
+    blocks = torch.nn.functional.pad(row, (0, -dim % BLOCK)).unflatten(-1, (-1, BLOCK))
+    re, im = multiply((blocks @ inner[0], blocks @ inner[1]), outer)
+    return re.sum(-2), -im.sum(-2)
 
 
 def bin_weights(dim: int) -> Tensor:
@@ -72,12 +71,12 @@ def bin_weights(dim: int) -> Tensor:
 def row_of(bins: Spectrum, dim: int) -> Tensor:
     """a[n] = sum over all D bins of A_k e^{2 pi i n k / D} / D."""
     re, im = (part * (bin_weights(dim) / dim) for part in bins)
-    total = None
-    for first, last, (cosines, sines) in matrices(dim):
-        term = re[..., first:last] @ cosines.T - im[..., first:last] @ sines.T
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+    if dim <= LONGEST_MATRIX:
+        cosines, sines = waves(dim, 0, dim, 1)
+        return re @ cosines.T - im @ sines.T
+    inner, outer = blocks_of_waves(dim)
+    re, im = multiply((re.unsqueeze(-2), im.unsqueeze(-2)), outer)
+    return (re @ inner[0].T - im @ inner[1].T).flatten(-2)[..., :dim]
 
 
 def multiply(x: Spectrum, y: Spectrum) -> Spectrum:
