@@ -37,21 +37,24 @@ PIP := $(PY) -m pip --disable-pip-version-check install
 # Everything that the library is built from, so that an edit is seen by the next demo or test.
 SOURCES := $(shell git ls-files 'kernels/*' 'csrc/*' 'cmake/*' 2> /dev/null) CMakeLists.txt setup.py pyproject.toml
 
-# setup.py shows what ninja shows, which pip would keep to itself; pip then finds everything built.
+# $(call package,environment,extras): setup.py shows what ninja shows, which pip would keep to itself; pip finds it built.
+define package
+	@echo "torch_hrr: building the library; ninja counts the steps"
+	$(call timed,library,$(1) $(PY) setup.py --quiet build_ext --inplace)
+	@echo "torch_hrr: installing it and what else is needed, half a minute"
+	$(call timed,packages,$(1) $(PIP) --quiet --no-build-isolation --editable "$(2)")
+endef
+, := ,
+
 $(VENV)/.installed: $(VENV)/.torch $(SOURCES)
-	@echo "torch_hrr: building the library (ninja counts the steps) and installing what the demo needs"
-	$(call timed,library,$(DEMO_BUILD) $(PY) setup.py --quiet build_ext --inplace && \
-	  $(DEMO_BUILD) $(PIP) --quiet --no-build-isolation --editable ".[plot$(,)examples-demo]")
+	$(call package,$(DEMO_BUILD),.[plot$(,)examples-demo])
 	@touch $@
 
 # What it installs serves the demo, too.
 $(VENV)/.test-tools: $(VENV)/.torch $(SOURCES)
-	@$(if $(NVCC),,echo "torch_hrr: nvcc was not found: CUDA kernels are not compiled, only run on the host")
-	@echo "torch_hrr: building the library (ninja counts the steps) and installing what the tests need"
-	$(call timed,library,$(TEST_BUILD) $(PY) setup.py --quiet build_ext --inplace && \
-	  $(TEST_BUILD) $(PIP) --quiet --no-build-isolation --editable ".[plot$(,)examples-demo$(,)test$(,)lint]")
+	@$(if $(NVCC),,echo "torch_hrr: nvcc was not found: CUDA kernels are left out here and only run on the host")
+	$(call package,$(TEST_BUILD),.[plot$(,)examples-demo$(,)test$(,)lint])
 	@touch $(VENV)/.installed $@
-, := ,
 
 install: $(VENV)/.installed
 
@@ -84,11 +87,27 @@ lint: $(VENV)/.test-tools
 # The full products of dtypes, shapes and schedules, the second torch, and the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: test
-	$(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"
+	TORCH_HRR_TEST_ALL=0 $(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
+
+# Lines and branches of kernels/ and csrc/ that run in the C++ tests of kernels and operators and in the operators' Python
+# tests, from a build of its own. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.
+COVERAGE := build/coverage
+COVERAGE_TESTS ?= $(wildcard tests/test_ops_*.py)
+coverage: $(VENV)/.test-tools
+	@$(PIP) --quiet gcovr
+	TORCH_HRR_CUDA=0 TORCH_HRR_BUILD_DIR=$(COVERAGE) \
+	  TORCH_HRR_CMAKE_ARGS="-DTORCH_HRR_COVERAGE=ON -DTORCH_HRR_TESTS=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON" \
+	  $(PY) setup.py --quiet build --build-lib $(COVERAGE)/site
+	cmake --build $(COVERAGE) --target kernel_tests op_tests --parallel $(JOBS)
+	find $(COVERAGE) -name '*.gcda' -delete
+	ctest --test-dir $(COVERAGE) --output-on-failure --parallel $(JOBS) -R '^(kernels|ops)\.'
+	$(if $(COVERAGE_TESTS),PYTHONPATH=$(abspath $(COVERAGE)/site) $(VENV)/bin/pytest -q -n $(JOBS) $(COVERAGE_TESTS))
+	$(VENV)/bin/gcovr --root . --filter kernels/ --filter csrc/ --exclude-throw-branches --exclude-unreachable-branches \
+	  --sort-percentage --print-summary $(COVERAGE)
 
 bench: $(VENV)/.installed
 	$(PY) bench/run.py hrr
