@@ -30,7 +30,7 @@ def report(directory: Path) -> str:
     for time, suite, _ in tests:
         seconds[suite] += time
     counts = Counter(suite for _, suite, _ in tests)
-    lines = [f"The slowest {SLOWEST} of {len(tests)} tests:"]
+    lines = [f"The slowest {min(SLOWEST, len(tests))} of {len(tests)} tests:"]
     lines += [f"{time:8.2f} s  {suite}  {name}" for time, suite, name in sorted(tests, reverse=True)[:SLOWEST]]
     lines += ["Seconds by suite, of all processes together:"]
     lines += [f"{time:8.1f} s  {counts[suite]:6d} tests  {suite}" for suite, time in seconds.most_common()]
