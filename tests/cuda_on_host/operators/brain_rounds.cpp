@@ -14,7 +14,7 @@
 namespace torch_hrr::cuda_on_host {
 namespace {
 
-void project(at::TensorList tensors, const c10::List<int64_t>& layout, c10::ArrayRef<double> rates, int64_t seed) {
+void project(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed) {
   const assembly::State state = assembly::read_state(tensors, layout, rates, seed);
   std::vector<kernels::DeviceGapTables> gaps;
   for (const auto& tables : state.tables) {
