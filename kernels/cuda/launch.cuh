@@ -8,8 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -96,22 +94,29 @@ inline void check_cuda(const char* name, const char* call, cudaError_t error) {
   }
 }
 
-// Of the current device; the runtime is asked once for each.
+// Of the current device; a thread asks the runtime once for each.
 inline LaunchLimits device_limits(const char* name) {
-  static std::mutex mutex;
-  static auto& known = *new std::map<int, LaunchLimits>();  // never destroyed: threads may launch until the end
+  struct Known {
+    bool asked = false;
+    LaunchLimits limits;
+  };
+  constexpr int kDevices = 64;
+  thread_local Known known[kDevices];
   int device = 0;
   check_cuda(name, "cudaGetDevice", cudaGetDevice(&device));
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (const auto found = known.find(device); found != known.end()) {
-    return found->second;
+  if (device < kDevices && known[device].asked) {
+    return known[device].limits;
   }
   int threads = 0;
   int shared_bytes = 0;
   check_cuda(name, "cudaDeviceGetAttribute", cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerBlock, device));
   check_cuda(name, "cudaDeviceGetAttribute",
              cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return known[device] = {threads, static_cast<std::size_t>(shared_bytes)};
+  const LaunchLimits limits{threads, static_cast<std::size_t>(shared_bytes)};
+  if (device < kDevices) {
+    known[device] = {true, limits};
+  }
+  return limits;
 }
 
 template <typename... Params, typename... Args>
