@@ -48,6 +48,10 @@ void launch_winners_rows(const WinnersParams& params, const WinnersPlan& plan, v
   const dim3 by_row = grid(params.rows);
   const dim3 by_chunk = grid(params.rows * plan.chunks);
   launch_kernel("k_winners", winners_start_kernel<S>, by_row, block, 0, params, workspace.states, workspace.counters);
+  if constexpr (kNarrowsKeys<S>) {
+    launch_kernel("k_winners", winners_narrow_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
+                  workspace.states);
+  }
   for (int known_bits = 0; known_bits < kKeyBits<S>; known_bits += kDigitBits) {
     launch_kernel("k_winners", winners_histogram_kernel<S>, by_chunk, block, kWinnersHistogramBytes, params, plan,
                   workspace.states, workspace.counters);

@@ -47,6 +47,10 @@ template <typename S>
 using winners_key_t = typename WinnersKey<S>::Key;
 template <typename S>
 constexpr int kKeyBits = WinnersKey<S>::kBits;
+// Whether a pass over the row to learn in which bits its keys differ saves more than itself: inputs of neurons leave
+// half of their 64 bits alone.
+template <typename S>
+constexpr bool kNarrowsKeys = std::is_same_v<S, int64_t>;
 
 template <typename S>
 HRR_DEVICE winners_key_t<S> winners_key(S element) {
@@ -71,19 +75,41 @@ HRR_DEVICE int64_t equal_of(Tally tally) {
   return static_cast<int64_t>(tally / kEqual);
 }
 
+// The lowest and one past the highest set bit; 0 and 0 without one.
+HRR_DEVICE int lowest_bit(uint32_t bits) {
+  return bits == 0 ? 0 : __ffs(static_cast<int>(bits)) - 1;
+}
+HRR_DEVICE int lowest_bit(uint64_t bits) {
+  return bits == 0 ? 0 : __ffsll(static_cast<long long>(bits)) - 1;
+}
+HRR_DEVICE int bit_width(uint32_t bits) {
+  return 32 - __clz(static_cast<int>(bits));
+}
+HRR_DEVICE int bit_width(uint64_t bits) {
+  return 64 - __clzll(static_cast<long long>(bits));
+}
+
 // What is known of the k-th largest key of a row.
 template <typename Key>
 struct KthKey {
-  Key prefix;      // its bits from `shift` up
+  Key prefix;      // its bits from `shift` up, without those above the highest in which keys differ
   int32_t shift;   // the bits below are not known
   uint32_t need;   // how many of the keys with this prefix win
   uint32_t match;  // how many keys have it
+  // The bits in which the row's keys may differ: those above and below all of them have nothing to tell.
+  Key differing = static_cast<Key>(~Key{0});
 
+  HRR_DEVICE int32_t unknown_bits() const {
+    const int32_t width = bit_width(differing);
+    return shift < width ? shift : width;
+  }
   HRR_DEVICE bool settled() const {
-    return shift == 0 || need == match;
+    return unknown_bits() <= lowest_bit(differing) || need == match;
   }
   HRR_DEVICE Key known_bits(Key key) const {
-    return shift < 8 * static_cast<int>(sizeof(Key)) ? key >> shift : Key{0};
+    const int32_t unknown = unknown_bits();
+    const int32_t width = bit_width(differing);
+    return unknown < width ? static_cast<Key>(key << (kBits - width)) >> (kBits - width + unknown) : Key{0};
   }
   HRR_DEVICE bool matches(Key key) const {
     return known_bits(key) == prefix;
@@ -93,12 +119,19 @@ struct KthKey {
     return bits > prefix ? kAbove : bits == prefix ? kEqual : Tally{0};
   }
   HRR_DEVICE int32_t next_shift() const {
-    return shift > kDigitBits ? shift - kDigitBits : 0;
+    const int32_t lowest = lowest_bit(differing);
+    return unknown_bits() > lowest + kDigitBits ? unknown_bits() - kDigitBits : lowest;
+  }
+  HRR_DEVICE int32_t next_digit_bits() const {
+    return unknown_bits() - next_shift();
   }
   // The digit below the known bits of a key that matches.
   HRR_DEVICE uint32_t next_digit(Key key) const {
-    return static_cast<uint32_t>(key >> next_shift()) & ((1u << (shift - next_shift())) - 1);
+    return static_cast<uint32_t>(key >> next_shift()) & ((1u << next_digit_bits()) - 1);
   }
+
+ private:
+  static constexpr int32_t kBits = 8 * sizeof(Key);
 };
 
 template <typename S>
@@ -149,6 +182,15 @@ struct WinnersSpan {
     }
   }
 };
+
+// The bits in which this thread's keys differ from the first of the row.
+template <typename S>
+HRR_DEVICE winners_key_t<S> differing_of_thread(const WinnersSpan<S>& span) {
+  const auto first = winners_key(span.row[0]);
+  winners_key_t<S> differing = 0;
+  span.visit_keys([&](auto key) { differing |= key ^ first; });
+  return differing;
+}
 
 HRR_DEVICE void clear_counters(uint32_t* counters) {
   for (int d = thread_rank(); d < kDigits; d += block_threads()) {
@@ -212,7 +254,7 @@ HRR_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
     uint32_t& counter = counters[kDigits - 1 - i];
     if (larger < known.need && known.need <= larger + counter) {
       kth.shift = known.next_shift();
-      kth.prefix = (known.prefix << (known.shift - kth.shift)) | static_cast<Key>(kDigits - 1 - i);
+      kth.prefix = (known.prefix << known.next_digit_bits()) | static_cast<Key>(kDigits - 1 - i);
       kth.need = known.need - static_cast<uint32_t>(larger);
       kth.match = counter;
     }

@@ -4,8 +4,9 @@
 // Every count is an integer, so no order of blocks, threads or atomics shows in the result. A row of one chunk is done
 // by one block in one launch. The chunks of a longer row are divided among blocks, kernel after kernel:
 //
-//   start; for every digit: histogram (of the digit, over the keys that match all higher ones), pick (the digit of the
-//   k-th key); count (elements above and equal to the k-th, by chunk), scan (over the chunks of a row), write.
+//   start; narrow (of int64); for every digit: histogram (of the digit, over the keys that match all higher ones), pick
+//   (the digit of the k-th key); count (elements above and equal to the k-th, by chunk), scan (over the chunks of a
+//   row), write.
 #pragma once
 
 #include "kernels/assembly/radix_select.cuh"
@@ -47,8 +48,11 @@ __global__ void __launch_bounds__(kWinnersThreads) winners_row_kernel(WinnersPar
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
     const WinnersSpan<S> span(params, r, 0, params.n);
-    const KthKey<Key> kth =
-        find_kth_key(shared, unknown_key<S>(params), [&](const auto& sink) { span.visit_keys(sink); });
+    KthKey<Key> kth = unknown_key<S>(params);
+    if constexpr (kNarrowsKeys<S>) {
+      kth.differing = block_or<Key>(differing_of_thread(span), shared.scan);
+    }
+    kth = find_kth_key(shared, kth, [&](const auto& sink) { span.visit_keys(sink); });
     // Its barriers keep the next row out of shared.kth until all threads have read this one.
     write_winners(params, r, span, kth, 0, shared.scan);
   }
@@ -62,6 +66,24 @@ __global__ void __launch_bounds__(kWinnersThreads)
     clear_counters(counters + r * kDigits);
     if (thread_rank() == 0) {
       states[r] = unknown_key<S>(params);
+      if constexpr (kNarrowsKeys<S>) {
+        states[r].differing = 0;
+      }
+    }
+  }
+}
+
+// states[r] learns in which bits keys differ: a block for each chunk of each row.
+template <typename S>
+__global__ void __launch_bounds__(kWinnersThreads)
+    winners_narrow_kernel(WinnersParams params, WinnersPlan plan, KthKey<winners_key_t<S>>* states) {
+  static_assert(sizeof(winners_key_t<S>) == sizeof(unsigned long long));
+  for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
+    const int64_t r = block / plan.chunks;
+    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
+    const auto differing = block_or(differing_of_thread(span), dynamic_shared<winners_key_t<S>>());
+    if (thread_rank() == 0) {
+      atomicOr(reinterpret_cast<unsigned long long*>(&states[r].differing), differing);
     }
   }
 }

@@ -7,7 +7,7 @@
 //   uint32_t warp_ballot(p); bool warp_any(p), warp_all(p)
 //   bool block_any(p), block_all(p); int block_count(p)      barriers too
 //   T warp_sum(v), block_sum(v, shared)      deterministic sums, every thread gets the same bits
-//   T warp_max(v), block_max(v, shared)      the largest value, for every thread
+//   T block_max(v, shared), block_or(v, shared)      of integers: the largest value, all bits, for every thread
 //   T warp_inclusive_sum(v)      the sum over this lane and those below
 //   T block_exclusive_sum(v, shared, total)      of integers: the sum over the threads below
 //
@@ -142,11 +142,11 @@ HRR_DEVICE T warp_sum(T value) {
   return value;
 }
 
-template <typename T>
-HRR_DEVICE T warp_max(T value) {
+// combine of all lanes' values, for a combine of integers whose order does not matter.
+template <typename T, typename Combine>
+HRR_DEVICE T warp_reduce(T value, const Combine& combine) {
   for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
-    const T other = shuffle_xor(value, lane_mask);
-    value = value < other ? other : value;
+    value = combine(value, shuffle_xor(value, lane_mask));
   }
   return value;
 }
@@ -179,21 +179,33 @@ HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
   return total;
 }
 
-// The largest value of the block; `shared` as for block_sum.
-template <typename T>
-HRR_DEVICE T block_max(T value, T* shared, CallSite site = CallSite::here()) {
-  value = warp_max(value);
+// The same over the block; `shared` as for block_sum.
+template <typename T, typename Combine>
+HRR_DEVICE T block_reduce(T value, T* shared, const Combine& combine, CallSite site = CallSite::here()) {
+  value = warp_reduce(value, combine);
   if (lane_index() == 0) {
     shared[warp_index()] = value;
   }
   block_sync(site);
   const int warps = warp_count();
-  T largest = shared[0];
+  T total = shared[0];
   for (int warp = 1; warp < warps; ++warp) {
-    largest = largest < shared[warp] ? shared[warp] : largest;
+    total = combine(total, shared[warp]);
   }
   block_sync(site);
-  return largest;
+  return total;
+}
+
+template <typename T>
+HRR_DEVICE T block_max(T value, T* shared, CallSite site = CallSite::here()) {
+  return block_reduce(
+      value, shared, [](T a, T b) { return a < b ? b : a; }, site);
+}
+
+template <typename T>
+HRR_DEVICE T block_or(T value, T* shared, CallSite site = CallSite::here()) {
+  return block_reduce(
+      value, shared, [](T a, T b) { return a | b; }, site);
 }
 
 // The sum of the integers of the threads of lower rank; total = the sum over the block. `shared` as for block_sum.

@@ -101,6 +101,37 @@ TYPED_TEST(WinnersKernels, StartKernel) {
   });
 }
 
+// Inputs of neurons: their keys differ neither in high bits nor in low ones, and rows that are alike nowhere.
+TEST(WinnersKernels, NarrowKernel) {
+  WinnersProblem<int64_t> problem(Kind::kNormal, kRows, kN, kK);
+  for (int64_t j = 0; j < kN; ++j) {
+    problem.memory[static_cast<size_t>(j)] = (j % 50) << 24;
+    problem.memory[static_cast<size_t>(kN + j)] = -7;
+  }
+  const std::vector<uint64_t> expected = {uint64_t{63} << 24, 0, ~uint64_t{0}};
+  problem.memory[static_cast<size_t>(2 * kN + 90)] = ~problem.memory[static_cast<size_t>(2 * kN)];
+  std::vector<int64_t> values;
+  std::vector<int64_t> indices;
+  const WinnersParams params = problem.params(values, indices);
+  for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
+    auto states = poisoned<State<int64_t>>(kRows);
+    auto counters = poisoned<uint32_t>(kRows * kDigits);
+    host_launch("winners_start_kernel", winners_start_kernel<int64_t>, grid, block, 0, schedule, params, states.data(),
+                counters.data());
+    host_launch("winners_narrow_kernel", winners_narrow_kernel<int64_t>, grid, block, kWinnersScanBytes, schedule,
+                params, kPlan, states.data());
+    for (size_t r = 0; r < expected.size(); ++r) {
+      EXPECT_EQ(states[r].differing, expected[r]);
+      EXPECT_EQ(numbers_of(states[r]), (std::array<uint64_t, 4>{0, 64, kK, kN}));
+    }
+    // One digit tells all of the first row, and the second needs none.
+    EXPECT_EQ(states[0].next_shift(), 24);
+    EXPECT_EQ(states[0].next_digit(winners_key(int64_t{49} << 24)), 49u);
+    EXPECT_TRUE(states[1].settled());
+    EXPECT_EQ(states[2].next_shift(), 64 - kDigitBits);
+  });
+}
+
 // The first digit of row 0 and the second of row 1; row 2 is settled and adds nothing.
 TYPED_TEST(WinnersKernels, HistogramKernel) {
   using S = TypeParam;

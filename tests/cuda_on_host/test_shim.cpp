@@ -125,33 +125,31 @@ TYPED_TEST(BlockExclusiveSum, IsTheSumOfTheThreadsBelow) {
 }
 
 template <typename T>
-__global__ void largest_kernel(const T* x, T* of_warps, T* of_blocks, int64_t rows) {
+__global__ void reduce_kernel(const T* x, T* largest, T* bits, int64_t rows) {
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const int64_t i = row * block_threads() + thread_rank();
-    of_warps[i] = warp_max(x[i]);
-    of_blocks[i] = block_max(x[i], dynamic_shared<T>());
+    largest[i] = block_max(x[i], dynamic_shared<T>());
+    bits[i] = block_or(x[i], dynamic_shared<T>());
   }
 }
 
-TYPED_TEST(BlockExclusiveSum, TheLargestValueComesFromAnyThread) {
+TYPED_TEST(BlockExclusiveSum, TheLargestValueAndEveryBitComeFromAnyThread) {
   using T = TypeParam;
-  constexpr int64_t kThreads = 96;
+  constexpr std::size_t kThreads = 96;
+  constexpr T kTop = T{1} << (8 * sizeof(T) - 1);
   // Row r has its largest value in thread r.
   std::vector<T> x(kThreads * kThreads);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    x[i] = i / kThreads == i % kThreads ? ~T{0} : static_cast<T>(i % 7);
+    x[i] = i / kThreads == i % kThreads ? kTop + 64 : static_cast<T>(1 << i % 6);
   }
   for (const Schedule& schedule : all_schedules(1)) {
     SCOPED_TRACE(schedule);
-    std::vector<T> of_warps = poisoned<T>(x.size());
-    std::vector<T> of_blocks(x.size());
-    host_launch("largest_kernel", largest_kernel<T>, dim3(5), dim3(kThreads), kThreads / kWarpSize * sizeof(T),
-                schedule, x.data(), of_warps.data(), of_blocks.data(), kThreads);
-    EXPECT_EQ(of_blocks, std::vector<T>(x.size(), ~T{0}));
-    for (std::size_t first = 0; first < x.size(); first += kWarpSize) {
-      const T expected = *std::max_element(x.begin() + first, x.begin() + first + kWarpSize);
-      EXPECT_EQ(std::count(of_warps.begin() + first, of_warps.begin() + first + kWarpSize, expected), kWarpSize);
-    }
+    std::vector<T> largest = poisoned<T>(x.size());
+    std::vector<T> bits = poisoned<T>(x.size());
+    host_launch("reduce_kernel", reduce_kernel<T>, dim3(5), dim3(kThreads), kThreads / kWarpSize * sizeof(T), schedule,
+                x.data(), largest.data(), bits.data(), static_cast<int64_t>(kThreads));
+    EXPECT_EQ(largest, std::vector<T>(x.size(), kTop + 64));
+    EXPECT_EQ(bits, std::vector<T>(x.size(), kTop + 127));
   }
 }
 
