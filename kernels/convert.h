@@ -38,6 +38,24 @@ HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
 HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
   return (Bits16)_mm512_maskz_cvtps_ph(0xffff, (__m512)value.lanes, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+#elif defined(__F16C__)
+HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
+  __m128i halves[2];
+  __builtin_memcpy(halves, &bits, sizeof(bits));
+  const __m256 wide[2] = {_mm256_cvtph_ps(halves[0]), _mm256_cvtph_ps(halves[1])};
+  Simd<float, 16> result;
+  __builtin_memcpy(&result.lanes, wide, sizeof(wide));
+  return result;
+}
+HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
+  __m256 wide[2];
+  __builtin_memcpy(wide, &value.lanes, sizeof(wide));
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  const __m128i halves[2] = {_mm256_cvtps_ph(wide[0], kNearest), _mm256_cvtps_ph(wide[1], kNearest)};
+  Bits16 result;
+  __builtin_memcpy(&result, halves, sizeof(result));
+  return result;
+}
 #else
 // The exponent is moved by a multiplication, which also normalises subnormals.
 HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
