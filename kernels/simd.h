@@ -25,6 +25,7 @@ constexpr int kVectorBytes = 16;
 
 template <typename T, int W>
 struct Simd {
+  static constexpr int kLanes = W;
   typedef T Lanes __attribute__((vector_size(W * sizeof(T))));
   Lanes lanes;
 

@@ -35,23 +35,7 @@ template <typename Key>
 inline constexpr uint32_t kAllLanes = (1u << kKeyLanes<Key>)-1;
 
 template <typename Key>
-struct KeyVector {
-  typedef Key Lanes __attribute__((vector_size(kKeyVectorBytes)));
-  static constexpr int kLanes = kKeyLanes<Key>;
-  Lanes lanes;
-
-  static HRR_HOST_DEVICE KeyVector broadcast(Key key) {
-    return {key - Lanes{}};
-  }
-  static HRR_HOST_DEVICE KeyVector load(const Key* source) {
-    KeyVector result;
-    __builtin_memcpy(&result.lanes, source, sizeof(Lanes));
-    return result;
-  }
-  HRR_HOST_DEVICE void store(Key* target) const {
-    __builtin_memcpy(target, &lanes, sizeof(Lanes));
-  }
-};
+using KeyVector = Simd<Key, kKeyLanes<Key>>;
 
 template <typename Key>
 HRR_HOST_DEVICE KeyVector<Key> smaller(KeyVector<Key> a, KeyVector<Key> b) {
@@ -71,8 +55,7 @@ struct ExchangedLanes {
 };
 template <int kDistance, typename Key>
 HRR_HOST_DEVICE KeyVector<Key> exchanged(KeyVector<Key> keys) {
-  const Simd<Key, kKeyLanes<Key>> lanes{keys.lanes};
-  return {shuffle<ExchangedLanes<kDistance>>(lanes, lanes).lanes};
+  return shuffle<ExchangedLanes<kDistance>>(keys, keys);
 }
 
 // The lanes folded in halves by an operation on vectors.
@@ -95,8 +78,8 @@ HRR_HOST_DEVICE Key largest_lane(KeyVector<Key> keys) {
 // Modulo the key's range.
 template <typename Key>
 HRR_HOST_DEVICE int64_t sum_of(KeyVector<Key> counts) {
-  return static_cast<int64_t>(folded<kKeyLanes<Key> / 2>(
-      counts, [](KeyVector<Key> a, KeyVector<Key> b) { return KeyVector<Key>{a.lanes + b.lanes}; }));
+  return static_cast<int64_t>(
+      folded<kKeyLanes<Key> / 2>(counts, [](KeyVector<Key> a, KeyVector<Key> b) { return a + b; }));
 }
 
 // sums[j] + (keys[j] >= least[j]), modulo the key's range.
