@@ -331,8 +331,11 @@ struct Lanes<Op, Result(A...)> {
   static Result autograd(A... args) {
     lanes::check_layouts<Op>(args...);
     if constexpr (Op::kDerivative == Derivative::kNone) {
-      TORCH_CHECK(!lanes::any_requires_grad(args...) && !lanes::any_has_tangent(args...), Op::kName,
-                  ": has no derivative, got an argument that requires grad");
+      if (lanes::any_requires_grad(args...) || lanes::any_has_tangent(args...)) {
+        // What the operator does not take at all is said first.
+        (void)Op::template contract<c10::SymInt>(args...);
+        TORCH_CHECK(false, Op::kName, ": has no derivative, got an argument that requires grad");
+      }
       return below_autograd(args...);
     } else {
       const bool with_grad = lanes::any_requires_grad(args...);
