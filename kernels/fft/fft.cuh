@@ -121,6 +121,14 @@ struct RowFft {
     partials = reinterpret_cast<T*>(points + rows_per_block() * kRowPoints);
   }
 
+  // The same thread of the same row, which the compiler cannot know: it computes addresses anew rather than keep those
+  // of the last load through a transform, where registers decide how many blocks run. Every lane calls it.
+  HRR_DEVICE RowFft with_fresh_addresses() const {
+    RowFft same = *this;
+    same.thread = shuffle(thread, lane_index());
+    return same;
+  }
+
   HRR_DEVICE static int rows_per_block() {
     return block_threads() / kThreads;
   }

@@ -48,7 +48,8 @@ HRR_DEVICE void load_elements(const RowFft<T, kLog2>& fft, const S* row, int dim
 template <typename T, int kLog2>
 HRR_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim,
                               Complex<T> (&v)[kPointsPerThread]) {
-  row.visit([&](const auto* elements) { load_elements(fft, elements, dim, v); });
+  const RowFft<T, kLog2> fresh = fft.with_fresh_addresses();
+  row.visit([&](const auto* elements) { load_elements(fresh, elements, dim, v); });
 }
 
 template <typename T>
