@@ -11,6 +11,7 @@
 #include "kernels/assembly/radix_select.cuh"
 #include "kernels/cuda/device_math.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/stored.cuh"
 #include "kernels/numeric.h"
 
 #include "kernels/assembly/cap_formulas.h"
@@ -19,49 +20,12 @@ namespace torch_hrr::kernels {
 
 constexpr int kCapThreads = 256;
 
-// body(S{}) with the storage type, one of those that are computed in T.
-template <typename T, typename Body>
-HRR_DEVICE void with_stored_type(Storage storage, const Body& body) {
-  if constexpr (std::is_same_v<T, double>) {
-    body(double{});
-  } else if (storage == Storage::kFloat) {
-    body(float{});
-  } else if (storage == Storage::kHalf) {
-    body(Half{});
-  } else {
-    body(BFloat16{});
-  }
-}
-
-// A row in memory whose storage type is known when the kernel runs.
-template <typename T>
-struct StoredRow {
-  void* elements;
-  Storage storage;
-
-  HRR_DEVICE StoredRow(const void* first, int64_t offset, Storage stored) : elements(nullptr), storage(stored) {
-    with_stored_type<T>(storage, [&](auto zero) {
-      elements = const_cast<decltype(zero)*>(static_cast<const decltype(zero)*>(first) + offset);
-    });
-  }
-  HRR_DEVICE T operator[](int64_t i) const {
-    T element = 0;
-    with_stored_type<T>(storage,
-                        [&](auto zero) { element = static_cast<T>(static_cast<const decltype(zero)*>(elements)[i]); });
-    return element;
-  }
-  HRR_DEVICE void store(int64_t i, T element) const {
-    with_stored_type<T>(
-        storage, [&](auto zero) { static_cast<decltype(zero)*>(elements)[i] = static_cast<decltype(zero)>(element); });
-  }
-};
-
 // A row as its block sees it; every member function but element is a call of the whole block.
 template <typename T>
 struct BlockRow {
   using Key = winners_key_t<T>;
 
-  StoredRow<T> stored;
+  StoredInput<T> stored;
   int n;
   RadixShared<Key>& shared;
   // [n] in shared memory, or null: the elements until the search for the threshold begins, then proximities, then d.
@@ -184,17 +148,17 @@ struct BlockSearch {
 
 // J v with J = 0, or NaN where v is not finite.
 template <typename T>
-HRR_DEVICE void store_zeros(const BlockRow<T>& row, const StoredRow<T>& v, const StoredRow<T>& out) {
+HRR_DEVICE void store_zeros(const BlockRow<T>& row, const StoredInput<T>& v, const StoredOutput<T>& out) {
   bool finite = true;
   row.each([&](int64_t i) { finite = finite && v[i] - v[i] == 0; });
   const T value = block_all(finite) ? T{0} : std::numeric_limits<T>::quiet_NaN();
-  row.each([&](int64_t i) { out.store(i, value); });
+  row.each([&](int64_t i) { out.set(i, value); });
 }
 
 // J v at w; NaN where v is not finite.
 template <typename T>
-HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const StoredRow<T>& v, double temperature,
-                               const StoredRow<T>& out) {
+HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const StoredInput<T>& v, double temperature,
+                               const StoredOutput<T>& out) {
   const BlockRow<T>& row = search.row;
   const double inverse = 1 / w;
   const auto slope = [&](int64_t i) {
@@ -214,7 +178,7 @@ HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const Sto
     weighted = multiply_add(d, static_cast<double>(direction), weighted);
   });
   if (!block_all(finite)) {
-    row.each([&](int64_t i) { out.store(i, std::numeric_limits<T>::quiet_NaN()); });
+    row.each([&](int64_t i) { out.set(i, std::numeric_limits<T>::quiet_NaN()); });
     return;
   }
   weight = row.total(weight);
@@ -228,7 +192,7 @@ HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const Sto
     mean = row.total(weighted) / weight;
   }
   const CapJacobian jacobian(temperature, part, mean);
-  row.each([&](int64_t i) { out.store(i, static_cast<T>(jacobian(slope(i), static_cast<double>(v[i])))); });
+  row.each([&](int64_t i) { out.set(i, static_cast<T>(jacobian(slope(i), static_cast<double>(v[i])))); });
 }
 
 // With `keep` rows stay in shared memory.
@@ -239,14 +203,12 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
   const bool soft = params.result == CapResult::kSoft;
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
-    const BlockRow<T> row{{params.inputs, row_offset(params.map, 0, r), params.storage},
-                          static_cast<int>(params.n),
-                          shared,
-                          keep ? reinterpret_cast<double*>(&shared + 1) : nullptr};
-    const StoredRow<T> v(params.v, soft ? 0 : row_offset(params.map, 1, r), params.storage);
-    const StoredRow<T> out(params.out, r * params.n, params.storage);
+    const BlockRow<T> row{stored_input<T>(params.inputs, params.storage) + row_offset(params.map, 0, r),
+                          static_cast<int>(params.n), shared, keep ? reinterpret_cast<double*>(&shared + 1) : nullptr};
+    const StoredInput<T> v = stored_input<T>(params.v, params.storage) + (soft ? 0 : row_offset(params.map, 1, r));
+    const StoredOutput<T> out = stored_output<T>(params.out, params.storage) + r * params.n;
     if (!row.load()) {
-      row.each([&](int64_t i) { out.store(i, std::numeric_limits<T>::quiet_NaN()); });
+      row.each([&](int64_t i) { out.set(i, std::numeric_limits<T>::quiet_NaN()); });
       continue;
     }
     const bool inner = k > 0 && k < params.n;
@@ -254,7 +216,7 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
     if (!inner || is_wide(cut, params.temperature)) {
       if (soft) {
         row.each(
-            [&](int64_t i) { out.store(i, k > 0 && static_cast<double>(row.element(i)) >= cut.value ? T{1} : T{0}); });
+            [&](int64_t i) { out.set(i, k > 0 && static_cast<double>(row.element(i)) >= cut.value ? T{1} : T{0}); });
       } else {
         store_zeros(row, v, out);
       }
@@ -266,7 +228,7 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
       row.each([&](int64_t i) {
         const double p = search.proximity(i);
         const CapPoint<double> at = search.point(p, w, 1 / w);
-        out.store(i, static_cast<T>(search.is_below(p) ? at.q : at.rest));
+        out.set(i, static_cast<T>(search.is_below(p) ? at.q : at.rest));
       });
     } else {
       store_jacobian(search, w, v, params.temperature, out);

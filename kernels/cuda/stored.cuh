@@ -66,6 +66,9 @@ struct StoredElements {
     visit([&](const auto* elements) { value = static_cast<T>(elements[i]); });
     return value;
   }
+  HRR_DEVICE void set(int64_t i, T value) const {
+    visit([&](auto* elements) { elements[i] = static_cast<std::remove_cvref_t<decltype(*elements)>>(value); });
+  }
 };
 
 template <typename T>

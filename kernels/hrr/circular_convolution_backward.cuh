@@ -2,7 +2,7 @@
 //
 // y = a conv b:    grad_a = corr(g, b), grad_b = corr(g, a)
 // y = corr(a, b):  grad_a = conv(g, b), grad_b = corr(a, g)
-// Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n >= eps, else g / eps.
+// Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n > eps, else g / eps.
 #pragma once
 
 #include "kernels/hrr/pair_products.cuh"

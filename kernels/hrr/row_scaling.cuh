@@ -70,8 +70,9 @@ struct NormalizingScale {
 
   HRR_DEVICE NormalizingScale(T squared, int row_exponent, double eps) {
     const T norm = ::sqrt(squared);
-    above_eps =
-        row_exponent == 0 ? norm >= static_cast<T>(eps) : static_cast<double>(norm) >= ::ldexp(eps, -row_exponent);
+    // Without eps the norm divides, 0 too.
+    above_eps = eps == 0 || (row_exponent == 0 ? norm_divides(norm, static_cast<T>(eps))
+                                               : norm_divides(static_cast<double>(norm), ::ldexp(eps, -row_exponent)));
     if (above_eps && norm > T{0}) {
       factor = T{1} / norm;
       return;

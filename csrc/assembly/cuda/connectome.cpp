@@ -5,32 +5,21 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "csrc/assembly/gap_tables.h"
+#include "csrc/cache.h"
 #include "kernels/assembly/connectome_launch.h"
 
 namespace torch_hrr::assembly::cuda {
 
-// The first kMaxTables of a process (32 MiB) are kept until it ends, for a captured graph may hold their addresses, and
-// never freed: the CUDA context may be gone before the statics are. Later ones live as long as their caller keeps them.
 at::Tensor gap_tables(double p, c10::Device device) {
-  constexpr size_t kMaxTables = 4096;
-  static std::mutex mutex;
-  static auto& kept = *new std::map<std::pair<int64_t, double>, at::Tensor>();
-  const std::lock_guard<std::mutex> lock(mutex);
-  const std::pair<int64_t, double> name{device.index(), p};
-  if (const auto found = kept.find(name); found != kept.end()) {
-    return found->second;
-  }
-  kernels::GapTables host = *assembly::gap_tables(p);
-  const at::Tensor table = at::from_blob(&host, {static_cast<int64_t>(sizeof(host))}, at::kByte).to(device);
-  if (kept.size() < kMaxTables) {
-    kept.emplace(name, table);
-  }
-  return table;
+  constexpr int64_t kMaxBytes = int64_t{32} << 20;
+  static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, double>>(kMaxBytes);
+  return tables.get({device.index(), p}, [&](const auto&) {
+    kernels::GapTables host = *assembly::gap_tables(p);
+    return at::from_blob(&host, {static_cast<int64_t>(sizeof(host))}, at::kByte).to(device);
+  });
 }
 
 void connectome_inputs(const at::Tensor& winners, double p, uint64_t key, const at::Tensor& counts) {

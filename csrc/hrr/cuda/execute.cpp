@@ -6,12 +6,10 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <array>
-#include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "csrc/cache.h"
 #include "csrc/rows.h"
 #include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/cuda_launch.h"
@@ -20,38 +18,30 @@
 namespace torch_hrr::hrr::cuda {
 namespace {
 
-// The twiddle table of a device and compute type: uploaded at the first call, which therefore must not be captured in a
-// graph, and kept until the process ends (never freed: the CUDA context may be gone by then).
-const void* twiddles_for(const at::Tensor& out, kernels::Storage storage) {
-  constexpr size_t kMaxDevices = 64;
-  static std::mutex mutex;
-  static auto& tables = *new std::array<std::array<at::Tensor, 2>, kMaxDevices>();
-  const auto device = static_cast<size_t>(out.get_device());
-  TORCH_CHECK(device < kMaxDevices, "torch_hrr: device index must be below ", kMaxDevices, ", got ", device);
-  const std::lock_guard<std::mutex> lock(mutex);
-  at::Tensor& table = tables[device][storage == kernels::Storage::kDouble ? 1 : 0];
-  if (!table.defined()) {
+// Of at most this many bytes a process are tables kept: every twiddle table and those of Bluestein's sum of all
+// lengths.
+constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
+
+// The twiddle table of a device and compute type.
+at::Tensor twiddles_for(const at::Tensor& out, kernels::Storage storage) {
+  static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, bool>>(kMaxTableBytes);
+  const bool wide = storage == kernels::Storage::kDouble;
+  return tables.get({out.device().index(), wide}, [&](const auto&) {
     std::vector<char> host(static_cast<size_t>(kernels::twiddle_table_bytes(storage)));
     kernels::fill_twiddle_table(storage, host.data());
-    table = at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kByte).to(out.device());
-  }
-  return table.const_data_ptr();
+    return at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kByte).to(out.device());
+  });
 }
 
-// The tables of Bluestein's sum for a device and row length, uploaded at the first call like the twiddles and kept as
-// they are: captured graphs hold them. At most kMaxDeviceChirpDim lengths, about 0.3 GB for all of them.
+// The tables of Bluestein's sum for a device and row length; about 0.3 GB for all lengths to kMaxDeviceChirpDim.
 at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
-  static std::mutex mutex;
-  static auto& tables = *new std::map<std::pair<int64_t, int64_t>, at::Tensor>();
-  const std::lock_guard<std::mutex> lock(mutex);
-  at::Tensor& table = tables[{out.get_device(), dim}];
-  if (!table.defined()) {
+  static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, int64_t>>(kMaxTableBytes);
+  return tables.get({out.device().index(), dim}, [&](const auto&) {
     const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
     const kernels::ChirpLease lease(dim, length, kernels::kernel_table<kernels::ChirpKernels>().transform);
     std::vector<double> host(lease.plan().wave_re, lease.plan().wave_re + kernels::chirp_numbers(dim, length));
-    table = at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kDouble).to(out.device());
-  }
-  return table;
+    return at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kDouble).to(out.device());
+  });
 }
 
 // launcher(params with their tables, twiddles, stream) for rows in double that no half-length transform reaches
@@ -62,7 +52,8 @@ void launch_chirp(void (*launcher)(const Params&, const void*, kernels::CudaStre
   const at::Tensor tables = chirp_tables_for(out, dim);
   params.tables =
       kernels::ChirpTables(tables.const_data_ptr<double>(), dim, int64_t{1} << kernels::device_chirp_log2(dim));
-  launcher(params, twiddles_for(out, kernels::Storage::kDouble), c10::cuda::getCurrentCUDAStream().stream());
+  launcher(params, twiddles_for(out, kernels::Storage::kDouble).const_data_ptr(),
+           c10::cuda::getCurrentCUDAStream().stream());
 }
 
 template <typename Params>
@@ -70,7 +61,7 @@ void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kerne
             const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
   const kernels::Storage storage = storage_of(out);
-  launcher(storage, params, twiddles_for(out, storage), c10::cuda::getCurrentCUDAStream().stream());
+  launcher(storage, params, twiddles_for(out, storage).const_data_ptr(), c10::cuda::getCurrentCUDAStream().stream());
 }
 
 }  // namespace
