@@ -6,6 +6,7 @@
 
 #include "kernels/hrr/bin_pairs.h"
 #include "kernels/hrr/row_io.cuh"
+#include "kernels/math.h"
 
 namespace torch_hrr::kernels {
 
@@ -24,10 +25,9 @@ HRR_DEVICE Complex<T> narrowed(Complex<double> w) {
 // w = e^{-2 pi i k / 2M}. Within a slot array k advances by quarter turns of the transform, eighths of w's.
 template <typename T, int kLog2, typename Visit>
 HRR_DEVICE void for_each_bin_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
-  constexpr double kStep = kTurn / (2 * RowFft<T, kLog2>::kPoints);
   const int k = fft.thread != 0 ? fft.thread : RowFft<T, kLog2>::kPoints / 8;
-  const double angle = k * kStep;
-  const Complex<double> w{::cos(angle), -::sin(angle)};
+  const SineCosine<double> root = sine_cosine_pi(static_cast<double>(k) / RowFft<T, kLog2>::kPoints);
+  const Complex<double> w{root.cosine, -root.sine};
   const Complex<double> turned = eighth_turned(w);
   if (fft.thread != 0) {
     visit(0, 7, narrowed<T>(w));

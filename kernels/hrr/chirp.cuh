@@ -58,7 +58,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
 
   // The bins of `row` 2^-exponent, k <= D/2 in the time layout, zeros beyond; returns norm2(row 2^-exponent)^2.
   HRR_DEVICE double load_bins(const double* row, int exponent, Points& v, bool& nonzero) const {
-    const double factor = power_of_two<double>(-exponent);
+    const double factor = exact_power<double>(-exponent);
     double squared = 0;
     nonzero = false;
     for (int i = 0; i < kPointsPerThread; ++i) {
@@ -111,7 +111,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
 
   // Stores the real parts times 2^exponent.
   HRR_DEVICE void store_reals(const Points& v, int64_t exponent, double* out) const {
-    const PowerOfTwo<double> power(exponent);
+    const ScaleFactors<double> power(exponent);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int n = point_of_slot(i);
       if (n < row_dim) {
@@ -122,7 +122,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
 
   // Stores the bins times 2^exponent, packed.
   HRR_DEVICE void store_bins(const Points& v, int exponent, double* out) const {
-    const PowerOfTwo<double> power(exponent);
+    const ScaleFactors<double> power(exponent);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = point_of_slot(i);
       if (2 * k <= row_dim) {
@@ -311,7 +311,7 @@ struct ChirpPackedRow : ChirpRow<kLog2> {
     bool nonzero = false;
     Points v;
     if (params.inverse) {
-      const double factor = power_of_two<double>(-exponent);
+      const double factor = exact_power<double>(-exponent);
       for (int i = 0; i < kPointsPerThread; ++i) {
         const int k = this->point_of_slot(i);
         v[i] = {0, 0};

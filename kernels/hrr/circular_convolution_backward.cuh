@@ -174,7 +174,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
         fft.inverse(c);
         fold_row(fft, c, dim, Product::kConvolution, row_c);
         load_folded(fft, grad, row_dim, row_grad);
-        const T factor_of_grad = power_of_two<T>(-of.grad);
+        const T factor_of_grad = exact_power<T>(-of.grad);
         T sum_squares = 0;
         T sum_products = 0;
         for (int i = 0; i < kPointsPerThread; ++i) {

@@ -86,7 +86,7 @@ struct LaneRow {
   HRR_DEVICE void store(double value, int exponent, bool finite, StoredOutput<T> row) {
     if (pending && holds_element()) {
       // Through the compute type: a half type rounds from float everywhere.
-      const T rounded = finite ? static_cast<T>(PowerOfTwo<double>(exponent).times(value)) : kNan<T>;
+      const T rounded = finite ? static_cast<T>(ScaleFactors<double>(exponent).times(value)) : kNan<T>;
       row.visit([&](auto* elements) {
         using S = std::remove_reference_t<decltype(*elements)>;
         elements[lane] = static_cast<S>(rounded);
@@ -161,8 +161,8 @@ struct DirectItems {
       if (scaled) {
         const MeasuredRow of_a = row.measure(item_a);
         const MeasuredRow of_b = row.measure(item_b);
-        item_a *= power_of_two<double>(-of_a.exponent);
-        item_b *= power_of_two<double>(-of_b.exponent);
+        item_a *= exact_power<double>(-of_a.exponent);
+        item_b *= exact_power<double>(-of_b.exponent);
         item_weight = scaled_weight(of_a, of_b, item_weight, exponent);
       }
       nonzero_a = nonzero_a || (item_weight != 0 && item_a != 0);
@@ -278,9 +278,9 @@ __global__ void __launch_bounds__(kDirectThreads)
     of_grad = row.measure(grad);
     of_a = row.measure(a);
     of_b = row.measure(b);
-    grad *= power_of_two<double>(-of_grad.exponent);
-    a *= power_of_two<double>(-of_a.exponent);
-    b *= power_of_two<double>(-of_b.exponent);
+    grad *= exact_power<double>(-of_grad.exponent);
+    a *= exact_power<double>(-of_a.exponent);
+    b *= exact_power<double>(-of_b.exponent);
   }
 }
 

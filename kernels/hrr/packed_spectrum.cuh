@@ -36,7 +36,7 @@ template <typename T, int kLog2>
 HRR_DEVICE_STEP void store_packed(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int exponent,
                                   StoredOutput<T> row) {
   constexpr int kDim = 2 * RowFft<T, kLog2>::kPoints;
-  const PowerOfTwo<T> power(exponent);
+  const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) {
     using S = std::remove_reference_t<decltype(*elements)>;
     for (int i = 0; i < kPointsPerThread; ++i) {

@@ -69,13 +69,13 @@ HRR_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
 template <typename T>
 HRR_DEVICE void scale_down(Complex<T> (&v)[kPointsPerThread], int exponent) {
   if (exponent != 0) {
-    scale_points(v, power_of_two<T>(-exponent));
+    scale_points(v, exact_power<T>(-exponent));
   }
 }
 
 template <typename S, typename T, int kLog2>
 HRR_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
-                               PowerOfTwo<T> power, S* row) {
+                               ScaleFactors<T> power, S* row) {
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
   constexpr int kRuns = kPointsPerThread / kRun;
@@ -102,7 +102,7 @@ HRR_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v
 template <typename T, int kLog2>
 HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int64_t exponent,
                                StoredOutput<T> row) {
-  const PowerOfTwo<T> power(exponent);
+  const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) { store_elements(fft, v, power, elements); });
 }
 
@@ -175,7 +175,7 @@ HRR_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> row
 template <typename T, int kLog2>
 HRR_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
                                   int exponent, StoredOutput<T> row) {
-  const PowerOfTwo<T> power(exponent);
+  const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) {
     using S = std::remove_reference_t<decltype(*elements)>;
     for (int i = 0; i < kPointsPerThread; ++i) {

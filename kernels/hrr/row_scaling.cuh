@@ -36,23 +36,23 @@ HRR_DEVICE int scale_exponent(T magnitude) {
 }
 
 template <typename T>
-HRR_DEVICE T power_of_two(int exponent) {
+HRR_DEVICE T exact_power(int exponent) {
   return ::ldexp(T{1}, exponent);
 }
 
 // x 2^exponent as two factors, each representable; saturates far outside the range of T.
 template <typename T>
-struct PowerOfTwo {
+struct ScaleFactors {
   T first = 1;
   T second = 1;
 
-  HRR_DEVICE explicit PowerOfTwo(int64_t exponent) {
+  HRR_DEVICE explicit ScaleFactors(int64_t exponent) {
     // Most rows were never scaled.
     if (exponent != 0) {
       constexpr int kLimit = 2 * kLargestExponent<T>;
       const int bounded = static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent);
-      first = power_of_two<T>(bounded / 2);
-      second = power_of_two<T>(bounded - bounded / 2);
+      first = exact_power<T>(bounded / 2);
+      second = exact_power<T>(bounded - bounded / 2);
     }
   }
 

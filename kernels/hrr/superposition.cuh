@@ -226,7 +226,7 @@ HRR_DEVICE bool finish_superposition(const SuperpositionRow<T, kElements>& row, 
       return true;
     }
   }
-  const PowerOfTwo<T> power(exponent);
+  const ScaleFactors<T> power(exponent);
   row.out.visit([&](auto* out) {
     using S = std::remove_reference_t<decltype(*out)>;
     for (int64_t d = thread_rank(); d < row.dim; d += kSuperposeThreads) {
