@@ -76,7 +76,7 @@ test-cpp: $(VENV)/.test-tools
 
 test-python: $(VENV)/.test-tools
 	@rm -rf $(REPORTS)/python && mkdir -p $(REPORTS)/python
-	$(call timed,test-python,$(TEST_BUILD) $(PY) -m pytest -n $(JOBS) --dist worksteal --junitxml $(REPORTS)/python/tests.xml $(PYTEST_ARGS); \
+	$(call timed,test-python,TORCH_HRR_REQUIRE_CUDA=$(if $(NVCC),1) $(TEST_BUILD) $(PY) -m pytest -n $(JOBS) --dist worksteal --junitxml $(REPORTS)/python/tests.xml $(PYTEST_ARGS); \
 	  status=$$?; $(PY) tests/report.py $(REPORTS)/python ; (exit $$status))
 
 lint: $(VENV)/.test-tools
@@ -84,9 +84,11 @@ lint: $(VENV)/.test-tools
 	$(PY) -m ruff format --check .
 	$(call timed,lint,$(PY) -m mypy && git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' | xargs $(VENV)/bin/clang-format --dry-run -Werror)
 
-# The full products of dtypes, shapes and schedules, the second torch, and the CPU kernels under sanitizers.
+# The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the second torch, and the
+# CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: test
+	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
 	TORCH_HRR_TEST_ALL=0 $(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
