@@ -93,8 +93,7 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
       row_mapping(row.kind, norm_squared, -scale_a, spectrum.dim,
                   static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), row.eps, row.exponent, row.order);
   with_map(row.kind, [&](auto kind) {
-    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), mapping.factor, spectrum.share(),
-                                    mapping.scalars);
+    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), mapping.factor, spectrum.share(), mapping.scalars);
   });
   spectrum.invert(a);
   spectrum.store(mapping.exponent - (row.v != nullptr ? scale_v : 0), out);

@@ -1,5 +1,5 @@
-// _polar: radius and angle of points of the plane and the quadrant's number, an operator of several results, two of them
-// differentiable.
+// _polar: radius and angle of points of the plane and the quadrant's number, an operator of several results, two of
+// them differentiable.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/hypot.h>
@@ -51,7 +51,9 @@ struct PolarOperator : Operator {
       const Tensor& x = inputs[0];
       const Tensor& y = inputs[1];
       const Tensor radius = at::hypot(x, y);
-      const auto part = [](const Tensor& moved, const Tensor& slope) { return moved.defined() ? moved * slope : moved; };
+      const auto part = [](const Tensor& moved, const Tensor& slope) {
+        return moved.defined() ? moved * slope : moved;
+      };
       return {sum_of_defined(part(tangents[0], x / radius), part(tangents[1], y / radius)),
               sum_of_defined(part(tangents[0], -y / radius.square()), part(tangents[1], x / radius.square()))};
     }
