@@ -1,4 +1,5 @@
 // What the library says of itself.
+#include <c10/util/StringUtil.h>
 #include <torch/version.h>
 
 #include <exception>
@@ -9,12 +10,12 @@
 
 const char* torch_hrr_build_info() {
   static const std::string info = [] {
-    std::string text = std::string("version=") + TORCH_HRR_VERSION + "\ntorch=" + TORCH_VERSION +
-                       "\ncuda=" + TORCH_HRR_CUDA_VERSION + "\n";
+    std::string text =
+        c10::str("version=", TORCH_HRR_VERSION, "\ntorch=", TORCH_VERSION, "\ncuda=", TORCH_HRR_CUDA_VERSION, "\n");
     try {
-      return text + "isa=" + torch_hrr::kernels::isa_name(torch_hrr::kernels::active_isa()) + "\n";
+      return c10::str(text, "isa=", torch_hrr::kernels::isa_name(torch_hrr::kernels::active_isa()), "\n");
     } catch (const std::exception& error) {
-      return text + "error=" + error.what() + "\n";
+      return c10::str(text, "error=", error.what(), "\n");
     }
   }();
   return info.c_str();

@@ -226,10 +226,13 @@ typename Op::Formula make_formula(const Args&... args) {
     return Op::formula(args...);
   } else {
     const auto number = [](const auto& argument) {
-      if constexpr (is_tensor<std::remove_cvref_t<decltype(argument)>>) {
+      using T = std::remove_cvref_t<decltype(argument)>;
+      if constexpr (is_tensor<T>) {
         return std::tuple<>();
       } else {
-        return std::tuple<std::remove_cvref_t<decltype(argument)>>(argument);
+        static_assert(std::is_same_v<T, c10::SymInt> || std::is_arithmetic_v<T>,
+                      "a node outlives the call: formula() makes values of strings and lists");
+        return std::tuple<T>(argument);
       }
     };
     return std::apply([](auto&&... numbers) { return typename Op::Formula{numbers...}; },
@@ -237,10 +240,11 @@ typename Op::Formula make_formula(const Args&... args) {
   }
 }
 
-// An operator for the batching rules of Python; see torch_hrr_operators below.
+// Names an operator to the batching rules of Python (torch_hrr_operators in csrc/operator.cpp).
 void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands);
 
-// The lanes of an operator that writes in place or into out, under the names that they have there.
+// Calls below() under autograd, after an error where a derivative is asked for. `what` names the argument that is
+// written.
 template <typename Call, typename... Args>
 void refuse_derivatives(const char* op, const char* what, const Call& below, const Args&... args) {
   TORCH_CHECK(!any_requires_grad(args...), op, ": ", what,
