@@ -22,6 +22,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -196,24 +198,29 @@ void packed_rows(const Tensor& x, bool inverse, const Tensor& out) {
   out.copy_(at::where(finite, scaled(result, exponents.neg()), std::numeric_limits<double>::quiet_NaN()));
 }
 
-// While it lives the library has one thread on this thread of ours; no other thread and no setting of the process is
-// touched. Builds of torch without MKL transform on one thread anyway.
+// While it lives, what this thread calls runs on it alone: torch's operators, which share elements among the threads of
+// OpenMP, and MKL's transforms. Both numbers are this thread's own; no other thread and no setting of the process is
+// touched.
 class OneThread {
  public:
-  OneThread() : before_(set(1)) {}
+  OneThread() : before_(omp_get_max_threads()), before_in_mkl_(set_in_mkl(1)) {
+    omp_set_num_threads(1);
+  }
   ~OneThread() {
-    set(before_);
+    omp_set_num_threads(before_);
+    set_in_mkl(before_in_mkl_);
   }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
-  // The number before, 0 where none was set.
-  static int set(int threads) {
+  // The number before, 0 where none was set. Builds of torch without MKL transform on one thread anyway.
+  static int set_in_mkl(int threads) {
     return MKL_Set_Num_Threads_Local != nullptr ? MKL_Set_Num_Threads_Local(threads) : 0;
   }
 
   int before_;
+  int before_in_mkl_;
 };
 
 // Calls body(begin, count) for ranges of rows: on the CPU a row at a time and on one thread, since the library's bits
