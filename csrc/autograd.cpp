@@ -34,10 +34,13 @@ std::string node_name(const char* op) {
 }
 
 void DerivativeNode::save(const variable_list& inputs, const variable_list& other_results) {
-  Wanted wanted;
-  for (const at::Tensor& input : inputs) {
-    wanted.push_back(requires_grad(input));
-    types_.push_back(input.defined() ? input.scalar_type() : at::ScalarType::Undefined);
+  Wanted wanted(inputs.size());
+  types_.resize(inputs.size(), at::ScalarType::Undefined);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined()) {
+      wanted[i] = inputs[i].requires_grad();
+      types_[i] = inputs[i].scalar_type();
+    }
   }
   sizes_ = sizes_of_all(inputs);
   saved_.reserve(inputs.size() + other_results.size());
