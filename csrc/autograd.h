@@ -18,6 +18,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/DimVector.h>
+#include <c10/util/SmallVector.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -40,7 +41,7 @@ using torch::autograd::variable_list;
 // Which inputs need a gradient.
 using Wanted = std::vector<bool>;
 
-using AllSizes = std::vector<c10::SymDimVector>;
+using AllSizes = c10::SmallVector<c10::SymDimVector, 3>;
 
 // What a formula sees of a call: the inputs, undefined where it does not read them, and the sizes of all.
 class Saved {
@@ -114,7 +115,7 @@ class DerivativeNode : public torch::autograd::Node {
 
   std::vector<torch::autograd::SavedVariable> saved_;
   AllSizes sizes_;
-  std::vector<at::ScalarType> types_;  // of the inputs; Undefined for those that are absent
+  c10::SmallVector<at::ScalarType, 4> types_;  // of the inputs; Undefined for those that are absent
 };
 
 template <typename Formula>

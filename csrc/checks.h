@@ -162,9 +162,9 @@ std::string_view name_of(Value value, const Choice<Value> (&table)[N]) {
   return "";
 }
 
-// Broadcasts `sizes` into `result` as torch.mul does.
-template <typename Int>
-void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const char* description, Sizes<Int>& result) {
+// Broadcasts `sizes` into `result` as torch.mul does; what they are sizes of is written in an error alone.
+template <typename Int, typename Description>
+void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description& description, Sizes<Int>& result) {
   while (result.size() < sizes.size()) {
     result.insert(result.begin(), Int(1));
   }

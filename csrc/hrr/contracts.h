@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <ostream>
 
 #include "csrc/contract.h"
 
@@ -18,6 +19,16 @@ ResultContract<Int> row_contract(const char* op, const Argument& a) {
   return {Sizes<Int>(sizes.begin(), sizes.end()), a.tensor.scalar_type()};
 }
 
+// For errors.
+struct LeadingDimensions {
+  const char* a;
+  const char* b;
+
+  friend std::ostream& operator<<(std::ostream& out, const LeadingDimensions& of) {
+    return out << "the leading dimensions of " << of.a << " and " << of.b;
+  }
+};
+
 // bind, unbind, bind_normalize: [..., D] and [..., D] give [..., D].
 template <typename Int>
 ResultContract<Int> binding_contract(const char* op, const Argument& a, const Argument& b, double eps = 0) {
@@ -28,9 +39,9 @@ ResultContract<Int> binding_contract(const char* op, const Argument& a, const Ar
   check_not_empty_last<Int>(op, a);
   check_eps(op, eps);
   ResultContract<Int> result{{}, promote(a.tensor, b.tensor)};
-  const auto description = std::string("the leading dimensions of ") + a.name + " and " + b.name;
-  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(a.tensor)), description.c_str(), result.sizes);
-  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(b.tensor)), description.c_str(), result.sizes);
+  const LeadingDimensions description{a.name, b.name};
+  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(a.tensor)), description, result.sizes);
+  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(b.tensor)), description, result.sizes);
   result.sizes.push_back(sizes_of<Int>(a.tensor).back());
   check_numel<Int>(op, result.sizes);
   return result;
