@@ -1,6 +1,6 @@
 // kernels/math.h against wider arithmetic, and bit by bit over vectors and single numbers of every instruction set.
 //
-// The sampled tests take seconds. Those named DISABLED_ go through all 2^32 floats, for a quarter of an hour:
+// The sampled tests take seconds. Those named DISABLED_ go through all 2^32 floats, for about an hour in all:
 // kernel_tests --gtest_also_run_disabled_tests --gtest_filter='*DISABLED_*'
 #include <gtest/gtest.h>
 
