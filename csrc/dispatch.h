@@ -9,9 +9,6 @@
 
 namespace torch_hrr {
 
-inline at::Tensor tensor_or_undefined(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
 inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
 }

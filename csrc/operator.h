@@ -183,7 +183,6 @@ const auto& contract_at(const Contract& contract, size_t i) {
 
 template <typename Result>
 struct Results {
-  static constexpr size_t kCount = 1;
   template <typename Contract>
   static Result allocate(const Contract& contract, const at::TensorOptions& options) {
     return allocate_one(contract_at(contract, 0), options);

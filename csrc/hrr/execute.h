@@ -68,12 +68,14 @@ inline void execute(const kernels::LibraryBinsParams& params, const at::Tensor& 
 
 // Runs params with results in row_type and brings them into out.
 template <typename Params>
-at::Tensor execute_in(at::ScalarType row_type, Params& params, const at::Tensor& out) {
+void execute_in(at::ScalarType row_type, Params& params, const at::Tensor& out) {
   const bool direct = row_type == out.scalar_type();
   const at::Tensor result = direct ? out : at::empty(out.sizes(), out.options().dtype(row_type));
   params.out = result.mutable_data_ptr();
   execute(params, result);
-  return direct ? out : out.copy_(result);
+  if (!direct) {
+    out.copy_(result);
+  }
 }
 
 }  // namespace torch_hrr::hrr
