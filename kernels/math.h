@@ -1,4 +1,5 @@
-// Elementary functions with the same bits on every device: sine, cosine, exponential, logarithm, tanh, normal numbers.
+// Elementary functions with the same bits on every device: sine, cosine, the angle of a point, exponential, logarithm,
+// tanh, normal numbers.
 //
 // L is float, double or a vector Simd of either; a lane's result depends on that lane alone. Only operations that IEEE
 // 754 rounds once are used, in one order, so scalar code, AVX2, AVX-512 and CUDA agree bit by bit (the sign and payload
@@ -236,6 +237,40 @@ HRR_HOST_DEVICE PowerOfTwo<L> split_exponent(L x) {
   L rest = fused_multiply_add(n, lanes_of<L>(-C::kFirst), x);
   rest = fused_multiply_add(n, lanes_of<L>(-C::kSecond), rest);
   return {rest, bits_of(shifted) - bits_of(shift)};
+}
+
+// atan2(y, x) / (2 pi), the angle of (x, y) in turns: in [-1/2, 1/2] with the sign of y, NaN where both are infinite.
+template <typename L>
+HRR_HOST_DEVICE L angle_in_turns(L x, L y) {
+  using T = number_t<L>;
+  using C = Turn<T>;
+  const auto number = [](double value) { return lanes_of<L>(static_cast<T>(value)); };
+  const L zero = number(0);
+  const L one = number(1);
+  const L ax = magnitude(x);
+  const L ay = magnitude(y);
+  const auto steep = ax < ay;
+  const L low = select(steep, ax, ay);
+  const L high = select(steep, ay, ax);
+  // Of an angle of at most an eighth of a turn, the eighth or the sixteenth is taken that brings its tangent below 0.2:
+  // tan(a - b) = (t - tan b) / (1 + t tan b).
+  const auto none = high == zero;
+  const L t = select(none, zero, low / select(none, one, high));
+  const auto far = number(0.66817863791929892) < t;     // tan of 3/32 of a turn
+  const auto middle = number(0.19891236737965800) < t;  // of 1/32
+  const L tangent = select(far, one, select(middle, number(C::kTanSixteenth), zero));
+  const L base = select(far, number(0.125), select(middle, number(0.0625), zero));
+  const L base_rest = select(far, zero, select(middle, number(C::kSixteenthRest), zero));
+  const L s = (t - tangent) / fused_multiply_add(t, tangent, one);
+  // s/(2 pi) + s R(s^2), R being the rest of atan's series and of 1/(2 pi).
+  const L z = s * s;
+  const auto term = [](int divisor) { return static_cast<T>(0.15915494309189535 / divisor); };
+  const L series = horner(z, C::kInverseRest, term(-3), term(5), term(-7), term(9), term(-11), term(13), term(-15),
+                          term(17), term(-19), term(21), term(-23), term(25));
+  const L turns = fused_multiply_add(s, number(C::kInverse), fused_multiply_add(s, series, base_rest)) + base;
+  const L first = select(steep, number(0.25) - turns, turns);
+  const L second = select(x < zero, number(0.5) - first, first);
+  return number_of(bits_of(second) | sign_of(y));
 }
 
 // e^x. 2^n is two factors, so that results may be subnormal, 0 or infinite.

@@ -58,6 +58,24 @@ struct HalfPi<double> {
   static constexpr double kLargest = 0x1p30;
 };
 
+// 1/(2 pi) = inverse + rest; the tangent of a sixteenth of a turn, whose own angle is that and a rest.
+template <typename T>
+struct Turn;
+template <>
+struct Turn<float> {
+  static constexpr float kInverse = 0x1.45f306p-3f;
+  static constexpr float kInverseRest = 0x1.b93910p-28f;
+  static constexpr float kTanSixteenth = 0x1.a8279ap-2f;
+  static constexpr float kSixteenthRest = 0x1.a227d8p-31f;
+};
+template <>
+struct Turn<double> {
+  static constexpr double kInverse = 0x1.45f306dc9c883p-3;
+  static constexpr double kInverseRest = -0x1.6b01ec5417056p-57;
+  static constexpr double kTanSixteenth = 0x1.a827999fcef32p-2;
+  static constexpr double kSixteenthRest = -0x1.1fab4fdeff87bp-59;
+};
+
 // ln 2 = first + second; its inverse.
 template <typename T>
 struct Ln2;

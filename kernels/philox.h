@@ -11,10 +11,6 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__) && !defined(__CUDACC__)
-#include <immintrin.h>
-#endif
-
 #include "kernels/macros.h"
 
 namespace torch_hrr::kernels {
@@ -91,110 +87,6 @@ HRR_HOST_DEVICE constexpr uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
-
-#if !defined(__CUDACC__)
-
-// Counters computed at once: a vector register of 32-bit words.
-#if defined(__AVX512F__)
-constexpr int kPhiloxLanes = 16;
-#elif defined(__AVX2__)
-constexpr int kPhiloxLanes = 8;
-#else
-constexpr int kPhiloxLanes = 4;
-#endif
-
-typedef uint32_t PhiloxWords __attribute__((vector_size(4 * kPhiloxLanes)));
-
-// Word w of kPhiloxLanes blocks: lane l belongs to block l.
-struct PhiloxLanes {
-  PhiloxWords word[4];
-};
-
-struct WideProduct {
-  PhiloxWords low, high;
-};
-
-// low + 2^32 high = multiplier x, lane by lane.
-HRR_HOST_DEVICE WideProduct multiply_wide(uint32_t multiplier, PhiloxWords x) {
-#if defined(__x86_64__)
-  // The instruction multiplies the even lanes; the odd ones are shifted into their place.
-  typedef uint64_t Pairs __attribute__((vector_size(4 * kPhiloxLanes)));
-  const Pairs odd_x = reinterpret_cast<Pairs>(x) >> 32;
-#if defined(__AVX512F__)
-  // The zero-masked form with a full mask: GCC 12 warns of its own header in the plain one.
-  const __m512i factor = _mm512_set1_epi64(multiplier);
-  const Pairs even = reinterpret_cast<Pairs>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(x), factor));
-  const Pairs odd = reinterpret_cast<Pairs>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(odd_x), factor));
-#elif defined(__AVX2__)
-  const __m256i factor = _mm256_set1_epi64x(multiplier);
-  const Pairs even = reinterpret_cast<Pairs>(_mm256_mul_epu32(reinterpret_cast<__m256i>(x), factor));
-  const Pairs odd = reinterpret_cast<Pairs>(_mm256_mul_epu32(reinterpret_cast<__m256i>(odd_x), factor));
-#else
-  const __m128i factor = _mm_set1_epi64x(multiplier);
-  const Pairs even = reinterpret_cast<Pairs>(_mm_mul_epu32(reinterpret_cast<__m128i>(x), factor));
-  const Pairs odd = reinterpret_cast<Pairs>(_mm_mul_epu32(reinterpret_cast<__m128i>(odd_x), factor));
-#endif
-  constexpr uint64_t kLow = 0xffffffffu;
-  return {reinterpret_cast<PhiloxWords>((even & kLow) | (odd << 32)),
-          reinterpret_cast<PhiloxWords>((even >> 32) | (odd & ~kLow))};
-#else
-  WideProduct product;
-  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
-    const uint64_t wide = static_cast<uint64_t>(multiplier) * x[lane];
-    product.low[lane] = static_cast<uint32_t>(wide);
-    product.high[lane] = static_cast<uint32_t>(wide >> 32);
-  }
-  return product;
-#endif
-}
-
-// The scalar function in every lane, with one key.
-HRR_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
-#pragma GCC unroll 10
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    const WideProduct product0 = multiply_wide(kPhiloxMultiplier0, counter.word[0]);
-    const WideProduct product1 = multiply_wide(kPhiloxMultiplier1, counter.word[2]);
-    counter = {{product1.high ^ counter.word[1] ^ key.word[0], product1.low,
-                product0.high ^ counter.word[3] ^ key.word[1], product0.low}};
-    key.word[0] += kPhiloxWeyl0;
-    key.word[1] += kPhiloxWeyl1;
-  }
-  return counter;
-}
-
-// philox_counter(index + l, stream) in lane l.
-HRR_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {
-  PhiloxLanes counters;
-  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
-    const PhiloxBlock block = philox_counter(index + static_cast<uint64_t>(lane), stream);
-    for (int w = 0; w < 4; ++w) {
-      counters.word[w][lane] = block.word[w];
-    }
-  }
-  return counters;
-}
-
-inline void philox_fill(const PhiloxFillParams& params) {
-  const PhiloxKey key = philox_key(params.key);
-  constexpr int64_t kWords = 4 * kPhiloxLanes;
-  int64_t j = 0;
-  for (; j + kWords <= params.words; j += kWords) {
-    const PhiloxLanes blocks =
-        philox4x32(philox_counters(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
-    for (int i = 0; i < kWords; ++i) {
-      params.out[j + i] = blocks.word[i % 4][i / 4];
-    }
-  }
-  for (; j < params.words; j += 4) {
-    const PhiloxBlock block =
-        philox4x32(philox_counter(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
-    for (int64_t w = 0; w < 4 && j + w < params.words; ++w) {
-      params.out[j + w] = block.word[w];
-    }
-  }
-}
-
-#endif
 
 HRR_ISA_END
 }  // namespace torch_hrr::kernels

@@ -152,11 +152,212 @@ HRR_HOST_DEVICE SimdMask<T, W> operator==(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes == b.lanes};
 }
 
+template <typename T, int W>
+HRR_HOST_DEVICE SimdMask<T, W> operator!=(Simd<T, W> a, Simd<T, W> b) {
+  return {a.lanes != b.lanes};
+}
+
 // condition ? yes : no; the condition may come from other lanes of the same size.
 template <typename T, typename S, int W>
 HRR_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, Simd<T, W> no) {
   static_assert(sizeof(T) == sizeof(S));
   return {condition.lanes ? yes.lanes : no.lanes};
+}
+
+// Bit j: whether the condition holds in lane j, of comparisons of unsigned integers.
+template <typename T, int W>
+HRR_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
+  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+#if defined(__AVX2__)
+  if constexpr (kBytes == 32) {
+    const __m256i lanes = (__m256i)condition.lanes;
+    return static_cast<uint32_t>(sizeof(T) == 4 ? _mm256_movemask_ps(_mm256_castsi256_ps(lanes))
+                                                : _mm256_movemask_pd(_mm256_castsi256_pd(lanes)));
+  } else
+#endif
+#if defined(__x86_64__)
+      if constexpr (kBytes == 16) {
+    const __m128i lanes = (__m128i)condition.lanes;
+    return static_cast<uint32_t>(sizeof(T) == 4 ? _mm_movemask_ps(_mm_castsi128_ps(lanes))
+                                                : _mm_movemask_pd(_mm_castsi128_pd(lanes)));
+  } else
+#endif
+  {
+    uint32_t mask = 0;
+    for (int j = 0; j < W; ++j) {
+      mask |= static_cast<uint32_t>(condition.lanes[j] & 1) << j;
+    }
+    return mask;
+  }
+}
+// Comparisons of unsigned integers as such bits. By the instruction's name where it writes them itself: of a comparison
+// the compiler would make a vector first.
+template <typename T, int W>
+HRR_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
+#if defined(__AVX512F__)
+  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
+    return _mm512_cmplt_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else if constexpr (W * sizeof(T) == 64) {
+    return _mm512_cmplt_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else
+#endif
+  {
+    return mask_of(a < b);
+  }
+}
+template <typename T, int W>
+HRR_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
+#if defined(__AVX512F__)
+  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
+    return _mm512_cmpge_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else if constexpr (W * sizeof(T) == 64) {
+    return _mm512_cmpge_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else
+#endif
+  {
+    return mask_of(a >= b);
+  }
+}
+template <typename T, int W>
+HRR_HOST_DEVICE uint32_t equal_mask(Simd<T, W> a, Simd<T, W> b) {
+#if defined(__AVX512F__)
+  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
+    return _mm512_cmpeq_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else if constexpr (W * sizeof(T) == 64) {
+    return _mm512_cmpeq_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  } else
+#endif
+  {
+    return mask_of(a == b);
+  }
+}
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// For every mask of 8 lanes the positions of its bits, packed to the front, one in a byte.
+struct PackedPositions {
+  uint64_t of_mask[256];
+};
+constexpr PackedPositions make_packed_positions() {
+  PackedPositions made{};
+  for (int mask = 0; mask < 256; ++mask) {
+    int count = 0;
+    for (uint64_t bit = 0; bit < 8; ++bit) {
+      if (((mask >> bit) & 1) != 0) {
+        made.of_mask[mask] |= bit << (8 * count++);
+      }
+    }
+  }
+  return made;
+}
+static constexpr PackedPositions kPackedPositions = make_packed_positions();
+
+HRR_HOST_DEVICE __m256i packed_positions(uint32_t mask) {
+  return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(kPackedPositions.of_mask[mask])));
+}
+// A mask of 4 wide lanes as the mask of their 8 halves.
+HRR_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
+  const uint32_t spread = (mask & 1) | ((mask & 2) << 1) | ((mask & 4) << 2) | ((mask & 8) << 3);
+  return spread * 3;
+}
+#endif
+
+// The lanes of a mask, packed to the front of target; up to a whole vector is written.
+template <typename T, int W>
+HRR_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
+#if defined(__AVX512F__)
+  // In registers, then a plain store: compression to memory is microcoded on some processors.
+  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
+    _mm512_storeu_si512(target, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), (__m512i)a.lanes));
+  } else if constexpr (W * sizeof(T) == 64) {
+    _mm512_storeu_si512(target, _mm512_maskz_compress_epi64(static_cast<__mmask8>(mask), (__m512i)a.lanes));
+  } else
+#elif defined(__AVX2__)
+  if constexpr (W * sizeof(T) == 32) {
+    const __m256i order = packed_positions(sizeof(T) == 4 ? mask : halves_of(mask));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), _mm256_permutevar8x32_epi32((__m256i)a.lanes, order));
+  } else
+#endif
+  {
+    T lanes[W];
+    a.store(lanes);
+    for (; mask != 0; mask &= mask - 1) {
+      *target++ = lanes[__builtin_ctz(mask)];
+    }
+  }
+}
+
+// table[index] in every lane.
+template <int W>
+HRR_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t, W> index) {
+  using Lanes [[maybe_unused]] = typename Simd<uint32_t, W>::Lanes;
+#if defined(__AVX512F__)
+  // A full mask that the compiler does not see through: else it leaves out the zeros, and every gather waits for what
+  // its register held before.
+  if constexpr (W == 16) {
+    const __m512i zero = _mm512_setzero_si512();
+    const __mmask16 all = _mm512_cmpeq_epi32_mask(zero, zero);
+    return {(Lanes)_mm512_mask_i32gather_epi32(zero, all, (__m512i)index.lanes, table, 4)};
+  } else
+#elif defined(__AVX2__)
+  if constexpr (W == 8) {
+    return {(Lanes)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index.lanes, 4)};
+  } else
+#endif
+  {
+    Simd<uint32_t, W> result;
+    for (int j = 0; j < W; ++j) {
+      result.lanes[j] = table[index.lanes[j]];
+    }
+    return result;
+  }
+}
+
+template <int W>
+struct WideProduct {
+  Simd<uint32_t, W> low, high;
+};
+
+// low + 2^32 high = factor x, lane by lane.
+template <int W>
+HRR_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, W> x) {
+#if defined(__x86_64__)
+  // The instruction multiplies the even lanes; the odd ones are shifted into their place.
+  using Pairs = typename Simd<uint64_t, W / 2>::Lanes;
+  const Pairs all = (Pairs)x.lanes;
+  const Pairs factors = Simd<uint64_t, W / 2>::broadcast(factor).lanes;
+  const auto product = [&factors](Pairs lanes) -> Pairs {
+#if defined(__AVX512F__)
+    // As above: a full mask.
+    static_assert(W == 16);
+    return (Pairs)_mm512_maskz_mul_epu32(0xff, (__m512i)lanes, (__m512i)factors);
+#elif defined(__AVX2__)
+    static_assert(W == 8);
+    return (Pairs)_mm256_mul_epu32((__m256i)lanes, (__m256i)factors);
+#else
+    static_assert(W == 4);
+    return (Pairs)_mm_mul_epu32((__m128i)lanes, (__m128i)factors);
+#endif
+  };
+  const Pairs even = product(all);
+  const Pairs odd = product(all >> 32);
+  constexpr uint64_t kLow = 0xffffffffu;
+  using Lanes = typename Simd<uint32_t, W>::Lanes;
+  return {{(Lanes)((even & kLow) | (odd << 32))}, {(Lanes)((even >> 32) | (odd & ~kLow))}};
+#else
+  WideProduct<W> product;
+  for (int lane = 0; lane < W; ++lane) {
+    const uint64_t wide = static_cast<uint64_t>(factor) * x.lanes[lane];
+    product.low.lanes[lane] = static_cast<uint32_t>(wide);
+    product.high.lanes[lane] = static_cast<uint32_t>(wide >> 32);
+  }
+  return product;
+#endif
+}
+
+// Every lane in another type.
+template <typename U, typename T, int W>
+HRR_HOST_DEVICE Simd<U, W> converted(Simd<T, W> a) {
+  return {__builtin_convertvector(a.lanes, typename Simd<U, W>::Lanes)};
 }
 
 // Whether the condition holds in any lane.

@@ -1,7 +1,5 @@
 // The formulas of soft_cap.h on one element, and the search for the threshold; L is a double or a vector of doubles.
 //
-// The functions of L (lane_math.h, or kernels/cuda/device_math.cuh on a GPU) are included before this file.
-//
 // Let c be the k-th largest element, z = (x - c) / tau and t = c + tau u. Everything follows from p = exp(-|z|), one
 // exponential an element: with w = exp(u), an element that is at least c is 1 - q(w p) and any other is q(p / w), where
 // q(a) = F(ln a). What the k winners lack is in sum what the others have. Elements equal to c are on both sides of the
@@ -14,6 +12,7 @@
 
 #include "kernels/assembly/soft_cap.h"
 #include "kernels/assembly/winners.h"
+#include "kernels/math.h"
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
@@ -65,13 +64,13 @@ template <CapShape kShape, typename L>
 HRR_HOST_DEVICE CapPoint<L> cap_point(L a) {
   const L one = lanes_of<L>(1);
   if constexpr (kShape == CapShape::kSigmoid) {
-    const L r = divide(one, one + a);
+    const L r = one / (one + a);
     const L q = a * r;
     return {q, r, q * r};
   } else {
     const L half = lanes_of<L>(0.5);
     const L near = half * a;
-    const L far = divide(half, a);
+    const L far = half / a;
     return {select(a <= one, near, one - far), select(a <= one, one - near, far), select(a <= one, near, far)};
   }
 }
@@ -88,7 +87,7 @@ struct CapScale {
   // exp(-|z|)
   template <typename L>
   HRR_HOST_DEVICE L proximity(L x) const {
-    const L z = divide(x * lanes_of<L>(factor) - lanes_of<L>(center), lanes_of<L>(temperature));
+    const L z = (x * lanes_of<L>(factor) - lanes_of<L>(center)) / lanes_of<L>(temperature);
     return exponential(-magnitude(z));
   }
   HRR_HOST_DEVICE double distance(double x) const {
@@ -110,13 +109,13 @@ HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n,
   const double winning = census.tied - losing;
   const double next = losing > 0 ? 0 : -CapScale(cut.value, temperature).distance(cut.below);
   // F(-a) k <= F(a) for a = ln k: at the lower end more is there than lacking, and at the upper end the reverse.
-  double low = next - ::log(static_cast<double>(k));
-  double high = ::log(static_cast<double>(n - k));
+  double low = next - logarithm(static_cast<double>(k));
+  double high = logarithm(static_cast<double>(n - k));
   // A first guess, exact where every p w is small or every p is 1 and k = n / 2.
-  double u = 0.5 * (::log(census.below + losing) - ::log(census.above + winning));
+  double u = 0.5 * (logarithm(census.below + losing) - logarithm(census.above + winning));
   u = u >= low && u <= high ? u : low + (high - low) / 2;
   for (int step = 0; step < kMaxCapSteps; ++step) {
-    const double w = ::exp(u);
+    const double w = exponential(u);
     const double v = 1 / w;
     CapSums sums = row.sums(w, v);
     const CapPoint<double> tied = row.point(w);
@@ -124,7 +123,7 @@ HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n,
     sums.lacking_slope += winning * tied.d;
     sums.present += losing * tied.rest;
     sums.present_slope += losing * tied.d;
-    const double h = ::log(sums.lacking) - ::log(sums.present);
+    const double h = logarithm(sums.lacking) - logarithm(sums.present);
     (h > 0 ? high : low) = u;
     double moved = u - h / (sums.lacking_slope / sums.lacking + sums.present_slope / sums.present);
     if (!(moved >= low && moved <= high)) {
@@ -165,7 +164,7 @@ struct CapJacobian {
   template <typename L>
   HRR_HOST_DEVICE L operator()(L d, L v) const {
     const L centered = multiply_add(v, lanes_of<L>(part), lanes_of<L>(-mean));
-    return divide(d * lanes_of<L>(raise) * centered, lanes_of<L>(divisor));
+    return d * lanes_of<L>(raise) * centered / lanes_of<L>(divisor);
   }
 };
 

@@ -1,56 +1,59 @@
 // Edges of the procedural connectome on the CPU: a register of rows at a time, block by block.
 #include "kernels/assembly/connectome.h"
 
-#include "kernels/assembly/lanes.h"
+#include "kernels/philox_lanes.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 namespace {
 
+using LaneWords = PhiloxWords;
+
 // sink(columns in the block, mask) for the edges of kPhiloxLanes rows, the first `live` of them, in lockstep; between
 // two calls of step_done, which follow every Philox call, there are at most 4 calls of sink.
 template <bool kTwoLevel, typename Sink, typename StepDone>
 inline void for_each_edge_of_rows(const GapTables& tables, PhiloxKey key, const uint32_t* rows, int live,
                                   uint32_t block, uint32_t width, const Sink& sink, const StepDone& step_done) {
-  const LaneMask everywhere = below(LaneWords{}, broadcast_lanes(1));
-  const LaneWords none = broadcast_lanes(kGapNone);
-  const LaneWords end = broadcast_lanes(width);
+  const LaneWords none = LaneWords::broadcast(kGapNone);
+  const LaneWords end = LaneWords::broadcast(width);
+  const LaneWords fraction = LaneWords::broadcast(kGapFraction);
+  const LaneWords one = LaneWords::broadcast(1);
   PhiloxLanes counter;
   __builtin_memcpy(&counter.word[2], rows, sizeof(LaneWords));
-  counter.word[1] = broadcast_lanes(block);
-  counter.word[3] = broadcast_lanes(kEdgeStream);
+  counter.word[1] = LaneWords::broadcast(block);
+  counter.word[3] = LaneWords::broadcast(kEdgeStream);
   // One column past the last edge, so that everything stays unsigned; rows beyond `live` begin at the end.
-  LaneWords next{};
+  LaneWords next = LaneWords::broadcast(0);
   for (int lane = live; lane < kPhiloxLanes; ++lane) {
-    next[lane] = width;
+    next.lanes[lane] = width;
   }
   bool running = true;
   for (uint32_t draw = 0; running; ++draw) {
-    counter.word[0] = broadcast_lanes(draw);
+    counter.word[0] = LaneWords::broadcast(draw);
     const PhiloxLanes words = philox4x32(counter, key);
 #pragma GCC unroll 4
     for (int w = 0; w < 4; w += kTwoLevel ? 2 : 1) {
       const auto outcome_of = [&](const uint32_t* table, LaneWords word) {
         const LaneWords cell = word >> (32 - kGapBits);
-        const LaneWords entry = gather(table, cell, everywhere);
-        return choose(below(word & kGapFraction, entry >> kGapBits), cell, entry & kGapNone);
+        const LaneWords entry = gather(table, cell);
+        return select((word & fraction) < (entry >> kGapBits), cell, entry & none);
       };
       const LaneWords outcome = outcome_of(tables.quotient, words.word[w]);
-      const LaneMask edge = differs(outcome, none);
       LaneWords column;
       if constexpr (kTwoLevel) {
-        next += outcome << kGapBits;
+        next = next + (outcome << kGapBits);
         column = next + outcome_of(tables.remainder, words.word[w + 1]);
       } else {
-        next += outcome;
+        next = next + outcome;
         column = next;
       }
-      next = choose(edge, column + 1, next);
-      sink(column, edge & below(column, end));
+      const auto edge = outcome != none;
+      next = select(edge, column + one, next);
+      sink(column, less_mask(select(edge, column, end), end));
     }
     // A lane that is past the end stays there: what is added to it, at most 2^20 a step, is far from 2^32.
-    running = any(below(next, end));
+    running = less_mask(next, end) != 0;
     step_done();
   }
 }
@@ -99,7 +102,10 @@ void deliver(const DeliverParams& params, int64_t first_block, int64_t last_bloc
     for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t) {
       for_each_edge_of_rows(
           *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
-          [&](LaneWords column, LaneMask edge) { end += store_lanes(end, column, edge); },
+          [&](LaneWords column, uint32_t edges) {
+            compress_to(end, column, edges);
+            end += __builtin_popcount(edges);
+          },
           [&] {
             if (end - columns > kBuffer) {
               flush();
@@ -127,18 +133,22 @@ int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block
     if (set == 0) {
       continue;
     }
+    const LaneWords end = LaneWords::broadcast(width);
+    const LaneWords last = LaneWords::broadcast(width - 1);
+    const LaneWords one = LaneWords::broadcast(1);
     for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t first) {
       for_each_edge_of_rows(
           *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
-          [&](LaneWords column, LaneMask edge) {
-            const LaneWords words = gather(bits, column >> 5, edge);
-            const LaneWords bit = (words >> (column & 31)) & 1;
-            uint32_t hits = bits_of(differs(bit, LaneWords{}));
-            for (; hits != 0; hits &= hits - 1) {
+          [&](LaneWords column, uint32_t edges) {
+            // Columns behind the block's end are read as its last.
+            const LaneWords inside = select(column < end, column, last);
+            const LaneWords words = gather(bits, inside >> 5);
+            const LaneWords bit = {(words.lanes >> (inside.lanes & 31)) & 1};
+            for (uint32_t hits = equal_mask(bit, one) & edges; hits != 0; hits &= hits - 1) {
               const int lane = __builtin_ctz(hits);
               if (found < params.capacity) {
                 params.pairs[2 * found] = static_cast<int32_t>(first + lane);
-                params.pairs[2 * found + 1] = static_cast<int32_t>(start + column[lane]);
+                params.pairs[2 * found + 1] = static_cast<int32_t>(start + column.lanes[lane]);
               }
               ++found;
             }
@@ -152,17 +162,18 @@ int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block
 // stimulus_count of a register of columns at a time.
 void stimulus_counts(const BinomialTable& table, uint64_t key, int64_t first, int64_t last, int32_t* counts) {
   const PhiloxKey words = philox_key(key);
-  LaneWords columns{};
+  const LaneWords zero = LaneWords::broadcast(0);
+  LaneWords columns;
   for (int lane = 0; lane < kPhiloxLanes; ++lane) {
-    columns[lane] = static_cast<uint32_t>(first + lane);
+    columns.lanes[lane] = static_cast<uint32_t>(first + lane);
   }
   // Columns are below 2^31: stimulus_counter's second word is 0.
-  for (int64_t j = first; j < last; j += kPhiloxLanes, columns += kPhiloxLanes) {
-    const PhiloxLanes counters = {{columns, LaneWords{}, LaneWords{}, broadcast_lanes(kStimulusStream)}};
+  for (int64_t j = first; j < last; j += kPhiloxLanes, columns.lanes += kPhiloxLanes) {
+    const PhiloxLanes counters = {{columns, zero, zero, LaneWords::broadcast(kStimulusStream)}};
     const PhiloxLanes blocks = philox4x32(counters, words);
     const auto live = static_cast<int>(last - j < kPhiloxLanes ? last - j : kPhiloxLanes);
     for (int lane = 0; lane < live; ++lane) {
-      counts[j + lane] = binomial_count(table, join_words(blocks.word[0][lane], blocks.word[1][lane]));
+      counts[j + lane] = binomial_count(table, join_words(blocks.word[0].lanes[lane], blocks.word[1].lanes[lane]));
     }
   }
 }

@@ -90,28 +90,7 @@ HRR_HOST_DEVICE KeyVector<Key> count_at_least(KeyVector<Key> sums, KeyVector<Key
 
 #if defined(__AVX512F__)
 
-HRR_HOST_DEVICE uint32_t at_least_mask(KeyVector<uint32_t> keys, KeyVector<uint32_t> least) {
-  return _mm512_cmpge_epu32_mask((__m512i)keys.lanes, (__m512i)least.lanes);
-}
-HRR_HOST_DEVICE uint32_t at_least_mask(KeyVector<uint64_t> keys, KeyVector<uint64_t> least) {
-  return _mm512_cmpge_epu64_mask((__m512i)keys.lanes, (__m512i)least.lanes);
-}
-HRR_HOST_DEVICE uint32_t equal_mask(KeyVector<uint32_t> a, KeyVector<uint32_t> b) {
-  return _mm512_cmpeq_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
-}
-HRR_HOST_DEVICE uint32_t equal_mask(KeyVector<uint64_t> a, KeyVector<uint64_t> b) {
-  return _mm512_cmpeq_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
-}
-
-// The lanes of a mask, packed to the front of target; kLanes elements are written. In registers, then a plain store:
-// compression to memory is microcoded on some processors.
-HRR_HOST_DEVICE void compress_to(uint32_t* target, KeyVector<uint32_t> keys, uint32_t mask) {
-  _mm512_storeu_si512(target, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), (__m512i)keys.lanes));
-}
-HRR_HOST_DEVICE void compress_to(uint64_t* target, KeyVector<uint64_t> keys, uint32_t mask) {
-  _mm512_storeu_si512(target, _mm512_maskz_compress_epi64(static_cast<__mmask8>(mask), (__m512i)keys.lanes));
-}
-// The same of the kLanes indices that go with the keys.
+// compress_to of the kLanes indices that go with the keys.
 template <typename Key>
 HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   if constexpr (sizeof(Key) == 4) {
@@ -146,51 +125,6 @@ HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
 
 #elif defined(__AVX2__)
 
-// For every mask of 8 lanes the positions of its bits, packed to the front, one in a byte.
-struct PackedPositions {
-  uint64_t of_mask[256];
-};
-constexpr PackedPositions make_packed_positions() {
-  PackedPositions made{};
-  for (int mask = 0; mask < 256; ++mask) {
-    int count = 0;
-    for (uint64_t bit = 0; bit < 8; ++bit) {
-      if (((mask >> bit) & 1) != 0) {
-        made.of_mask[mask] |= bit << (8 * count++);
-      }
-    }
-  }
-  return made;
-}
-static constexpr PackedPositions kPackedPositions = make_packed_positions();
-
-HRR_HOST_DEVICE __m256i packed_positions(uint32_t mask) {
-  return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(kPackedPositions.of_mask[mask])));
-}
-// A mask of 4 wide lanes as the mask of their 8 halves.
-HRR_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
-  const uint32_t spread = (mask & 1) | ((mask & 2) << 1) | ((mask & 4) << 2) | ((mask & 8) << 3);
-  return spread * 3;
-}
-
-template <typename Key>
-HRR_HOST_DEVICE uint32_t mask_of(__m256i lanes) {
-  return static_cast<uint32_t>(sizeof(Key) == 4 ? _mm256_movemask_ps(_mm256_castsi256_ps(lanes))
-                                                : _mm256_movemask_pd(_mm256_castsi256_pd(lanes)));
-}
-template <typename Key>
-HRR_HOST_DEVICE uint32_t at_least_mask(KeyVector<Key> keys, KeyVector<Key> least) {
-  return mask_of<Key>((__m256i)(keys.lanes >= least.lanes));
-}
-template <typename Key>
-HRR_HOST_DEVICE uint32_t equal_mask(KeyVector<Key> a, KeyVector<Key> b) {
-  return mask_of<Key>((__m256i)(a.lanes == b.lanes));
-}
-template <typename Key>
-HRR_HOST_DEVICE void compress_to(Key* target, KeyVector<Key> keys, uint32_t mask) {
-  const __m256i order = packed_positions(sizeof(Key) == 4 ? mask : halves_of(mask));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), _mm256_permutevar8x32_epi32((__m256i)keys.lanes, order));
-}
 template <typename Key>
 HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   if constexpr (sizeof(Key) == 4) {
@@ -227,28 +161,6 @@ HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
 
 #else
 
-template <typename Key>
-HRR_HOST_DEVICE uint32_t at_least_mask(KeyVector<Key> keys, KeyVector<Key> least) {
-  uint32_t mask = 0;
-  for (int j = 0; j < kKeyLanes<Key>; ++j) {
-    mask |= static_cast<uint32_t>(keys.lanes[j] >= least.lanes[j]) << j;
-  }
-  return mask;
-}
-template <typename Key>
-HRR_HOST_DEVICE uint32_t equal_mask(KeyVector<Key> a, KeyVector<Key> b) {
-  uint32_t mask = 0;
-  for (int j = 0; j < kKeyLanes<Key>; ++j) {
-    mask |= static_cast<uint32_t>(a.lanes[j] == b.lanes[j]) << j;
-  }
-  return mask;
-}
-template <typename Key>
-HRR_HOST_DEVICE void compress_to(Key* target, KeyVector<Key> keys, uint32_t mask) {
-  for (; mask != 0; mask &= mask - 1) {
-    *target++ = keys.lanes[__builtin_ctz(mask)];
-  }
-}
 template <typename Key>
 HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   for (; mask != 0; mask &= mask - 1) {

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "kernels/assembly/radix_select.cuh"
-#include "kernels/cuda/device_math.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/stored.cuh"
 #include "kernels/numeric.h"
@@ -223,7 +222,7 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
       continue;
     }
     const BlockSearch<T> search{row, cut, CapScale(cut.value, params.temperature), params.shape};
-    const double w = ::exp(find_offset(search, cut, row.n, k, params.temperature));
+    const double w = exponential(find_offset(search, cut, row.n, k, params.temperature));
     if (soft) {
       row.each([&](int64_t i) {
         const double p = search.proximity(i);

@@ -3,20 +3,18 @@
 
 #include <limits>
 
+#include "kernels/assembly/cap_formulas.h"
 #include "kernels/assembly/element_keys.h"
 #include "kernels/assembly/selection.h"
 #include "kernels/finite.h"
-#include "kernels/lane_math.h"
 #include "kernels/registry.h"
-
-#include "kernels/assembly/cap_formulas.h"
 
 namespace torch_hrr::kernels {
 HRR_ISA_BEGIN
 namespace {
 
 constexpr int kLanes = kVectorBytes / 8;
-using V = DoubleLanes<kLanes>;
+using V = Simd<double, kLanes>;
 
 template <typename T>
 using order_key_t = typename ElementTraits<T>::Key;
@@ -82,16 +80,15 @@ struct CapRow {
 
 template <typename T>
 HRR_HOST_DEVICE V widen_lanes(const T* source) {
-  return {__builtin_convertvector((Simd<T, kLanes>::load(source).lanes), V::Lanes)};
+  return converted<double>(Simd<T, kLanes>::load(source));
 }
 template <typename T>
 HRR_HOST_DEVICE void narrow_lanes(V value, T* target) {
-  Simd<T, kLanes>{__builtin_convertvector(value.lanes, typename Simd<T, kLanes>::Lanes)}.store(target);
+  converted<T>(value).store(target);
 }
 
 HRR_HOST_DEVICE SimdMask<double, kLanes> sign_bits(V x) {
-  using Bits = LongLanes<kLanes>::type;
-  return {(Bits)x.lanes < 0};
+  return {(SimdMask<double, kLanes>::Lanes)x.lanes < 0};
 }
 
 // The row as find_offset asks for it.
@@ -137,14 +134,13 @@ HRR_HOST_DEVICE void fill(T* target, int64_t n, T value) {
 // Fills the proximities; x, up to whole vectors, with NaN, which is neither c nor above or below it.
 template <typename T>
 CapCensus measure(T* x, const CapCut& cut, int64_t n, double temperature, double* proximities) {
-  using Bits = LongLanes<kLanes>::type;
   const CapScale scale(cut.value, temperature);
   const V center = V::broadcast(cut.value);
   const V zero = V::broadcast(0);
   const int64_t whole = CapRow<T>::whole(n);
   fill(x + n, whole - n, std::numeric_limits<T>::quiet_NaN());
   V sum_above = zero, sum_below = zero;
-  Bits others{};  // minus the number of elements that are not c
+  SimdMask<double, kLanes>::Lanes others{};  // minus the number of elements that are not c
   for (int64_t i = 0; i < whole; i += kLanes) {
     const V elements = widen_lanes(x + i);
     const V p = scale.proximity(elements);
@@ -175,7 +171,7 @@ struct CapPoints {
 
   CapPoints(const T* elements, const double* signed_proximities, const CapCut& cut, double u)
       : x(elements), proximities(signed_proximities), center(V::broadcast(cut.value)) {
-    const double w = ::exp(u);
+    const double w = exponential(u);
     factor = V::broadcast(w);
     inverse = V::broadcast(-1 / w);
   }

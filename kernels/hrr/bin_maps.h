@@ -1,11 +1,10 @@
 // The formulas of spectral_map.h on one bin; L is a double or a vector of doubles.
-//
-// The functions of L (lane_math.h, or kernels/cuda/device_math.cuh on a GPU) are included before this file.
 #pragma once
 
 #include <cmath>
 
 #include "kernels/hrr/spectral_map.h"
+#include "kernels/math.h"
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
@@ -117,10 +116,9 @@ HRR_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, cons
   L turns;
   const Complex<L> ln = complex_logarithm(a, power, lanes_of<L>(row.ln_scale), turns);
   const L size = exponential(exponent * ln.re);
-  L sine;
-  L cosine;
-  sine_cosine(exponent * turns, sine, cosine);
-  Complex<L> result{size * cosine, size * sine};
+  const L half_turns = exponent * (turns + turns);
+  const SineCosine<L> direction = sine_cosine_pi(half_turns);
+  Complex<L> result{size * direction.cosine, size * direction.sine};
   for (int i = 0; i < order; ++i) {
     result = multiply(result, ln);
   }
@@ -137,14 +135,14 @@ HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars&
   const auto blank = [&](Complex<L> y) { return Complex<L>{select(empty, zero, y.re), select(empty, zero, y.im)}; };
   if constexpr (kMap == SpectralMap::kInverse) {
     const L eps = lanes_of<L>(row.eps);
-    const L factor = divide(one, select(filled < eps, eps, filled));
+    const L factor = one / select(filled < eps, eps, filled);
     return blank({a.re * factor, -(a.im * factor)});
   } else if constexpr (kMap == SpectralMap::kCutInverse) {
     const auto cut = filled <= lanes_of<L>(row.eps);
-    const L factor = select(cut, zero, divide(one, filled));
+    const L factor = select(cut, zero, one / filled);
     return blank({a.re * factor, -(a.im * factor)});
   } else if constexpr (kMap == SpectralMap::kUnitary) {
-    const L factor = divide(one, square_root(filled));
+    const L factor = one / square_root(filled);
     return {select(empty, one, a.re * factor), select(empty, zero, a.im * factor)};
   } else if constexpr (kMap == SpectralMap::kPower) {
     return blank(complex_power(a, filled, lanes_of<L>(row.exponent), row, row.order));
@@ -152,13 +150,13 @@ HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars&
     // y = 1/A: dy = -y^2 dA, so the gradient is -conj(y^2) V; below eps y = conj(A) / eps and it is conj(V) / eps.
     const L eps = lanes_of<L>(row.eps);
     const auto clamped = filled <= eps;
-    const Complex<L> conj_y = scaled(a, divide(one, filled));
+    const Complex<L> conj_y = scaled(a, one / filled);
     const Complex<L> g = multiply(multiply(conj_y, conj_y), v);
-    const L factor = divide(one, select(clamped, eps, one));
+    const L factor = one / select(clamped, eps, one);
     return blank({select(clamped, v.re * factor, -g.re), select(clamped, -(v.im * factor), -g.im)});
   } else if constexpr (kMap == SpectralMap::kUnitaryJacobian) {
     // y = e^{i t}: dy = i y dt, dt = Im(V conj y) / |A|.
-    const L factor = divide(one, square_root(filled));
+    const L factor = one / square_root(filled);
     const Complex<L> y = scaled(a, factor);
     const L turn = multiply_add(v.im, y.re, -(v.re * y.im)) * factor;
     return blank({-(y.im * turn), y.re * turn});

@@ -1,7 +1,6 @@
 // Maps the bins of a library's transform, a thread a bin.
 #pragma once
 
-#include "kernels/cuda/device_math.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 

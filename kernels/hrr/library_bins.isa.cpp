@@ -1,6 +1,4 @@
 // Spectral maps of the bins that a library's transform gave, on the CPU; compiled once per instruction set.
-#include "kernels/lane_math.h"
-
 #include "kernels/hrr/bin_maps.h"
 #include "kernels/registry.h"
 
@@ -9,7 +7,7 @@ HRR_ISA_BEGIN
 namespace {
 
 constexpr int kBinLanes = kVectorBytes / static_cast<int>(sizeof(double));
-using L = DoubleLanes<kBinLanes>;
+using L = Simd<double, kBinLanes>;
 
 // Interleaved bins of a library's transform, mapped in place.
 template <SpectralMap kMap>

@@ -1,8 +1,6 @@
 // Kernels of inverse, unitary, bind_power and their derivatives, and of multibind, for rows of native length.
 #pragma once
 
-#include "kernels/cuda/device_math.cuh"
-
 #include "kernels/hrr/bin_maps.h"
 #include "kernels/hrr/bin_pairs.cuh"
 #include "kernels/hrr/pair_products.cuh"

@@ -1,8 +1,6 @@
 // Spectral maps of rows on the CPU; compiled once per instruction set.
 #include "kernels/hrr/spectral_map.h"
 
-#include "kernels/lane_math.h"
-
 #include "kernels/hrr/bin_maps.h"
 #include "kernels/hrr/row_spectrum.h"
 #include "kernels/registry.h"
@@ -12,30 +10,20 @@ HRR_ISA_BEGIN
 namespace {
 
 constexpr int kBinLanes = kVectorBytes / static_cast<int>(sizeof(double));
+using L = Simd<double, kBinLanes>;
 
 template <typename T>
-HRR_HOST_DEVICE DoubleLanes<kBinLanes> load_wide(const T* source) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    return DoubleLanes<kBinLanes>::load(source);
-  } else {
-    using Lanes = typename DoubleLanes<kBinLanes>::Lanes;
-    return {__builtin_convertvector(Simd<T, kBinLanes>::load(source).lanes, Lanes)};
-  }
+HRR_HOST_DEVICE L load_wide(const T* source) {
+  return converted<double>(Simd<T, kBinLanes>::load(source));
 }
 template <typename T>
-HRR_HOST_DEVICE void store_wide(DoubleLanes<kBinLanes> value, T* target) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    value.store(target);
-  } else {
-    using Lanes = typename Simd<T, kBinLanes>::Lanes;
-    Simd<T, kBinLanes>{__builtin_convertvector(value.lanes, Lanes)}.store(target);
-  }
+HRR_HOST_DEVICE void store_wide(L value, T* target) {
+  converted<T>(value).store(target);
 }
 
 // a <- map(a, v) for the bins 0 .. last. Arrays reach a vector beyond the last bin.
 template <SpectralMap kMap, typename T>
 void map_bins(Split<T> a, Split<T> v, int64_t last, double factor, double share, const BinScalars& row) {
-  using L = DoubleLanes<kBinLanes>;
   const L scale = L::broadcast(factor);
   // What the inverse transform multiplies by is divided out where bins may still be beyond T.
   const L after = L::broadcast(share);

@@ -6,7 +6,7 @@
 
 namespace torch_hrr::kernels {
 
-constexpr int kMathResults = 9;
+constexpr int kMathResults = 11;
 
 template <typename T>
 struct MathKernelParams {
@@ -21,8 +21,18 @@ HRR_HOST_DEVICE void math_results(L x, bits_t<L> word0, bits_t<L> word1, const S
   const SineCosine<L> angle = sine_cosine(x);
   const SineCosine<L> pi = sine_cosine_pi(x);
   const NormalPair<L> normals = normal_pair<L>(word0, word1);
-  const L results[kMathResults] = {angle.sine,   angle.cosine,          pi.sine,       pi.cosine,     exponential(x),
-                                   logarithm(x), hyperbolic_tangent(x), normals.first, normals.second};
+  const L one = lanes_of<L>(1);
+  const L results[kMathResults] = {angle.sine,
+                                   angle.cosine,
+                                   pi.sine,
+                                   pi.cosine,
+                                   exponential(x),
+                                   logarithm(x),
+                                   hyperbolic_tangent(x),
+                                   angle_in_turns(x, one),
+                                   angle_in_turns(-one, x),
+                                   normals.first,
+                                   normals.second};
   for (int i = 0; i < kMathResults; ++i) {
     store(i, results[i]);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/philox_fill.cuh"
+#include "kernels/philox_lanes.h"
 
 namespace torch_hrr::cuda_on_host {
 namespace {

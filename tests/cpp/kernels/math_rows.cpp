@@ -46,8 +46,12 @@ HRR_HOST_DEVICE L value_of(MathFunction function, L x) {
       return exponential(x);
     case kLogarithm:
       return logarithm(x);
-    default:
+    case kTanh:
       return hyperbolic_tangent(x);
+    case kAngleByX:
+      return angle_in_turns(x, lanes_of<L>(1));
+    default:
+      return angle_in_turns(lanes_of<L>(-1), x);
   }
 }
 
@@ -77,7 +81,7 @@ void normal_pair_rows(const bits_t<number_t<L>>* x, const bits_t<number_t<L>>* y
 template <typename L>
 MathRowsOf<number_t<L>, bits_t<number_t<L>>> rows_of() {
   return {{row<L, kSine>, row<L, kCosine>, row<L, kSinePi>, row<L, kCosinePi>, row<L, kExponential>, row<L, kLogarithm>,
-           row<L, kTanh>},
+           row<L, kTanh>, row<L, kAngleByX>, row<L, kAngleByY>},
           normal_pair_rows<L>};
 }
 

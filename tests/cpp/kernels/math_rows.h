@@ -5,7 +5,19 @@
 
 namespace torch_hrr::kernels {
 
-enum MathFunction { kSine, kCosine, kSinePi, kCosinePi, kExponential, kLogarithm, kTanh, kMathFunctions };
+// The angles are those of (x, 1) and of (-1, x), in turns.
+enum MathFunction {
+  kSine,
+  kCosine,
+  kSinePi,
+  kCosinePi,
+  kExponential,
+  kLogarithm,
+  kTanh,
+  kAngleByX,
+  kAngleByY,
+  kMathFunctions
+};
 
 template <typename T, typename Bits>
 struct MathRowsOf {

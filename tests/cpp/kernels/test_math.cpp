@@ -39,12 +39,14 @@ MathRows math_rows_of_numbers();
 
 namespace {
 
-constexpr MathFunction kAllFunctions[] = {kSine, kCosine, kSinePi, kCosinePi, kExponential, kLogarithm, kTanh};
-constexpr const char* kNames[] = {"sine", "cosine", "sine_pi", "cosine_pi", "exponential", "logarithm", "tanh"};
+constexpr MathFunction kAllFunctions[] = {kSine,      kCosine, kSinePi,   kCosinePi, kExponential,
+                                          kLogarithm, kTanh,   kAngleByX, kAngleByY};
+constexpr const char* kNames[] = {"sine",      "cosine", "sine_pi",    "cosine_pi", "exponential",
+                                  "logarithm", "tanh",   "angle_by_x", "angle_by_y"};
 
 // The largest errors in units of the last place; docs/math.md has those that were measured.
-constexpr double kFloatErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 1.6};
-constexpr double kDoubleErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 2.7};
+constexpr double kFloatErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 1.6, 1.8, 1.8};
+constexpr double kDoubleErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 2.7, 1.8, 1.8};
 
 template <typename T>
 using Rows = std::conditional_t<sizeof(T) == 4, decltype(MathRows::floats), decltype(MathRows::doubles)>;
@@ -101,6 +103,8 @@ W wide_cosine_pi(W x) {
   return t == W{0.5} ? 0 : sign * (t <= W{0.25} ? std::cos(kPi * t) : std::sin(kPi * (W{0.5} - t)));
 }
 template <typename W>
+constexpr W kWideTurn = 6.28318530717958647692528676655900577L;
+template <typename W>
 W wide_value(MathFunction function, W x) {
   switch (function) {
     case kSine:
@@ -115,8 +119,12 @@ W wide_value(MathFunction function, W x) {
       return std::exp(x);
     case kLogarithm:
       return std::log(x);
-    default:
+    case kTanh:
       return std::tanh(x);
+    case kAngleByX:
+      return std::atan2(W{1}, x) / kWideTurn<W>;
+    default:
+      return std::atan2(x, W{-1}) / kWideTurn<W>;
   }
 }
 
@@ -370,7 +378,19 @@ TYPED_TEST(MathTypes, SpecialValuesAreThoseOfC) {
                         {kTanh, kInfinity, 1},
                         {kTanh, -kInfinity, -1},
                         {kTanh, kHuge, 1},
-                        {kTanh, kNaN, kNaN}};
+                        {kTanh, kNaN, kNaN},
+                        {kAngleByX, 0, T(0.25)},
+                        {kAngleByX, T(-0.0), T(0.25)},
+                        {kAngleByX, -1, T(0.375)},
+                        {kAngleByX, kInfinity, 0},
+                        {kAngleByX, -kInfinity, T(0.5)},
+                        {kAngleByX, kNaN, kNaN},
+                        {kAngleByY, 0, T(0.5)},
+                        {kAngleByY, T(-0.0), T(-0.5)},
+                        {kAngleByY, -1, T(-0.375)},
+                        {kAngleByY, kInfinity, T(0.25)},
+                        {kAngleByY, -kInfinity, T(-0.25)},
+                        {kAngleByY, kNaN, kNaN}};
   for (const Rows<T>& rows : all_rows<T>()) {
     for (const Case& known : cases) {
       T got;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "kernels/philox_lanes.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -51,7 +51,8 @@ TEST(Philox, VectorsAreTheScalarFunction) {
           const PhiloxBlock block =
               philox4x32(philox_counter(index + static_cast<uint64_t>(lane), stream), philox_key(key));
           for (int w = 0; w < 4; ++w) {
-            ASSERT_EQ(blocks.word[w][lane], block.word[w]) << index << " " << stream << " " << key << " lane " << lane;
+            ASSERT_EQ(blocks.word[w].lanes[lane], block.word[w])
+                << index << " " << stream << " " << key << " lane " << lane;
           }
         }
       }
@@ -68,7 +69,7 @@ TEST(Philox, VectorsAgreeOverManyCounters) {
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {
       const PhiloxBlock block = philox4x32(philox_counter(index + static_cast<uint64_t>(lane), stream), key);
       for (int w = 0; w < 4; ++w) {
-        ASSERT_EQ(blocks.word[w][lane], block.word[w]) << i << " lane " << lane;
+        ASSERT_EQ(blocks.word[w].lanes[lane], block.word[w]) << i << " lane " << lane;
       }
     }
   }

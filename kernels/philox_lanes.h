@@ -1,0 +1,67 @@
+// Philox of philox.h for a vector of counters at once.
+#pragma once
+
+#include "kernels/philox.h"
+#include "kernels/simd.h"
+
+namespace torch_hrr::kernels {
+HRR_ISA_BEGIN
+
+constexpr int kPhiloxLanes = kVectorBytes / 4;
+using PhiloxWords = Simd<uint32_t, kPhiloxLanes>;
+
+// Word w of kPhiloxLanes blocks: lane l belongs to block l.
+struct PhiloxLanes {
+  PhiloxWords word[4];
+};
+
+// The scalar function in every lane, with one key.
+HRR_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
+#pragma GCC unroll 10
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const auto product0 = multiply_wide(kPhiloxMultiplier0, counter.word[0]);
+    const auto product1 = multiply_wide(kPhiloxMultiplier1, counter.word[2]);
+    const PhiloxWords key0 = PhiloxWords::broadcast(key.word[0]);
+    const PhiloxWords key1 = PhiloxWords::broadcast(key.word[1]);
+    counter = {
+        {product1.high ^ counter.word[1] ^ key0, product1.low, product0.high ^ counter.word[3] ^ key1, product0.low}};
+    key.word[0] += kPhiloxWeyl0;
+    key.word[1] += kPhiloxWeyl1;
+  }
+  return counter;
+}
+
+// philox_counter(index + l, stream) in lane l.
+HRR_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {
+  PhiloxLanes counters;
+  for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+    const PhiloxBlock block = philox_counter(index + static_cast<uint64_t>(lane), stream);
+    for (int w = 0; w < 4; ++w) {
+      counters.word[w].lanes[lane] = block.word[w];
+    }
+  }
+  return counters;
+}
+
+inline void philox_fill(const PhiloxFillParams& params) {
+  const PhiloxKey key = philox_key(params.key);
+  constexpr int64_t kWords = 4 * kPhiloxLanes;
+  int64_t j = 0;
+  for (; j + kWords <= params.words; j += kWords) {
+    const PhiloxLanes blocks =
+        philox4x32(philox_counters(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
+    for (int i = 0; i < kWords; ++i) {
+      params.out[j + i] = blocks.word[i % 4].lanes[i / 4];
+    }
+  }
+  for (; j < params.words; j += 4) {
+    const PhiloxBlock block =
+        philox4x32(philox_counter(params.first + static_cast<uint64_t>(j / 4), params.stream), key);
+    for (int64_t w = 0; w < 4 && j + w < params.words; ++w) {
+      params.out[j + w] = block.word[w];
+    }
+  }
+}
+
+HRR_ISA_END
+}  // namespace torch_hrr::kernels
