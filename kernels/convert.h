@@ -4,27 +4,27 @@
 #include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 constexpr int kConvertBlock = 16;
 
 typedef uint16_t Bits16 __attribute__((vector_size(32)));
 typedef uint32_t Bits32 __attribute__((vector_size(64)));
 
-HRR_HOST_DEVICE Bits32 select(Bits32 mask, Bits32 yes, Bits32 no) {
+KERNEL_HOST_DEVICE Bits32 select(Bits32 mask, Bits32 yes, Bits32 no) {
   return (mask & yes) | (~mask & no);
 }
 
-HRR_HOST_DEVICE Simd<float, 16> as_float(Bits32 bits) {
+KERNEL_HOST_DEVICE Simd<float, 16> as_float(Bits32 bits) {
   return {(Simd<float, 16>::Lanes)bits};
 }
 
-HRR_HOST_DEVICE Simd<float, 16> widen(BFloat16, Bits16 bits) {
+KERNEL_HOST_DEVICE Simd<float, 16> widen(BFloat16, Bits16 bits) {
   return as_float(__builtin_convertvector(bits, Bits32) << 16);
 }
 
 // Round to nearest even; every NaN becomes the quiet one.
-HRR_HOST_DEVICE Bits16 narrow(BFloat16, Simd<float, 16> value) {
+KERNEL_HOST_DEVICE Bits16 narrow(BFloat16, Simd<float, 16> value) {
   const Bits32 bits = (Bits32)value.lanes;
   const Bits32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Bits32 nan = (Bits32)((bits & 0x7fffffffu) > 0x7f800000u);
@@ -32,14 +32,14 @@ HRR_HOST_DEVICE Bits16 narrow(BFloat16, Simd<float, 16> value) {
 }
 
 #if defined(__AVX512F__)
-HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
+KERNEL_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
   return {(Simd<float, 16>::Lanes)_mm512_maskz_cvtph_ps(0xffff, (__m256i)bits)};
 }
-HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
+KERNEL_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
   return (Bits16)_mm512_maskz_cvtps_ph(0xffff, (__m512)value.lanes, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 #elif defined(__F16C__)
-HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
+KERNEL_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
   __m128i halves[2];
   __builtin_memcpy(halves, &bits, sizeof(bits));
   const __m256 wide[2] = {_mm256_cvtph_ps(halves[0]), _mm256_cvtph_ps(halves[1])};
@@ -47,7 +47,7 @@ HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
   __builtin_memcpy(&result.lanes, wide, sizeof(wide));
   return result;
 }
-HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
+KERNEL_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
   __m256 wide[2];
   __builtin_memcpy(wide, &value.lanes, sizeof(wide));
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -58,7 +58,7 @@ HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
 }
 #else
 // The exponent is moved by a multiplication, which also normalises subnormals.
-HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
+KERNEL_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
   const Bits32 wide = __builtin_convertvector(bits, Bits32);
   const Bits32 magnitude = (wide & 0x7fffu) << 13;
   const Simd<float, 16> scaled = as_float(magnitude) * Simd<float, 16>::broadcast(0x1p112f);
@@ -67,7 +67,7 @@ HRR_HOST_DEVICE Simd<float, 16> widen(Half, Bits16 bits) {
   return as_float(select(special, magnitude | 0x7f800000u, finite) | ((wide & 0x8000u) << 16));
 }
 // Adding a power of two makes the float unit round a subnormal half at its last bit; normal ones round as integers.
-HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
+KERNEL_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
   const Bits32 bits = (Bits32)value.lanes;
   const Bits32 magnitude = bits & 0x7fffffffu;
   const Bits32 small = (Bits32)((as_float(magnitude) + Simd<float, 16>::broadcast(0.5f)).lanes) - 0x3f000000u;
@@ -81,7 +81,7 @@ HRR_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
 
 // target[i] = source[i] in the compute type
 template <typename S>
-HRR_HOST_DEVICE void widen_row(const S* source, int64_t count, compute_t<S>* target) {
+KERNEL_HOST_DEVICE void widen_row(const S* source, int64_t count, compute_t<S>* target) {
   if constexpr (sizeof(S) == sizeof(compute_t<S>)) {
     __builtin_memcpy(target, source, static_cast<size_t>(count) * sizeof(S));
   } else {
@@ -103,7 +103,7 @@ HRR_HOST_DEVICE void widen_row(const S* source, int64_t count, compute_t<S>* tar
 
 // target[i] = source[i] * scale, rounded to the storage type
 template <typename S>
-HRR_HOST_DEVICE void narrow_row(const compute_t<S>* source, int64_t count, compute_t<S> scale, S* target) {
+KERNEL_HOST_DEVICE void narrow_row(const compute_t<S>* source, int64_t count, compute_t<S> scale, S* target) {
   if constexpr (sizeof(S) == sizeof(compute_t<S>)) {
     for (int64_t i = 0; i < count; ++i) {
       target[i] = source[i] * scale;
@@ -124,5 +124,5 @@ HRR_HOST_DEVICE void narrow_row(const compute_t<S>* source, int64_t count, compu
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

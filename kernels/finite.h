@@ -7,14 +7,14 @@
 #include "kernels/convert.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
-HRR_HOST_DEVICE bool is_finite(double x) {
+KERNEL_HOST_DEVICE bool is_finite(double x) {
   return x - x == 0;
 }
 
 template <typename T>
-HRR_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
+KERNEL_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
   constexpr int kLanes = 64 / static_cast<int>(sizeof(T));
   using V = Simd<T, kLanes>;
   const V zero = V::broadcast(0);
@@ -31,7 +31,7 @@ HRR_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
 }
 
 template <typename S>
-HRR_HOST_DEVICE void fill_nan(S* target, int64_t count) {
+KERNEL_HOST_DEVICE void fill_nan(S* target, int64_t count) {
   const compute_t<S> nan = std::numeric_limits<compute_t<S>>::quiet_NaN();
   compute_t<S> block[kConvertBlock];
   for (int i = 0; i < kConvertBlock; ++i) {
@@ -42,5 +42,5 @@ HRR_HOST_DEVICE void fill_nan(S* target, int64_t count) {
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

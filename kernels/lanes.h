@@ -38,11 +38,11 @@ using number_t = typename LaneTypes<L>::Number;
 template <typename L>
 using bits_t = typename LaneTypes<L>::Bits;
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // A number in every lane of L.
 template <typename L>
-HRR_HOST_DEVICE L lanes_of(number_t<L> value) {
+KERNEL_HOST_DEVICE L lanes_of(number_t<L> value) {
   if constexpr (sizeof(L) == sizeof(value)) {
     return value;
   } else {
@@ -51,51 +51,51 @@ HRR_HOST_DEVICE L lanes_of(number_t<L> value) {
 }
 
 // a b + c, rounded once on every machine: where the instruction is missing, libm's function takes some nanoseconds.
-HRR_HOST_DEVICE float fused_multiply_add(float a, float b, float c) {
+KERNEL_HOST_DEVICE float fused_multiply_add(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
-HRR_HOST_DEVICE double fused_multiply_add(double a, double b, double c) {
+KERNEL_HOST_DEVICE double fused_multiply_add(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
 
-HRR_HOST_DEVICE float square_root(float x) {
+KERNEL_HOST_DEVICE float square_root(float x) {
   return __builtin_sqrtf(x);
 }
-HRR_HOST_DEVICE double square_root(double x) {
+KERNEL_HOST_DEVICE double square_root(double x) {
   return __builtin_sqrt(x);
 }
 
-HRR_HOST_DEVICE uint32_t bits_of(float x) {
+KERNEL_HOST_DEVICE uint32_t bits_of(float x) {
   uint32_t bits;
   __builtin_memcpy(&bits, &x, sizeof(x));
   return bits;
 }
-HRR_HOST_DEVICE uint64_t bits_of(double x) {
+KERNEL_HOST_DEVICE uint64_t bits_of(double x) {
   uint64_t bits;
   __builtin_memcpy(&bits, &x, sizeof(x));
   return bits;
 }
-HRR_HOST_DEVICE float number_of(uint32_t bits) {
+KERNEL_HOST_DEVICE float number_of(uint32_t bits) {
   float x;
   __builtin_memcpy(&x, &bits, sizeof(x));
   return x;
 }
-HRR_HOST_DEVICE double number_of(uint64_t bits) {
+KERNEL_HOST_DEVICE double number_of(uint64_t bits) {
   double x;
   __builtin_memcpy(&x, &bits, sizeof(x));
   return x;
 }
 
 // condition ? yes : no
-HRR_HOST_DEVICE float select(bool condition, float yes, float no) {
+KERNEL_HOST_DEVICE float select(bool condition, float yes, float no) {
   return condition ? yes : no;
 }
-HRR_HOST_DEVICE double select(bool condition, double yes, double no) {
+KERNEL_HOST_DEVICE double select(bool condition, double yes, double no) {
   return condition ? yes : no;
 }
-HRR_HOST_DEVICE bool any(bool condition) {
+KERNEL_HOST_DEVICE bool any(bool condition) {
   return condition;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

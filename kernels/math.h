@@ -16,32 +16,32 @@
 #endif
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // c_0 + c_1 x + c_2 x^2 + ...
 template <typename L>
-HRR_HOST_DEVICE L horner(L, number_t<L> last) {
+KERNEL_HOST_DEVICE L horner(L, number_t<L> last) {
   return lanes_of<L>(last);
 }
 template <typename L, typename... Rest>
-HRR_HOST_DEVICE L horner(L x, number_t<L> first, Rest... rest) {
+KERNEL_HOST_DEVICE L horner(L x, number_t<L> first, Rest... rest) {
   return fused_multiply_add(horner(x, rest...), x, lanes_of<L>(first));
 }
 
 // 2^n for integers n held modulo 2^32 or 2^64, within the exponents of normal numbers.
 template <typename L>
-HRR_HOST_DEVICE L power_of_two(bits_t<L> n) {
+KERNEL_HOST_DEVICE L power_of_two(bits_t<L> n) {
   using F = NumberFormat<number_t<L>>;
   return number_of((n + lanes_of<bits_t<L>>(F::kBias)) << F::kMantissaBits);
 }
 
 template <typename L>
-HRR_HOST_DEVICE L magnitude(L x) {
+KERNEL_HOST_DEVICE L magnitude(L x) {
   using T = number_t<L>;
   return number_of(bits_of(x) & lanes_of<bits_t<L>>(static_cast<bits_t<T>>(~NumberFormat<T>::kSign)));
 }
 template <typename L>
-HRR_HOST_DEVICE bits_t<L> sign_of(L x) {
+KERNEL_HOST_DEVICE bits_t<L> sign_of(L x) {
   return bits_of(x) & lanes_of<bits_t<L>>(NumberFormat<number_t<L>>::kSign);
 }
 
@@ -54,7 +54,7 @@ struct QuarterTurns {
 
 // The same for any angle from 2^15 on. The angle is M 2^E with 63 < log2 M + 1 <= 64, and M times 192 bits of 2/pi,
 // those before which a multiple of 4 is left out, has the quarter in its highest two bits.
-HRR_HOST_DEVICE QuarterTurns<double> reduce_huge(double x) {
+KERNEL_HOST_DEVICE QuarterTurns<double> reduce_huge(double x) {
   const uint64_t bits = bits_of(x);
   const uint64_t exponent = bits >> 52;
   if (exponent == 0x7ff) {
@@ -89,14 +89,14 @@ HRR_HOST_DEVICE QuarterTurns<double> reduce_huge(double x) {
   const double angle = fused_multiply_add(sum, C::kFirst, fused_multiply_add(sum, C::kSecond, rest * C::kFirst));
   return {above_half != 0 ? -angle : angle, (high >> 62) + above_half};
 }
-HRR_HOST_DEVICE QuarterTurns<float> reduce_huge(float x) {
+KERNEL_HOST_DEVICE QuarterTurns<float> reduce_huge(float x) {
   const QuarterTurns<double> wide = reduce_huge(static_cast<double>(x));
   return {static_cast<float>(wide.rest), static_cast<uint32_t>(wide.quarter)};
 }
-HRR_HOST_DEVICE void reduce_huge_lanes(float x, bool, QuarterTurns<float>& turns) {
+KERNEL_HOST_DEVICE void reduce_huge_lanes(float x, bool, QuarterTurns<float>& turns) {
   turns = reduce_huge(x);
 }
-HRR_HOST_DEVICE void reduce_huge_lanes(double x, bool, QuarterTurns<double>& turns) {
+KERNEL_HOST_DEVICE void reduce_huge_lanes(double x, bool, QuarterTurns<double>& turns) {
   turns = reduce_huge(x);
 }
 #if !defined(__CUDACC__)
@@ -116,7 +116,7 @@ __attribute__((noinline, cold)) void reduce_huge_lanes(const Simd<T, W>& x, cons
 
 // x >= 0. The first difference is exact, so the rest has the relative error of two roundings, one of them hardly seen.
 template <typename L>
-HRR_HOST_DEVICE QuarterTurns<L> quarter_turns(L x) {
+KERNEL_HOST_DEVICE QuarterTurns<L> quarter_turns(L x) {
   using C = HalfPi<number_t<L>>;
   const L shift = lanes_of<L>(NumberFormat<number_t<L>>::kRounding);
   const L shifted = fused_multiply_add(x, lanes_of<L>(C::kInverse), shift);
@@ -140,7 +140,7 @@ struct SineCosine {
 
 // sine and cosine of quarter pi/2 + rest, |rest| <= pi/4 and a little
 template <typename L>
-HRR_HOST_DEVICE SineCosine<L> sine_cosine_of(QuarterTurns<L> turns) {
+KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_of(QuarterTurns<L> turns) {
   using B = bits_t<L>;
   constexpr int kToSign = static_cast<int>(sizeof(number_t<L>)) * 8 - 2;
   const L r = turns.rest;
@@ -166,30 +166,30 @@ HRR_HOST_DEVICE SineCosine<L> sine_cosine_of(QuarterTurns<L> turns) {
 
 // sine and cosine of x
 template <typename L>
-HRR_HOST_DEVICE SineCosine<L> sine_cosine(L x) {
+KERNEL_HOST_DEVICE SineCosine<L> sine_cosine(L x) {
   SineCosine<L> result = sine_cosine_of(quarter_turns(magnitude(x)));
   result.sine = number_of(bits_of(result.sine) ^ sign_of(x));
   return result;
 }
 template <typename L>
-HRR_HOST_DEVICE L sine(L x) {
+KERNEL_HOST_DEVICE L sine(L x) {
   return sine_cosine(x).sine;
 }
 template <typename L>
-HRR_HOST_DEVICE L cosine(L x) {
+KERNEL_HOST_DEVICE L cosine(L x) {
   return sine_cosine(x).cosine;
 }
 
 // pi x, rounded nearly once
 template <typename L>
-HRR_HOST_DEVICE L times_pi(L x) {
+KERNEL_HOST_DEVICE L times_pi(L x) {
   using C = HalfPi<number_t<L>>;
   return fused_multiply_add(x, lanes_of<L>(2 * C::kFirst), x * lanes_of<L>(2 * C::kSecond));
 }
 
 // sine and cosine of pi x. As in C23 the sine of an integer has the sign of x, and no cosine is -0.
 template <typename L>
-HRR_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
+KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
   using T = number_t<L>;
   using F = NumberFormat<T>;
   const L zero = lanes_of<L>(0);
@@ -210,7 +210,7 @@ HRR_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
 
 // (e^r - 1) of |r| <= ln(2)/2
 template <typename L>
-HRR_HOST_DEVICE L small_exponential_minus_one(L r) {
+KERNEL_HOST_DEVICE L small_exponential_minus_one(L r) {
   L p;
   if constexpr (sizeof(number_t<L>) == 4) {
     p = horner(r, 0x1.fffffep-2f, 0x1.5554b4p-3f, 0x1.5556f4p-5f, 0x1.122544p-7f, 0x1.6b9a08p-10f);
@@ -229,7 +229,7 @@ struct PowerOfTwo {
   bits_t<L> n;
 };
 template <typename L>
-HRR_HOST_DEVICE PowerOfTwo<L> split_exponent(L x) {
+KERNEL_HOST_DEVICE PowerOfTwo<L> split_exponent(L x) {
   using C = Ln2<number_t<L>>;
   const L shift = lanes_of<L>(NumberFormat<number_t<L>>::kRounding);
   const L shifted = fused_multiply_add(x, lanes_of<L>(C::kInverse), shift);
@@ -241,7 +241,7 @@ HRR_HOST_DEVICE PowerOfTwo<L> split_exponent(L x) {
 
 // atan2(y, x) / (2 pi), the angle of (x, y) in turns: in [-1/2, 1/2] with the sign of y, NaN where both are infinite.
 template <typename L>
-HRR_HOST_DEVICE L angle_in_turns(L x, L y) {
+KERNEL_HOST_DEVICE L angle_in_turns(L x, L y) {
   using T = number_t<L>;
   using C = Turn<T>;
   const auto number = [](double value) { return lanes_of<L>(static_cast<T>(value)); };
@@ -275,7 +275,7 @@ HRR_HOST_DEVICE L angle_in_turns(L x, L y) {
 
 // e^x. 2^n is two factors, so that results may be subnormal, 0 or infinite.
 template <typename L>
-HRR_HOST_DEVICE L exponential(L x) {
+KERNEL_HOST_DEVICE L exponential(L x) {
   using T = number_t<L>;
   using B = bits_t<L>;
   constexpr T kLargest = sizeof(T) == 4 ? T(89) : T(710);
@@ -291,7 +291,7 @@ HRR_HOST_DEVICE L exponential(L x) {
 
 // (e^y - 1) / (e^y + 1) with y = 2 |x| and the sign of x.
 template <typename L>
-HRR_HOST_DEVICE L hyperbolic_tangent(L x) {
+KERNEL_HOST_DEVICE L hyperbolic_tangent(L x) {
   using T = number_t<L>;
   constexpr T kLargest = sizeof(T) == 4 ? T(20) : T(40);  // the result is 1 long before
   L y = magnitude(x);
@@ -314,7 +314,7 @@ HRR_HOST_DEVICE L hyperbolic_tangent(L x) {
 
 // ln(1 + f) of a mantissa 1 + f of [2/3, 4/3) in float, [sqrt 1/2, sqrt 2) in double, plus exponent ln 2
 template <typename L>
-HRR_HOST_DEVICE L logarithm_of(L f, L exponent) {
+KERNEL_HOST_DEVICE L logarithm_of(L f, L exponent) {
   using C = Ln2<number_t<L>>;
   const L high = lanes_of<L>(C::kFirst);
   const L low = lanes_of<L>(C::kSecond);
@@ -336,7 +336,7 @@ HRR_HOST_DEVICE L logarithm_of(L f, L exponent) {
 
 // ln x of positive normal numbers, exponent_bias 0
 template <typename L>
-HRR_HOST_DEVICE L logarithm_of_normal(L x, L exponent_bias) {
+KERNEL_HOST_DEVICE L logarithm_of_normal(L x, L exponent_bias) {
   using T = number_t<L>;
   using B = bits_t<L>;
   using F = NumberFormat<T>;
@@ -352,7 +352,7 @@ HRR_HOST_DEVICE L logarithm_of_normal(L x, L exponent_bias) {
 
 // ln x
 template <typename L>
-HRR_HOST_DEVICE L logarithm(L x) {
+KERNEL_HOST_DEVICE L logarithm(L x) {
   using T = number_t<L>;
   using B = bits_t<L>;
   using Limits = NumberLimits<T>;
@@ -389,7 +389,7 @@ struct NormalPair {
   L first, second;
 };
 template <typename L>
-HRR_HOST_DEVICE NormalPair<L> normal_pair(bits_t<L> x, bits_t<L> y) {
+KERNEL_HOST_DEVICE NormalPair<L> normal_pair(bits_t<L> x, bits_t<L> y) {
   using T = number_t<L>;
   using B = bits_t<L>;
   using F = NumberFormat<T>;
@@ -417,5 +417,5 @@ HRR_HOST_DEVICE NormalPair<L> normal_pair(bits_t<L> x, bits_t<L> y) {
   return {radius * turn.cosine, radius * turn.sine};
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

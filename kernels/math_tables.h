@@ -92,10 +92,10 @@ struct Ln2<double> {
   static constexpr double kInverse = 0x1.71547652b82fep+0;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Word 0 is 0; then the bits of 2/pi, the first half first, 64 in a word.
-HRR_HOST_DEVICE uint64_t two_over_pi_word(uint64_t index) {
+KERNEL_HOST_DEVICE uint64_t two_over_pi_word(uint64_t index) {
   static constexpr uint64_t kWords[] = {0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
                                         0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
                                         0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
@@ -104,5 +104,5 @@ HRR_HOST_DEVICE uint64_t two_over_pi_word(uint64_t index) {
   return kWords[index];
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

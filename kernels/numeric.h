@@ -35,17 +35,17 @@ struct Complex {
   T re, im;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // a b + c, rounded once wherever the target has the instruction.
-HRR_HOST_DEVICE float multiply_add(float a, float b, float c) {
+KERNEL_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__CUDACC__) || defined(FP_FAST_FMAF)
   return __builtin_fmaf(a, b, c);
 #else
   return a * b + c;
 #endif
 }
-HRR_HOST_DEVICE double multiply_add(double a, double b, double c) {
+KERNEL_HOST_DEVICE double multiply_add(double a, double b, double c) {
 #if defined(__FMA__) || defined(__CUDACC__) || defined(FP_FAST_FMA)
   return __builtin_fma(a, b, c);
 #else
@@ -55,29 +55,29 @@ HRR_HOST_DEVICE double multiply_add(double a, double b, double c) {
 
 // a b
 template <typename T>
-HRR_HOST_DEVICE Complex<T> multiply(Complex<T> a, Complex<T> b) {
+KERNEL_HOST_DEVICE Complex<T> multiply(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, -(a.im * b.im)), multiply_add(a.re, b.im, a.im * b.re)};
 }
 
 // a conj(b)
 template <typename T>
-HRR_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
+KERNEL_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
 }
 
 // A normalised row is divided by max(norm2, eps). Where both are equal it is eps that divides, a constant: torch's
 // clamp_min has the gradient 0 there.
 template <typename T>
-HRR_HOST_DEVICE bool norm_divides(T norm, T eps) {
+KERNEL_HOST_DEVICE bool norm_divides(T norm, T eps) {
   return norm > eps;
 }
 
 // Rows are scaled by powers of two in two exact steps: exponents beyond what two factors reach saturate.
 template <typename T>
-HRR_HOST_DEVICE constexpr int within_two_factors(int64_t exponent) {
+KERNEL_HOST_DEVICE constexpr int within_two_factors(int64_t exponent) {
   constexpr int64_t kLimit = sizeof(T) == 4 ? 2 * 126 : 2 * 1022;
   return static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

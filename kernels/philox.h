@@ -38,19 +38,19 @@ constexpr uint32_t kPhiloxMultiplier1 = 0xcd9e8d57u;
 constexpr uint32_t kPhiloxWeyl0 = 0x9e3779b9u;  // the key's increment from round to round
 constexpr uint32_t kPhiloxWeyl1 = 0xbb67ae85u;
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
-HRR_HOST_DEVICE constexpr PhiloxKey philox_key(uint64_t key) {
+KERNEL_HOST_DEVICE constexpr PhiloxKey philox_key(uint64_t key) {
   return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}};
 }
 
-HRR_HOST_DEVICE constexpr PhiloxBlock philox_counter(uint64_t index, uint64_t stream) {
+KERNEL_HOST_DEVICE constexpr PhiloxBlock philox_counter(uint64_t index, uint64_t stream) {
   return {{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
            static_cast<uint32_t>(stream >> 32)}};
 }
 
 // Ten rounds of (c0, c1, c2, c3) <- (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)).
-HRR_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, PhiloxKey key) {
+KERNEL_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, PhiloxKey key) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint64_t product0 = static_cast<uint64_t>(kPhiloxMultiplier0) * counter.word[0];
     const uint64_t product1 = static_cast<uint64_t>(kPhiloxMultiplier1) * counter.word[2];
@@ -64,29 +64,29 @@ HRR_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, PhiloxKey 
 }
 
 // The 64-bit integer high 2^32 + low; of a block, words (0, 1) or (2, 3).
-HRR_HOST_DEVICE constexpr uint64_t join_words(uint32_t low, uint32_t high) {
+KERNEL_HOST_DEVICE constexpr uint64_t join_words(uint32_t low, uint32_t high) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
 // floor(x / 2^8) 2^-24: uniform in [0, 1) on a grid of 2^-24, exact in float.
-HRR_HOST_DEVICE constexpr float uniform_float(uint32_t x) {
+KERNEL_HOST_DEVICE constexpr float uniform_float(uint32_t x) {
   return static_cast<float>(x >> 8) * 0x1p-24f;
 }
 
 // floor(x / 2^11) 2^-53: uniform in [0, 1) on a grid of 2^-53, exact in double.
-HRR_HOST_DEVICE constexpr double uniform_double(uint64_t x) {
+KERNEL_HOST_DEVICE constexpr double uniform_double(uint64_t x) {
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
 
 // A bijection of the 64-bit integers whose output bits each depend on all input bits: the first output of SplitMix64
 // seeded with x (Steele, Lea, Flood, OOPSLA 2014). Keys are made of several numbers as mix64(mix64(a) ^ b): for a given
 // a, different b never give the same key.
-HRR_HOST_DEVICE constexpr uint64_t mix64(uint64_t x) {
+KERNEL_HOST_DEVICE constexpr uint64_t mix64(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

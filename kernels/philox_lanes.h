@@ -5,7 +5,7 @@
 #include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 constexpr int kPhiloxLanes = kVectorBytes / 4;
 using PhiloxWords = Simd<uint32_t, kPhiloxLanes>;
@@ -16,7 +16,7 @@ struct PhiloxLanes {
 };
 
 // The scalar function in every lane, with one key.
-HRR_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
+KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
 #pragma GCC unroll 10
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const auto product0 = multiply_wide(kPhiloxMultiplier0, counter.word[0]);
@@ -32,7 +32,7 @@ HRR_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
 }
 
 // philox_counter(index + l, stream) in lane l.
-HRR_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {
+KERNEL_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {
   PhiloxLanes counters;
   for (int lane = 0; lane < kPhiloxLanes; ++lane) {
     const PhiloxBlock block = philox_counter(index + static_cast<uint64_t>(lane), stream);
@@ -63,5 +63,5 @@ inline void philox_fill(const PhiloxFillParams& params) {
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -2,9 +2,9 @@
 //
 // A table is a plain struct of function pointers. A file *.isa.cpp is compiled once per instruction set, found by its
 // name, and registers its tables in its last lines:
-//   HRR_REGISTER(ConnectomeKernels, {deliver, match})
-//   HRR_REGISTER_BY_STORAGE(RowKernel<BindingParams>, kBinding)   // kBinding<S>: one table a storage type
-// Others call kernel_table<ConnectomeKernels>().match(...), kernel_table<RowKernel<BindingParams>>(storage).run(...).
+//   KERNEL_REGISTER(ConnectomeKernels, {deliver, match})
+//   KERNEL_REGISTER_BY_STORAGE(RowKernel<BindParams>, kBind)   // kBind<S>: one table a storage type
+// Others call kernel_table<ConnectomeKernels>().match(...), kernel_table<RowKernel<BindParams>>(storage).run(...).
 // What nobody registered is a symbol that the linker misses.
 #pragma once
 
@@ -31,23 +31,23 @@ struct ByStorage {
   Table tables[4];
 };
 
-#if defined(HRR_ISA)
+#if defined(KERNEL_ISA)
 
-inline namespace HRR_ISA {
+inline namespace KERNEL_ISA {
 // Specialised for every table. Specialisations are ordinary functions, which the linker never merges.
 template <typename Table>
 const Table& registered();
-}  // namespace HRR_ISA
+}  // namespace KERNEL_ISA
 
-// Both stand between HRR_ISA_BEGIN and HRR_ISA_END.
-#define HRR_REGISTER(Table, ...)                      \
+// Both stand between KERNEL_ISA_BEGIN and KERNEL_ISA_END.
+#define KERNEL_REGISTER(Table, ...)                   \
   template <>                                         \
   const Table& registered<Table>() {                  \
     static constexpr Table kRegistered = __VA_ARGS__; \
     return kRegistered;                               \
   }
-#define HRR_REGISTER_BY_STORAGE(Table, entries) \
-  HRR_REGISTER(ByStorage<Table>, {{entries<float>, entries<double>, entries<Half>, entries<BFloat16>}})
+#define KERNEL_REGISTER_BY_STORAGE(Table, entries) \
+  KERNEL_REGISTER(ByStorage<Table>, {{entries<float>, entries<double>, entries<Half>, entries<BFloat16>}})
 
 #else
 

@@ -18,9 +18,9 @@ struct RowMap {
   int64_t strides[kMaxOperands][kMaxRowDims] = {};
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
-HRR_HOST_DEVICE int64_t row_offset(const RowMap& map, int operand, int64_t row) {
+KERNEL_HOST_DEVICE int64_t row_offset(const RowMap& map, int operand, int64_t row) {
   int64_t offset = 0;
   for (int d = map.ndim - 1; d >= 0; --d) {
     const int64_t next = row / map.sizes[d];
@@ -30,5 +30,5 @@ HRR_HOST_DEVICE int64_t row_offset(const RowMap& map, int operand, int64_t row) 
   return offset;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -13,7 +13,7 @@
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
@@ -29,20 +29,20 @@ struct Simd {
   typedef T Lanes __attribute__((vector_size(W * sizeof(T))));
   Lanes lanes;
 
-  static HRR_HOST_DEVICE Simd broadcast(T value) {
+  static KERNEL_HOST_DEVICE Simd broadcast(T value) {
     return {value - Lanes{}};
   }
-  static HRR_HOST_DEVICE Simd load(const T* source) {
+  static KERNEL_HOST_DEVICE Simd load(const T* source) {
     Simd result;
     __builtin_memcpy(&result.lanes, source, sizeof(Lanes));
     return result;
   }
-  HRR_HOST_DEVICE void store(T* target) const {
+  KERNEL_HOST_DEVICE void store(T* target) const {
     __builtin_memcpy(target, &lanes, sizeof(Lanes));
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 
 template <typename T, int W>
 struct LaneTypes<Simd<T, W>> {
@@ -50,27 +50,27 @@ struct LaneTypes<Simd<T, W>> {
   using Bits = Simd<bits_t<T>, W>;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator+(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator+(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes + b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes - b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator*(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator*(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes * b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a) {
+KERNEL_HOST_DEVICE Simd<T, W> operator-(Simd<T, W> a) {
   return {-a.lanes};
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
+KERNEL_HOST_DEVICE Simd<T, W> multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
   [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
   using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
@@ -97,29 +97,29 @@ HRR_HOST_DEVICE Simd<T, W> multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator/(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator/(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes / b.lanes};
 }
 
 // Of lanes of unsigned integers.
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator&(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator&(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes & b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator|(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator|(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes | b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator^(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> operator^(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes ^ b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator<<(Simd<T, W> a, int bits) {
+KERNEL_HOST_DEVICE Simd<T, W> operator<<(Simd<T, W> a, int bits) {
   return {a.lanes << bits};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> operator>>(Simd<T, W> a, int bits) {
+KERNEL_HOST_DEVICE Simd<T, W> operator>>(Simd<T, W> a, int bits) {
   return {a.lanes >> bits};
 }
 
@@ -132,41 +132,41 @@ struct SimdMask {
 };
 
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator<(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator<(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes < b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator<=(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator<=(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes <= b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator>(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator>(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes > b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator>=(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator>=(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes >= b.lanes};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator==(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator==(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes == b.lanes};
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE SimdMask<T, W> operator!=(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE SimdMask<T, W> operator!=(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes != b.lanes};
 }
 
 // condition ? yes : no; the condition may come from other lanes of the same size.
 template <typename T, typename S, int W>
-HRR_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, Simd<T, W> no) {
+KERNEL_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, Simd<T, W> no) {
   static_assert(sizeof(T) == sizeof(S));
   return {condition.lanes ? yes.lanes : no.lanes};
 }
 
 // Bit j: whether the condition holds in lane j, of comparisons of unsigned integers.
 template <typename T, int W>
-HRR_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
+KERNEL_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
 #if defined(__AVX2__)
   if constexpr (kBytes == 32) {
@@ -193,7 +193,7 @@ HRR_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
 // Comparisons of unsigned integers as such bits. By the instruction's name where it writes them itself: of a comparison
 // the compiler would make a vector first.
 template <typename T, int W>
-HRR_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
   if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
     return _mm512_cmplt_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
@@ -206,7 +206,7 @@ HRR_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
   }
 }
 template <typename T, int W>
-HRR_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
   if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
     return _mm512_cmpge_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
@@ -219,7 +219,7 @@ HRR_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
   }
 }
 template <typename T, int W>
-HRR_HOST_DEVICE uint32_t equal_mask(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE uint32_t equal_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
   if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
     return _mm512_cmpeq_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
@@ -251,11 +251,11 @@ constexpr PackedPositions make_packed_positions() {
 }
 static constexpr PackedPositions kPackedPositions = make_packed_positions();
 
-HRR_HOST_DEVICE __m256i packed_positions(uint32_t mask) {
+KERNEL_HOST_DEVICE __m256i packed_positions(uint32_t mask) {
   return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(kPackedPositions.of_mask[mask])));
 }
 // A mask of 4 wide lanes as the mask of their 8 halves.
-HRR_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
+KERNEL_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
   const uint32_t spread = (mask & 1) | ((mask & 2) << 1) | ((mask & 4) << 2) | ((mask & 8) << 3);
   return spread * 3;
 }
@@ -263,7 +263,7 @@ HRR_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
 
 // The lanes of a mask, packed to the front of target; up to a whole vector is written.
 template <typename T, int W>
-HRR_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
 #if defined(__AVX512F__)
   // In registers, then a plain store: compression to memory is microcoded on some processors.
   if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
@@ -288,7 +288,7 @@ HRR_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
 
 // table[index] in every lane.
 template <int W>
-HRR_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t, W> index) {
+KERNEL_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t, W> index) {
   using Lanes [[maybe_unused]] = typename Simd<uint32_t, W>::Lanes;
 #if defined(__AVX512F__)
   // A full mask that the compiler does not see through: else it leaves out the zeros, and every gather waits for what
@@ -319,7 +319,7 @@ struct WideProduct {
 
 // low + 2^32 high = factor x, lane by lane.
 template <int W>
-HRR_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, W> x) {
+KERNEL_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, W> x) {
 #if defined(__x86_64__)
   // The instruction multiplies the even lanes; the odd ones are shifted into their place.
   using Pairs = typename Simd<uint64_t, W / 2>::Lanes;
@@ -356,13 +356,13 @@ HRR_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, W> 
 
 // Every lane in another type.
 template <typename U, typename T, int W>
-HRR_HOST_DEVICE Simd<U, W> converted(Simd<T, W> a) {
+KERNEL_HOST_DEVICE Simd<U, W> converted(Simd<T, W> a) {
   return {__builtin_convertvector(a.lanes, typename Simd<U, W>::Lanes)};
 }
 
 // Whether the condition holds in any lane.
 template <typename T, int W>
-HRR_HOST_DEVICE bool any(SimdMask<T, W> condition) {
+KERNEL_HOST_DEVICE bool any(SimdMask<T, W> condition) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
 #if defined(__AVX512F__)
   if constexpr (kBytes == 64) {
@@ -390,21 +390,21 @@ HRR_HOST_DEVICE bool any(SimdMask<T, W> condition) {
 
 // The bits of every number, and back.
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<bits_t<T>, W> bits_of(Simd<T, W> a) {
+KERNEL_HOST_DEVICE Simd<bits_t<T>, W> bits_of(Simd<T, W> a) {
   return {(typename Simd<bits_t<T>, W>::Lanes)a.lanes};
 }
 template <int W>
-HRR_HOST_DEVICE Simd<float, W> number_of(Simd<uint32_t, W> bits) {
+KERNEL_HOST_DEVICE Simd<float, W> number_of(Simd<uint32_t, W> bits) {
   return {(typename Simd<float, W>::Lanes)bits.lanes};
 }
 template <int W>
-HRR_HOST_DEVICE Simd<double, W> number_of(Simd<uint64_t, W> bits) {
+KERNEL_HOST_DEVICE Simd<double, W> number_of(Simd<uint64_t, W> bits) {
   return {(typename Simd<double, W>::Lanes)bits.lanes};
 }
 
 // a b + c, rounded once on every machine: lane by lane where the instruction is missing.
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
+KERNEL_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
 #if defined(__FMA__)
   return multiply_add(a, b, c);
 #else
@@ -418,7 +418,7 @@ HRR_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
+KERNEL_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
   [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
   using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
@@ -455,7 +455,7 @@ HRR_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
 
 // result[j] = index(j) < W ? a[index(j)] : b[index(j) - W], index known at compile time.
 template <typename Index, typename T, int W, int... J>
-HRR_HOST_DEVICE Simd<T, W> shuffle_lanes(Simd<T, W> a, Simd<T, W> b, std::integer_sequence<int, J...>) {
+KERNEL_HOST_DEVICE Simd<T, W> shuffle_lanes(Simd<T, W> a, Simd<T, W> b, std::integer_sequence<int, J...>) {
 #if defined(__clang__)
   return {__builtin_shufflevector(a.lanes, b.lanes, Index::of(J, W)...)};
 #else
@@ -465,7 +465,7 @@ HRR_HOST_DEVICE Simd<T, W> shuffle_lanes(Simd<T, W> a, Simd<T, W> b, std::intege
 #endif
 }
 template <typename Index, typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> shuffle(Simd<T, W> a, Simd<T, W> b) {
+KERNEL_HOST_DEVICE Simd<T, W> shuffle(Simd<T, W> a, Simd<T, W> b) {
   return shuffle_lanes<Index>(a, b, std::make_integer_sequence<int, W>());
 }
 
@@ -509,7 +509,7 @@ struct BlockHigh {
 
 // Exchanges the H-lane blocks of two rows that lie off the diagonal.
 template <int H, typename T, int W>
-HRR_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
+KERNEL_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
   const Simd<T, W> low = shuffle<BlockLow<H>>(upper, lower);
   lower = shuffle<BlockHigh<H>>(upper, lower);
   upper = low;
@@ -517,7 +517,7 @@ HRR_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
 
 // One step of a transposition of W rows; H = W/2 .. 1 in any order together transpose them.
 template <int H, typename T, int W>
-HRR_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
+KERNEL_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
 #pragma GCC unroll 16
   for (int i = 0; i < W; ++i) {
     if ((i & H) == 0) {
@@ -526,7 +526,7 @@ HRR_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
   }
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
+KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
   if constexpr (W >= 16) {
     transpose_blocks<8>(rows);
   }
@@ -541,7 +541,7 @@ HRR_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
 
 // Sum of the lanes by halves: a fixed order.
 template <typename T, int W>
-HRR_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
+KERNEL_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
   T partial[W];
   a.store(partial);
   for (int width = W / 2; width > 0; width /= 2) {
@@ -552,5 +552,5 @@ HRR_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
   return partial[0];
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

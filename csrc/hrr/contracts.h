@@ -31,7 +31,7 @@ struct LeadingDimensions {
 
 // bind, unbind, bind_normalize: [..., D] and [..., D] give [..., D].
 template <typename Int>
-ResultContract<Int> binding_contract(const char* op, const Argument& a, const Argument& b, double eps = 0) {
+ResultContract<Int> bind_contract(const char* op, const Argument& a, const Argument& b, double eps = 0) {
   check_floating(op, {a, b});
   check_rank(op, a, 1, "[..., D]");
   check_rank(op, b, 1, "[..., D]");
@@ -49,9 +49,9 @@ ResultContract<Int> binding_contract(const char* op, const Argument& a, const Ar
 
 // The gradients of those: grad broadcasts with a and b; both results have the common shape.
 template <typename Int>
-ResultContract<Int> binding_backward_contract(const char* op, const Argument& grad, const Argument& a,
-                                              const Argument& b, double eps = 0) {
-  ResultContract<Int> result = binding_contract<Int>(op, a, b, eps);
+ResultContract<Int> bind_backward_contract(const char* op, const Argument& grad, const Argument& a, const Argument& b,
+                                           double eps = 0) {
+  ResultContract<Int> result = bind_contract<Int>(op, a, b, eps);
   check_floating(op, {a, grad});
   check_rank(op, grad, 1, "[..., D]");
   check_same_last<Int>(op, a, grad);

@@ -43,15 +43,15 @@ inline double compute_epsilon(at::ScalarType dtype) {
 
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
-void execute(const kernels::BindingParams& params, const at::Tensor& out);
-void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out);
-void execute(const kernels::RecordParams& params, const at::Tensor& out);
+void execute(const kernels::BindParams& params, const at::Tensor& out);
+void execute(const kernels::BindBackwardParams& params, const at::Tensor& out);
+void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out);
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
 void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
 void execute(const kernels::MultibindParams& params, const at::Tensor& out);
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
-void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out);
+void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out);
 }  // namespace cuda
 
 // `out` tells dtype and device; params.rows must not be 0. Spectra: rows of has_kernel_spectrum alone, in

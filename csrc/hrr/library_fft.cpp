@@ -65,8 +65,8 @@ Tensor scaled(const Tensor& x, const Tensor& exponents) {
 }
 
 // All rows with inputs scaled by exact powers of two and NaN rows where an input is not finite; no synchronisation.
-Tensor careful_rows(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
-                    double eps) {
+Tensor scaled_rows(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
+                   double eps) {
   const Tensor largest_a = a.abs().amax({1, 2});
   const Tensor largest_b = b.abs().amax({1, 2});
   Tensor finite = at::isfinite(largest_a).logical_and(at::isfinite(largest_b));
@@ -244,7 +244,7 @@ void library_spectral_map(const Tensor& a, const Tensor& v, kernels::LibraryBins
   params.dim = a.size(1);
   params.count = params.dim / 2 + 1;
   params.last_is_real = params.dim % 2 == 0;
-  params.epsilon = compute_epsilon(out.scalar_type());
+  params.roundoff = compute_epsilon(out.scalar_type());
   for_library_rows(out, [&](int64_t begin, int64_t count) {
     const auto some = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
     map_rows(some(a), some(v), params, begin, some(out));
@@ -275,8 +275,8 @@ Tensor library_multibind(const Tensor& vectors) {
   return at::where(finite, scaled(product, total.neg()), std::numeric_limits<double>::quiet_NaN());
 }
 
-void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product, bool normalize,
-                    double eps, const Tensor& out) {
+void library_bind_superpose(const Tensor& a, const Tensor& b, const Tensor& weights, kernels::Product product,
+                            bool normalize, double eps, const Tensor& out) {
   if (a.size(1) == 0) {
     out.fill_(normalize && eps == 0 ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
@@ -289,7 +289,7 @@ void library_record(const Tensor& a, const Tensor& b, const Tensor& weights, ker
       c = try_row(some(a), some(b), some(weights), product, normalize, eps);
     }
     if (!c.defined()) {
-      c = careful_rows(some(a), some(b), some(weights), product, normalize, eps);
+      c = scaled_rows(some(a), some(b), some(weights), product, normalize, eps);
     }
     out.narrow(0, begin, count).copy_(c);
   });

@@ -11,8 +11,8 @@ namespace torch_hrr::hrr {
 // out[r] = sum_k w[r,k] (a[r,k] (*) b[r,k]), normalised where asked. a and b are [rows, K, D] and weights [rows, K] or
 // undefined, in any strides, in the dtype of out [rows, D]. On the CPU rows are transformed one at a time on one thread
 // each, since the library's batched transforms are not batch-invariant at every D.
-void library_record(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights, kernels::Product product,
-                    bool normalize, double eps, const at::Tensor& out);
+void library_bind_superpose(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights,
+                            kernels::Product product, bool normalize, double eps, const at::Tensor& out);
 
 // out[r] = the row whose bins are map(A, V), by transforms in double, with rows as above. a and v (or undefined) are
 // [rows, D]. params holds what the map needs and, if exponents differ, one for every row.

@@ -44,7 +44,7 @@ void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const
   params.a = rows.data(0);
   params.v = rows.data(1);
   params.exponents = static_cast<const double*>(rows.data(2));
-  params.epsilon = compute_epsilon(contract.dtype);
+  params.roundoff = compute_epsilon(contract.dtype);
   execute_in(row_type, params, out);
 }
 

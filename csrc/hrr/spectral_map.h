@@ -30,7 +30,7 @@ ResultContract<Int> map_contract(const MapCall& call) {
   const bool directed = kernels::takes_direction(call.kind);
   ResultContract<Int> result{{}, at::kFloat};
   if (directed) {
-    result = binding_contract<Int>(call.name, a, {call.v_name, call.v}, call.eps);
+    result = bind_contract<Int>(call.name, a, {call.v_name, call.v}, call.eps);
   } else {
     result = row_contract<Int>(call.name, a);
     check_eps(call.name, call.eps);

@@ -108,13 +108,13 @@ struct SpectrumBinding : Operator {
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& a, const Tensor& spectrum) {
-    return binding_contract<Int>(Op::kName, {Op::kOperands[0].name, a}, {"spectrum", spectrum});
+    return bind_contract<Int>(Op::kName, {Op::kOperands[0].name, a}, {"spectrum", spectrum});
   }
 
   static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& a, const Tensor& spectrum) {
     const c10::ArrayRef<int64_t> sizes = contract.sizes;
     const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
-    kernels::SpectrumBindingParams params;
+    kernels::SpectrumBindParams params;
     params.rows = product_of(batch);
     params.dim = sizes.back();
     params.product = Op::kProduct;

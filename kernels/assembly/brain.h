@@ -15,7 +15,7 @@
 namespace torch_hrr::kernels {
 
 template <typename T>
-HRR_HOST_DEVICE T* offset_of(T* array, int64_t elements) {
+KERNEL_HOST_DEVICE T* offset_of(T* array, int64_t elements) {
   return array == nullptr ? nullptr : array + elements;
 }
 
@@ -36,7 +36,7 @@ struct Area {
   int32_t refractory_period = 0;       // rounds
   const int64_t* penalties = nullptr;  // [refractory_period] by rounds since the win, of all brains
 
-  HRR_HOST_DEVICE Area of_brain(int64_t b) const {
+  KERNEL_HOST_DEVICE Area of_brain(int64_t b) const {
     Area own = *this;
     own.winners += b * k;
     own.winner_count += b;
@@ -69,13 +69,13 @@ struct Fiber {
   int64_t chunk_capacity = 0;
   const double* scale = nullptr;  // [target n] of a normalised fiber, or null
 
-  HRR_HOST_DEVICE uint64_t key() const {
+  KERNEL_HOST_DEVICE uint64_t key() const {
     return connectome_key(seed, static_cast<uint64_t>(brain), id);
   }
-  HRR_HOST_DEVICE bool learns() const {
+  KERNEL_HOST_DEVICE bool learns() const {
     return plastic && factor != 1;
   }
-  HRR_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
+  KERNEL_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
     Fiber own = *this;
     own.brain = b;
     own.counts = offset_of(counts, b * into.n);
@@ -101,10 +101,10 @@ struct Stimulus {
   const int32_t* counts = nullptr;  // [target n]
   float* weight = nullptr;          // [target capacity] of a slot; 0: its count
 
-  HRR_HOST_DEVICE bool learns() const {
+  KERNEL_HOST_DEVICE bool learns() const {
     return plastic && factor != 1;
   }
-  HRR_HOST_DEVICE Stimulus of_brain(int64_t b, const Area& into) const {
+  KERNEL_HOST_DEVICE Stimulus of_brain(int64_t b, const Area& into) const {
     Stimulus own = *this;
     own.counts += b * into.n;
     own.weight += b * into.capacity;
@@ -114,7 +114,7 @@ struct Stimulus {
 
 constexpr int64_t kLargestBias = int64_t{1} << 61;
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Inputs are sums of terms, one a fiber or stimulus, in units of 2^-24 or, with kScaledBits more behind the point,
 // where a fiber is normalised. A term is at most 2^59 units and a sum 2^62; terms are never negative, so that no order
@@ -123,35 +123,35 @@ constexpr int kScaledBits = 16;
 constexpr int64_t kLargestTerm = int64_t{1} << 59;
 constexpr int64_t kLargestInput = int64_t{1} << 62;
 
-HRR_HOST_DEVICE int64_t add_term(int64_t sum, int64_t term) {
+KERNEL_HOST_DEVICE int64_t add_term(int64_t sum, int64_t term) {
   const int64_t both = sum + term;
   return both < kLargestInput ? both : kLargestInput;
 }
 
-HRR_HOST_DEVICE int64_t input_term(int64_t sum, int shift) {
+KERNEL_HOST_DEVICE int64_t input_term(int64_t sum, int shift) {
   const int64_t largest = kLargestTerm >> shift;
   return (sum < largest ? sum : largest) << shift;
 }
 
 // What a fiber sends to neuron j: its base edges and the excess of those that have grown.
-HRR_HOST_DEVICE int64_t fiber_sum(const Fiber& fiber, int64_t j, int64_t excess) {
+KERNEL_HOST_DEVICE int64_t fiber_sum(const Fiber& fiber, int64_t j, int64_t excess) {
   return excess + (fiber.connectome != nullptr ? static_cast<int64_t>(fiber.counts[j]) << kFixedBits : 0);
 }
 
 // A normalised fiber's term, by the scale of its column.
-HRR_HOST_DEVICE int64_t scaled_term(int64_t sum, double scale) {
+KERNEL_HOST_DEVICE int64_t scaled_term(int64_t sum, double scale) {
   const double share = static_cast<double>(sum) * scale * static_cast<double>(1 << kScaledBits);
   const auto largest = static_cast<double>(kLargestTerm);
   return static_cast<int64_t>(rint(share < largest ? share : largest));
 }
 
 // What a stimulus sends to a neuron with `count` synapses: a weight of 0 means that none of them has grown.
-HRR_HOST_DEVICE int64_t stimulus_sum(int32_t count, float weight) {
+KERNEL_HOST_DEVICE int64_t stimulus_sum(int32_t count, float weight) {
   return weight != 0 ? fixed_point(weight) : static_cast<int64_t>(count) << kFixedBits;
 }
 
 // What the history of neuron j takes from its input: its bias, and its penalty for a win that is not long ago.
-HRR_HOST_DEVICE int64_t penalty_term(const Area& area, int64_t j, int shift) {
+KERNEL_HOST_DEVICE int64_t penalty_term(const Area& area, int64_t j, int shift) {
   int64_t taken = area.bias != nullptr ? input_term(area.bias[j], shift) : 0;
   if (area.last_win != nullptr && area.last_win[j] < area.refractory_period) {
     taken += input_term(area.penalties[area.last_win[j]], shift);
@@ -160,12 +160,12 @@ HRR_HOST_DEVICE int64_t penalty_term(const Area& area, int64_t j, int shift) {
 }
 
 // One Hebbian step of a stimulus.
-HRR_HOST_DEVICE float potentiated_stimulus(const Stimulus& stimulus, int32_t synapses, float weight) {
+KERNEL_HOST_DEVICE float potentiated_stimulus(const Stimulus& stimulus, int32_t synapses, float weight) {
   const auto count = static_cast<float>(synapses);
   const float limit = count * stimulus.largest < kLargestWeight ? count * stimulus.largest : kLargestWeight;
   // Never below what the stimulus has: inputs only grow.
   return potentiated(weight != 0 ? weight : count, stimulus.factor, count > limit ? count : limit);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

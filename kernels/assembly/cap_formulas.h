@@ -52,7 +52,7 @@ struct CapCut {
   int64_t losing_ties;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Beyond so wide a gap between c and the largest element below, in units of tau, y is 0 or 1 and d is 0.
 constexpr double kWidestGap = 600;
@@ -61,7 +61,7 @@ constexpr double kLastStep = 1e-9;
 constexpr int kMaxCapSteps = 100;
 
 template <CapShape kShape, typename L>
-HRR_HOST_DEVICE CapPoint<L> cap_point(L a) {
+KERNEL_HOST_DEVICE CapPoint<L> cap_point(L a) {
   const L one = lanes_of<L>(1);
   if constexpr (kShape == CapShape::kSigmoid) {
     const L r = one / (one + a);
@@ -81,29 +81,29 @@ struct CapScale {
   double center;
   double temperature;
 
-  HRR_HOST_DEVICE CapScale(double c, double tau)
+  KERNEL_HOST_DEVICE CapScale(double c, double tau)
       : factor(tau > 1 ? 0.25 : 1), center(c * factor), temperature(tau * factor) {}
 
   // exp(-|z|)
   template <typename L>
-  HRR_HOST_DEVICE L proximity(L x) const {
+  KERNEL_HOST_DEVICE L proximity(L x) const {
     const L z = (x * lanes_of<L>(factor) - lanes_of<L>(center)) / lanes_of<L>(temperature);
     return exponential(-magnitude(z));
   }
-  HRR_HOST_DEVICE double distance(double x) const {
+  KERNEL_HOST_DEVICE double distance(double x) const {
     return (center - x * factor) / temperature;
   }
 };
 
 // Whether y is 1 for elements of at least c and 0 for the others.
-HRR_HOST_DEVICE bool is_wide(const CapCut& cut, double temperature) {
+KERNEL_HOST_DEVICE bool is_wide(const CapCut& cut, double temperature) {
   return cut.losing_ties == 0 && CapScale(cut.value, temperature).distance(cut.below) > kWidestGap;
 }
 
 // Finds u for 0 < k < n where the gap is not wide. row.census() comes first; row.sums(w, v) gives the sums for w =
 // exp(u) and v = 1 / w; row.point(a) is cap_point.
 template <typename Row>
-HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n, int64_t k, double temperature) {
+KERNEL_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n, int64_t k, double temperature) {
   const CapCensus census = row.census();
   const auto losing = static_cast<double>(cut.losing_ties);
   const double winning = census.tied - losing;
@@ -139,7 +139,7 @@ HRR_HOST_DEVICE double find_offset(const Row& row, const CapCut& cut, int64_t n,
 }
 
 // Whether v - mean is in range for every v; a mean that is not may also come from a sum <d, v> that overflowed.
-HRR_HOST_DEVICE bool is_safe_mean(double mean) {
+KERNEL_HOST_DEVICE bool is_safe_mean(double mean) {
   constexpr double kLargest = 0x1p969;  // a quarter of a spacing of the largest numbers
   return mean <= kLargest && mean >= -kLargest;
 }
@@ -155,18 +155,18 @@ struct CapJacobian {
   double mean;
   double divisor;
 
-  HRR_HOST_DEVICE CapJacobian(double temperature, double part_of_v, double mean_of_parts)
+  KERNEL_HOST_DEVICE CapJacobian(double temperature, double part_of_v, double mean_of_parts)
       : part(part_of_v), mean(mean_of_parts) {
     const int exponent = -1 - ::ilogb(temperature);
     raise = ::ldexp(1.0, exponent < 0 ? 0 : exponent < 1022 ? exponent : 1022);
     divisor = temperature * raise * part;
   }
   template <typename L>
-  HRR_HOST_DEVICE L operator()(L d, L v) const {
+  KERNEL_HOST_DEVICE L operator()(L d, L v) const {
     const L centered = multiply_add(v, lanes_of<L>(part), lanes_of<L>(-mean));
     return d * lanes_of<L>(raise) * centered / lanes_of<L>(divisor);
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -9,7 +9,7 @@
 namespace torch_hrr::kernels {
 
 template <typename Params>
-HRR_DEVICE PhiloxKey key_of_batch(const Params& params, int64_t batch) {
+KERNEL_DEVICE PhiloxKey key_of_batch(const Params& params, int64_t batch) {
   return philox_key(params.keys != nullptr ? params.keys[batch] : params.key);
 }
 

@@ -63,25 +63,25 @@ int64_t binomial_capacity(int64_t size, double p);
 // Fills `thresholds` (binomial_capacity numbers) and the rest of the table.
 void make_binomial_table(int64_t size, double p, uint64_t* thresholds, BinomialTable& table);
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // The Philox key of a fiber: injective in each argument for given others.
-HRR_HOST_DEVICE constexpr uint64_t connectome_key(uint64_t seed, uint64_t brain, uint64_t fiber) {
+KERNEL_HOST_DEVICE constexpr uint64_t connectome_key(uint64_t seed, uint64_t brain, uint64_t fiber) {
   return mix64(mix64(mix64(seed) ^ brain) ^ fiber);
 }
 
-HRR_HOST_DEVICE constexpr uint32_t gap_outcome(uint32_t entry, uint32_t word) {
+KERNEL_HOST_DEVICE constexpr uint32_t gap_outcome(uint32_t entry, uint32_t word) {
   return (word & kGapFraction) < (entry >> kGapBits) ? word >> (32 - kGapBits) : entry & kGapNone;
 }
 
-HRR_HOST_DEVICE constexpr PhiloxBlock edge_counter(uint32_t draw, uint32_t block, uint32_t row) {
+KERNEL_HOST_DEVICE constexpr PhiloxBlock edge_counter(uint32_t draw, uint32_t block, uint32_t row) {
   return {{draw, block, row, kEdgeStream}};
 }
 
 // sink(column in the block) for every edge of one row and block, ascending: the definition, one edge at a time.
 template <typename Sink>
-HRR_HOST_DEVICE void for_each_edge(const GapTables& tables, PhiloxKey key, uint32_t row, uint32_t block, int32_t width,
-                                   Sink&& sink) {
+KERNEL_HOST_DEVICE void for_each_edge(const GapTables& tables, PhiloxKey key, uint32_t row, uint32_t block,
+                                      int32_t width, Sink&& sink) {
   int32_t position = -1;
   for (uint32_t draw = 0; position < width; ++draw) {
     const PhiloxBlock words = philox4x32(edge_counter(draw, block, row), key);
@@ -109,13 +109,13 @@ HRR_HOST_DEVICE void for_each_edge(const GapTables& tables, PhiloxKey key, uint3
 }
 
 // The counter whose words (0, 1) decide S of column j.
-HRR_HOST_DEVICE constexpr PhiloxBlock stimulus_counter(int64_t column) {
+KERNEL_HOST_DEVICE constexpr PhiloxBlock stimulus_counter(int64_t column) {
   const auto j = static_cast<uint64_t>(column);
   return {{static_cast<uint32_t>(j), static_cast<uint32_t>(j >> 32), 0, kStimulusStream}};
 }
 
 // S of a uniform 64-bit word.
-HRR_HOST_DEVICE int32_t binomial_count(const BinomialTable& table, uint64_t word) {
+KERNEL_HOST_DEVICE int32_t binomial_count(const BinomialTable& table, uint64_t word) {
   int64_t m = table.guide[word >> 56];
   while (m < table.count && table.thresholds[m] <= word) {
     ++m;
@@ -123,12 +123,12 @@ HRR_HOST_DEVICE int32_t binomial_count(const BinomialTable& table, uint64_t word
   return static_cast<int32_t>(table.first + m);
 }
 
-HRR_HOST_DEVICE int32_t stimulus_count(const BinomialTable& table, PhiloxKey key, int64_t column) {
+KERNEL_HOST_DEVICE int32_t stimulus_count(const BinomialTable& table, PhiloxKey key, int64_t column) {
   const PhiloxBlock words = philox4x32(stimulus_counter(column), key);
   return binomial_count(table, join_words(words.word[0], words.word[1]));
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 
 // Edges from rows into the column blocks [first, last): counts[j] += sign.
 struct DeliverParams {
@@ -155,11 +155,11 @@ struct MatchParams {
 
 // Column blocks of n columns, and the columns of one of them, which is the last or full; Tables have a width.
 template <typename Tables>
-HRR_HOST_DEVICE int64_t block_count(const Tables& tables, int64_t n) {
+KERNEL_HOST_DEVICE int64_t block_count(const Tables& tables, int64_t n) {
   return (n + tables.width - 1) / tables.width;
 }
 template <typename Tables>
-HRR_HOST_DEVICE int32_t columns_of_block(const Tables& tables, int64_t n, int64_t block) {
+KERNEL_HOST_DEVICE int32_t columns_of_block(const Tables& tables, int64_t n, int64_t block) {
   const int64_t left = n - block * tables.width;
   return static_cast<int32_t>(left < tables.width ? left : tables.width);
 }
@@ -174,7 +174,7 @@ struct ConnectomeKernels {
 };
 
 // Words that hold a bit for each of n columns.
-HRR_HOST_DEVICE constexpr int64_t bit_words(int64_t n) {
+KERNEL_HOST_DEVICE constexpr int64_t bit_words(int64_t n) {
   return (n + 31) / 32;
 }
 

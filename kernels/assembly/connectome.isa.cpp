@@ -5,7 +5,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 using LaneWords = PhiloxWords;
@@ -180,7 +180,7 @@ void stimulus_counts(const BinomialTable& table, uint64_t key, int64_t first, in
 
 }  // namespace
 
-HRR_REGISTER(ConnectomeKernels, {deliver, match, stimulus_counts})
+KERNEL_REGISTER(ConnectomeKernels, {deliver, match, stimulus_counts})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

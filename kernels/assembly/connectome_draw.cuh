@@ -12,7 +12,7 @@ template <bool kTwoLevel>
 constexpr std::size_t kGapSharedBytes = (kTwoLevel ? 2 : 1) * kGapCells * sizeof(uint32_t);
 
 // The outcome of Walker's method by a table in shared memory.
-HRR_DEVICE int32_t draw_outcome(const uint32_t* table, uint32_t word) {
+KERNEL_DEVICE int32_t draw_outcome(const uint32_t* table, uint32_t word) {
   return static_cast<int32_t>(gap_outcome(table[word >> (32 - kGapBits)], word));
 }
 
@@ -31,8 +31,8 @@ struct LaneEdges {
 // draws Philox block 32 step + l, and where its gaps begin is a sum over the lanes below. Columns ascend with the step,
 // the lane and the gap, in this order.
 template <bool kTwoLevel, typename Sink>
-HRR_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uint32_t row, uint32_t block,
-                                      int32_t width, const Sink& sink) {
+KERNEL_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uint32_t row, uint32_t block,
+                                         int32_t width, const Sink& sink) {
   constexpr int kGaps = kGapsOfDraw<kTwoLevel>;
   constexpr auto kNone = static_cast<int32_t>(kGapNone);
   int32_t start = 0;  // one column past the last edge of earlier steps
@@ -65,7 +65,7 @@ HRR_DEVICE void for_each_edge_of_warp(const uint32_t* tables, PhiloxKey key, uin
 
 // The tables of a density into the block's shared memory; the caller waits for the block before it reads them.
 template <bool kTwoLevel>
-HRR_DEVICE uint32_t* shared_gap_tables(const GapTables& tables) {
+KERNEL_DEVICE uint32_t* shared_gap_tables(const GapTables& tables) {
   auto* shared = dynamic_shared<uint32_t>();
   for (int cell = thread_rank(); cell < kGapCells; cell += block_threads()) {
     shared[cell] = tables.quotient[cell];

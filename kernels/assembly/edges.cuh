@@ -18,20 +18,20 @@ struct Link {
   Area source;
   Area target;
 
-  HRR_DEVICE Link of_brain(int64_t b) const {
+  KERNEL_DEVICE Link of_brain(int64_t b) const {
     return {fiber.of_brain(b, source, target), source.of_brain(b), target.of_brain(b)};
   }
 };
 
 // body(i, firing neuron) for the firing rows of one brain, a warp each.
 template <typename Body>
-HRR_DEVICE void for_each_row_of_warps(const Link& own, const Body& body) {
+KERNEL_DEVICE void for_each_row_of_warps(const Link& own, const Body& body) {
   for_each_of_warps(*own.source.winner_count, [&](int64_t i) { body(i, own.source.winners[i]); });
 }
 
 // body(edge) for this lane's known edges of a row: lanes above a chunk's edges have none of it.
 template <typename Body>
-HRR_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, const Body& body) {
+KERNEL_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, const Body& body) {
   auto filled = static_cast<int32_t>(edges_in_newest_chunk(edges.length[slot]));
   for (int32_t chunk = edges.head[slot]; chunk >= 0; chunk = edges.next[chunk]) {
     if (lane_index() < filled) {
@@ -99,8 +99,8 @@ __global__ void newest_slots_kernel(EdgeSearchLaunch search) {
 // body(LaneEdges, first column of the block) for every step of a warp, with the edges from a row into slots >= known;
 // they ascend by step, lane and gap.
 template <bool kTwoLevel, typename Body>
-HRR_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
-                                  int64_t neuron, int32_t known, const Body& body) {
+KERNEL_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
+                                     int64_t neuron, int32_t known, const Body& body) {
   const PhiloxKey key = philox_key(own.fiber.key());
   const int64_t n = own.target.n;
   const uint32_t* bits = search.bits + b * bit_words(n);
@@ -186,8 +186,8 @@ __global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLa
 
 // Files the new edges of one row, which a warp draws, behind those it has.
 template <bool kTwoLevel>
-HRR_DEVICE void append_edges_of_row(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables, int64_t b,
-                                    int64_t i, int64_t neuron, int32_t slots) {
+KERNEL_DEVICE void append_edges_of_row(const EdgeSearchLaunch& search, const Link& own, const uint32_t* tables,
+                                       int64_t b, int64_t i, int64_t neuron, int32_t slots) {
   const EdgeTable& edges = own.fiber.edges;
   const int32_t row = own.source.slot_of[neuron];
   const int32_t known = own.fiber.known[row];

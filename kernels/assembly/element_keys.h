@@ -8,11 +8,11 @@
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Keys of IEEE bits, as order_key_of_float_bits and order_key_of_double_bits of single elements.
 template <typename Key>
-HRR_HOST_DEVICE KeyVector<Key> order_keys_of_bits(KeyVector<Key> bits, Key infinity) {
+KERNEL_HOST_DEVICE KeyVector<Key> order_keys_of_bits(KeyVector<Key> bits, Key infinity) {
   using Lanes = typename KeyVector<Key>::Lanes;
   using Signed = std::conditional_t<sizeof(Key) == 4, int32_t, int64_t>;
   typedef Signed SignedLanes __attribute__((vector_size(kKeyVectorBytes)));
@@ -31,7 +31,7 @@ template <>
 struct ElementTraits<float> {
   using Bits = uint32_t;
   using Key = uint32_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return order_keys_of_bits<Key>(bits, 0x7f800000u);
   }
 };
@@ -39,7 +39,7 @@ template <>
 struct ElementTraits<double> {
   using Bits = uint64_t;
   using Key = uint64_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return order_keys_of_bits<Key>(bits, 0x7ff0000000000000u);
   }
 };
@@ -48,7 +48,7 @@ template <>
 struct ElementTraits<Half> {
   using Bits = uint16_t;
   using Key = uint32_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return order_keys_of_bits<Key>({bits.lanes << 16}, 0x7c000000u);
   }
 };
@@ -56,7 +56,7 @@ template <>
 struct ElementTraits<BFloat16> {
   using Bits = uint16_t;
   using Key = uint32_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return order_keys_of_bits<Key>({bits.lanes << 16}, 0x7f800000u);
   }
 };
@@ -64,7 +64,7 @@ template <>
 struct ElementTraits<int32_t> {
   using Bits = uint32_t;
   using Key = uint32_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return {bits.lanes ^ 0x80000000u};
   }
 };
@@ -72,19 +72,19 @@ template <>
 struct ElementTraits<int64_t> {
   using Bits = uint64_t;
   using Key = uint64_t;
-  static HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
+  static KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) {
     return {bits.lanes ^ 0x8000000000000000u};
   }
 };
 
 // kLanes elements of 16 or more bits as vectors of their bits.
-HRR_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint32_t* source) {
+KERNEL_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint32_t* source) {
   return KeyVector<uint32_t>::load(source);
 }
-HRR_HOST_DEVICE KeyVector<uint64_t> load_bits(const uint64_t* source) {
+KERNEL_HOST_DEVICE KeyVector<uint64_t> load_bits(const uint64_t* source) {
   return KeyVector<uint64_t>::load(source);
 }
-HRR_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint16_t* source) {
+KERNEL_HOST_DEVICE KeyVector<uint32_t> load_bits(const uint16_t* source) {
   typedef uint16_t Narrow __attribute__((vector_size(kKeyVectorBytes / 2)));
   Narrow narrow;
   __builtin_memcpy(&narrow, source, sizeof(narrow));
@@ -106,38 +106,38 @@ struct ElementBound<double> {
   __m512d least;
 };
 // The inverse of the keys' order; NaN is not less than anything.
-HRR_HOST_DEVICE ElementBound<float> make_bound(float, uint32_t key) {
+KERNEL_HOST_DEVICE ElementBound<float> make_bound(float, uint32_t key) {
   const uint32_t bits = (key >> 31) != 0 ? key ^ 0x80000000u : ~key;
   return {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(bits)))};
 }
-HRR_HOST_DEVICE ElementBound<double> make_bound(double, uint64_t key) {
+KERNEL_HOST_DEVICE ElementBound<double> make_bound(double, uint64_t key) {
   const uint64_t bits = (key >> 63) != 0 ? key ^ 0x8000000000000000u : ~key;
   return {_mm512_castsi512_pd(_mm512_set1_epi64(static_cast<int64_t>(bits)))};
 }
-HRR_HOST_DEVICE uint32_t reaching(const uint32_t* source, ElementBound<float> bound) {
+KERNEL_HOST_DEVICE uint32_t reaching(const uint32_t* source, ElementBound<float> bound) {
   return _mm512_cmp_ps_mask(_mm512_loadu_ps(source), bound.least, _CMP_NLT_UQ);
 }
-HRR_HOST_DEVICE uint32_t reaching(const uint64_t* source, ElementBound<double> bound) {
+KERNEL_HOST_DEVICE uint32_t reaching(const uint64_t* source, ElementBound<double> bound) {
   return _mm512_cmp_pd_mask(_mm512_loadu_pd(source), bound.least, _CMP_NLT_UQ);
 }
 // Beyond the key of infinity only NaN passes, and as a number the bound would let everything through.
-HRR_HOST_DEVICE bool is_number(float, uint32_t key) {
+KERNEL_HOST_DEVICE bool is_number(float, uint32_t key) {
   return key <= order_key_of_float_bits(0x7f800000u);
 }
-HRR_HOST_DEVICE bool is_number(double, uint64_t key) {
+KERNEL_HOST_DEVICE bool is_number(double, uint64_t key) {
   return key <= order_key_of_double_bits(0x7ff0000000000000u);
 }
 #endif
 template <typename S>
-HRR_HOST_DEVICE ElementBound<S> make_bound(S, typename ElementTraits<S>::Key key) {
+KERNEL_HOST_DEVICE ElementBound<S> make_bound(S, typename ElementTraits<S>::Key key) {
   return {KeyVector<typename ElementTraits<S>::Key>::broadcast(key)};
 }
 template <typename S>
-HRR_HOST_DEVICE uint32_t reaching(const typename ElementTraits<S>::Bits* source, ElementBound<S> bound) {
+KERNEL_HOST_DEVICE uint32_t reaching(const typename ElementTraits<S>::Bits* source, ElementBound<S> bound) {
   return at_least_mask(ElementTraits<S>::keys_of(load_bits(source)), bound.least);
 }
 template <typename S>
-HRR_HOST_DEVICE bool is_number(S, typename ElementTraits<S>::Key) {
+KERNEL_HOST_DEVICE bool is_number(S, typename ElementTraits<S>::Key) {
   return true;
 }
 
@@ -149,28 +149,28 @@ struct ElementKeys {
   using Key = typename Traits::Key;
   const Bits* row;
 
-  HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
     return load_bits(row + j);
   }
-  HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
     Bits lanes[kKeyLanes<Key>] = {};
     __builtin_memcpy(lanes, row + j, static_cast<size_t>(count) * sizeof(Bits));
     return load_bits(lanes);
   }
-  HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> bits) const {
     return Traits::keys_of(bits);
   }
-  HRR_HOST_DEVICE bool has_bound(Key threshold) const {
+  KERNEL_HOST_DEVICE bool has_bound(Key threshold) const {
     return is_number(S{}, threshold);
   }
-  HRR_HOST_DEVICE ElementBound<S> bound(Key threshold) const {
+  KERNEL_HOST_DEVICE ElementBound<S> bound(Key threshold) const {
     return make_bound(S{}, threshold);
   }
-  HRR_HOST_DEVICE uint32_t passing(int64_t j, ElementBound<S> bound) const {
+  KERNEL_HOST_DEVICE uint32_t passing(int64_t j, ElementBound<S> bound) const {
     prefetch_ahead(row + j);
     return reaching(row + j, bound);
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -11,15 +11,15 @@
 #include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Of the two numbers; std's would be shared between instruction sets.
 template <typename T>
-HRR_HOST_DEVICE constexpr T lesser(T a, T b) {
+KERNEL_HOST_DEVICE constexpr T lesser(T a, T b) {
   return b < a ? b : a;
 }
 template <typename T>
-HRR_HOST_DEVICE constexpr T greater(T a, T b) {
+KERNEL_HOST_DEVICE constexpr T greater(T a, T b) {
   return a < b ? b : a;
 }
 
@@ -38,11 +38,11 @@ template <typename Key>
 using KeyVector = Simd<Key, kKeyLanes<Key>>;
 
 template <typename Key>
-HRR_HOST_DEVICE KeyVector<Key> smaller(KeyVector<Key> a, KeyVector<Key> b) {
+KERNEL_HOST_DEVICE KeyVector<Key> smaller(KeyVector<Key> a, KeyVector<Key> b) {
   return {a.lanes < b.lanes ? a.lanes : b.lanes};
 }
 template <typename Key>
-HRR_HOST_DEVICE KeyVector<Key> larger(KeyVector<Key> a, KeyVector<Key> b) {
+KERNEL_HOST_DEVICE KeyVector<Key> larger(KeyVector<Key> a, KeyVector<Key> b) {
   return {a.lanes < b.lanes ? b.lanes : a.lanes};
 }
 
@@ -54,13 +54,13 @@ struct ExchangedLanes {
   }
 };
 template <int kDistance, typename Key>
-HRR_HOST_DEVICE KeyVector<Key> exchanged(KeyVector<Key> keys) {
+KERNEL_HOST_DEVICE KeyVector<Key> exchanged(KeyVector<Key> keys) {
   return shuffle<ExchangedLanes<kDistance>>(keys, keys);
 }
 
 // The lanes folded in halves by an operation on vectors.
 template <int kHalf, typename Key, typename Fold>
-HRR_HOST_DEVICE Key folded(KeyVector<Key> keys, const Fold& fold) {
+KERNEL_HOST_DEVICE Key folded(KeyVector<Key> keys, const Fold& fold) {
   if constexpr (kHalf == 0) {
     return keys.lanes[0];
   } else {
@@ -68,23 +68,23 @@ HRR_HOST_DEVICE Key folded(KeyVector<Key> keys, const Fold& fold) {
   }
 }
 template <typename Key>
-HRR_HOST_DEVICE Key smallest_lane(KeyVector<Key> keys) {
+KERNEL_HOST_DEVICE Key smallest_lane(KeyVector<Key> keys) {
   return folded<kKeyLanes<Key> / 2>(keys, [](KeyVector<Key> a, KeyVector<Key> b) { return smaller(a, b); });
 }
 template <typename Key>
-HRR_HOST_DEVICE Key largest_lane(KeyVector<Key> keys) {
+KERNEL_HOST_DEVICE Key largest_lane(KeyVector<Key> keys) {
   return folded<kKeyLanes<Key> / 2>(keys, [](KeyVector<Key> a, KeyVector<Key> b) { return larger(a, b); });
 }
 // Modulo the key's range.
 template <typename Key>
-HRR_HOST_DEVICE int64_t sum_of(KeyVector<Key> counts) {
+KERNEL_HOST_DEVICE int64_t sum_of(KeyVector<Key> counts) {
   return static_cast<int64_t>(
       folded<kKeyLanes<Key> / 2>(counts, [](KeyVector<Key> a, KeyVector<Key> b) { return a + b; }));
 }
 
 // sums[j] + (keys[j] >= least[j]), modulo the key's range.
 template <typename Key>
-HRR_HOST_DEVICE KeyVector<Key> count_at_least(KeyVector<Key> sums, KeyVector<Key> keys, KeyVector<Key> least) {
+KERNEL_HOST_DEVICE KeyVector<Key> count_at_least(KeyVector<Key> sums, KeyVector<Key> keys, KeyVector<Key> least) {
   return {sums.lanes - (typename KeyVector<Key>::Lanes)(keys.lanes >= least.lanes)};
 }
 
@@ -92,7 +92,7 @@ HRR_HOST_DEVICE KeyVector<Key> count_at_least(KeyVector<Key> sums, KeyVector<Key
 
 // compress_to of the kLanes indices that go with the keys.
 template <typename Key>
-HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   if constexpr (sizeof(Key) == 4) {
     const __m512i loaded = _mm512_loadu_si512(indices);
     _mm512_storeu_si512(target, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), loaded));
@@ -104,7 +104,7 @@ HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices
 }
 // The same of first, first + 1, ...
 template <typename Key>
-HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
   if constexpr (sizeof(Key) == 4) {
     const __m512i ramp = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i packed = _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), ramp);
@@ -117,7 +117,7 @@ HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint3
 }
 
 // Bit i: whether masks[i] is not 0, for 64-byte aligned masks.
-HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+KERNEL_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
   const __m512i low = _mm512_load_si512(masks);
   const __m512i high = _mm512_load_si512(masks + 32);
   return _mm512_test_epi16_mask(low, low) | static_cast<uint64_t>(_mm512_test_epi16_mask(high, high)) << 32;
@@ -126,7 +126,7 @@ HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
 #elif defined(__AVX2__)
 
 template <typename Key>
-HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   if constexpr (sizeof(Key) == 4) {
     const __m256i loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(indices));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(target),
@@ -138,7 +138,7 @@ HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices
   }
 }
 template <typename Key>
-HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
   const __m256i positions = _mm256_add_epi32(packed_positions(mask), _mm256_set1_epi32(first));
   if constexpr (sizeof(Key) == 4) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), positions);
@@ -147,7 +147,7 @@ HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint3
   }
 }
 
-HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+KERNEL_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
   const __m256i zero = _mm256_setzero_si256();
   uint64_t mask = 0;
   for (int i = 0; i < 64; i += 32) {
@@ -162,18 +162,18 @@ HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
 #else
 
 template <typename Key>
-HRR_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_indices_to(int32_t* target, const int32_t* indices, uint32_t mask) {
   for (; mask != 0; mask &= mask - 1) {
     *target++ = indices[__builtin_ctz(mask)];
   }
 }
 template <typename Key>
-HRR_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
+KERNEL_HOST_DEVICE void compress_positions_to(int32_t* target, int32_t first, uint32_t mask) {
   for (; mask != 0; mask &= mask - 1) {
     *target++ = first + __builtin_ctz(mask);
   }
 }
-HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
+KERNEL_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
   uint64_t mask = 0;
   for (int i = 0; i < 64; ++i) {
     mask |= static_cast<uint64_t>(masks[i] != 0) << i;
@@ -185,10 +185,10 @@ HRR_HOST_DEVICE uint64_t nonzero_mask(const uint16_t (&masks)[64]) {
 
 // Asks for the line a page ahead of one that is read: long rows come from far, and the hardware's own prefetch starts
 // anew with every page. Past the end of a row it does nothing.
-HRR_HOST_DEVICE void prefetch_ahead(const void* address) {
+KERNEL_HOST_DEVICE void prefetch_ahead(const void* address) {
   constexpr int64_t kPage = 4096;
   __builtin_prefetch(static_cast<const char*>(address) + kPage);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -1,6 +1,6 @@
 // The kernels of rounds in their order, and how the workspace is divided.
 //
-// A Device has a call operator as DeviceLauncher's, deliver(DeliverLaunch), select(WinnersParams, workspace) and
+// A Device has a call operator as DeviceLauncher's, deliver(DeliverLaunch), select_top(WinnersParams, workspace) and
 // select_bytes(WinnersParams): the launches of the connectome and of k_winners.
 //
 // A round, all of it for every brain that runs:
@@ -303,7 +303,7 @@ class RoundsLauncher {
       launch_("subtract_penalties_kernel", subtract_penalties_kernel, over(area.n), dim3(kRoundThreads), 0, batch_,
               area, inputs_, shift);
     }
-    launch_.select(winners_of(area, target.winners), selection_);
+    launch_.select_top(winners_of(area, target.winners), selection_);
   }
 
   void launch_search(const char* name, void (*two_level)(EdgeSearchLaunch), void (*one_level)(EdgeSearchLaunch),

@@ -49,27 +49,27 @@ struct ProjectionKernels {
                      float largest);
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // w as a multiple of 2^-24, exact for every float >= 1/2.
-HRR_HOST_DEVICE int64_t fixed_point(float weight) {
+KERNEL_HOST_DEVICE int64_t fixed_point(float weight) {
   return static_cast<int64_t>(rint(static_cast<double>(weight) * static_cast<double>(kFixedOne)));
 }
 
-HRR_HOST_DEVICE int64_t chunks_of(int64_t edges) {
+KERNEL_HOST_DEVICE int64_t chunks_of(int64_t edges) {
   return (edges + kEdgesPerChunk - 1) / kEdgesPerChunk;
 }
 
 // Only a row's newest chunk may be part full.
-HRR_HOST_DEVICE int64_t edges_in_newest_chunk(int64_t edges) {
+KERNEL_HOST_DEVICE int64_t edges_in_newest_chunk(int64_t edges) {
   return (edges + kEdgesPerChunk - 1) % kEdgesPerChunk + 1;
 }
 
 // One Hebbian step of a weight: min(w factor, largest), factor = 1 + beta.
-HRR_HOST_DEVICE float potentiated(float weight, float factor, float largest) {
+KERNEL_HOST_DEVICE float potentiated(float weight, float factor, float largest) {
   const float grown = weight * factor;
   return grown < largest ? grown : largest;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

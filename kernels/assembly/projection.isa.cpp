@@ -5,7 +5,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 // Sums of rows of counts, never negative, as keys.
@@ -13,29 +13,29 @@ struct SummedCounts {
   const int32_t* const* sources;
   int64_t source_count;
 
-  HRR_HOST_DEVICE KeyVector<uint32_t> whole(int64_t j) const {
+  KERNEL_HOST_DEVICE KeyVector<uint32_t> whole(int64_t j) const {
     KeyVector<uint32_t> sum = KeyVector<uint32_t>::load(reinterpret_cast<const uint32_t*>(sources[0]) + j);
     for (int64_t s = 1; s < source_count; ++s) {
       sum.lanes += KeyVector<uint32_t>::load(reinterpret_cast<const uint32_t*>(sources[s]) + j).lanes;
     }
     return sum;
   }
-  HRR_HOST_DEVICE KeyVector<uint32_t> keys_of(KeyVector<uint32_t> sums) const {
+  KERNEL_HOST_DEVICE KeyVector<uint32_t> keys_of(KeyVector<uint32_t> sums) const {
     return sums;
   }
-  HRR_HOST_DEVICE bool has_bound(uint32_t) const {
+  KERNEL_HOST_DEVICE bool has_bound(uint32_t) const {
     return true;
   }
-  HRR_HOST_DEVICE KeyVector<uint32_t> bound(uint32_t threshold) const {
+  KERNEL_HOST_DEVICE KeyVector<uint32_t> bound(uint32_t threshold) const {
     return KeyVector<uint32_t>::broadcast(threshold);
   }
-  HRR_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<uint32_t> bound) const {
+  KERNEL_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<uint32_t> bound) const {
     for (int64_t s = 0; s < source_count; ++s) {
       prefetch_ahead(sources[s] + j);
     }
     return at_least_mask(whole(j), bound);
   }
-  HRR_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {
+  KERNEL_HOST_DEVICE KeyVector<uint32_t> part(int64_t j, int64_t count) const {
     uint32_t lanes[kKeyLanes<uint32_t>] = {};
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t s = 0; s < source_count; ++s) {
@@ -59,7 +59,7 @@ int64_t sum_winners(const SumWinnersParams& params, void* scratch) {
     selector.push(source, 0, params.n, 0);
     selector.finish(/*with_keys=*/true);
   } else {
-    select(selector, source, params.n, params.k, /*with_keys=*/true);
+    select_top(selector, source, params.n, params.k, /*with_keys=*/true);
   }
   const int64_t found = selector.size();
   __builtin_memcpy(params.indices, selector.indices(), static_cast<size_t>(found) * sizeof(int32_t));
@@ -101,7 +101,7 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
 
 }  // namespace
 
-HRR_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, add_excess, potentiate})
+KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, add_excess, potentiate})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

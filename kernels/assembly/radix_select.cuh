@@ -53,7 +53,7 @@ template <typename S>
 constexpr bool kNarrowsKeys = std::is_same_v<S, int64_t>;
 
 template <typename S>
-HRR_DEVICE winners_key_t<S> winners_key(S element) {
+KERNEL_DEVICE winners_key_t<S> winners_key(S element) {
   if constexpr (std::is_same_v<S, double>) {
     return order_key_of_double_bits(__builtin_bit_cast(uint64_t, element));
   } else if constexpr (std::is_integral_v<S>) {
@@ -68,24 +68,24 @@ using Tally = uint64_t;
 constexpr Tally kAbove = 1;
 constexpr Tally kEqual = Tally{1} << 32;
 
-HRR_DEVICE int64_t above_of(Tally tally) {
+KERNEL_DEVICE int64_t above_of(Tally tally) {
   return static_cast<int64_t>(tally % kEqual);
 }
-HRR_DEVICE int64_t equal_of(Tally tally) {
+KERNEL_DEVICE int64_t equal_of(Tally tally) {
   return static_cast<int64_t>(tally / kEqual);
 }
 
 // The lowest and one past the highest set bit; 0 and 0 without one.
-HRR_DEVICE int lowest_bit(uint32_t bits) {
+KERNEL_DEVICE int lowest_bit(uint32_t bits) {
   return bits == 0 ? 0 : __ffs(static_cast<int>(bits)) - 1;
 }
-HRR_DEVICE int lowest_bit(uint64_t bits) {
+KERNEL_DEVICE int lowest_bit(uint64_t bits) {
   return bits == 0 ? 0 : __ffsll(static_cast<long long>(bits)) - 1;
 }
-HRR_DEVICE int bit_width(uint32_t bits) {
+KERNEL_DEVICE int bit_width(uint32_t bits) {
   return 32 - __clz(static_cast<int>(bits));
 }
-HRR_DEVICE int bit_width(uint64_t bits) {
+KERNEL_DEVICE int bit_width(uint64_t bits) {
   return 64 - __clzll(static_cast<long long>(bits));
 }
 
@@ -99,34 +99,34 @@ struct KthKey {
   // The bits in which the row's keys may differ: those above and below all of them have nothing to tell.
   Key differing = static_cast<Key>(~Key{0});
 
-  HRR_DEVICE int32_t unknown_bits() const {
+  KERNEL_DEVICE int32_t unknown_bits() const {
     const int32_t width = bit_width(differing);
     return shift < width ? shift : width;
   }
-  HRR_DEVICE bool settled() const {
+  KERNEL_DEVICE bool settled() const {
     return unknown_bits() <= lowest_bit(differing) || need == match;
   }
-  HRR_DEVICE Key known_bits(Key key) const {
+  KERNEL_DEVICE Key known_bits(Key key) const {
     const int32_t unknown = unknown_bits();
     const int32_t width = bit_width(differing);
     return unknown < width ? static_cast<Key>(key << (kBits - width)) >> (kBits - width + unknown) : Key{0};
   }
-  HRR_DEVICE bool matches(Key key) const {
+  KERNEL_DEVICE bool matches(Key key) const {
     return known_bits(key) == prefix;
   }
-  HRR_DEVICE Tally tally(Key key) const {
+  KERNEL_DEVICE Tally tally(Key key) const {
     const Key bits = known_bits(key);
     return bits > prefix ? kAbove : bits == prefix ? kEqual : Tally{0};
   }
-  HRR_DEVICE int32_t next_shift() const {
+  KERNEL_DEVICE int32_t next_shift() const {
     const int32_t lowest = lowest_bit(differing);
     return unknown_bits() > lowest + kDigitBits ? unknown_bits() - kDigitBits : lowest;
   }
-  HRR_DEVICE int32_t next_digit_bits() const {
+  KERNEL_DEVICE int32_t next_digit_bits() const {
     return unknown_bits() - next_shift();
   }
   // The digit below the known bits of a key that matches.
-  HRR_DEVICE uint32_t next_digit(Key key) const {
+  KERNEL_DEVICE uint32_t next_digit(Key key) const {
     return static_cast<uint32_t>(key >> next_shift()) & ((1u << next_digit_bits()) - 1);
   }
 
@@ -135,7 +135,7 @@ struct KthKey {
 };
 
 template <typename S>
-HRR_DEVICE KthKey<winners_key_t<S>> unknown_key(const WinnersParams& params) {
+KERNEL_DEVICE KthKey<winners_key_t<S>> unknown_key(const WinnersParams& params) {
   return {0, kKeyBits<S>, static_cast<uint32_t>(params.k), static_cast<uint32_t>(params.n)};
 }
 
@@ -149,27 +149,27 @@ struct WinnersSpan {
   int64_t end;
   bool aligned;
 
-  HRR_DEVICE WinnersSpan(const WinnersParams& params, int64_t r, int64_t first, int64_t size)
+  KERNEL_DEVICE WinnersSpan(const WinnersParams& params, int64_t r, int64_t first, int64_t size)
       : row(static_cast<const S*>(params.input) + r * params.row_stride),
         begin(first),
         end(first + size < params.n ? first + size : params.n),
         aligned(is_run_aligned<S, kRun>(row + first)) {}
 
-  HRR_DEVICE int64_t first_of_thread() const {
+  KERNEL_DEVICE int64_t first_of_thread() const {
     return begin + static_cast<int64_t>(thread_rank()) * kRun;
   }
-  HRR_DEVICE int64_t step() const {
+  KERNEL_DEVICE int64_t step() const {
     return static_cast<int64_t>(block_threads()) * kRun;
   }
-  HRR_DEVICE int size_of_run(int64_t first) const {
+  KERNEL_DEVICE int size_of_run(int64_t first) const {
     return first + kRun <= end ? kRun : first < end ? static_cast<int>(end - first) : 0;
   }
-  HRR_DEVICE ElementRun<S, kRun> load(int64_t first) const {
+  KERNEL_DEVICE ElementRun<S, kRun> load(int64_t first) const {
     return load_run<S, kRun>(row + first, size_of_run(first), aligned);
   }
   // sink(key) for this thread's elements
   template <typename Sink>
-  HRR_DEVICE void visit_keys(const Sink& sink) const {
+  KERNEL_DEVICE void visit_keys(const Sink& sink) const {
     for (int64_t first = first_of_thread(); first < end; first += step()) {
       const auto run = load(first);
       const int size = size_of_run(first);
@@ -185,14 +185,14 @@ struct WinnersSpan {
 
 // The bits in which this thread's keys differ from the first of the row.
 template <typename S>
-HRR_DEVICE winners_key_t<S> differing_of_thread(const WinnersSpan<S>& span) {
+KERNEL_DEVICE winners_key_t<S> differing_of_thread(const WinnersSpan<S>& span) {
   const auto first = winners_key(span.row[0]);
   winners_key_t<S> differing = 0;
   span.visit_keys([&](auto key) { differing |= key ^ first; });
   return differing;
 }
 
-HRR_DEVICE void clear_counters(uint32_t* counters) {
+KERNEL_DEVICE void clear_counters(uint32_t* counters) {
   for (int d = thread_rank(); d < kDigits; d += block_threads()) {
     counters[d] = 0;
   }
@@ -207,7 +207,7 @@ struct DigitCounter {
   uint32_t digit = 0;
   uint32_t repeats = 0;
 
-  HRR_DEVICE void add(Key key) {
+  KERNEL_DEVICE void add(Key key) {
     if (!kth.matches(key)) {
       return;
     }
@@ -218,7 +218,7 @@ struct DigitCounter {
     digit = next;
     ++repeats;
   }
-  HRR_DEVICE void flush() {
+  KERNEL_DEVICE void flush() {
     if (repeats > 0) {
       atomicAdd(&counters[digit], repeats);
     }
@@ -229,7 +229,7 @@ struct DigitCounter {
 // counters[d] += the number of matching keys whose next digit is d; visit(sink) calls sink(key) for every key of this
 // thread.
 template <typename Key, typename Visit>
-HRR_DEVICE void count_digits(const KthKey<Key>& kth, uint32_t* counters, const Visit& visit) {
+KERNEL_DEVICE void count_digits(const KthKey<Key>& kth, uint32_t* counters, const Visit& visit) {
   DigitCounter<Key> counter{kth, counters};
   visit([&](Key key) { counter.add(key); });
   counter.flush();
@@ -238,7 +238,7 @@ HRR_DEVICE void count_digits(const KthKey<Key>& kth, uint32_t* counters, const V
 // kth learns its next digit from the counters, which are 0 again on return. The block's threads share kth and meet at a
 // barrier before they use it.
 template <typename Key>
-HRR_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
+KERNEL_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
   const KthKey<Key> known = kth;
   const int each = (kDigits + block_threads() - 1) / block_threads();
   const int first = thread_rank() * each < kDigits ? thread_rank() * each : kDigits;
@@ -274,7 +274,7 @@ struct RadixShared {
 // What is known of the k-th of the block's keys, from `kth` until it is settled; visit as in count_digits. The block
 // meets at a barrier between two searches.
 template <typename Key, typename Visit>
-HRR_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth, const Visit& visit) {
+KERNEL_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth, const Visit& visit) {
   if (thread_rank() == 0) {
     shared.kth = kth;
   }
@@ -291,7 +291,7 @@ HRR_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth, c
 
 // The tally of a thread's elements of the span.
 template <typename S>
-HRR_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth) {
+KERNEL_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth) {
   Tally own = 0;
   span.visit_keys([&](auto key) { own += kth.tally(key); });
   return own;
@@ -299,8 +299,8 @@ HRR_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winner
 
 // Writes the winners of the span; `before` is the tally of the elements of row r that precede it.
 template <typename S>
-HRR_DEVICE void write_winners(const WinnersParams& params, int64_t r, const WinnersSpan<S>& span,
-                              const KthKey<winners_key_t<S>>& kth, Tally before, Tally* scan) {
+KERNEL_DEVICE void write_winners(const WinnersParams& params, int64_t r, const WinnersSpan<S>& span,
+                                 const KthKey<winners_key_t<S>>& kth, Tally before, Tally* scan) {
   S* const values = params.values == nullptr ? nullptr : static_cast<S*>(params.values) + r * params.k;
   int64_t* const indices = params.indices + r * params.k;
   const auto need = static_cast<int64_t>(kth.need);

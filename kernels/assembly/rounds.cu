@@ -9,7 +9,7 @@ struct RoundsDevice : DeviceLauncher {
   static int64_t select_bytes(const WinnersParams& params) {
     return winners_workspace_bytes(params);
   }
-  void select(const WinnersParams& params, void* workspace) const {
+  void select_top(const WinnersParams& params, void* workspace) const {
     launch_winners(params, workspace, stream);
   }
   void deliver(const DeliverLaunch& params) const {

@@ -21,14 +21,14 @@ struct Batch {
   int32_t* running = nullptr;   // [brains]
   int32_t* fits = nullptr;      // [brains] whether the edges of the round have memory
 
-  HRR_DEVICE bool commits(int64_t b) const {
+  KERNEL_DEVICE bool commits(int64_t b) const {
     return running[b] != 0 && fits[b] != 0;
   }
 };
 
 // body(b), called by a whole block, for the running brains of its y.
 template <typename Body>
-HRR_DEVICE void for_each_running(const Batch& batch, const Body& body) {
+KERNEL_DEVICE void for_each_running(const Batch& batch, const Body& body) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     if (batch.running[b] != 0) {
       body(b);
@@ -41,17 +41,17 @@ struct Firing {
   const int64_t* neurons = nullptr;
   const int64_t* counts = nullptr;  // [brains], or null: k
 
-  HRR_DEVICE int64_t count(const Area& area, int64_t b) const {
+  KERNEL_DEVICE int64_t count(const Area& area, int64_t b) const {
     return counts != nullptr ? counts[b] : area.k;
   }
-  HRR_DEVICE const int64_t* of_brain(const Area& area, int64_t b) const {
+  KERNEL_DEVICE const int64_t* of_brain(const Area& area, int64_t b) const {
     return neurons + b * area.k;
   }
 };
 
 // The place of every lane that asks for one, from a counter that all of them share.
 template <typename T>
-HRR_DEVICE T places_of_warp(bool asks, T* counter) {
+KERNEL_DEVICE T places_of_warp(bool asks, T* counter) {
   const uint32_t asking = warp_ballot(asks);
   T first = 0;
   if (asking != 0 && lane_index() == 0) {
@@ -60,7 +60,7 @@ HRR_DEVICE T places_of_warp(bool asks, T* counter) {
   return shuffle(first, 0) + static_cast<T>(__popc(asking & ((1u << lane_index()) - 1)));
 }
 
-HRR_DEVICE unsigned long long* as_counter(int64_t* value) {
+KERNEL_DEVICE unsigned long long* as_counter(int64_t* value) {
   return reinterpret_cast<unsigned long long*>(value);
 }
 
@@ -101,7 +101,7 @@ struct SlotMarks {
   int32_t* last_round = nullptr;  // [brains, capacity], or null
   uint32_t* bits = nullptr;       // [brains, bit_words(n)], or null
 
-  HRR_DEVICE void set_bit(const Area& area, int64_t b, int64_t neuron) const {
+  KERNEL_DEVICE void set_bit(const Area& area, int64_t b, int64_t neuron) const {
     if (bits != nullptr) {
       atomicOr(bits + b * bit_words(area.n) + neuron / 32, 1u << (neuron % 32));
     }
@@ -171,7 +171,7 @@ struct Changes {
   int32_t* from_zero = nullptr;   // [brains] whether the counts start anew
 };
 
-HRR_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t value) {
+KERNEL_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t value) {
   int64_t low = 0;
   int64_t high = count;
   while (low < high) {

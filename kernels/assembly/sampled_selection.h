@@ -4,7 +4,7 @@
 #include "kernels/assembly/selection.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 constexpr int64_t kSampleBlock = 16;  // elements: a cache line of floats
 constexpr int64_t kLeastSample = 512;
@@ -41,7 +41,7 @@ Key sampled_threshold(const Source& source, int64_t n, int64_t k, int64_t sample
 
 // The k largest of the n keys of a source (selection.h): the selector then holds them, and their keys if asked.
 template <typename Key, typename Source>
-void select(Selector<Key>& selector, const Source& source, int64_t n, int64_t k, bool with_keys) {
+void select_top(Selector<Key>& selector, const Source& source, int64_t n, int64_t k, bool with_keys) {
   const int64_t sample = sample_size(n, k);
   selector.clear();
   if (sample != 0) {
@@ -55,5 +55,5 @@ void select(Selector<Key>& selector, const Source& source, int64_t n, int64_t k,
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

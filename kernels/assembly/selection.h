@@ -10,7 +10,7 @@
 #include "kernels/assembly/key_vectors.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // keys >= threshold: at_least of them.
 template <typename Key>
@@ -25,13 +25,13 @@ constexpr int64_t round_up(int64_t count, int64_t multiple) {
 
 // Keys of 0 up to the next whole vector: the least key never counts as above anything.
 template <typename Key>
-HRR_HOST_DEVICE void pad_keys(Key* keys, int64_t count) {
+KERNEL_HOST_DEVICE void pad_keys(Key* keys, int64_t count) {
   KeyVector<Key>::broadcast(0).store(keys + count);
 }
 
 // Every loop below reads whole vectors, so `keys` is padded.
 template <typename Key>
-HRR_HOST_DEVICE int64_t number_at_least(const Key* keys, int64_t count, Key least) {
+KERNEL_HOST_DEVICE int64_t number_at_least(const Key* keys, int64_t count, Key least) {
   using V = KeyVector<Key>;
   const V bound = V::broadcast(least);
   V sums[2] = {V::broadcast(0), V::broadcast(0)};
@@ -47,7 +47,7 @@ HRR_HOST_DEVICE int64_t number_at_least(const Key* keys, int64_t count, Key leas
 }
 
 template <typename Key>
-HRR_HOST_DEVICE void range_of(const Key* keys, int64_t count, Key& least, Key& largest) {
+KERNEL_HOST_DEVICE void range_of(const Key* keys, int64_t count, Key& least, Key& largest) {
   using V = KeyVector<Key>;
   if (count < V::kLanes) {
     least = largest = keys[0];
@@ -71,7 +71,7 @@ HRR_HOST_DEVICE void range_of(const Key* keys, int64_t count, Key& least, Key& l
 
 // The keys in [low, high], packed; in place where kept is keys.
 template <typename Key>
-HRR_HOST_DEVICE int64_t keep_between(const Key* keys, int64_t count, Key low, Key high, Key* kept) {
+KERNEL_HOST_DEVICE int64_t keep_between(const Key* keys, int64_t count, Key low, Key high, Key* kept) {
   using V = KeyVector<Key>;
   const V least = V::broadcast(low);
   const V width = V::broadcast(high - low);
@@ -360,27 +360,27 @@ template <typename Key>
 struct StoredKeys {
   const Key* keys;
 
-  HRR_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> whole(int64_t j) const {
     return KeyVector<Key>::load(keys + j);
   }
-  HRR_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> part(int64_t j, int64_t count) const {
     Key lanes[kKeyLanes<Key>] = {};
     __builtin_memcpy(lanes, keys + j, static_cast<size_t>(count) * sizeof(Key));
     return KeyVector<Key>::load(lanes);
   }
-  HRR_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> stored) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> keys_of(KeyVector<Key> stored) const {
     return stored;
   }
-  HRR_HOST_DEVICE bool has_bound(Key) const {
+  KERNEL_HOST_DEVICE bool has_bound(Key) const {
     return true;
   }
-  HRR_HOST_DEVICE KeyVector<Key> bound(Key threshold) const {
+  KERNEL_HOST_DEVICE KeyVector<Key> bound(Key threshold) const {
     return KeyVector<Key>::broadcast(threshold);
   }
-  HRR_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<Key> bound) const {
+  KERNEL_HOST_DEVICE uint32_t passing(int64_t j, KeyVector<Key> bound) const {
     return at_least_mask(whole(j), bound);
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -32,24 +32,24 @@ struct BlockRow {
 
   // body(i) for this thread's elements, the same ones each time
   template <typename Body>
-  HRR_DEVICE void each(const Body& body) const {
+  KERNEL_DEVICE void each(const Body& body) const {
     for (int64_t i = thread_rank(); i < n; i += kCapThreads) {
       body(i);
     }
   }
-  HRR_DEVICE T element(int64_t i) const {
+  KERNEL_DEVICE T element(int64_t i) const {
     return kept != nullptr ? static_cast<T>(kept[i]) : stored[i];
   }
   template <typename Value>
-  HRR_DEVICE Value total(Value value) const {
+  KERNEL_DEVICE Value total(Value value) const {
     return block_sum(value, reinterpret_cast<Value*>(shared.scan));
   }
-  HRR_DEVICE Key largest(Key value) const {
+  KERNEL_DEVICE Key largest(Key value) const {
     return block_max(value, reinterpret_cast<Key*>(shared.scan));
   }
 
   // Begins with the row; whether it is finite.
-  HRR_DEVICE bool load() const {
+  KERNEL_DEVICE bool load() const {
     bool finite = true;
     each([&](int64_t i) {
       const T element = stored[i];
@@ -62,7 +62,7 @@ struct BlockRow {
   }
 
   // 1 <= k < n
-  HRR_DEVICE CapCut cut(int k) const {
+  KERNEL_DEVICE CapCut cut(int k) const {
     const KthKey<Key> unknown{0, 8 * sizeof(Key), static_cast<uint32_t>(k), static_cast<uint32_t>(n)};
     const KthKey<Key> kth = find_kth_key(
         shared, unknown, [&](const auto& sink) { each([&](int64_t i) { sink(winners_key(element(i))); }); });
@@ -93,18 +93,18 @@ struct BlockSearch {
   CapScale scale;
   CapShape shape;
 
-  HRR_DEVICE double measure(double element) const {
+  KERNEL_DEVICE double measure(double element) const {
     const double p = scale.proximity(element);
     return element == cut.value ? kTied : element < cut.value ? -p : p;
   }
   // exp(-|z|), negative below c, of an element that census has seen
-  HRR_DEVICE double proximity(int64_t i) const {
+  KERNEL_DEVICE double proximity(int64_t i) const {
     return row.kept != nullptr ? row.kept[i] : measure(static_cast<double>(row.element(i)));
   }
-  HRR_DEVICE static bool is_below(double p) {
+  KERNEL_DEVICE static bool is_below(double p) {
     return __builtin_bit_cast(int64_t, p) < 0;
   }
-  HRR_DEVICE CapCensus census() const {
+  KERNEL_DEVICE CapCensus census() const {
     double above = 0;
     double below = 0;
     int tied = 0;
@@ -123,13 +123,13 @@ struct BlockSearch {
     below = row.total(below);
     return {above, below, static_cast<double>(row.total(tied))};
   }
-  HRR_DEVICE CapPoint<double> point(double a) const {
+  KERNEL_DEVICE CapPoint<double> point(double a) const {
     return shape == CapShape::kSigmoid ? cap_point<CapShape::kSigmoid>(a) : cap_point<CapShape::kLaplace>(a);
   }
-  HRR_DEVICE CapPoint<double> point(double p, double w, double v) const {
+  KERNEL_DEVICE CapPoint<double> point(double p, double w, double v) const {
     return point((p == kTied ? 1 : magnitude(p)) * (is_below(p) ? v : w));
   }
-  HRR_DEVICE CapSums sums(double w, double v) const {
+  KERNEL_DEVICE CapSums sums(double w, double v) const {
     CapSums sums{0, 0, 0, 0};
     row.each([&](int64_t i) {
       const double p = proximity(i);
@@ -147,7 +147,7 @@ struct BlockSearch {
 
 // J v with J = 0, or NaN where v is not finite.
 template <typename T>
-HRR_DEVICE void store_zeros(const BlockRow<T>& row, const StoredInput<T>& v, const StoredOutput<T>& out) {
+KERNEL_DEVICE void store_zeros(const BlockRow<T>& row, const StoredInput<T>& v, const StoredOutput<T>& out) {
   bool finite = true;
   row.each([&](int64_t i) { finite = finite && v[i] - v[i] == 0; });
   const T value = block_all(finite) ? T{0} : std::numeric_limits<T>::quiet_NaN();
@@ -156,8 +156,8 @@ HRR_DEVICE void store_zeros(const BlockRow<T>& row, const StoredInput<T>& v, con
 
 // J v at w; NaN where v is not finite.
 template <typename T>
-HRR_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const StoredInput<T>& v, double temperature,
-                               const StoredOutput<T>& out) {
+KERNEL_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const StoredInput<T>& v, double temperature,
+                                  const StoredOutput<T>& out) {
   const BlockRow<T>& row = search.row;
   const double inverse = 1 / w;
   const auto slope = [&](int64_t i) {

@@ -10,7 +10,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 constexpr int kLanes = kVectorBytes / 8;
@@ -79,15 +79,15 @@ struct CapRow {
 };
 
 template <typename T>
-HRR_HOST_DEVICE V widen_lanes(const T* source) {
+KERNEL_HOST_DEVICE V widen_lanes(const T* source) {
   return converted<double>(Simd<T, kLanes>::load(source));
 }
 template <typename T>
-HRR_HOST_DEVICE void narrow_lanes(V value, T* target) {
+KERNEL_HOST_DEVICE void narrow_lanes(V value, T* target) {
   converted<T>(value).store(target);
 }
 
-HRR_HOST_DEVICE SimdMask<double, kLanes> sign_bits(V x) {
+KERNEL_HOST_DEVICE SimdMask<double, kLanes> sign_bits(V x) {
   return {(SimdMask<double, kLanes>::Lanes)x.lanes < 0};
 }
 
@@ -125,7 +125,7 @@ struct CapSearch {
 };
 
 template <typename T>
-HRR_HOST_DEVICE void fill(T* target, int64_t n, T value) {
+KERNEL_HOST_DEVICE void fill(T* target, int64_t n, T value) {
   for (int64_t i = 0; i < n; ++i) {
     target[i] = value;
   }
@@ -299,8 +299,8 @@ void soft_cap(const SoftCapParams& params, int64_t begin, int64_t end, void* scr
 }  // namespace
 
 // An element costs about as much as sixteen that are only read and written.
-HRR_REGISTER(RowKernel<SoftCapParams>,
-             {[](const SoftCapParams& params) { return params.n * 16; }, soft_cap_scratch, soft_cap})
+KERNEL_REGISTER(RowKernel<SoftCapParams>,
+                {[](const SoftCapParams& params) { return params.n * 16; }, soft_cap_scratch, soft_cap})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

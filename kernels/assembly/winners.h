@@ -26,18 +26,18 @@ struct WinnersParams {
   bool sorted = false;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Keys of IEEE bits: the sign bit is flipped for positive numbers, all bits for negative ones; -0 becomes +0 and every
 // NaN the largest key. Float16 and bfloat16 are widened to float first, which keeps their order.
-HRR_HOST_DEVICE constexpr uint32_t order_key_of_float_bits(uint32_t bits) {
+KERNEL_HOST_DEVICE constexpr uint32_t order_key_of_float_bits(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) {
     return 0xffffffffu;
   }
   return magnitude == 0 ? 0x80000000u : ((bits >> 31) != 0 ? ~bits : bits | 0x80000000u);
 }
-HRR_HOST_DEVICE constexpr uint64_t order_key_of_double_bits(uint64_t bits) {
+KERNEL_HOST_DEVICE constexpr uint64_t order_key_of_double_bits(uint64_t bits) {
   const uint64_t magnitude = bits & 0x7fffffffffffffffu;
   if (magnitude > 0x7ff0000000000000u) {
     return 0xffffffffffffffffu;
@@ -46,16 +46,16 @@ HRR_HOST_DEVICE constexpr uint64_t order_key_of_double_bits(uint64_t bits) {
 }
 // The number of a finite number's key, T as wide as the key.
 template <typename T, typename Key>
-HRR_HOST_DEVICE T number_of_order_key(Key key) {
+KERNEL_HOST_DEVICE T number_of_order_key(Key key) {
   constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
   return __builtin_bit_cast(T, (key & kSign) != 0 ? key ^ kSign : ~key);
 }
-HRR_HOST_DEVICE constexpr uint32_t order_key_of_integer(int32_t value) {
+KERNEL_HOST_DEVICE constexpr uint32_t order_key_of_integer(int32_t value) {
   return static_cast<uint32_t>(value) ^ 0x80000000u;
 }
-HRR_HOST_DEVICE constexpr uint64_t order_key_of_integer(int64_t value) {
+KERNEL_HOST_DEVICE constexpr uint64_t order_key_of_integer(int64_t value) {
   return static_cast<uint64_t>(value) ^ 0x8000000000000000u;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

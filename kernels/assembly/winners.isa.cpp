@@ -7,13 +7,13 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 namespace {
 
 template <typename Bits>
-void gather_winners(const Bits* HRR_RESTRICT row, const int32_t* HRR_RESTRICT winners, int64_t k,
-                    Bits* HRR_RESTRICT values, int64_t* HRR_RESTRICT indices) {
+void gather_winners(const Bits* KERNEL_RESTRICT row, const int32_t* KERNEL_RESTRICT winners, int64_t k,
+                    Bits* KERNEL_RESTRICT values, int64_t* KERNEL_RESTRICT indices) {
   for (int64_t i = 0; i < k; ++i) {
     indices[i] = winners[i];
   }
@@ -33,7 +33,7 @@ void winners_of_rows(const WinnersParams& params, int64_t begin, int64_t end, vo
   Selector<Key> selector(k, scratch);
   for (int64_t r = begin; r < end; ++r) {
     const ElementKeys<S> source{static_cast<const Bits*>(params.input) + r * params.row_stride};
-    select(selector, source, params.n, k, params.sorted);
+    select_top(selector, source, params.n, k, params.sorted);
     if (params.sorted) {
       selector.sort_winners();
     }
@@ -74,7 +74,8 @@ void winners(const WinnersParams& params, int64_t begin, int64_t end, void* scra
 
 }  // namespace
 
-HRR_REGISTER(RowKernel<WinnersParams>, {[](const WinnersParams& params) { return params.n; }, winners_scratch, winners})
+KERNEL_REGISTER(RowKernel<WinnersParams>,
+                {[](const WinnersParams& params) { return params.n; }, winners_scratch, winners})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

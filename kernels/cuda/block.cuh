@@ -15,9 +15,9 @@
 // shared memory is dynamic only (no `__shared__` arrays): a kernel carves the typed pieces it needs out of
 // dynamic_shared, and its launcher computes the bytes with the same function. Blocks that use sums or the default mask
 // have a multiple of 32 threads. A kernel is `template <...> __global__ void` or, in a header that one .cu file
-// includes, `__global__ void`; helper functions are HRR_DEVICE (HRR_HOST_DEVICE where the CPU uses them too). No thread
-// returns before a barrier that others reach. Shuffles and votes order no memory, warp_sync does. Blocks never wait for
-// each other.
+// includes, `__global__ void`; helper functions are KERNEL_DEVICE (KERNEL_HOST_DEVICE where the CPU uses them too). No
+// thread returns before a barrier that others reach. Shuffles and votes order no memory, warp_sync does. Blocks never
+// wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -25,34 +25,34 @@
 
 #include "kernels/macros.h"
 
-#if !defined(__CUDACC__) && !defined(HRR_CUDA_ON_HOST)
+#if !defined(__CUDACC__) && !defined(KERNEL_CUDA_ON_HOST)
 #error "kernels/cuda/block.cuh is compiled by nvcc, or by a host compiler after tests/cuda_on_host/shim.h"
 #endif
 
-#define HRR_DEVICE __device__ __forceinline__
+#define KERNEL_DEVICE __device__ __forceinline__
 
 namespace torch_hrr::kernels {
 
 constexpr int kWarpSize = 32;
 constexpr uint32_t kFullWarp = 0xffffffffu;
 
-#if defined(HRR_CUDA_ON_HOST)
+#if defined(KERNEL_CUDA_ON_HOST)
 using CallSite = cuda_on_host::CallSite;
-#define HRR_CALL_SITE(...) __VA_ARGS__
+#define KERNEL_CALL_SITE(...) __VA_ARGS__
 #else
 // Names the caller of a barrier; the shim compares callers to find divergent barriers, on the GPU it is nothing.
 struct CallSite {
-  static HRR_DEVICE constexpr CallSite here() {
+  static KERNEL_DEVICE constexpr CallSite here() {
     return {};
   }
 };
-#define HRR_CALL_SITE(...)
+#define KERNEL_CALL_SITE(...)
 #endif
 
 template <typename T>
-HRR_DEVICE T* dynamic_shared() {
+KERNEL_DEVICE T* dynamic_shared() {
   static_assert(alignof(T) <= 16, "dynamic_shared: shared memory is aligned to 16 bytes");
-#if defined(HRR_CUDA_ON_HOST)
+#if defined(KERNEL_CUDA_ON_HOST)
   return static_cast<T*>(cuda_on_host::dynamic_shared_memory());
 #else
   extern __shared__ __align__(16) unsigned char hrr_dynamic_shared[];
@@ -60,82 +60,82 @@ HRR_DEVICE T* dynamic_shared() {
 #endif
 }
 
-HRR_DEVICE int thread_rank() {
+KERNEL_DEVICE int thread_rank() {
   return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
 }
 
-HRR_DEVICE int block_threads() {
+KERNEL_DEVICE int block_threads() {
   return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
 }
 
-HRR_DEVICE int lane_index() {
+KERNEL_DEVICE int lane_index() {
   return thread_rank() % kWarpSize;
 }
 
-HRR_DEVICE int warp_index() {
+KERNEL_DEVICE int warp_index() {
   return thread_rank() / kWarpSize;
 }
 
-HRR_DEVICE int warp_count() {
+KERNEL_DEVICE int warp_count() {
   return (block_threads() + kWarpSize - 1) / kWarpSize;
 }
 
-HRR_DEVICE void block_sync([[maybe_unused]] CallSite site = CallSite::here()) {
-  __syncthreads(HRR_CALL_SITE(site));
+KERNEL_DEVICE void block_sync([[maybe_unused]] CallSite site = CallSite::here()) {
+  __syncthreads(KERNEL_CALL_SITE(site));
 }
 
-HRR_DEVICE void warp_sync(uint32_t mask = kFullWarp) {
+KERNEL_DEVICE void warp_sync(uint32_t mask = kFullWarp) {
   __syncwarp(mask);
 }
 
 template <typename T>
-HRR_DEVICE T shuffle(T value, int source_lane, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE T shuffle(T value, int source_lane, uint32_t mask = kFullWarp) {
   return __shfl_sync(mask, value, source_lane);
 }
 
 // Lanes without a source keep their own value.
 template <typename T>
-HRR_DEVICE T shuffle_down(T value, unsigned delta, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE T shuffle_down(T value, unsigned delta, uint32_t mask = kFullWarp) {
   return __shfl_down_sync(mask, value, delta);
 }
 
 template <typename T>
-HRR_DEVICE T shuffle_up(T value, unsigned delta, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE T shuffle_up(T value, unsigned delta, uint32_t mask = kFullWarp) {
   return __shfl_up_sync(mask, value, delta);
 }
 
 template <typename T>
-HRR_DEVICE T shuffle_xor(T value, int lane_mask, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE T shuffle_xor(T value, int lane_mask, uint32_t mask = kFullWarp) {
   return __shfl_xor_sync(mask, value, lane_mask);
 }
 
-HRR_DEVICE uint32_t warp_ballot(bool predicate, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE uint32_t warp_ballot(bool predicate, uint32_t mask = kFullWarp) {
   return __ballot_sync(mask, predicate);
 }
 
-HRR_DEVICE bool warp_any(bool predicate, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE bool warp_any(bool predicate, uint32_t mask = kFullWarp) {
   return __any_sync(mask, predicate) != 0;
 }
 
-HRR_DEVICE bool warp_all(bool predicate, uint32_t mask = kFullWarp) {
+KERNEL_DEVICE bool warp_all(bool predicate, uint32_t mask = kFullWarp) {
   return __all_sync(mask, predicate) != 0;
 }
 
-HRR_DEVICE bool block_any(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
-  return __syncthreads_or(predicate HRR_CALL_SITE(, site)) != 0;
+KERNEL_DEVICE bool block_any(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_or(predicate KERNEL_CALL_SITE(, site)) != 0;
 }
 
-HRR_DEVICE bool block_all(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
-  return __syncthreads_and(predicate HRR_CALL_SITE(, site)) != 0;
+KERNEL_DEVICE bool block_all(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_and(predicate KERNEL_CALL_SITE(, site)) != 0;
 }
 
-HRR_DEVICE int block_count(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
-  return __syncthreads_count(predicate HRR_CALL_SITE(, site));
+KERNEL_DEVICE int block_count(bool predicate, [[maybe_unused]] CallSite site = CallSite::here()) {
+  return __syncthreads_count(predicate KERNEL_CALL_SITE(, site));
 }
 
 // sum over the 32 lanes as a butterfly: x + y = y + x at every level, so all lanes end with the same bits.
 template <typename T>
-HRR_DEVICE T warp_sum(T value) {
+KERNEL_DEVICE T warp_sum(T value) {
   for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
     value = value + shuffle_xor(value, lane_mask);
   }
@@ -144,7 +144,7 @@ HRR_DEVICE T warp_sum(T value) {
 
 // combine of all lanes' values, for a combine of integers whose order does not matter.
 template <typename T, typename Combine>
-HRR_DEVICE T warp_reduce(T value, const Combine& combine) {
+KERNEL_DEVICE T warp_reduce(T value, const Combine& combine) {
   for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
     value = combine(value, shuffle_xor(value, lane_mask));
   }
@@ -153,7 +153,7 @@ HRR_DEVICE T warp_reduce(T value, const Combine& combine) {
 
 // The sum over this lane and the lanes below.
 template <typename T>
-HRR_DEVICE T warp_inclusive_sum(T value) {
+KERNEL_DEVICE T warp_inclusive_sum(T value) {
   for (int delta = 1; delta < kWarpSize; delta *= 2) {
     const T below = shuffle_up(value, static_cast<unsigned>(delta));
     value += lane_index() >= delta ? below : T{0};
@@ -164,7 +164,7 @@ HRR_DEVICE T warp_inclusive_sum(T value) {
 // sum over the block: warp_sum in each warp, then the warps in ascending order. `shared` holds warp_count() elements
 // (at most 32) that no thread is using; it is free again on return. The order depends on the block size alone.
 template <typename T>
-HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
+KERNEL_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
   value = warp_sum(value);
   if (lane_index() == 0) {
     shared[warp_index()] = value;
@@ -181,7 +181,7 @@ HRR_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
 
 // The same over the block; `shared` as for block_sum.
 template <typename T, typename Combine>
-HRR_DEVICE T block_reduce(T value, T* shared, const Combine& combine, CallSite site = CallSite::here()) {
+KERNEL_DEVICE T block_reduce(T value, T* shared, const Combine& combine, CallSite site = CallSite::here()) {
   value = warp_reduce(value, combine);
   if (lane_index() == 0) {
     shared[warp_index()] = value;
@@ -197,20 +197,20 @@ HRR_DEVICE T block_reduce(T value, T* shared, const Combine& combine, CallSite s
 }
 
 template <typename T>
-HRR_DEVICE T block_max(T value, T* shared, CallSite site = CallSite::here()) {
+KERNEL_DEVICE T block_max(T value, T* shared, CallSite site = CallSite::here()) {
   return block_reduce(
       value, shared, [](T a, T b) { return a < b ? b : a; }, site);
 }
 
 template <typename T>
-HRR_DEVICE T block_or(T value, T* shared, CallSite site = CallSite::here()) {
+KERNEL_DEVICE T block_or(T value, T* shared, CallSite site = CallSite::here()) {
   return block_reduce(
       value, shared, [](T a, T b) { return a | b; }, site);
 }
 
 // The sum of the integers of the threads of lower rank; total = the sum over the block. `shared` as for block_sum.
 template <typename T>
-HRR_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = CallSite::here()) {
+KERNEL_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = CallSite::here()) {
   const T through = warp_inclusive_sum(value);
   if (lane_index() == kWarpSize - 1) {
     shared[warp_index()] = through;
@@ -229,6 +229,6 @@ HRR_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = C
   return before + through - value;
 }
 
-#undef HRR_CALL_SITE
+#undef KERNEL_CALL_SITE
 
 }  // namespace torch_hrr::kernels

@@ -11,13 +11,13 @@ struct alignas(sizeof(S) * kCount < 16 ? sizeof(S) * kCount : 16) ElementRun {
 };
 
 template <typename S, int kCount>
-HRR_DEVICE bool is_run_aligned(const S* row) {
+KERNEL_DEVICE bool is_run_aligned(const S* row) {
   return reinterpret_cast<std::uintptr_t>(row) % alignof(ElementRun<S, kCount>) == 0;
 }
 
 // The first `size` elements from `source`, the others 0; at once where the run is whole and its address `aligned`.
 template <typename S, int kCount>
-HRR_DEVICE ElementRun<S, kCount> load_run(const S* source, int size, bool aligned) {
+KERNEL_DEVICE ElementRun<S, kCount> load_run(const S* source, int size, bool aligned) {
   ElementRun<S, kCount> run{};
   if (aligned && size >= kCount) {
     run = *reinterpret_cast<const ElementRun<S, kCount>*>(source);
@@ -33,7 +33,7 @@ HRR_DEVICE ElementRun<S, kCount> load_run(const S* source, int size, bool aligne
 }
 
 template <typename S, int kCount>
-HRR_DEVICE void store_run(S* target, const ElementRun<S, kCount>& run, int size, bool aligned) {
+KERNEL_DEVICE void store_run(S* target, const ElementRun<S, kCount>& run, int size, bool aligned) {
   if (aligned && size >= kCount) {
     *reinterpret_cast<ElementRun<S, kCount>*>(target) = run;
   } else {

@@ -7,7 +7,7 @@ namespace torch_hrr::kernels {
 
 // body(i) for this thread's share of [0, count) in the x direction of the grid.
 template <typename Body>
-HRR_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
+KERNEL_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
   const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank(); i < count; i += threads) {
     body(i);
@@ -16,7 +16,7 @@ HRR_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
 
 // The same with all threads of a warp in step: body(i, whether i < count).
 template <typename Body>
-HRR_DEVICE void for_each_of_grid_in_step(int64_t count, const Body& body) {
+KERNEL_DEVICE void for_each_of_grid_in_step(int64_t count, const Body& body) {
   const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
   int64_t first = static_cast<int64_t>(blockIdx.x) * block_threads() + warp_index() * kWarpSize;
   for (; first < count; first += threads) {
@@ -26,7 +26,7 @@ HRR_DEVICE void for_each_of_grid_in_step(int64_t count, const Body& body) {
 
 // body(i), called by a whole warp, for this warp's share of [0, count).
 template <typename Body>
-HRR_DEVICE void for_each_of_warps(int64_t count, const Body& body) {
+KERNEL_DEVICE void for_each_of_warps(int64_t count, const Body& body) {
   const int64_t warps = static_cast<int64_t>(gridDim.x) * warp_count();
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index(); i < count; i += warps) {
     body(i);

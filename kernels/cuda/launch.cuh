@@ -14,7 +14,7 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
-#elif !defined(HRR_CUDA_ON_HOST)
+#elif !defined(KERNEL_CUDA_ON_HOST)
 #error "kernels/cuda/launch.cuh is compiled by nvcc, or by a host compiler after tests/cuda_on_host/shim.h"
 #endif
 

@@ -12,7 +12,7 @@
 
 namespace torch_hrr::kernels {
 
-constexpr HRR_HOST_DEVICE int storage_bytes(Storage storage) {
+constexpr KERNEL_HOST_DEVICE int storage_bytes(Storage storage) {
   switch (storage) {
     case Storage::kFloat:
       return sizeof(float);
@@ -25,7 +25,7 @@ constexpr HRR_HOST_DEVICE int storage_bytes(Storage storage) {
 
 // body(S{}) with the storage type, one of those that are computed in T.
 template <typename T, typename Body>
-HRR_DEVICE void with_stored_type(Storage storage, const Body& body) {
+KERNEL_DEVICE void with_stored_type(Storage storage, const Body& body) {
   if constexpr (std::is_same_v<T, double>) {
     body(double{});
   } else if (storage == Storage::kFloat) {
@@ -42,31 +42,31 @@ struct StoredElements {
   Byte* first;
   Storage storage;
 
-  HRR_DEVICE StoredElements operator+(int64_t count) const {
+  KERNEL_DEVICE StoredElements operator+(int64_t count) const {
     return {first + count * bytes(), storage};
   }
-  HRR_DEVICE int bytes() const {
+  KERNEL_DEVICE int bytes() const {
     return std::is_same_v<T, double> ? 8 : storage_bytes(storage);
   }
-  HRR_DEVICE bool exists() const {
+  KERNEL_DEVICE bool exists() const {
     return first != nullptr;
   }
 
   // body(elements) with the elements in their own type
   template <typename Body>
-  HRR_DEVICE void visit(const Body& body) const {
+  KERNEL_DEVICE void visit(const Body& body) const {
     with_stored_type<T>(storage, [&](auto zero) {
       using S = std::conditional_t<std::is_const_v<Byte>, const decltype(zero), decltype(zero)>;
       body(reinterpret_cast<S*>(first));
     });
   }
 
-  HRR_DEVICE T operator[](int64_t i) const {
+  KERNEL_DEVICE T operator[](int64_t i) const {
     T value = 0;
     visit([&](const auto* elements) { value = static_cast<T>(elements[i]); });
     return value;
   }
-  HRR_DEVICE void set(int64_t i, T value) const {
+  KERNEL_DEVICE void set(int64_t i, T value) const {
     visit([&](auto* elements) { elements[i] = static_cast<std::remove_cvref_t<decltype(*elements)>>(value); });
   }
 };
@@ -77,11 +77,11 @@ template <typename T>
 using StoredOutput = StoredElements<T, char>;
 
 template <typename T>
-HRR_DEVICE StoredInput<T> stored_input(const void* first, Storage storage) {
+KERNEL_DEVICE StoredInput<T> stored_input(const void* first, Storage storage) {
   return {static_cast<const char*>(first), storage};
 }
 template <typename T>
-HRR_DEVICE StoredOutput<T> stored_output(void* first, Storage storage) {
+KERNEL_DEVICE StoredOutput<T> stored_output(void* first, Storage storage) {
   return {static_cast<char*>(first), storage};
 }
 

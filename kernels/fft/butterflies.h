@@ -4,31 +4,31 @@
 #include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename T, int W>
 using ComplexLanes = Complex<Simd<T, W>>;
 
 template <typename C>
-HRR_HOST_DEVICE C add(C a, C b) {
+KERNEL_HOST_DEVICE C add(C a, C b) {
   return {a.re + b.re, a.im + b.im};
 }
 template <typename C>
-HRR_HOST_DEVICE C subtract(C a, C b) {
+KERNEL_HOST_DEVICE C subtract(C a, C b) {
   return {a.re - b.re, a.im - b.im};
 }
 // a - i b and a + i b
 template <typename C>
-HRR_HOST_DEVICE C subtract_i(C a, C b) {
+KERNEL_HOST_DEVICE C subtract_i(C a, C b) {
   return {a.re + b.im, a.im - b.re};
 }
 template <typename C>
-HRR_HOST_DEVICE C add_i(C a, C b) {
+KERNEL_HOST_DEVICE C add_i(C a, C b) {
   return {a.re - b.im, a.im + b.re};
 }
 
 template <typename C>
-HRR_HOST_DEVICE void butterfly2(C& x0, C& x1) {
+KERNEL_HOST_DEVICE void butterfly2(C& x0, C& x1) {
   const C sum = add(x0, x1);
   x1 = subtract(x0, x1);
   x0 = sum;
@@ -36,18 +36,18 @@ HRR_HOST_DEVICE void butterfly2(C& x0, C& x1) {
 
 // a + s b
 template <typename T, int W>
-HRR_HOST_DEVICE ComplexLanes<T, W> add_multiple(ComplexLanes<T, W> a, double s, ComplexLanes<T, W> b) {
+KERNEL_HOST_DEVICE ComplexLanes<T, W> add_multiple(ComplexLanes<T, W> a, double s, ComplexLanes<T, W> b) {
   const Simd<T, W> factor = Simd<T, W>::broadcast(static_cast<T>(s));
   return {multiply_add(factor, b.re, a.re), multiply_add(factor, b.im, a.im)};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE ComplexLanes<T, W> multiple(double s, ComplexLanes<T, W> b) {
+KERNEL_HOST_DEVICE ComplexLanes<T, W> multiple(double s, ComplexLanes<T, W> b) {
   const Simd<T, W> factor = Simd<T, W>::broadcast(static_cast<T>(s));
   return {factor * b.re, factor * b.im};
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
+KERNEL_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
   using C = ComplexLanes<T, W>;
   constexpr double kSin = 0.86602540378443864676;  // of a third of a turn; its cosine is -1/2
   const C sum = add(x[1], x[2]);
@@ -59,7 +59,7 @@ HRR_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE void butterfly5(ComplexLanes<T, W> (&x)[5]) {
+KERNEL_HOST_DEVICE void butterfly5(ComplexLanes<T, W> (&x)[5]) {
   using C = ComplexLanes<T, W>;
   constexpr double kCos1 = 0.30901699437494742410;  // of one and two fifths of a turn
   constexpr double kCos2 = -0.80901699437494742410;
@@ -81,7 +81,7 @@ HRR_HOST_DEVICE void butterfly5(ComplexLanes<T, W> (&x)[5]) {
 }
 
 template <typename C>
-HRR_HOST_DEVICE void butterfly4(C& x0, C& x1, C& x2, C& x3) {
+KERNEL_HOST_DEVICE void butterfly4(C& x0, C& x1, C& x2, C& x3) {
   const C t0 = add(x0, x2);
   const C t1 = subtract(x0, x2);
   const C t2 = add(x1, x3);
@@ -93,7 +93,7 @@ HRR_HOST_DEVICE void butterfly4(C& x0, C& x1, C& x2, C& x3) {
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE void butterfly8(ComplexLanes<T, W> (&x)[8]) {
+KERNEL_HOST_DEVICE void butterfly8(ComplexLanes<T, W> (&x)[8]) {
   using C = ComplexLanes<T, W>;
   using V = Simd<T, W>;
   butterfly4(x[0], x[2], x[4], x[6]);
@@ -120,24 +120,24 @@ HRR_HOST_DEVICE void butterfly8(ComplexLanes<T, W> (&x)[8]) {
 
 // x <- w_8 x and x <- w_8^3 x
 template <typename T, int W>
-HRR_HOST_DEVICE void turn_eighth(ComplexLanes<T, W>& x) {
+KERNEL_HOST_DEVICE void turn_eighth(ComplexLanes<T, W>& x) {
   const Simd<T, W> half = Simd<T, W>::broadcast(static_cast<T>(0.70710678118654752440));
   x = {(x.re + x.im) * half, (x.im - x.re) * half};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void turn_three_eighths(ComplexLanes<T, W>& x) {
+KERNEL_HOST_DEVICE void turn_three_eighths(ComplexLanes<T, W>& x) {
   const Simd<T, W> half = Simd<T, W>::broadcast(static_cast<T>(0.70710678118654752440));
   x = {(x.im - x.re) * half, (x.re + x.im) * -half};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void turn(ComplexLanes<T, W>& x, double re, double im) {
+KERNEL_HOST_DEVICE void turn(ComplexLanes<T, W>& x, double re, double im) {
   using V = Simd<T, W>;
   x = multiply(x, ComplexLanes<T, W>{V::broadcast(static_cast<T>(re)), V::broadcast(static_cast<T>(im))});
 }
 
 // 16 = 4 x 4: four transforms over j, j+4, j+8, j+12, these twiddles w_16^{jk} on x_{j+4k}, four transforms over j.
 template <typename T, int W>
-HRR_HOST_DEVICE void turn_inside_butterfly16(ComplexLanes<T, W> (&x)[16]) {
+KERNEL_HOST_DEVICE void turn_inside_butterfly16(ComplexLanes<T, W> (&x)[16]) {
   constexpr double kCos = 0.92387953251128675613;
   constexpr double kSin = 0.38268343236508977173;
   turn(x[5], kCos, -kSin);        // w^1
@@ -152,7 +152,7 @@ HRR_HOST_DEVICE void turn_inside_butterfly16(ComplexLanes<T, W> (&x)[16]) {
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE void butterfly16(ComplexLanes<T, W> (&x)[16]) {
+KERNEL_HOST_DEVICE void butterfly16(ComplexLanes<T, W> (&x)[16]) {
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     butterfly4(x[j], x[j + 4], x[j + 8], x[j + 12]);
@@ -175,7 +175,7 @@ HRR_HOST_DEVICE void butterfly16(ComplexLanes<T, W> (&x)[16]) {
 }
 
 template <int R, typename T, int W>
-HRR_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
+KERNEL_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
   if constexpr (R == 2) {
     butterfly2(x[0], x[1]);
   } else if constexpr (R == 3) {
@@ -192,5 +192,5 @@ HRR_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -30,7 +30,7 @@ struct ChirpKernels {
   ChirpTransform transform;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 constexpr int64_t chirp_numbers(int64_t dim, int64_t length) {
   return 2 * dim + 4 * length;
@@ -65,7 +65,7 @@ constexpr int64_t chirp_length(int64_t dim) {
   return best;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 
 // Keeps the plan for rows of `dim` elements and L = length alive while it is used. The plans used last stay, up to a
 // bound on their memory.
@@ -75,7 +75,7 @@ class ChirpLease {
   ~ChirpLease();
   ChirpLease(const ChirpLease&) = delete;
   ChirpLease& operator=(const ChirpLease&) = delete;
-  HRR_HOST_DEVICE const ChirpPlan& plan() const {
+  KERNEL_HOST_DEVICE const ChirpPlan& plan() const {
     return *plan_;
   }
 

@@ -16,16 +16,16 @@
 // A step that works on a thread's whole array: inlined on the device, where the array must stay in registers; a
 // function on the host, where a test compiles it once for all the kernels that take it.
 #if defined(__CUDACC__)
-#define HRR_DEVICE_STEP HRR_DEVICE
+#define KERNEL_DEVICE_STEP KERNEL_DEVICE
 #else
-#define HRR_DEVICE_STEP __attribute__((noinline))
+#define KERNEL_DEVICE_STEP __attribute__((noinline))
 #endif
 
 // Rare paths stay out of line: inlined, they would cost the common path half of its registers.
 #if defined(__CUDACC__)
-#define HRR_COLD __device__ __noinline__
+#define KERNEL_COLD __device__ __noinline__
 #else
-#define HRR_COLD __attribute__((noinline))
+#define KERNEL_COLD __attribute__((noinline))
 #endif
 
 namespace torch_hrr::kernels {
@@ -44,17 +44,17 @@ constexpr int exchange_points(int log2_points) {
 }
 
 template <typename T>
-HRR_DEVICE Complex<T> add(Complex<T> a, Complex<T> b) {
+KERNEL_DEVICE Complex<T> add(Complex<T> a, Complex<T> b) {
   return {a.re + b.re, a.im + b.im};
 }
 template <typename T>
-HRR_DEVICE Complex<T> subtract(Complex<T> a, Complex<T> b) {
+KERNEL_DEVICE Complex<T> subtract(Complex<T> a, Complex<T> b) {
   return {a.re - b.re, a.im - b.im};
 }
 
 // The 4-point transform of v[0], v[kStep], ...: in place, natural order.
 template <int kStep, typename T>
-HRR_DEVICE void transform4(Complex<T>* v) {
+KERNEL_DEVICE void transform4(Complex<T>* v) {
   const Complex<T> s0 = add(v[0], v[2 * kStep]);
   const Complex<T> d0 = subtract(v[0], v[2 * kStep]);
   const Complex<T> s1 = add(v[kStep], v[3 * kStep]);
@@ -67,7 +67,7 @@ HRR_DEVICE void transform4(Complex<T>* v) {
 
 // The 8-point transform: even bins from v_j + v_{j+4}, odd bins from (v_j - v_{j+4}) e^{-2 pi i j / 8}.
 template <typename T>
-HRR_DEVICE void transform8(Complex<T>* v) {
+KERNEL_DEVICE void transform8(Complex<T>* v) {
   constexpr T kHalfRoot = static_cast<T>(0.70710678118654752440);
   Complex<T> even[4];
   Complex<T> odd[4];
@@ -113,7 +113,7 @@ struct RowFft {
   }
 
   // rank: thread_rank()
-  HRR_DEVICE RowFft(const Point* twiddle_table, int rank) : twiddles(twiddle_table) {
+  KERNEL_DEVICE RowFft(const Point* twiddle_table, int rank) : twiddles(twiddle_table) {
     thread = rank % kThreads;
     row = rank / kThreads;
     Point* const points = dynamic_shared<Point>();
@@ -123,17 +123,17 @@ struct RowFft {
 
   // The same thread of the same row, which the compiler cannot know: it computes addresses anew rather than keep those
   // of the last load through a transform, where registers decide how many blocks run. Every lane calls it.
-  HRR_DEVICE RowFft with_fresh_addresses() const {
+  KERNEL_DEVICE RowFft with_fresh_addresses() const {
     RowFft same = *this;
     same.thread = shuffle(thread, lane_index());
     return same;
   }
 
-  HRR_DEVICE static int rows_per_block() {
+  KERNEL_DEVICE static int rows_per_block() {
     return block_threads() / kThreads;
   }
 
-  HRR_DEVICE void sync() const {
+  KERNEL_DEVICE void sync() const {
     if constexpr (kTeamIsWarp) {
       warp_sync();
     } else {
@@ -142,7 +142,7 @@ struct RowFft {
   }
 
   // True in the whole team if it is true in one of its threads; a barrier.
-  HRR_DEVICE bool team_any(bool predicate) const {
+  KERNEL_DEVICE bool team_any(bool predicate) const {
     if constexpr (kTeamIsWarp) {
       return warp_any(predicate);
     } else {
@@ -152,7 +152,7 @@ struct RowFft {
 
   // combine over the threads of a row in an order that depends on kLog2 alone; every thread gets the same bits.
   template <typename Combine>
-  HRR_DEVICE T row_reduce(T value, Combine combine) const {
+  KERNEL_DEVICE T row_reduce(T value, Combine combine) const {
     constexpr int kLanes = kTeamIsWarp ? kThreads : kWarpSize;
     for (int mask = kLanes / 2; mask > 0; mask /= 2) {
       value = combine(value, shuffle_xor(value, mask));
@@ -173,56 +173,56 @@ struct RowFft {
   }
 
   struct Sum {
-    HRR_DEVICE T operator()(T a, T b) const {
+    KERNEL_DEVICE T operator()(T a, T b) const {
       return a + b;
     }
   };
   struct Largest {
-    HRR_DEVICE T operator()(T a, T b) const {
+    KERNEL_DEVICE T operator()(T a, T b) const {
       return a < b ? b : a;
     }
   };
 
-  HRR_DEVICE T row_sum(T value) const {
+  KERNEL_DEVICE T row_sum(T value) const {
     return row_reduce(value, Sum{});
   }
-  HRR_DEVICE T row_max(T value) const {
+  KERNEL_DEVICE T row_max(T value) const {
     return row_reduce(value, Largest{});
   }
-  HRR_DEVICE bool row_any(bool predicate) const {
+  KERNEL_DEVICE bool row_any(bool predicate) const {
     return row_max(predicate ? T{1} : T{0}) > T{0};
   }
 
-  static constexpr HRR_HOST_DEVICE int padded(int point) {
+  static constexpr KERNEL_HOST_DEVICE int padded(int point) {
     return point + (point >> kShift);
   }
 
   // Point n of the row, in the exchange buffer.
-  HRR_DEVICE Point& stored(int n) const {
+  KERNEL_DEVICE Point& stored(int n) const {
     return exchange[padded(n)];
   }
 
   // The first point of run j in the time layout; the run has kRun points.
-  HRR_DEVICE int time_point(int j) const {
+  KERNEL_DEVICE int time_point(int j) const {
     return kRun * thread + j * (kPoints / kRadix);
   }
 
-  HRR_DEVICE int mirror_thread() const {
+  KERNEL_DEVICE int mirror_thread() const {
     return thread == 0 ? kPoints / 8 : kPoints / 4 - thread;
   }
 
   // e^{-2 pi i p / M} for p < M/4
-  HRR_DEVICE Complex<T> root(int p) const {
+  KERNEL_DEVICE Complex<T> root(int p) const {
     const Point w = twiddles[Stage<false, kStages - 1>::kTwiddles + p];
     return {w.re, w.im};
   }
 
-  HRR_DEVICE_STEP void forward(Complex<T> (&v)[kPointsPerThread]) const {
+  KERNEL_DEVICE_STEP void forward(Complex<T> (&v)[kPointsPerThread]) const {
     run_stages<false, 0>(v);
   }
 
   // M times the inverse transform: the forward one with re and im swapped on both sides.
-  HRR_DEVICE_STEP void inverse(Complex<T> (&v)[kPointsPerThread]) const {
+  KERNEL_DEVICE_STEP void inverse(Complex<T> (&v)[kPointsPerThread]) const {
     swap_parts(v);
     run_stages<true, 0>(v);
     swap_parts(v);
@@ -241,7 +241,7 @@ struct RowFft {
     static constexpr bool kMirrored = kStage == (kInverse ? 0 : kCount - 1);
   };
 
-  HRR_DEVICE static void swap_parts(Complex<T> (&v)[kPointsPerThread]) {
+  KERNEL_DEVICE static void swap_parts(Complex<T> (&v)[kPointsPerThread]) {
     for (int i = 0; i < kPointsPerThread; ++i) {
       v[i] = {v[i].im, v[i].re};
     }
@@ -249,7 +249,7 @@ struct RowFft {
 
   // The butterfly q that is this thread's g-th.
   template <typename S>
-  HRR_DEVICE int butterfly(int g) const {
+  KERNEL_DEVICE int butterfly(int g) const {
     if constexpr (S::kOuter) {
       return S::kButterflies * thread + g;
     } else if constexpr (S::kMirrored) {
@@ -260,7 +260,7 @@ struct RowFft {
   }
 
   template <bool kInverse, int kStage>
-  HRR_DEVICE void run_stages(Complex<T> (&v)[kPointsPerThread]) const {
+  KERNEL_DEVICE void run_stages(Complex<T> (&v)[kPointsPerThread]) const {
     using S = Stage<kInverse, kStage>;
     for (int g = 0; g < S::kButterflies; ++g) {
       Complex<T>* const points = v + g * S::kRadix;
@@ -280,7 +280,7 @@ struct RowFft {
   }
 
   template <int kStageRadix, int kPeriod>
-  HRR_DEVICE static void multiply_twiddles(Complex<T>* v, const Point* runs) {
+  KERNEL_DEVICE static void multiply_twiddles(Complex<T>* v, const Point* runs) {
     const Complex<T> w1{runs[0].re, runs[0].im};
     const Complex<T> w2{runs[kPeriod].re, runs[kPeriod].im};
     const Complex<T> w3 = multiply(w1, w2);
@@ -298,7 +298,7 @@ struct RowFft {
 
   // Both index parts are sums of disjoint bits, so padding acts on each: addresses are a base and constants.
   template <typename From, typename To>
-  HRR_DEVICE void pass_on(Complex<T> (&v)[kPointsPerThread]) const {
+  KERNEL_DEVICE void pass_on(Complex<T> (&v)[kPointsPerThread]) const {
     sync();
     for (int g = 0; g < From::kButterflies; ++g) {
       const int q = butterfly<From>(g);

@@ -8,7 +8,7 @@
 #include "kernels/fft/fft_plan.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename T>
 struct Split {
@@ -21,14 +21,14 @@ struct Split {
 template <typename T, int W>
 struct FromSplit {
   Split<const T> data;
-  HRR_HOST_DEVICE ComplexLanes<T, W> operator()(int64_t index) const {
+  KERNEL_HOST_DEVICE ComplexLanes<T, W> operator()(int64_t index) const {
     return {Simd<T, W>::load(data.re + index), Simd<T, W>::load(data.im + index)};
   }
 };
 template <typename T, int W>
 struct FromRow {
   const T* row;
-  HRR_HOST_DEVICE ComplexLanes<T, W> operator()(int64_t index) const {
+  KERNEL_HOST_DEVICE ComplexLanes<T, W> operator()(int64_t index) const {
     const Simd<T, W> low = Simd<T, W>::load(row + 2 * index);
     const Simd<T, W> high = Simd<T, W>::load(row + 2 * index + W);
     return {shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)};
@@ -37,7 +37,7 @@ struct FromRow {
 template <typename T, int W>
 struct ToSplit {
   Split<T> data;
-  HRR_HOST_DEVICE void operator()(int64_t index, ComplexLanes<T, W> value) const {
+  KERNEL_HOST_DEVICE void operator()(int64_t index, ComplexLanes<T, W> value) const {
     value.re.store(data.re + index);
     value.im.store(data.im + index);
   }
@@ -46,7 +46,7 @@ template <typename T, int W>
 struct ToSwappedRow {
   T* row;
   Simd<T, W> scale;
-  HRR_HOST_DEVICE void operator()(int64_t index, ComplexLanes<T, W> value) const {
+  KERNEL_HOST_DEVICE void operator()(int64_t index, ComplexLanes<T, W> value) const {
     const Simd<T, W> even = value.im * scale;
     const Simd<T, W> odd = value.re * scale;
     shuffle<InterleaveLow>(even, odd).store(row + 2 * index);
@@ -58,7 +58,8 @@ struct ToSwappedRow {
 // outputs side by side. Outputs leave the second half of a radix-16 butterfly in groups k, k+4, k+8, k+12, which are
 // the partners of the two widest exchanges: shuffled at once, they run beside the arithmetic of the next group.
 template <typename T, int W, typename Load>
-HRR_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Simd<T, W> (&re)[W], Simd<T, W> (&im)[W]) {
+KERNEL_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Simd<T, W> (&re)[W],
+                                         Simd<T, W> (&im)[W]) {
   using V = Simd<T, W>;
   ComplexLanes<T, W> x[W];
   const auto turned = [&](int k, ComplexLanes<T, W> value) {
@@ -197,5 +198,5 @@ void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&wo
   dispatch_pass<true, T, W>(plan, plan.passes - 1, stride, Split<const T>{work[from].re, work[from].im}, target);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -37,9 +37,9 @@ struct RowMapping {
   int exponent;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
-HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
+KERNEL_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
   if (!(eps > 0) || !(eps - eps == 0)) {
     return {eps, 0};
   }
@@ -49,31 +49,31 @@ HRR_HOST_DEVICE ScaledEps scaled_eps(double eps, int scale) {
 }
 
 // The exponent e with bins 2^-e near 1, for rows with norm2^2 = squared.
-HRR_HOST_DEVICE int bin_exponent(double squared) {
+KERNEL_HOST_DEVICE int bin_exponent(double squared) {
   return squared > 0 && squared - squared == 0 ? ::ilogb(squared) / 2 : 0;
 }
 
 // For bins that stand for bin 2^scale, of rows with norm2^2 = squared; eps as scaled_eps gives it.
-HRR_HOST_DEVICE BinScalars bin_scalars(double squared, int64_t dim, double epsilon, double eps, double exponent,
-                                       int scale, int32_t order) {
-  return {epsilon * epsilon * squared * static_cast<double>(dim), eps, exponent, scale * kLn2, order};
+KERNEL_HOST_DEVICE BinScalars bin_scalars(double squared, int64_t dim, double roundoff, double eps, double exponent,
+                                          int scale, int32_t order) {
+  return {roundoff * roundoff * squared * static_cast<double>(dim), eps, exponent, scale * kLn2, order};
 }
 
 // For bins of a row with norm2^2 = squared that stands for row 2^row_exponent: the bins that are mapped are near 1.
-HRR_HOST_DEVICE RowMapping row_mapping(SpectralMap kind, double squared, int row_exponent, int64_t dim, double epsilon,
-                                       double eps, double exponent, int32_t order) {
+KERNEL_HOST_DEVICE RowMapping row_mapping(SpectralMap kind, double squared, int row_exponent, int64_t dim,
+                                          double roundoff, double eps, double exponent, int32_t order) {
   const int of_bins = bin_exponent(squared);
   const int scale = of_bins + row_exponent;
   const ScaledEps divisor = scaled_eps(eps, scale);
   return {::ldexp(1.0, -of_bins),
-          bin_scalars(::ldexp(squared, -2 * of_bins), dim, epsilon, divisor.eps, exponent, scale, order),
+          bin_scalars(::ldexp(squared, -2 * of_bins), dim, roundoff, divisor.eps, exponent, scale, order),
           mapped_scale(kind, scale) - (divides_by_eps(kind) ? divisor.shift : 0)};
 }
 
-HRR_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
+KERNEL_HOST_DEVICE BinScalars scalars_of(const LibraryBinsParams& params, int64_t r) {
   const double norm = params.norms[r];
   const int scale = static_cast<int>(params.scales[r]);
-  return bin_scalars(norm * norm, params.dim, params.epsilon, scaled_eps(params.eps, scale).eps,
+  return bin_scalars(norm * norm, params.dim, params.roundoff, scaled_eps(params.eps, scale).eps,
                      params.exponents == nullptr ? params.exponent : params.exponents[r], scale, params.order);
 }
 
@@ -99,20 +99,20 @@ constexpr void with_map(SpectralMap map, const Body& body) {
 }
 
 template <typename L>
-HRR_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
+KERNEL_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
   return {z.re * factor, z.im * factor};
 }
 
 // ln A = ln |bin| + scale ln 2 + i angle; where empty, some finite number
 template <typename L>
-HRR_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {
+KERNEL_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {
   turns = angle_in_turns(a.re, a.im);
   return {logarithm(power) * lanes_of<L>(0.5) + ln_scale, turns * lanes_of<L>(kTurn)};
 }
 
 // A^e (ln A)^order
 template <typename L>
-HRR_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, const BinScalars& row, int order) {
+KERNEL_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, const BinScalars& row, int order) {
   L turns;
   const Complex<L> ln = complex_logarithm(a, power, lanes_of<L>(row.ln_scale), turns);
   const L size = exponential(exponent * ln.re);
@@ -126,7 +126,7 @@ HRR_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, cons
 }
 
 template <SpectralMap kMap, typename L>
-HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars& row) {
+KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars& row) {
   const L zero = lanes_of<L>(0);
   const L one = lanes_of<L>(1);
   const L power = multiply_add(a.re, a.re, a.im * a.im);
@@ -168,5 +168,5 @@ HRR_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars&
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -11,20 +11,20 @@
 namespace torch_hrr::kernels {
 
 // w e^{-i pi / 4}
-HRR_DEVICE Complex<double> eighth_turned(Complex<double> w) {
+KERNEL_DEVICE Complex<double> eighth_turned(Complex<double> w) {
   constexpr double kHalfRoot = 0.70710678118654752440;
   return {(w.re + w.im) * kHalfRoot, (w.im - w.re) * kHalfRoot};
 }
 
 template <typename T>
-HRR_DEVICE Complex<T> narrowed(Complex<double> w) {
+KERNEL_DEVICE Complex<T> narrowed(Complex<double> w) {
   return {static_cast<T>(w.re), static_cast<T>(w.im)};
 }
 
 // visit(bin, mirror, w) for the slots of every pair (k, M-k) of this thread but the pairs of one bin, 0 and M/2;
 // w = e^{-2 pi i k / 2M}. Within a slot array k advances by quarter turns of the transform, eighths of w's.
 template <typename T, int kLog2, typename Visit>
-HRR_DEVICE void for_each_bin_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
+KERNEL_DEVICE void for_each_bin_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
   const int k = fft.thread != 0 ? fft.thread : RowFft<T, kLog2>::kPoints / 8;
   const SineCosine<double> root = sine_cosine_pi(static_cast<double>(k) / RowFft<T, kLog2>::kPoints);
   const Complex<double> w{root.cosine, -root.sine};
@@ -42,10 +42,10 @@ HRR_DEVICE void for_each_bin_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
 }
 
 template <typename T>
-struct UntanglePairs {
+struct SplitPairs {
   Complex<T> (&v)[kPointsPerThread];
 
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> w) const {
+  KERNEL_DEVICE void operator()(int k, int mirror, Complex<T> w) const {
     const Pair<T> bins = bins_of_pair<T>({v[k], v[mirror]}, w, static_cast<T>(0.5));
     v[k] = bins.k;
     v[mirror] = bins.mirror;
@@ -53,10 +53,10 @@ struct UntanglePairs {
 };
 
 template <typename T>
-struct RetanglePairs {
+struct MergePairs {
   Complex<T> (&v)[kPointsPerThread];
 
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> w) const {
+  KERNEL_DEVICE void operator()(int k, int mirror, Complex<T> w) const {
     const Pair<T> points = pair_of_bins<T>({v[k], v[mirror]}, w, static_cast<T>(0.5));
     v[k] = points.k;
     v[mirror] = points.mirror;
@@ -65,8 +65,8 @@ struct RetanglePairs {
 
 // Z becomes A.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void untangle_bins(const RowFft<T, kLog2>& fft, Complex<T> (&v)[kPointsPerThread]) {
-  UntanglePairs<T> visit{v};
+KERNEL_DEVICE_STEP void split_bins(const RowFft<T, kLog2>& fft, Complex<T> (&v)[kPointsPerThread]) {
+  SplitPairs<T> visit{v};
   for_each_bin_pair(fft, visit);
   if (fft.thread == 0) {
     v[0] = {v[0].re + v[0].im, v[0].re - v[0].im};
@@ -76,9 +76,9 @@ HRR_DEVICE_STEP void untangle_bins(const RowFft<T, kLog2>& fft, Complex<T> (&v)[
 
 // The inverse.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void retangle_bins(const RowFft<T, kLog2>& fft, Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void merge_bins(const RowFft<T, kLog2>& fft, Complex<T> (&v)[kPointsPerThread]) {
   constexpr T kHalf = static_cast<T>(0.5);
-  RetanglePairs<T> visit{v};
+  MergePairs<T> visit{v};
   for_each_bin_pair(fft, visit);
   if (fft.thread == 0) {
     v[0] = {(v[0].re + v[0].im) * kHalf, (v[0].re - v[0].im) * kHalf};

@@ -8,22 +8,22 @@
 #include "kernels/hrr/circular_convolution.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename V>
-HRR_HOST_DEVICE Pair<V> bins_of_pair(Pair<V> z, Complex<V> w, V half) {
+KERNEL_HOST_DEVICE Pair<V> bins_of_pair(Pair<V> z, Complex<V> w, V half) {
   const Complex<V> even{(z.k.re + z.mirror.re) * half, (z.k.im - z.mirror.im) * half};
   const Complex<V> odd{(z.k.im + z.mirror.im) * half, (z.mirror.re - z.k.re) * half};
   const Complex<V> turned = multiply(odd, w);
   return {{even.re + turned.re, even.im + turned.im}, {even.re - turned.re, turned.im - even.im}};
 }
 template <typename V>
-HRR_HOST_DEVICE Pair<V> pair_of_bins(Pair<V> a, Complex<V> w, V half) {
+KERNEL_HOST_DEVICE Pair<V> pair_of_bins(Pair<V> a, Complex<V> w, V half) {
   const Complex<V> even{(a.k.re + a.mirror.re) * half, (a.k.im - a.mirror.im) * half};
   const Complex<V> difference{(a.k.re - a.mirror.re) * half, (a.k.im + a.mirror.im) * half};
   const Complex<V> odd = multiply_conjugate(difference, w);
   return {{even.re - odd.im, even.im + odd.re}, {even.re + odd.im, odd.re - even.im}};
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -25,25 +25,25 @@ struct ChirpRow : ThreadRow<double, kLog2> {
 
   ChirpTables tables;
 
-  HRR_DEVICE ChirpRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpTables& tables_, int64_t rows,
-                      int64_t dim_)
+  KERNEL_DEVICE ChirpRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpTables& tables_, int64_t rows,
+                         int64_t dim_)
       : Base(twiddles, rows, dim_, rank), tables(tables_) {}
 
   // The point of slot i in the time layout.
-  HRR_DEVICE int point_of_slot(int i) const {
+  KERNEL_DEVICE int point_of_slot(int i) const {
     constexpr int kRuns = kPointsPerThread / Fft::kRun;
     return fft.time_point(i % kRuns) + i / kRuns;
   }
-  HRR_DEVICE Complex<double> wave(int n) const {
+  KERNEL_DEVICE Complex<double> wave(int n) const {
     return {tables.wave_re[n], tables.wave_im[n]};
   }
   // Bin 0 and, for even rows, D/2.
-  HRR_DEVICE bool is_real(int k) const {
+  KERNEL_DEVICE bool is_real(int k) const {
     return k == 0 || 2 * k == dim;
   }
 
   // v <- v conv chirp
-  HRR_DEVICE void convolve(Points& v, const double* re, const double* im) const {
+  KERNEL_DEVICE void convolve(Points& v, const double* re, const double* im) const {
     fft.forward(v);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = bin_of_slot(fft, i);
@@ -52,12 +52,12 @@ struct ChirpRow : ThreadRow<double, kLog2> {
     fft.inverse(v);
   }
 
-  HRR_DEVICE MeasuredRow measure(const double* row) const {
+  KERNEL_DEVICE MeasuredRow measure(const double* row) const {
     return measure_row(fft, stored_input<double>(row, Storage::kDouble), row_dim);
   }
 
   // The bins of `row` 2^-exponent, k <= D/2 in the time layout, zeros beyond; returns norm2(row 2^-exponent)^2.
-  HRR_DEVICE double load_bins(const double* row, int exponent, Points& v, bool& nonzero) const {
+  KERNEL_DEVICE double load_bins(const double* row, int exponent, Points& v, bool& nonzero) const {
     const double factor = exact_power<double>(-exponent);
     double squared = 0;
     nonzero = false;
@@ -86,7 +86,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
   }
 
   // The elements of the row with these bins, as real parts.
-  HRR_DEVICE void invert(Points& v) const {
+  KERNEL_DEVICE void invert(Points& v) const {
     const double share = 1 / static_cast<double>(dim);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = point_of_slot(i);
@@ -110,7 +110,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
   }
 
   // Stores the real parts times 2^exponent.
-  HRR_DEVICE void store_reals(const Points& v, int64_t exponent, double* out) const {
+  KERNEL_DEVICE void store_reals(const Points& v, int64_t exponent, double* out) const {
     const ScaleFactors<double> power(exponent);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int n = point_of_slot(i);
@@ -121,7 +121,7 @@ struct ChirpRow : ThreadRow<double, kLog2> {
   }
 
   // Stores the bins times 2^exponent, packed.
-  HRR_DEVICE void store_bins(const Points& v, int exponent, double* out) const {
+  KERNEL_DEVICE void store_bins(const Points& v, int exponent, double* out) const {
     const ScaleFactors<double> power(exponent);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = point_of_slot(i);
@@ -134,10 +134,10 @@ struct ChirpRow : ThreadRow<double, kLog2> {
     }
   }
 
-  HRR_DEVICE double* output(void* rows) const {
+  KERNEL_DEVICE double* output(void* rows) const {
     return static_cast<double*>(rows) + r * dim;
   }
-  HRR_DEVICE void store_nan_unless(bool finite, double* out, bool& stored) const {
+  KERNEL_DEVICE void store_nan_unless(bool finite, double* out, bool& stored) const {
     Base::store_nan_unless(finite, stored_output<double>(out, Storage::kDouble), stored);
   }
 };
@@ -154,10 +154,10 @@ struct ChirpMapRow : ChirpRow<kLog2> {
 
   const SpectralMapParams& params;
 
-  HRR_DEVICE ChirpMapRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMapParams& p)
+  KERNEL_DEVICE ChirpMapRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMapParams& p)
       : Base(twiddles, rank, p.tables, p.map.rows, p.map.dim), params(p.map) {}
 
-  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+  KERNEL_DEVICE bool run(bool scaled, RowState& state) const {
     const double* const a = static_cast<const double*>(params.a) + placed_row(params.map, 0, r);
     const double* const v =
         params.v == nullptr ? nullptr : static_cast<const double*>(params.v) + placed_row(params.map, 1, r);
@@ -187,7 +187,7 @@ struct ChirpMapRow : ChirpRow<kLog2> {
       }
     }
     const RowMapping mapping =
-        row_mapping(params.kind, squared, exponent_a, dim, params.epsilon, params.eps, exponent, params.order);
+        row_mapping(params.kind, squared, exponent_a, dim, params.roundoff, params.eps, exponent, params.order);
 #pragma unroll
     for (int i = 0; i < kPointsPerThread; ++i) {
       if (2 * this->point_of_slot(i) <= dim) {
@@ -222,11 +222,11 @@ struct ChirpMultibindRow : ChirpRow<kLog2> {
 
   const MultibindParams& params;
 
-  HRR_DEVICE ChirpMultibindRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMultibindParams& p)
+  KERNEL_DEVICE ChirpMultibindRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpMultibindParams& p)
       : Base(twiddles, rank, p.tables, p.multibind.rows, p.multibind.dim), params(p.multibind) {}
 
   // As MultibindRow.
-  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+  KERNEL_DEVICE bool run(bool scaled, RowState& state) const {
     const double* const vectors = static_cast<const double*>(params.vectors) + placed_row(params.map, 0, r);
     double* const out = this->output(params.out);
     int64_t total = 0;
@@ -295,10 +295,10 @@ struct ChirpPackedRow : ChirpRow<kLog2> {
 
   const PackedSpectrumParams& params;
 
-  HRR_DEVICE ChirpPackedRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpPackedParams& p)
+  KERNEL_DEVICE ChirpPackedRow(const TwiddlePoint<double>* twiddles, int rank, const ChirpPackedParams& p)
       : Base(twiddles, rank, p.tables, p.packed.rows, p.packed.dim), params(p.packed) {}
 
-  HRR_DEVICE bool run(bool scaled, RowState& state) const {
+  KERNEL_DEVICE bool run(bool scaled, RowState& state) const {
     const double* const in = static_cast<const double*>(params.in) + placed_row(params.map, 0, r);
     double* const out = this->output(params.out);
     int exponent = 0;

@@ -3,7 +3,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 template <int W>
@@ -25,7 +25,7 @@ void chirp_transform(int64_t length, double* re, double* im, double* work) {
   transform_in_place<4>(plan, {re, im}, work);
 }
 
-HRR_REGISTER(ChirpKernels, {chirp_transform})
+KERNEL_REGISTER(ChirpKernels, {chirp_transform})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -5,7 +5,7 @@
 #include "kernels/hrr/engine.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // ChirpTransform of this instruction set.
 void chirp_transform(int64_t length, double* re, double* im, double* work);
@@ -28,11 +28,11 @@ struct ChirpEngine {
     const int64_t numbers = 2 * dim + 2 * length + kSplitPadding + chirp_work(length) + operands * bins_elements(dim);
     return numbers * static_cast<int64_t>(sizeof(double)) + 64 * (operands + 5);
   }
-  HRR_HOST_DEVICE static int64_t bins_elements(int64_t dim) {
+  KERNEL_HOST_DEVICE static int64_t bins_elements(int64_t dim) {
     return 2 * (dim / 2 + 1 + kSplitPadding);
   }
 
-  HRR_HOST_DEVICE ChirpEngine(const ChirpPlan& the_plan, void* scratch, int64_t& used)
+  KERNEL_HOST_DEVICE ChirpEngine(const ChirpPlan& the_plan, void* scratch, int64_t& used)
       : plan(the_plan), dim(the_plan.dim) {
     stage = aligned<compute_t<S>>(scratch, used, dim);
     row = aligned<double>(scratch, used, dim);
@@ -40,7 +40,7 @@ struct ChirpEngine {
     convolved.im = aligned<double>(scratch, used, plan.length);
     work = aligned<double>(scratch, used, chirp_work(plan.length));
   }
-  HRR_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
     double* memory = aligned<double>(scratch, used, bins_elements(dim));
     return {memory, memory + bins_elements(dim) / 2};
   }
@@ -152,5 +152,5 @@ struct ChirpEngine {
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -10,8 +10,9 @@
 
 namespace torch_hrr::kernels {
 
-// One output row: the weighted sum of the products of its items. kRecord: any number of items, convolution; else one.
-template <typename T, int kLog2, bool kRecord>
+// One output row: the weighted sum of the products of its items. kManyItems: any number of items, convolution; else
+// one.
+template <typename T, int kLog2, bool kManyItems>
 struct ProductRow : ThreadRow<T, kLog2> {
   using Base = ThreadRow<T, kLog2>;
   using Base::dim;
@@ -34,8 +35,8 @@ struct ProductRow : ThreadRow<T, kLog2> {
   Product product;
   bool normalize;
 
-  HRR_DEVICE ProductRow(const TwiddlePoint<T>* twiddles, int rank, const RecordParams& params, Product product_,
-                        Storage storage)
+  KERNEL_DEVICE ProductRow(const TwiddlePoint<T>* twiddles, int rank, const BindSuperposeParams& params,
+                           Product product_, Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
         b(stored_input<T>(params.b, storage) + placed_row(params.map, 1, r)),
@@ -53,17 +54,17 @@ struct ProductRow : ThreadRow<T, kLog2> {
     }
   }
 
-  HRR_DEVICE T weight(int64_t k) const {
+  KERNEL_DEVICE T weight(int64_t k) const {
     return weights.exists() ? weights[k * item_stride_weights] : T{1};
   }
-  HRR_DEVICE MeasuredRow measure_a(int64_t k) const {
+  KERNEL_DEVICE MeasuredRow measure_a(int64_t k) const {
     return measure_row(fft, a + k * item_stride_a, row_dim);
   }
-  HRR_DEVICE MeasuredRow measure_b(int64_t k) const {
+  KERNEL_DEVICE MeasuredRow measure_b(int64_t k) const {
     return measure_row(fft, b + k * item_stride_b, row_dim);
   }
 
-  HRR_DEVICE MeasuredRow measure() const {
+  KERNEL_DEVICE MeasuredRow measure() const {
     MeasuredRow sum{0, true, true};
     for (int64_t k = 0; k < items; ++k) {
       const MeasuredRow item_a = measure_a(k);
@@ -75,8 +76,8 @@ struct ProductRow : ThreadRow<T, kLog2> {
 
   // The spectra of item k and its weight; where scaled, of inputs times powers of two, for a sum that stands for
   // sum 2^exponent. Notes which operands of a weighed item are not zero.
-  HRR_DEVICE T load_item(int64_t k, bool scaled, int exponent, Complex<T> (&bins_a)[kPointsPerThread],
-                         Complex<T> (&bins_b)[kPointsPerThread], bool& nonzero_a, bool& nonzero_b) const {
+  KERNEL_DEVICE T load_item(int64_t k, bool scaled, int exponent, Complex<T> (&bins_a)[kPointsPerThread],
+                            Complex<T> (&bins_b)[kPointsPerThread], bool& nonzero_a, bool& nonzero_b) const {
     MeasuredRow item_a;
     MeasuredRow item_b;
     T item_weight = weight(k);
@@ -96,10 +97,10 @@ struct ProductRow : ThreadRow<T, kLog2> {
     return item_weight;
   }
 
-  HRR_DEVICE void sum_of_products(bool scaled, int exponent, Complex<T> (&sum)[kPointsPerThread], bool& nonzero_a,
-                                  bool& nonzero_b) const {
+  KERNEL_DEVICE void sum_of_products(bool scaled, int exponent, Complex<T> (&sum)[kPointsPerThread], bool& nonzero_a,
+                                     bool& nonzero_b) const {
     Complex<T> bins[kPointsPerThread];
-    if constexpr (kRecord) {
+    if constexpr (kManyItems) {
       Complex<T> other[kPointsPerThread];
       for (int i = 0; i < kPointsPerThread; ++i) {
         sum[i] = {T{0}, T{0}};
@@ -116,7 +117,7 @@ struct ProductRow : ThreadRow<T, kLog2> {
   }
 
   // True in the whole team if a row must go through this again.
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     constexpr T kInversePoints = T{1} / Fft::kPoints;
     const bool padded = dim != 2 * Fft::kPoints;
     int exponent = 0;
@@ -182,10 +183,10 @@ struct ProductRow : ThreadRow<T, kLog2> {
 };
 
 // out[r] = sum_k w[r,k] (a[r,k] (*) b[r,k]) / max(norm2, eps)
-template <typename T, int kLog2, bool kRecord>
+template <typename T, int kLog2, bool kManyItems>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    product_kernel(RecordParams params, Product product, Storage storage, const TwiddlePoint<T>* twiddles) {
-  run_row<ProductRow<T, kLog2, kRecord>>(twiddles, params, product, storage);
+    product_kernel(BindSuperposeParams params, Product product, Storage storage, const TwiddlePoint<T>* twiddles) {
+  run_row<ProductRow<T, kLog2, kManyItems>>(twiddles, params, product, storage);
 }
 
 }  // namespace torch_hrr::kernels

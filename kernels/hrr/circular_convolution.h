@@ -101,7 +101,7 @@ constexpr int64_t transform_length(int64_t dim) {
 
 // out[r] = a[r] (*) b[r], divided by max(norm2, eps) where normalize is set. a and b are rows of unit stride placed by
 // map operands 0 and 1; out is contiguous [rows, dim].
-struct BindingParams {
+struct BindParams {
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
@@ -115,7 +115,7 @@ struct BindingParams {
 
 // Gradients of y = a (*) b (normalised if normalize is set) with respect to a and b for an upstream gradient g. Rows of
 // g, a and b are placed by map operands 0, 1 and 2; grad_a and grad_b are contiguous [rows, dim], either may be null.
-struct BindingBackwardParams {
+struct BindBackwardParams {
   const void* grad = nullptr;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -131,7 +131,7 @@ struct BindingBackwardParams {
 
 // out[r] = sum_k w[r,k] (a[r,k] conv b[r,k]), normalised as above. Row maps place the first pair of a record; item
 // strides step through K. Operand 2 places the weights; weights == nullptr means all ones.
-struct RecordParams {
+struct BindSuperposeParams {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* weights = nullptr;
@@ -147,7 +147,7 @@ struct RecordParams {
   double eps = 0;
 };
 
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // The pointwise formulas, on one pair (k, M-k); T is a scalar or a vector of lanes.
 //
@@ -161,7 +161,7 @@ struct Pair {
 };
 
 template <typename T>
-HRR_HOST_DEVICE Pair<T> convolve_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+KERNEL_HOST_DEVICE Pair<T> convolve_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
   const Complex<T> difference_a{a.k.re - a.mirror.re, a.k.im + a.mirror.im};
   const Complex<T> difference_b{b.k.re - b.mirror.re, b.k.im + b.mirror.im};
   const Complex<T> t = multiply(multiply(difference_a, difference_b), u);
@@ -174,7 +174,7 @@ HRR_HOST_DEVICE Pair<T> convolve_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
 }
 
 template <typename T>
-HRR_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+KERNEL_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
   const Complex<T> sum_a{a.k.re + a.mirror.re, a.k.im - a.mirror.im};
   const Complex<T> difference_b{b.k.re - b.mirror.re, b.k.im + b.mirror.im};
   const Complex<T> v = multiply_conjugate(multiply_conjugate(sum_a, difference_b), u);
@@ -187,7 +187,7 @@ HRR_HOST_DEVICE Pair<T> correlate_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
 }
 
 template <Product kProduct, typename T>
-HRR_HOST_DEVICE Pair<T> product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
+KERNEL_HOST_DEVICE Pair<T> product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
   if constexpr (kProduct == Product::kConvolution) {
     return convolve_pair(a, b, u);
   } else {
@@ -195,5 +195,5 @@ HRR_HOST_DEVICE Pair<T> product_pair(Pair<T> a, Pair<T> b, Complex<T> u) {
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

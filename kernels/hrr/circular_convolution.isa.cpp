@@ -1,15 +1,15 @@
 // Binding and records on the CPU; compiled once per instruction set.
 #include "kernels/hrr/circular_convolution.h"
 
-#include "kernels/hrr/record_row.h"
+#include "kernels/hrr/bind_superpose_row.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 template <typename S>
-void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* scratch) {
+void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const auto a = engine.operand(scratch, used);
@@ -21,16 +21,16 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
     const int inner = params.map.ndim - 1;
     BoundOperands<S, Engine> operands{a, b, inner >= 0 && params.map.strides[0][inner] == 0};
     for (int64_t r = begin; r < end; ++r) {
-      const RecordRow<S> row{base_a + row_offset(params.map, 0, r),
-                             base_b + row_offset(params.map, 1, r),
-                             nullptr,
-                             1,
-                             0,
-                             0,
-                             0,
-                             params.product,
-                             params.normalize,
-                             params.eps};
+      const BindSuperposeRow<S> row{base_a + row_offset(params.map, 0, r),
+                                    base_b + row_offset(params.map, 1, r),
+                                    nullptr,
+                                    1,
+                                    0,
+                                    0,
+                                    0,
+                                    params.product,
+                                    params.normalize,
+                                    params.eps};
       S* out = static_cast<S*>(params.out) + r * params.dim;
       NextRow<S> next;
       if (prefetch && r + 1 < end) {
@@ -38,14 +38,14 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
       }
       bool done = false;
       if constexpr (std::is_same_v<Engine, DirectEngine<S>>) {
-        done = try_record_row<S, Engine>(engine, row, {a}, {b}, sum, out);
+        done = try_bind_superpose_row<S, Engine>(engine, row, {a}, {b}, sum, out);
       } else if (params.product == Product::kConvolution) {
         done = try_bind_row<Product::kConvolution, S>(engine, row, next, operands, out);
       } else {
         done = try_bind_row<Product::kCorrelation, S>(engine, row, next, operands, out);
       }
       if (!done) {
-        careful_row<S>(engine, row, a, b, sum, out);
+        scaled_row<S>(engine, row, a, b, sum, out);
         operands.forget();
       }
     }
@@ -53,14 +53,14 @@ void bind_rows(const BindingParams& params, int64_t begin, int64_t end, void* sc
 }
 
 template <typename S>
-int64_t bind_scratch(const BindingParams& params) {
+int64_t bind_scratch(const BindParams& params) {
   return scratch_bytes<S>(params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.
 constexpr int64_t kMaxSharedBytes = int64_t{1} << 20;
 
-bool is_shared(const RecordParams& params, int operand) {
+bool is_shared(const BindSuperposeParams& params, int operand) {
   for (int d = 0; d < params.map.ndim; ++d) {
     if (params.map.strides[operand][d] != 0) {
       return false;
@@ -70,7 +70,7 @@ bool is_shared(const RecordParams& params, int operand) {
 }
 
 template <typename S>
-int64_t shared_bytes(const RecordParams& params) {
+int64_t shared_bytes(const BindSuperposeParams& params) {
   const bool shared = is_shared(params, 0) || is_shared(params, 1);
   if (!shared || params.items > kMaxSharedBytes / params.dim) {
     return 0;
@@ -81,17 +81,17 @@ int64_t shared_bytes(const RecordParams& params) {
 }
 
 template <typename S>
-int64_t record_scratch(const RecordParams& params) {
+int64_t bind_superpose_scratch(const BindSuperposeParams& params) {
   return scratch_bytes<S>(params.dim, 3, 0) + shared_bytes<S>(params);
 }
 
 template <typename S>
-void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* scratch) {
+void bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     using Operand = typename Engine::Operand;
-    RecordSide<S, Engine> a{engine.operand(scratch, used)};
-    RecordSide<S, Engine> b{engine.operand(scratch, used)};
+    BindSuperposeSide<S, Engine> a{engine.operand(scratch, used)};
+    BindSuperposeSide<S, Engine> b{engine.operand(scratch, used)};
     const Operand sum = engine.operand(scratch, used);
     const S* base_a = static_cast<const S*>(params.a);
     const S* base_b = static_cast<const S*>(params.b);
@@ -108,36 +108,36 @@ void record_rows(const RecordParams& params, int64_t begin, int64_t end, void* s
       }
     }
     for (int64_t r = begin; r < end; ++r) {
-      const RecordRow<S> row{base_a + row_offset(params.map, 0, r),
-                             base_b + row_offset(params.map, 1, r),
-                             base_weights == nullptr ? nullptr : base_weights + row_offset(params.map, 2, r),
-                             params.items,
-                             params.item_stride_a,
-                             params.item_stride_b,
-                             params.item_stride_weights,
-                             Product::kConvolution,
-                             params.normalize,
-                             params.eps};
+      const BindSuperposeRow<S> row{base_a + row_offset(params.map, 0, r),
+                                    base_b + row_offset(params.map, 1, r),
+                                    base_weights == nullptr ? nullptr : base_weights + row_offset(params.map, 2, r),
+                                    params.items,
+                                    params.item_stride_a,
+                                    params.item_stride_b,
+                                    params.item_stride_weights,
+                                    Product::kConvolution,
+                                    params.normalize,
+                                    params.eps};
       S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (!try_record_row<S, Engine>(engine, row, a, b, sum, out)) {
-        careful_row<S>(engine, row, a.current, b.current, sum, out);
+      if (!try_bind_superpose_row<S, Engine>(engine, row, a, b, sum, out)) {
+        scaled_row<S>(engine, row, a.current, b.current, sum, out);
       }
     }
   });
 }
 
 template <typename S>
-constexpr RowKernel<BindingParams> kBinding = {[](const BindingParams& params) { return params.dim; }, bind_scratch<S>,
-                                               bind_rows<S>};
+constexpr RowKernel<BindParams> kBind = {[](const BindParams& params) { return params.dim; }, bind_scratch<S>,
+                                         bind_rows<S>};
 template <typename S>
-constexpr RowKernel<RecordParams> kRecord = {
-    [](const RecordParams& params) { return params.dim * (params.items > 0 ? params.items : 1); }, record_scratch<S>,
-    record_rows<S>};
+constexpr RowKernel<BindSuperposeParams> kBindSuperpose = {
+    [](const BindSuperposeParams& params) { return params.dim * (params.items > 0 ? params.items : 1); },
+    bind_superpose_scratch<S>, bind_superpose_rows<S>};
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<BindingParams>, kBinding)
-HRR_REGISTER_BY_STORAGE(RowKernel<RecordParams>, kRecord)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<BindParams>, kBind)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<BindSuperposeParams>, kBindSuperpose)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

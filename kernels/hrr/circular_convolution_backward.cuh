@@ -42,8 +42,8 @@ struct GradientRow : ThreadRow<T, kLog2> {
   Product product;
   bool normalize;
 
-  HRR_DEVICE GradientRow(const TwiddlePoint<T>* twiddles, int rank, const BindingBackwardParams& params,
-                         Storage storage)
+  KERNEL_DEVICE GradientRow(const TwiddlePoint<T>* twiddles, int rank, const BindBackwardParams& params,
+                            Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         grad(stored_input<T>(params.grad, storage) + placed_row(params.map, 0, r)),
         a(stored_input<T>(params.a, storage) + placed_row(params.map, 1, r)),
@@ -54,30 +54,30 @@ struct GradientRow : ThreadRow<T, kLog2> {
         product(params.product),
         normalize(params.normalize) {}
 
-  HRR_DEVICE bool padded() const {
+  KERNEL_DEVICE bool padded() const {
     return dim != 2 * Fft::kPoints;
   }
   // Each gradient of a plain product reads the other operand alone, so NaN in one operand leaves its own gradient.
-  HRR_DEVICE bool reads_a() const {
+  KERNEL_DEVICE bool reads_a() const {
     return normalize || grad_b.exists();
   }
-  HRR_DEVICE bool reads_b() const {
+  KERNEL_DEVICE bool reads_b() const {
     return normalize || grad_a.exists();
   }
 
-  HRR_DEVICE MeasuredRow measure(StoredInput<T> row) const {
+  KERNEL_DEVICE MeasuredRow measure(StoredInput<T> row) const {
     return measure_row(fft, row, row_dim);
   }
 
   // Notes whether the row is not zero, where that may matter.
-  HRR_DEVICE void load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
+  KERNEL_DEVICE void load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
     load_row(fft, row, row_dim, bins);
     scale_down(bins, exponent);
     nonzero = normalize && any_nonzero(bins);
     fft.forward(bins);
   }
 
-  HRR_DEVICE static void swap_bins(Bins& x, Bins& y) {
+  KERNEL_DEVICE static void swap_bins(Bins& x, Bins& y) {
     for (int i = 0; i < kPointsPerThread; ++i) {
       const Complex<T> old = x[i];
       x[i] = y[i];
@@ -87,8 +87,8 @@ struct GradientRow : ThreadRow<T, kLog2> {
 
   // The scale of a normalised gradient for norm2(c)^2 = squared and c.g = dot: bins or elements of g become
   // (g - projection c) factor 2^exponent.
-  HRR_DEVICE void project(T squared, T dot, const Exponents& of, T& projection, T& factor, int& exponent_a,
-                          int& exponent_b) const {
+  KERNEL_DEVICE void project(T squared, T dot, const Exponents& of, T& projection, T& factor, int& exponent_a,
+                             int& exponent_b) const {
     const NormalizingScale<T> scale(squared, of.a + of.b, eps);
     projection = scale.above_eps ? dot / squared : T{0};
     factor = scale.factor;
@@ -99,8 +99,8 @@ struct GradientRow : ThreadRow<T, kLog2> {
 
   // Stores x (*) y times factor 2^exponent. A row that is not usable, or whose result left the range of T, is left out,
   // true in the whole team if there is one.
-  HRR_DEVICE bool store_product(Product kind, const Bins& x, const Bins& y, T factor, int exponent, bool usable,
-                                bool scaled, bool& stored, StoredOutput<T> target) const {
+  KERNEL_DEVICE bool store_product(Product kind, const Bins& x, const Bins& y, T factor, int exponent, bool usable,
+                                   bool scaled, bool& stored, StoredOutput<T> target) const {
     Bins v;
     T c[kPointsPerThread];
     multiply_bins(fft, kind, x, y, v);
@@ -130,7 +130,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
   }
 
   // True in the whole team if a row must go through this again.
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     const Exponents of = scaled ? prepare(state) : Exponents{};
     Bins bins_a;
     Bins bins_b;
@@ -218,7 +218,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
   }
 
   // Measures the operands; a gradient that reads one which is not finite is NaN.
-  HRR_DEVICE Exponents prepare(State& state) const {
+  KERNEL_DEVICE Exponents prepare(State& state) const {
     const MeasuredRow of_grad = measure(grad);
     const MeasuredRow of_a = reads_a() ? measure(a) : MeasuredRow{};
     const MeasuredRow of_b = reads_b() ? measure(b) : MeasuredRow{};
@@ -235,7 +235,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
 
 template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    product_backward_kernel(BindingBackwardParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+    product_backward_kernel(BindBackwardParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
   run_row<GradientRow<T, kLog2>>(twiddles, params, storage);
 }
 

@@ -1,9 +1,9 @@
 // Gradients of binding on the CPU, kept in the frequency domain; compiled once per instruction set.
-#include "kernels/hrr/record_row.h"
+#include "kernels/hrr/bind_superpose_row.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 // One row of y = a (*) b, or of y = c / max(n, eps) with c = a conv b and n = norm2(c):
@@ -27,7 +27,7 @@ struct NormalizeFactors {
   double c;
   int exponent = 0;
 };
-HRR_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
+KERNEL_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
   if (norm_divides(norm, scale_by_power(eps, scale))) {
     return {1 / norm, -c_dot_grad / norm / norm / norm};
   }
@@ -255,7 +255,7 @@ bool try_row(const Engine& engine, const BackwardRow<S>& row, const BackwardBuff
 
 // Rows that are not finite reach the gradients that read them: of a product, dL/da reads g and b, dL/db reads g and a.
 template <typename S, typename Engine>
-void careful_backward(const Engine& engine, BackwardRow<S> row, const BackwardBuffers<S, Engine>& buffers) {
+void scaled_backward(const Engine& engine, BackwardRow<S> row, const BackwardBuffers<S, Engine>& buffers) {
   const double grad = largest_in(engine, row.grad, 0);
   const double a = largest_in(engine, row.a, 0);
   const double b = largest_in(engine, row.b, 0);
@@ -283,7 +283,7 @@ void careful_backward(const Engine& engine, BackwardRow<S> row, const BackwardBu
 }
 
 template <typename S>
-void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+void backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const BackwardBuffers<S, Engine> buffers(engine, scratch, used);
@@ -300,24 +300,24 @@ void backward_rows(const BindingBackwardParams& params, int64_t begin, int64_t e
                                params.normalize,
                                params.eps};
       if (!try_row(engine, row, buffers)) {
-        careful_backward(engine, row, buffers);
+        scaled_backward(engine, row, buffers);
       }
     }
   });
 }
 
 template <typename S>
-int64_t backward_scratch(const BindingBackwardParams& params) {
+int64_t backward_scratch(const BindBackwardParams& params) {
   return scratch_bytes<S>(params.dim, 4, 2);
 }
 
 template <typename S>
-constexpr RowKernel<BindingBackwardParams> kBindingBackward = {
-    [](const BindingBackwardParams& params) { return 2 * params.dim; }, backward_scratch<S>, backward_rows<S>};
+constexpr RowKernel<BindBackwardParams> kBindBackward = {
+    [](const BindBackwardParams& params) { return 2 * params.dim; }, backward_scratch<S>, backward_rows<S>};
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<BindingBackwardParams>, kBindingBackward)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<BindBackwardParams>, kBindBackward)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -32,18 +32,16 @@ inline void fill_twiddle_table(Storage storage, void* host_memory) {
   }
 }
 
-void launch_binding(Storage storage, const BindingParams& params, const void* twiddles, CudaStream stream);
-void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
-                             CudaStream stream);
-void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream);
+void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream);
+void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream);
+void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles, CudaStream stream);
 
 // Rows whose length is a power of two from 32 to 8192 alone.
 void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream);
 void launch_multibind(Storage storage, const MultibindParams& params, const void* twiddles, CudaStream stream);
 void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params, const void* twiddles,
                             CudaStream stream);
-void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, const void* twiddles,
-                          CudaStream stream);
+void launch_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* twiddles, CudaStream stream);
 
 // Rows of 1 to kMaxDeviceChirpDim elements, in double; twiddles are those of Storage::kDouble.
 void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream);

@@ -10,7 +10,7 @@ namespace torch_hrr::kernels {
 
 constexpr int kDirectThreads = 128;
 
-HRR_HOST_DEVICE int direct_lanes(int64_t dim) {
+KERNEL_HOST_DEVICE int direct_lanes(int64_t dim) {
   int lanes = 1;
   while (lanes < dim) {
     lanes *= 2;
@@ -29,22 +29,22 @@ struct LaneRow {
   int dim;
   bool pending;  // exists and is still to be stored
 
-  HRR_DEVICE bool holds_element() const {
+  KERNEL_DEVICE bool holds_element() const {
     return lane < dim;
   }
 
-  HRR_DEVICE double element(double value, int n) const {
+  KERNEL_DEVICE double element(double value, int n) const {
     return shuffle(value, lane_index() - lane + n);
   }
 
-  HRR_DEVICE double sum(double value) const {
+  KERNEL_DEVICE double sum(double value) const {
     for (int mask = lanes / 2; mask > 0; mask /= 2) {
       value = value + shuffle_xor(value, mask);
     }
     return value;
   }
 
-  HRR_DEVICE double largest(double value) const {
+  KERNEL_DEVICE double largest(double value) const {
     for (int mask = lanes / 2; mask > 0; mask /= 2) {
       const double other = shuffle_xor(value, mask);
       value = value < other ? other : value;
@@ -52,23 +52,23 @@ struct LaneRow {
     return value;
   }
 
-  HRR_DEVICE bool any(bool predicate) const {
+  KERNEL_DEVICE bool any(bool predicate) const {
     return largest(predicate ? 1.0 : 0.0) > 0;
   }
 
   // of max |x|, infinite if an element is NaN or infinite
-  HRR_DEVICE MeasuredRow measure(double value) const {
+  KERNEL_DEVICE MeasuredRow measure(double value) const {
     const double magnitude = largest(is_finite(value) ? ::fabs(value) : kInfinity<double>);
     return {scale_exponent(magnitude), is_finite(magnitude), magnitude == 0};
   }
 
   template <typename T>
-  HRR_DEVICE double load(StoredInput<T> row) const {
+  KERNEL_DEVICE double load(StoredInput<T> row) const {
     return pending && holds_element() ? static_cast<double>(row[lane]) : 0.0;
   }
 
   // convolution: sum_m a[m] b[(n-m) mod D]; correlation: sum_m a[(n+m) mod D] b[m]
-  HRR_DEVICE double product(Product kind, double a, double b) const {
+  KERNEL_DEVICE double product(Product kind, double a, double b) const {
     const int n = holds_element() ? lane : 0;
     double total = 0;
     for (int m = 0; m < dim; ++m) {
@@ -83,7 +83,7 @@ struct LaneRow {
 
   // Stores value 2^exponent, or NaN where the inputs are not finite.
   template <typename T>
-  HRR_DEVICE void store(double value, int exponent, bool finite, StoredOutput<T> row) {
+  KERNEL_DEVICE void store(double value, int exponent, bool finite, StoredOutput<T> row) {
     if (pending && holds_element()) {
       // Through the compute type: a half type rounds from float everywhere.
       const T rounded = finite ? static_cast<T>(ScaleFactors<double>(exponent).times(value)) : kNan<T>;
@@ -96,7 +96,7 @@ struct LaneRow {
   }
 };
 
-HRR_DEVICE LaneRow lane_row(int64_t dim, int64_t rows, int64_t& index) {
+KERNEL_DEVICE LaneRow lane_row(int64_t dim, int64_t rows, int64_t& index) {
   const int lanes = direct_lanes(dim);
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank();
   index = thread / lanes;
@@ -116,7 +116,7 @@ struct DirectItems {
   int64_t stride_weights;
   int64_t count;
 
-  HRR_DEVICE DirectItems(const RecordParams& params, Storage storage, int64_t r)
+  KERNEL_DEVICE DirectItems(const BindSuperposeParams& params, Storage storage, int64_t r)
       : a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
         b(stored_input<T>(params.b, storage) + placed_row(params.map, 1, r)),
         weights(stored_input<T>(params.weights, storage)),
@@ -129,18 +129,18 @@ struct DirectItems {
     }
   }
 
-  HRR_DEVICE double load_a(const LaneRow& row, int64_t k) const {
+  KERNEL_DEVICE double load_a(const LaneRow& row, int64_t k) const {
     return row.load(a + k * stride_a);
   }
-  HRR_DEVICE double load_b(const LaneRow& row, int64_t k) const {
+  KERNEL_DEVICE double load_b(const LaneRow& row, int64_t k) const {
     return row.load(b + k * stride_b);
   }
-  HRR_DEVICE double weight(int64_t k) const {
+  KERNEL_DEVICE double weight(int64_t k) const {
     return weights.exists() ? static_cast<double>(weights[k * stride_weights]) : 1.0;
   }
 
   // As ProductRow::measure.
-  HRR_DEVICE MeasuredRow measure(const LaneRow& row) const {
+  KERNEL_DEVICE MeasuredRow measure(const LaneRow& row) const {
     MeasuredRow sum{0, true, true};
     for (int64_t k = 0; k < count; ++k) {
       const MeasuredRow item_a = row.measure(load_a(row, k));
@@ -151,8 +151,8 @@ struct DirectItems {
   }
 
   // Notes which operands of a weighed item are not zero in this lane.
-  HRR_DEVICE double sum_of_products(const LaneRow& row, Product product, bool scaled, int exponent, bool& nonzero_a,
-                                    bool& nonzero_b) const {
+  KERNEL_DEVICE double sum_of_products(const LaneRow& row, Product product, bool scaled, int exponent, bool& nonzero_a,
+                                       bool& nonzero_b) const {
     double sum = 0;
     for (int64_t k = 0; k < count; ++k) {
       double item_a = load_a(row, k);
@@ -175,7 +175,7 @@ struct DirectItems {
 
 template <typename T>
 __global__ void __launch_bounds__(kDirectThreads)
-    direct_product_kernel(RecordParams params, Product product, Storage storage) {
+    direct_product_kernel(BindSuperposeParams params, Product product, Storage storage) {
   int64_t r = 0;
   LaneRow row = lane_row(params.dim, params.rows, r);
   const DirectItems<T> items(params, storage, r);
@@ -219,8 +219,7 @@ __global__ void __launch_bounds__(kDirectThreads)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kDirectThreads)
-    direct_backward_kernel(BindingBackwardParams params, Storage storage) {
+__global__ void __launch_bounds__(kDirectThreads) direct_backward_kernel(BindBackwardParams params, Storage storage) {
   int64_t r = 0;
   LaneRow row = lane_row(params.dim, params.rows, r);
   LaneRow other = row;  // the state of grad_b

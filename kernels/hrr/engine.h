@@ -6,7 +6,7 @@
 #include "kernels/hrr/row_scaling.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename T>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
@@ -15,7 +15,7 @@ constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVec
 constexpr int64_t kSplitPadding = 32;
 
 template <typename T>
-HRR_HOST_DEVICE T* aligned(void* memory, int64_t& used, int64_t count) {
+KERNEL_HOST_DEVICE T* aligned(void* memory, int64_t& used, int64_t count) {
   T* result = reinterpret_cast<T*>(static_cast<char*>(memory) + used);
   used += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
   return result;
@@ -34,7 +34,7 @@ struct SpectralEngine {
   T* stage;        // 2 M reals
   Split<T> work;
 
-  HRR_HOST_DEVICE static int64_t split_elements(int64_t points) {
+  KERNEL_HOST_DEVICE static int64_t split_elements(int64_t points) {
     return 2 * (points + kSplitPadding);
   }
   static int64_t scratch_bytes(int64_t points, int operands) {
@@ -42,13 +42,13 @@ struct SpectralEngine {
            64 * (operands + 2);
   }
 
-  HRR_HOST_DEVICE SpectralEngine(const FftPlan<T>& the_plan, int64_t the_dim, void* scratch, int64_t& used)
+  KERNEL_HOST_DEVICE SpectralEngine(const FftPlan<T>& the_plan, int64_t the_dim, void* scratch, int64_t& used)
       : plan(the_plan), dim(the_dim), points(the_plan.size) {
     stage = aligned<T>(scratch, used, 2 * points);
     work = operand(scratch, used);
   }
 
-  HRR_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
     T* memory = aligned<T>(scratch, used, split_elements(points));
     return {memory, memory + points + kSplitPadding};
   }
@@ -135,10 +135,10 @@ struct DirectEngine {
   static int64_t scratch_bytes(int64_t dim, int operands) {
     return (operands + 1) * (dim * static_cast<int64_t>(sizeof(double)) + 64);
   }
-  HRR_HOST_DEVICE DirectEngine(int64_t the_dim, void* scratch, int64_t& used) : dim(the_dim) {
+  KERNEL_HOST_DEVICE DirectEngine(int64_t the_dim, void* scratch, int64_t& used) : dim(the_dim) {
     stage = aligned<T>(scratch, used, dim);
   }
-  HRR_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
     return aligned<double>(scratch, used, dim);
   }
   void load_reals(const T* row, Operand values) const {
@@ -180,5 +180,5 @@ struct DirectEngine {
   }
 };
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -7,7 +7,7 @@
 #include "kernels/hrr/finish.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Complex points of the transform of a row.
 constexpr int64_t transform_points(int64_t dim) {
@@ -122,5 +122,5 @@ bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, boo
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -5,11 +5,12 @@
 #include "kernels/hrr/safe_range.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // out = c 2^-exponent, divided by its max(norm2, eps) where normalize is set. c is overwritten.
 template <typename S, int W>
-HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponent, bool normalize, double eps, S* out) {
+KERNEL_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponent, bool normalize, double eps,
+                                          S* out) {
   using T = compute_t<S>;
   if (!normalize) {
     rescale_row(c, dim, -exponent);
@@ -35,7 +36,7 @@ HRR_HOST_DEVICE void finish_scaled_row(compute_t<S>* c, int64_t dim, int exponen
 
 // The same for a row that may be in range as it stands; false if it is not, with nothing written.
 template <typename S, int W>
-HRR_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool normalize, double eps, S* out) {
+KERNEL_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool normalize, double eps, S* out) {
   using T = compute_t<S>;
   double scale = 1;
   if (normalize) {
@@ -52,5 +53,5 @@ HRR_HOST_DEVICE bool try_finish_row(const compute_t<S>* c, int64_t dim, bool nor
   return true;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

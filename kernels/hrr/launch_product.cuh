@@ -29,16 +29,16 @@ void launch_short_or_transform(const char* name, const Params& params, const Twi
   });
 }
 
-template <bool kRecord, typename Lengths = AllLengths, typename T, typename LaunchKernel>
-void launch_product(const char* name, Storage storage, const RecordParams& params, Product product,
+template <bool kManyItems, typename Lengths = AllLengths, typename T, typename LaunchKernel>
+void launch_product(const char* name, Storage storage, const BindSuperposeParams& params, Product product,
                     const TwiddlePoint<T>* twiddles, const LaunchKernel& launch_kernel, int threads = 0) {
-  const auto kernel = [](auto log2) { return product_kernel<T, decltype(log2)::value, kRecord>; };
+  const auto kernel = [](auto log2) { return product_kernel<T, decltype(log2)::value, kManyItems>; };
   launch_short_or_transform<Lengths>(name, params, twiddles, direct_product_kernel<T>, kernel, launch_kernel, threads,
                                      product, storage);
 }
 
 template <typename Lengths = AllLengths, typename T, typename LaunchKernel>
-void launch_product_backward(const char* name, Storage storage, const BindingBackwardParams& params,
+void launch_product_backward(const char* name, Storage storage, const BindBackwardParams& params,
                              const TwiddlePoint<T>* twiddles, const LaunchKernel& launch_kernel, int threads = 0) {
   if (params.grad_a == nullptr && params.grad_b == nullptr) {
     return;
@@ -49,8 +49,8 @@ void launch_product_backward(const char* name, Storage storage, const BindingBac
 }
 
 // A single product as a record of one item.
-inline RecordParams record_of_one(const BindingParams& params) {
-  RecordParams record;
+inline BindSuperposeParams sum_of_one(const BindParams& params) {
+  BindSuperposeParams record;
   record.a = params.a;
   record.b = params.b;
   record.out = params.out;

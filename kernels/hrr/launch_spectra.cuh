@@ -43,7 +43,7 @@ void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params,
 }
 
 template <typename Lengths = AllLengths, typename T, typename LaunchKernel>
-void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, const TwiddlePoint<T>* twiddles,
+void launch_bind_spectrum(Storage storage, const SpectrumBindParams& params, const TwiddlePoint<T>* twiddles,
                           const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return bind_spectrum_kernel<T, decltype(log2)::value>; };
   launch_spectra<Lengths>("bind_spectrum", storage, params, twiddles, kernel, launch_kernel, threads);

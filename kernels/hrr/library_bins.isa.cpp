@@ -3,7 +3,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 constexpr int kBinLanes = kVectorBytes / static_cast<int>(sizeof(double));
@@ -48,8 +48,8 @@ void map_library_rows(const LibraryBinsParams& params, int64_t begin, int64_t en
 
 }  // namespace
 
-HRR_REGISTER(RowKernel<LibraryBinsParams>, {[](const LibraryBinsParams& params) { return params.dim; },
-                                            [](const LibraryBinsParams&) { return int64_t{0}; }, map_library_rows})
+KERNEL_REGISTER(RowKernel<LibraryBinsParams>, {[](const LibraryBinsParams& params) { return params.dim; },
+                                               [](const LibraryBinsParams&) { return int64_t{0}; }, map_library_rows})
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -1,10 +1,10 @@
 // Products of many rows on the CPU; compiled once per instruction set.
-#include "kernels/hrr/record_row.h"
+#include "kernels/hrr/bind_superpose_row.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 // The product as it stands; false, with nothing written, if it leaves the safe range on the way.
@@ -28,8 +28,8 @@ bool try_multibind_row(const Engine& engine, const S* vectors, int64_t items, in
 }
 
 template <typename S, typename Engine>
-void careful_multibind_row(const Engine& engine, const S* vectors, int64_t items, int64_t stride,
-                           typename Engine::Operand product, typename Engine::Operand item, S* out) {
+void scaled_multibind_row(const Engine& engine, const S* vectors, int64_t items, int64_t stride,
+                          typename Engine::Operand product, typename Engine::Operand item, S* out) {
   using T = compute_t<S>;
   constexpr int W = Engine::kWidth;
   // The product so far stands for product 2^-total.
@@ -139,7 +139,7 @@ void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, v
       const S* vectors = static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r);
       S* out = static_cast<S*>(params.out) + r * params.dim;
       if (!try_multibind_row(engine, vectors, params.items, params.item_stride, product, item, out)) {
-        careful_multibind_row(engine, vectors, params.items, params.item_stride, product, item, out);
+        scaled_multibind_row(engine, vectors, params.items, params.item_stride, product, item, out);
       }
     }
   });
@@ -156,7 +156,7 @@ constexpr RowKernel<MultibindParams> kMultibind = {
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<MultibindParams>, kMultibind)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<MultibindParams>, kMultibind)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

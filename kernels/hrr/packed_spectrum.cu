@@ -10,8 +10,7 @@ void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params,
                 [&](const auto* table) { launch_packed_spectrum(storage, params, table, DeviceLauncher{stream}); });
 }
 
-void launch_bind_spectrum(Storage storage, const SpectrumBindingParams& params, const void* twiddles,
-                          CudaStream stream) {
+void launch_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* twiddles, CudaStream stream) {
   with_twiddles(storage, twiddles,
                 [&](const auto* table) { launch_bind_spectrum(storage, params, table, DeviceLauncher{stream}); });
 }

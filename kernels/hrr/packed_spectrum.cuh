@@ -9,15 +9,15 @@ namespace torch_hrr::kernels {
 
 // The bin of slot i in the spectrum layout of fft.cuh.
 template <typename T, int kLog2>
-HRR_DEVICE int bin_of_slot(const RowFft<T, kLog2>& fft, int i) {
+KERNEL_DEVICE int bin_of_slot(const RowFft<T, kLog2>& fft, int i) {
   constexpr int kQuarter = RowFft<T, kLog2>::kPoints / 4;
   return i < 4 ? fft.thread + i * kQuarter : fft.mirror_thread() + (i - 4) * kQuarter;
 }
 
 // v = the half-length spectrum of the row whose packed spectrum is `packed` 2^-exponent; dim 0 reads nothing.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void load_packed(const RowFft<T, kLog2>& fft, StoredInput<T> packed, int dim, int exponent,
-                                 Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void load_packed(const RowFft<T, kLog2>& fft, StoredInput<T> packed, int dim, int exponent,
+                                    Complex<T> (&v)[kPointsPerThread]) {
   packed.visit([&](const auto* elements) {
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = bin_of_slot(fft, i);
@@ -28,13 +28,13 @@ HRR_DEVICE_STEP void load_packed(const RowFft<T, kLog2>& fft, StoredInput<T> pac
     }
   });
   scale_down(v, exponent);
-  retangle_bins(fft, v);
+  merge_bins(fft, v);
 }
 
 // row = the packed spectrum of untangled bins, times 2^exponent.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void store_packed(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int exponent,
-                                  StoredOutput<T> row) {
+KERNEL_DEVICE_STEP void store_packed(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int exponent,
+                                     StoredOutput<T> row) {
   constexpr int kDim = 2 * RowFft<T, kLog2>::kPoints;
   const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) {
@@ -62,14 +62,14 @@ struct PackedSpectrumRow : ThreadRow<T, kLog2> {
   StoredOutput<T> out;
   bool inverse;
 
-  HRR_DEVICE PackedSpectrumRow(const TwiddlePoint<T>* twiddles, int rank, const PackedSpectrumParams& params,
-                               Storage storage)
+  KERNEL_DEVICE PackedSpectrumRow(const TwiddlePoint<T>* twiddles, int rank, const PackedSpectrumParams& params,
+                                  Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         in(stored_input<T>(params.in, storage) + placed_row(params.map, 0, r)),
         out(stored_output<T>(params.out, storage) + r * params.dim),
         inverse(params.inverse) {}
 
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     int exponent = 0;
     if (scaled) {
       const MeasuredRow measured = measure_row(fft, in, row_dim);
@@ -98,7 +98,7 @@ struct PackedSpectrumRow : ThreadRow<T, kLog2> {
       scale_points(v, T{1} / Fft::kPoints);
       fft.inverse(v);
     } else {
-      untangle_bins(fft, v);
+      split_bins(fft, v);
     }
     if (exists() && !state.stored && good) {
       if (inverse) {
@@ -135,15 +135,15 @@ struct SpectrumBindingRow : ThreadRow<T, kLog2> {
   StoredOutput<T> out;
   Product product;
 
-  HRR_DEVICE SpectrumBindingRow(const TwiddlePoint<T>* twiddles, int rank, const SpectrumBindingParams& params,
-                                Storage storage)
+  KERNEL_DEVICE SpectrumBindingRow(const TwiddlePoint<T>* twiddles, int rank, const SpectrumBindParams& params,
+                                   Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
         spectrum(stored_input<T>(params.spectrum, storage) + placed_row(params.map, 1, r)),
         out(stored_output<T>(params.out, storage) + r * params.dim),
         product(params.product) {}
 
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     int exponent_a = 0;
     int exponent_b = 0;
     if (scaled) {
@@ -178,7 +178,7 @@ struct SpectrumBindingRow : ThreadRow<T, kLog2> {
 // out[r] = a[r] (*) b[r] for b given by its packed spectra.
 template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
-    bind_spectrum_kernel(SpectrumBindingParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
+    bind_spectrum_kernel(SpectrumBindParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
   run_row<SpectrumBindingRow<T, kLog2>>(twiddles, params, storage);
 }
 

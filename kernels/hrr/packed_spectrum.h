@@ -32,7 +32,7 @@ struct PackedSpectrumParams {
 
 // out[r] = a[r] (*) b[r] for b given by its packed spectra. a and the spectra are rows of unit stride placed by map
 // operands 0 and 1; out is contiguous [rows, dim].
-struct SpectrumBindingParams {
+struct SpectrumBindParams {
   const void* a = nullptr;
   const void* spectrum = nullptr;
   void* out = nullptr;

@@ -5,7 +5,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 // Interleaves two vectors from their last lanes to their first, and back.
@@ -33,12 +33,12 @@ struct ReversedOddLanes {
 // The pairs of a packed row, A_0, Re A_1, Im A_1, ..., A_M: one pair, k > 0, or W of them from k on. The first and the
 // last bin have no imaginary part there.
 template <typename T>
-HRR_HOST_DEVICE Pair<T> load_packed(const T* row, int64_t points, int64_t k, const T&) {
+KERNEL_HOST_DEVICE Pair<T> load_packed(const T* row, int64_t points, int64_t k, const T&) {
   const int64_t mirror = points - k;
   return {{row[packed_real(k)], row[packed_imaginary(k)]}, {row[packed_real(mirror)], row[packed_imaginary(mirror)]}};
 }
 template <typename T>
-HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pair<T>& pair) {
+KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pair<T>& pair) {
   const int64_t mirror = points - k;
   row[packed_real(k)] = pair.k.re;
   row[packed_imaginary(k)] = pair.k.im;
@@ -46,7 +46,7 @@ HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pair<
   row[packed_imaginary(mirror)] = pair.mirror.im;
 }
 template <typename T, int W>
-HRR_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
+KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   using V = Simd<T, W>;
   const V low = V::load(bins);
   const V high = V::load(bins + W);
@@ -56,14 +56,14 @@ HRR_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
           {shuffle<ReversedEvenLanes>(mirror_low, mirror_high), shuffle<ReversedOddLanes>(mirror_low, mirror_high)}};
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
+KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
   shuffle<InterleaveLow>(pair.k.re, pair.k.im).store(bins);
   shuffle<InterleaveHigh>(pair.k.re, pair.k.im).store(bins + W);
   shuffle<InterleaveReversedLow>(pair.mirror.re, pair.mirror.im).store(mirrors);
   shuffle<InterleaveReversedHigh>(pair.mirror.re, pair.mirror.im).store(mirrors + W);
 }
 template <typename T, int W>
-HRR_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_t k, const Simd<T, W>&) {
+KERNEL_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_t k, const Simd<T, W>&) {
   const T* mirrors = row + 2 * (points - k - W) + 1;
   if (k > 0) {
     return pairs_of<T, W>(row + 2 * k - 1, mirrors);
@@ -78,7 +78,7 @@ HRR_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_
   return pairs_of<T, W>(first, last);
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
+KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
   T* mirrors = row + 2 * (points - k - W) + 1;
   if (k > 0) {
     return spread_pairs<T, W>(pair, row + 2 * k - 1, mirrors);
@@ -97,13 +97,13 @@ struct SquaredSum {
   Simd<T, W> lanes = Simd<T, W>::broadcast(0);
   T single = 0;
 
-  HRR_HOST_DEVICE void add(const PairLanes<T, W>& pair) {
+  KERNEL_HOST_DEVICE void add(const PairLanes<T, W>& pair) {
     lanes = inner(pair, pair, lanes);
   }
-  HRR_HOST_DEVICE void add(const Pair<T>& pair) {
+  KERNEL_HOST_DEVICE void add(const Pair<T>& pair) {
     single = inner(pair, pair, single);
   }
-  HRR_HOST_DEVICE T total(Complex<T> middle) const {
+  KERNEL_HOST_DEVICE T total(Complex<T> middle) const {
     return inner_of_half(middle, middle, horizontal_sum(lanes) + single);
   }
 };
@@ -141,7 +141,7 @@ T unpack(const FftPlan<T>& plan, const T* row, Split<T> z) {
 }
 
 template <Product kProduct, typename T>
-HRR_HOST_DEVICE Complex<T> product_of_bins(Complex<T> a, Complex<T> b) {
+KERNEL_HOST_DEVICE Complex<T> product_of_bins(Complex<T> a, Complex<T> b) {
   if constexpr (kProduct == Product::kConvolution) {
     return multiply(a, b);
   } else {
@@ -285,8 +285,8 @@ void multiply_rows(const Engine& engine, Product product, const S* a, int expone
 }
 
 template <typename S, typename Engine>
-void careful_bind_spectrum(const Engine& engine, Product product, const S* a, const S* packed,
-                           typename Engine::Operand z, S* out) {
+void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, const S* packed,
+                          typename Engine::Operand z, S* out) {
   int exponent_a = 0;
   int exponent_b = 0;
   const bool finite = row_exponent(engine, a, exponent_a);
@@ -298,7 +298,7 @@ void careful_bind_spectrum(const Engine& engine, Product product, const S* a, co
 }
 
 template <typename S>
-void bind_spectrum_rows(const SpectrumBindingParams& params, int64_t begin, int64_t end, void* scratch) {
+void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
   with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -307,7 +307,7 @@ void bind_spectrum_rows(const SpectrumBindingParams& params, int64_t begin, int6
       S* out = static_cast<S*>(params.out) + r * params.dim;
       multiply_rows(engine, params.product, a, 0, packed, 0, z);
       if (!try_finish_spectrum(engine, z, compute_t<S>{0}, false, 0, out)) {
-        careful_bind_spectrum(engine, params.product, a, packed, z, out);
+        scaled_bind_spectrum(engine, params.product, a, packed, z, out);
       }
     }
   });
@@ -318,14 +318,14 @@ constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
     [](const PackedSpectrumParams& params) { return row_spectrum_scratch<S>(params.dim, 1); }, packed_spectrum_rows<S>};
 template <typename S>
-constexpr RowKernel<SpectrumBindingParams> kSpectrumBinding = {
-    [](const SpectrumBindingParams& params) { return params.dim; },
-    [](const SpectrumBindingParams& params) { return native_scratch_bytes<S>(params.dim, 1); }, bind_spectrum_rows<S>};
+constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {
+    [](const SpectrumBindParams& params) { return params.dim; },
+    [](const SpectrumBindParams& params) { return native_scratch_bytes<S>(params.dim, 1); }, bind_spectrum_rows<S>};
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<PackedSpectrumParams>, kPackedSpectrum)
-HRR_REGISTER_BY_STORAGE(RowKernel<SpectrumBindingParams>, kSpectrumBinding)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<PackedSpectrumParams>, kPackedSpectrum)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<SpectrumBindParams>, kBindSpectrum)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

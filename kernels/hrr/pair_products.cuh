@@ -8,7 +8,7 @@ namespace torch_hrr::kernels {
 
 // Re sum x conj(y) over a thread's bins
 template <typename T>
-HRR_DEVICE_STEP T inner_product(const Complex<T> (&x)[kPointsPerThread], const Complex<T> (&y)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP T inner_product(const Complex<T> (&x)[kPointsPerThread], const Complex<T> (&y)[kPointsPerThread]) {
   T sum = 0;
   for (int i = 0; i < kPointsPerThread; ++i) {
     sum = multiply_add(x[i].re, y[i].re, sum);
@@ -20,7 +20,7 @@ HRR_DEVICE_STEP T inner_product(const Complex<T> (&x)[kPointsPerThread], const C
 // visit(bin, mirror, u) for the slots of every pair (k, M-k) of this thread, u = (1 + e^{-2 pi i k / M}) / 4. Bins 0
 // and M/2 are pairs of one slot. Within a slot array k advances by quarter turns, so one root serves four pairs.
 template <typename T, int kLog2, typename Visit>
-HRR_DEVICE void for_each_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
+KERNEL_DEVICE void for_each_pair(const RowFft<T, kLog2>& fft, Visit& visit) {
   constexpr T kQuarter = static_cast<T>(0.25);
   const Complex<T> w = fft.root(fft.thread);
   const T re = kQuarter * w.re;
@@ -47,7 +47,7 @@ struct MultiplyPairs {
   const Complex<T> (&b)[kPointsPerThread];
   Complex<T> (&target)[kPointsPerThread];
 
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
+  KERNEL_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
     const Pair<T> c = product_pair<kProduct, T>({a[k], a[mirror]}, {b[k], b[mirror]}, u);
     target[k] = c.k;
     target[mirror] = c.mirror;
@@ -62,7 +62,7 @@ struct AccumulatePairs {
   Complex<T> (&sum)[kPointsPerThread];
   T weight;
 
-  HRR_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
+  KERNEL_DEVICE void operator()(int k, int mirror, Complex<T> u) const {
     const Pair<T> c = convolve_pair<T>({a[k], a[mirror]}, {b[k], b[mirror]}, u);
     const Pair<T> total{sum[k], sum[mirror]};
     sum[k] = {multiply_add(weight, c.k.re, total.k.re), multiply_add(weight, c.k.im, total.k.im)};
@@ -73,9 +73,9 @@ struct AccumulatePairs {
 
 // target = a (*) b; target may be a or b.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void multiply_bins(const RowFft<T, kLog2>& fft, Product product,
-                                   const Complex<T> (&a)[kPointsPerThread], const Complex<T> (&b)[kPointsPerThread],
-                                   Complex<T> (&target)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void multiply_bins(const RowFft<T, kLog2>& fft, Product product,
+                                      const Complex<T> (&a)[kPointsPerThread], const Complex<T> (&b)[kPointsPerThread],
+                                      Complex<T> (&target)[kPointsPerThread]) {
   if (product == Product::kConvolution) {
     MultiplyPairs<Product::kConvolution, T> visit{a, b, target};
     for_each_pair(fft, visit);

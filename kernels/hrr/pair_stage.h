@@ -5,20 +5,20 @@
 #include "kernels/hrr/circular_convolution.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename T, int W>
 using PairLanes = Pair<Simd<T, W>>;
 
 // Arrays hold M + 1 points: the last repeats the first, so that the mirror of block 0 is a block too.
 template <typename T>
-HRR_HOST_DEVICE void wrap(Split<T> z, int64_t points) {
+KERNEL_HOST_DEVICE void wrap(Split<T> z, int64_t points) {
   z.re[points] = z.re[0];
   z.im[points] = z.im[0];
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE PairLanes<T, W> load_pairs(Split<T> z, int64_t points, int64_t k) {
+KERNEL_HOST_DEVICE PairLanes<T, W> load_pairs(Split<T> z, int64_t points, int64_t k) {
   using V = Simd<T, W>;
   const V re = V::load(z.re + points - k - W + 1);
   const V im = V::load(z.im + points - k - W + 1);
@@ -26,7 +26,7 @@ HRR_HOST_DEVICE PairLanes<T, W> load_pairs(Split<T> z, int64_t points, int64_t k
 }
 
 template <typename T, int W>
-HRR_HOST_DEVICE void store_pairs(Split<T> z, int64_t points, int64_t k, PairLanes<T, W> pair) {
+KERNEL_HOST_DEVICE void store_pairs(Split<T> z, int64_t points, int64_t k, PairLanes<T, W> pair) {
   shuffle<Reversed>(pair.mirror.re, pair.mirror.re).store(z.re + points - k - W + 1);
   shuffle<Reversed>(pair.mirror.im, pair.mirror.im).store(z.im + points - k - W + 1);
   pair.k.re.store(z.re + k);
@@ -39,60 +39,60 @@ constexpr int64_t whole_blocks(int64_t points) {
   return points / 2 / W * W;
 }
 template <typename T>
-HRR_HOST_DEVICE Pair<T> load_pair(Split<T> z, int64_t points, int64_t k) {
+KERNEL_HOST_DEVICE Pair<T> load_pair(Split<T> z, int64_t points, int64_t k) {
   return {{z.re[k], z.im[k]}, {z.re[points - k], z.im[points - k]}};
 }
 template <typename T>
-HRR_HOST_DEVICE void store_pair(Split<T> z, int64_t points, int64_t k, Pair<T> pair) {
+KERNEL_HOST_DEVICE void store_pair(Split<T> z, int64_t points, int64_t k, Pair<T> pair) {
   z.re[k] = pair.k.re;
   z.im[k] = pair.k.im;
   z.re[points - k] = pair.mirror.re;
   z.im[points - k] = pair.mirror.im;
 }
 template <typename T>
-HRR_HOST_DEVICE Complex<T> coupling(const FftPlan<T>& plan, int64_t k) {
+KERNEL_HOST_DEVICE Complex<T> coupling(const FftPlan<T>& plan, int64_t k) {
   return {plan.coupling_re[k], plan.coupling_im[k]};
 }
 
 // The bin k = M/2 is its own mirror, with u = 0.
 template <typename T>
-HRR_HOST_DEVICE Pair<T> load_middle(Split<T> z, int64_t points) {
+KERNEL_HOST_DEVICE Pair<T> load_middle(Split<T> z, int64_t points) {
   const Complex<T> middle{z.re[points / 2], z.im[points / 2]};
   return {middle, middle};
 }
 template <typename T>
-HRR_HOST_DEVICE void store_middle(Split<T> z, int64_t points, Pair<T> pair) {
+KERNEL_HOST_DEVICE void store_middle(Split<T> z, int64_t points, Pair<T> pair) {
   z.re[points / 2] = pair.k.re;
   z.im[points / 2] = pair.k.im;
 }
 
 // Re sum x conj(y) over both halves of a pair
 template <typename T>
-HRR_HOST_DEVICE T inner(Pair<T> x, Pair<T> y, T sum) {
+KERNEL_HOST_DEVICE T inner(Pair<T> x, Pair<T> y, T sum) {
   sum = multiply_add(x.k.re, y.k.re, sum);
   sum = multiply_add(x.k.im, y.k.im, sum);
   sum = multiply_add(x.mirror.re, y.mirror.re, sum);
   return multiply_add(x.mirror.im, y.mirror.im, sum);
 }
 template <typename T>
-HRR_HOST_DEVICE T inner_of_half(Complex<T> x, Complex<T> y, T sum) {
+KERNEL_HOST_DEVICE T inner_of_half(Complex<T> x, Complex<T> y, T sum) {
   return multiply_add(x.im, y.im, multiply_add(x.re, y.re, sum));
 }
 
 // a + s b
 template <typename T>
-HRR_HOST_DEVICE Pair<T> add_scaled(Pair<T> a, T s, Pair<T> b) {
+KERNEL_HOST_DEVICE Pair<T> add_scaled(Pair<T> a, T s, Pair<T> b) {
   return {{multiply_add(s, b.k.re, a.k.re), multiply_add(s, b.k.im, a.k.im)},
           {multiply_add(s, b.mirror.re, a.mirror.re), multiply_add(s, b.mirror.im, a.mirror.im)}};
 }
 template <typename T>
-HRR_HOST_DEVICE Pair<T> scaled(T s, Pair<T> b) {
+KERNEL_HOST_DEVICE Pair<T> scaled(T s, Pair<T> b) {
   return {{s * b.k.re, s * b.k.im}, {s * b.mirror.re, s * b.mirror.im}};
 }
 
 // Multiplier that counts the pair (0, M) once: 0 in the first lane of the mirror of block 0.
 template <typename T, int W>
-HRR_HOST_DEVICE Simd<T, W> without_first() {
+KERNEL_HOST_DEVICE Simd<T, W> without_first() {
   T lanes[W];
   for (int j = 0; j < W; ++j) {
     lanes[j] = j == 0 ? T{0} : T{1};
@@ -167,5 +167,5 @@ T squared_norm(const FftPlan<T>& plan, Split<T> z) {
   return horizontal_sum(sum);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

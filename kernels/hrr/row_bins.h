@@ -5,30 +5,30 @@
 #include "kernels/hrr/pair_stage.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // A pair of the kind of `like`: vectors of W pairs from k on, or one pair.
 template <typename T, int W>
-HRR_HOST_DEVICE PairLanes<T, W> load_like(Split<T> z, int64_t points, int64_t k, const Simd<T, W>&) {
+KERNEL_HOST_DEVICE PairLanes<T, W> load_like(Split<T> z, int64_t points, int64_t k, const Simd<T, W>&) {
   return load_pairs<T, W>(z, points, k);
 }
 template <typename T>
-HRR_HOST_DEVICE Pair<T> load_like(Split<T> z, int64_t points, int64_t k, const T&) {
+KERNEL_HOST_DEVICE Pair<T> load_like(Split<T> z, int64_t points, int64_t k, const T&) {
   return load_pair(z, points, k);
 }
 template <typename T, int W>
-HRR_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
+KERNEL_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
   store_pairs<T, W>(z, points, k, pair);
 }
 template <typename T>
-HRR_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const Pair<T>& pair) {
+KERNEL_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const Pair<T>& pair) {
   store_pair(z, points, k, pair);
 }
 
 // visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one. The bin M/2,
 // where w = -i, is left: it is conjugated in both directions.
 template <typename T, int W, typename Visit>
-HRR_HOST_DEVICE void for_pairs(const FftPlan<T>& plan, const Visit& visit) {
+KERNEL_HOST_DEVICE void for_pairs(const FftPlan<T>& plan, const Visit& visit) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
   const V half = V::broadcast(static_cast<T>(0.5));
@@ -42,7 +42,7 @@ HRR_HOST_DEVICE void for_pairs(const FftPlan<T>& plan, const Visit& visit) {
 
 // z <- map(pair, w, 1/2)
 template <typename T, int W, typename Map>
-HRR_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
+KERNEL_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
   const int64_t points = plan.size;
   for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
     store_like(z, points, k, map(load_like(z, points, k, half), w, half));
@@ -52,17 +52,17 @@ HRR_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& ma
 
 // Z, wrapped, becomes A_0 .. A_M.
 template <typename T, int W>
-void untangle(const FftPlan<T>& plan, Split<T> z) {
+void split(const FftPlan<T>& plan, Split<T> z) {
   map_pairs<T, W>(plan, z,
                   [](const auto& pair, const auto& w, const auto& half) { return bins_of_pair(pair, w, half); });
 }
 
 // The inverse; the last point is no longer set.
 template <typename T, int W>
-void retangle(const FftPlan<T>& plan, Split<T> a) {
+void merge(const FftPlan<T>& plan, Split<T> a) {
   map_pairs<T, W>(plan, a,
                   [](const auto& pair, const auto& w, const auto& half) { return pair_of_bins(pair, w, half); });
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

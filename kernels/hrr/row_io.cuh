@@ -14,12 +14,13 @@ template <int kLog2>
 constexpr int kBlockThreads = (1 << kLog2) / kPointsPerThread > 128 ? (1 << kLog2) / kPointsPerThread : 128;
 
 // The element offset of a row; the usual single leading dimension needs no division.
-HRR_DEVICE int64_t placed_row(const RowMap& map, int operand, int64_t row) {
+KERNEL_DEVICE int64_t placed_row(const RowMap& map, int operand, int64_t row) {
   return map.ndim == 1 ? row * map.strides[operand][0] : row_offset(map, operand, row);
 }
 
 template <typename S, typename T, int kLog2>
-HRR_DEVICE void load_elements(const RowFft<T, kLog2>& fft, const S* row, int dim, Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE void load_elements(const RowFft<T, kLog2>& fft, const S* row, int dim,
+                                 Complex<T> (&v)[kPointsPerThread]) {
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
   constexpr int kRuns = kPointsPerThread / kRun;
@@ -46,20 +47,20 @@ HRR_DEVICE void load_elements(const RowFft<T, kLog2>& fft, const S* row, int dim
 
 // v = the row's even and odd elements as points in the time layout; elements from dim on are 0.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim,
-                              Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim,
+                                 Complex<T> (&v)[kPointsPerThread]) {
   const RowFft<T, kLog2> fresh = fft.with_fresh_addresses();
   row.visit([&](const auto* elements) { load_elements(fresh, elements, dim, v); });
 }
 
 template <typename T>
-HRR_DEVICE void copy_points(const Complex<T> (&v)[kPointsPerThread], Complex<T> (&target)[kPointsPerThread]) {
+KERNEL_DEVICE void copy_points(const Complex<T> (&v)[kPointsPerThread], Complex<T> (&target)[kPointsPerThread]) {
   for (int i = 0; i < kPointsPerThread; ++i) {
     target[i] = v[i];
   }
 }
 template <typename T>
-HRR_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
+KERNEL_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
   for (int i = 0; i < kPointsPerThread; ++i) {
     v[i] = {v[i].re * factor, v[i].im * factor};
   }
@@ -67,15 +68,15 @@ HRR_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
 
 // v <- v 2^-exponent for an exponent of scale_exponent: 0 unless the row left the safe range before.
 template <typename T>
-HRR_DEVICE void scale_down(Complex<T> (&v)[kPointsPerThread], int exponent) {
+KERNEL_DEVICE void scale_down(Complex<T> (&v)[kPointsPerThread], int exponent) {
   if (exponent != 0) {
     scale_points(v, exact_power<T>(-exponent));
   }
 }
 
 template <typename S, typename T, int kLog2>
-HRR_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
-                               ScaleFactors<T> power, S* row) {
+KERNEL_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
+                                  ScaleFactors<T> power, S* row) {
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
   constexpr int kRuns = kPointsPerThread / kRun;
@@ -100,23 +101,23 @@ HRR_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> (&v
 
 // The inverse of load_row for a row of 2M elements, times 2^exponent.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int64_t exponent,
-                               StoredOutput<T> row) {
+KERNEL_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
+                                  int64_t exponent, StoredOutput<T> row) {
   const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) { store_elements(fft, v, power, elements); });
 }
 
 // The folded layout of padded rows: c[i] is element t + i M/8 of the D <= M of the row.
 template <typename T, int kLog2>
-HRR_DEVICE T& stored_element(const RowFft<T, kLog2>& fft, int n) {
+KERNEL_DEVICE T& stored_element(const RowFft<T, kLog2>& fft, int n) {
   auto& point = fft.stored(n / 2);
   return n % 2 == 0 ? point.re : point.im;
 }
 
 // c[n] = lin[n] + lin[n + D] for a convolution, lin[n] + lin[2M - D + n] (n > 0) for a correlation, of a fresh inverse.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void fold_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int dim,
-                              Product product, T (&c)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void fold_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread], int dim,
+                                 Product product, T (&c)[kPointsPerThread]) {
   using Fft = RowFft<T, kLog2>;
   constexpr int kRuns = kPointsPerThread / Fft::kRun;
   // No barrier first: the last stage of an inverse reads exactly the points that its thread writes here.
@@ -141,8 +142,8 @@ HRR_DEVICE_STEP void fold_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)
 
 // v = the time layout, zero-padded, of a row in the folded layout.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void unfold_row(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread],
-                                Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void unfold_row(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread],
+                                   Complex<T> (&v)[kPointsPerThread]) {
   using Fft = RowFft<T, kLog2>;
   constexpr int kRuns = kPointsPerThread / Fft::kRun;
   fft.sync();
@@ -162,7 +163,8 @@ HRR_DEVICE_STEP void unfold_row(const RowFft<T, kLog2>& fft, const T (&c)[kPoint
 
 // c = the row in the folded layout; elements from dim on are 0.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim, T (&c)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim,
+                                    T (&c)[kPointsPerThread]) {
   row.visit([&](const auto* elements) {
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int n = fft.thread + i * RowFft<T, kLog2>::kThreads;
@@ -173,8 +175,8 @@ HRR_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> row
 
 // row = c times factor 2^exponent
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
-                                  int exponent, StoredOutput<T> row) {
+KERNEL_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
+                                     int exponent, StoredOutput<T> row) {
   const ScaleFactors<T> power(exponent);
   row.visit([&](auto* elements) {
     using S = std::remove_reference_t<decltype(*elements)>;
@@ -188,7 +190,7 @@ HRR_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPoi
 }
 
 template <typename T, int kLog2>
-HRR_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, StoredOutput<T> row) {
+KERNEL_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, StoredOutput<T> row) {
   row.visit([&](auto* elements) {
     using S = std::remove_reference_t<decltype(*elements)>;
     for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
@@ -199,7 +201,7 @@ HRR_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, StoredOutpu
 
 // Every thread of the row gets the same; a barrier of the team.
 template <typename T, int kLog2>
-HRR_DEVICE_STEP MeasuredRow measure_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim) {
+KERNEL_DEVICE_STEP MeasuredRow measure_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim) {
   T largest = 0;
   row.visit([&](const auto* elements) {
     for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
@@ -213,7 +215,7 @@ HRR_DEVICE_STEP MeasuredRow measure_row(const RowFft<T, kLog2>& fft, StoredInput
 
 // Whether one of the values is not zero.
 template <typename T>
-HRR_DEVICE bool any_nonzero(const Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE bool any_nonzero(const Complex<T> (&v)[kPointsPerThread]) {
   bool found = false;
   for (int i = 0; i < kPointsPerThread; ++i) {
     found = found || v[i].re != T{0} || v[i].im != T{0};
@@ -223,7 +225,7 @@ HRR_DEVICE bool any_nonzero(const Complex<T> (&v)[kPointsPerThread]) {
 
 // Whether all of the values are finite.
 template <typename T>
-HRR_DEVICE bool all_finite(const Complex<T> (&v)[kPointsPerThread]) {
+KERNEL_DEVICE bool all_finite(const Complex<T> (&v)[kPointsPerThread]) {
   T check = 0;
   for (int i = 0; i < kPointsPerThread; ++i) {
     check += v[i].re * T{0} + v[i].im * T{0};
@@ -231,7 +233,7 @@ HRR_DEVICE bool all_finite(const Complex<T> (&v)[kPointsPerThread]) {
   return check == T{0};
 }
 template <typename T>
-HRR_DEVICE bool all_finite(const T (&c)[kPointsPerThread]) {
+KERNEL_DEVICE bool all_finite(const T (&c)[kPointsPerThread]) {
   T check = 0;
   for (int i = 0; i < kPointsPerThread; ++i) {
     check += c[i] * T{0};
@@ -242,7 +244,7 @@ HRR_DEVICE bool all_finite(const T (&c)[kPointsPerThread]) {
 // Whether a row with sum |z|^2 = squared needs no scaling: a row of zeros leaves the safe range, but what it gives is
 // zero as it stands. A barrier of the team.
 template <typename T, int kLog2>
-HRR_DEVICE bool safe_or_zero(const RowFft<T, kLog2>& fft, T squared, bool nonzero) {
+KERNEL_DEVICE bool safe_or_zero(const RowFft<T, kLog2>& fft, T squared, bool nonzero) {
   const bool zero = !fft.row_any(nonzero);
   return safe_squared_norm(squared) || (squared == T{0} && zero);
 }
@@ -257,19 +259,19 @@ struct ThreadRow {
   int dim;      // of every row
   int row_dim;  // of this one, 0 beyond the last
 
-  HRR_DEVICE ThreadRow(const TwiddlePoint<T>* twiddles, int64_t rows, int64_t dim_, int rank)
+  KERNEL_DEVICE ThreadRow(const TwiddlePoint<T>* twiddles, int64_t rows, int64_t dim_, int rank)
       : fft(twiddles, rank), dim(static_cast<int>(dim_)) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * Fft::rows_per_block() + fft.row;
     r = index < rows ? index : 0;
     row_dim = index < rows ? dim : 0;
   }
 
-  HRR_DEVICE bool exists() const {
+  KERNEL_DEVICE bool exists() const {
     return row_dim > 0;
   }
 
   // The result of a row with an input that is not finite.
-  HRR_DEVICE void store_nan_unless(bool finite, StoredOutput<T> out, bool& stored) const {
+  KERNEL_DEVICE void store_nan_unless(bool finite, StoredOutput<T> out, bool& stored) const {
     if (!finite && !stored) {
       store_nan(fft, row_dim, out);
       stored = true;
@@ -288,7 +290,7 @@ struct RowState {
 // The compiler cannot know that a shuffled rank is the same: addresses and factors are computed anew in a second round,
 // where keeping them through the first would cost the common path its registers.
 template <typename Row, typename T, typename... Args>
-HRR_DEVICE void run_row(const TwiddlePoint<T>* twiddles, const Args&... args) {
+KERNEL_DEVICE void run_row(const TwiddlePoint<T>* twiddles, const Args&... args) {
   typename Row::State state;
   int rank = thread_rank();
 #pragma unroll 1

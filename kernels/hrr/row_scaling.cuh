@@ -15,7 +15,7 @@ template <typename T>
 constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
 
 template <typename T>
-HRR_DEVICE bool is_finite(T x) {
+KERNEL_DEVICE bool is_finite(T x) {
   return x - x == T{0};
 }
 
@@ -27,7 +27,7 @@ constexpr int kLargestExponent = sizeof(T) == 4 ? 126 : 1022;
 
 // The exponent e with magnitude 2^-e in [1, 2); 0 for a row of zeros or one that is not finite.
 template <typename T>
-HRR_DEVICE int scale_exponent(T magnitude) {
+KERNEL_DEVICE int scale_exponent(T magnitude) {
   if (magnitude == T{0} || !is_finite(magnitude)) {
     return 0;
   }
@@ -36,7 +36,7 @@ HRR_DEVICE int scale_exponent(T magnitude) {
 }
 
 template <typename T>
-HRR_DEVICE T exact_power(int exponent) {
+KERNEL_DEVICE T exact_power(int exponent) {
   return ::ldexp(T{1}, exponent);
 }
 
@@ -46,7 +46,7 @@ struct ScaleFactors {
   T first = 1;
   T second = 1;
 
-  HRR_DEVICE explicit ScaleFactors(int64_t exponent) {
+  KERNEL_DEVICE explicit ScaleFactors(int64_t exponent) {
     // Most rows were never scaled.
     if (exponent != 0) {
       constexpr int kLimit = 2 * kLargestExponent<T>;
@@ -56,7 +56,7 @@ struct ScaleFactors {
     }
   }
 
-  HRR_DEVICE T times(T x) const {
+  KERNEL_DEVICE T times(T x) const {
     return x * first * second;
   }
 };
@@ -68,7 +68,7 @@ struct NormalizingScale {
   int exponent = 0;
   bool above_eps;
 
-  HRR_DEVICE NormalizingScale(T squared, int row_exponent, double eps) {
+  KERNEL_DEVICE NormalizingScale(T squared, int row_exponent, double eps) {
     const T norm = ::sqrt(squared);
     // Without eps the norm divides, 0 too.
     above_eps = eps == 0 || (row_exponent == 0 ? norm_divides(norm, static_cast<T>(eps))
@@ -94,7 +94,7 @@ struct MeasuredRow {
 // The sum's exponent is the largest of exponent(a_k) + exponent(b_k) + exponent(w_k) over items that are not zero; it
 // starts as that of no items, {0, true, true}.
 template <typename T>
-HRR_DEVICE void add_measured_item(const MeasuredRow& a, const MeasuredRow& b, T weight, MeasuredRow& sum) {
+KERNEL_DEVICE void add_measured_item(const MeasuredRow& a, const MeasuredRow& b, T weight, MeasuredRow& sum) {
   sum.finite = sum.finite && a.finite && b.finite && is_finite(weight);
   if (sum.finite && !a.zero && !b.zero && weight != T{0}) {
     const int exponent = a.exponent + b.exponent + ::ilogb(weight);
@@ -106,7 +106,7 @@ HRR_DEVICE void add_measured_item(const MeasuredRow& a, const MeasuredRow& b, T 
 // The weight of an item of scaled rows in a sum that stands for sum 2^exponent, which does not bound the weight of an
 // item that is zero.
 template <typename T>
-HRR_DEVICE T scaled_weight(const MeasuredRow& a, const MeasuredRow& b, T weight, int exponent) {
+KERNEL_DEVICE T scaled_weight(const MeasuredRow& a, const MeasuredRow& b, T weight, int exponent) {
   return a.zero || b.zero ? T{0} : static_cast<T>(::ldexp(weight, a.exponent + b.exponent - exponent));
 }
 

@@ -3,12 +3,12 @@
 // Both give the same steps: load, total, share, invert, store.
 #pragma once
 
+#include "kernels/hrr/bind_superpose_row.h"
 #include "kernels/hrr/chirp_engine.h"
-#include "kernels/hrr/record_row.h"
 #include "kernels/hrr/row_bins.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 template <typename S, typename Engine>
 struct NativeSpectrum {
@@ -33,7 +33,7 @@ struct NativeSpectrum {
   T load(const S* source, int exponent, Operand bins) const {
     engine.load(source, exponent, bins);
     const T squared = squared_norm<T, kWidth>(engine.plan, bins);
-    untangle<T, kWidth>(engine.plan, bins);
+    split<T, kWidth>(engine.plan, bins);
     return squared;
   }
   static double total(T squared) {
@@ -46,7 +46,7 @@ struct NativeSpectrum {
   void invert(Operand bins) const {
     bins.im[0] = 0;
     bins.im[engine.points] = 0;
-    retangle<T, kWidth>(engine.plan, bins);
+    merge<T, kWidth>(engine.plan, bins);
     engine.inverse(bins, T{1}, stage);
   }
   void store(int64_t exponent, S* out) const {
@@ -83,5 +83,5 @@ int64_t row_spectrum_scratch(int64_t dim, int operands) {
                                   : ChirpEngine<S>::scratch_bytes(dim, operands);
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

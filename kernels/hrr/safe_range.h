@@ -4,16 +4,16 @@
 #include "kernels/macros.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Squared norms in this range lose nothing to overflow or underflow; a row outside is computed again from inputs that
 // were scaled by powers of two. The decision depends on the row alone.
 template <typename T>
-HRR_HOST_DEVICE bool safe_squared_norm(T squared) {
+KERNEL_HOST_DEVICE bool safe_squared_norm(T squared) {
   constexpr T kLowest = sizeof(T) == 4 ? static_cast<T>(0x1p-60) : static_cast<T>(0x1p-900);
   constexpr T kHighest = sizeof(T) == 4 ? static_cast<T>(0x1p100) : static_cast<T>(0x1p900);
   return squared >= kLowest && squared <= kHighest;
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

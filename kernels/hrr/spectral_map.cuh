@@ -9,7 +9,7 @@ namespace torch_hrr::kernels {
 
 // map_bin with the map as a run-time choice, out of line: one copy of the functions in double serves every length.
 template <typename L>
-HRR_COLD Complex<L> map_bin_of(SpectralMap kind, Complex<L> a, Complex<L> v, BinScalars row) {
+KERNEL_COLD Complex<L> map_bin_of(SpectralMap kind, Complex<L> a, Complex<L> v, BinScalars row) {
   Complex<L> result{0, 0};
   with_map(kind, [&](auto map) { result = map_bin<decltype(map)::value>(a, v, row); });
   return result;
@@ -35,7 +35,7 @@ struct SpectralRow : ThreadRow<T, kLog2> {
   double exponent;
   int32_t order;
 
-  HRR_DEVICE SpectralRow(const TwiddlePoint<T>* twiddles, int rank, const SpectralMapParams& params, Storage storage)
+  KERNEL_DEVICE SpectralRow(const TwiddlePoint<T>* twiddles, int rank, const SpectralMapParams& params, Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         a(stored_input<T>(params.a, storage) + placed_row(params.map, 0, r)),
         v(stored_input<T>(params.v, storage)),
@@ -50,24 +50,24 @@ struct SpectralRow : ThreadRow<T, kLog2> {
   }
 
   // The bins of row 2^-exponent; returns sum |Z|^2.
-  HRR_DEVICE T load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
+  KERNEL_DEVICE T load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
     load_row(fft, row, row_dim, bins);
     scale_down(bins, exponent);
     nonzero = any_nonzero(bins);
     fft.forward(bins);
     const T squared = fft.row_sum(inner_product(bins, bins));
-    untangle_bins(fft, bins);
+    split_bins(fft, bins);
     return squared;
   }
 
-  HRR_DEVICE Complex<double> mapped(Complex<T> bin, Complex<T> direction, double factor,
-                                    const BinScalars& scalars) const {
+  KERNEL_DEVICE Complex<double> mapped(Complex<T> bin, Complex<T> direction, double factor,
+                                       const BinScalars& scalars) const {
     return map_bin_of(kind, Complex<double>{static_cast<double>(bin.re) * factor, static_cast<double>(bin.im) * factor},
                       Complex<double>{static_cast<double>(direction.re), static_cast<double>(direction.im)}, scalars);
   }
 
   // a <- map(a factor, v) / M
-  HRR_DEVICE void map_bins(Bins& bins, const Bins& directions, double factor, const BinScalars& scalars) const {
+  KERNEL_DEVICE void map_bins(Bins& bins, const Bins& directions, double factor, const BinScalars& scalars) const {
     // What the inverse transform multiplies by is divided out where bins may still be beyond T.
     constexpr double kShare = 1.0 / Fft::kPoints;
     const Complex<T> ends = bins[0];
@@ -84,7 +84,7 @@ struct SpectralRow : ThreadRow<T, kLog2> {
     }
   }
 
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     constexpr int64_t kDim = 2 * Fft::kPoints;
     constexpr double kEpsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
     int exponent_a = 0;
@@ -120,7 +120,7 @@ struct SpectralRow : ThreadRow<T, kLog2> {
       repeat = fft.team_any(exists() && !good);
     }
     map_bins(bins, directions, mapping.factor, mapping.scalars);
-    retangle_bins(fft, bins);
+    merge_bins(fft, bins);
     fft.inverse(bins);
     if (exists() && !state.stored && good) {
       store_row(fft, bins, mapping.exponent + exponent_v, out);
@@ -154,14 +154,14 @@ struct MultibindRow : ThreadRow<T, kLog2> {
   int64_t items;
   int64_t item_stride;
 
-  HRR_DEVICE MultibindRow(const TwiddlePoint<T>* twiddles, int rank, const MultibindParams& params, Storage storage)
+  KERNEL_DEVICE MultibindRow(const TwiddlePoint<T>* twiddles, int rank, const MultibindParams& params, Storage storage)
       : Base(twiddles, params.rows, params.dim, rank),
         vectors(stored_input<T>(params.vectors, storage) + placed_row(params.map, 0, r)),
         out(stored_output<T>(params.out, storage) + r * params.dim),
         items(params.items),
         item_stride(params.item_stride) {}
 
-  HRR_DEVICE bool run(bool scaled, State& state) const {
+  KERNEL_DEVICE bool run(bool scaled, State& state) const {
     Bins product;
     Bins item;
     // The product so far stands for product 2^total; where scaled, every item and product is brought near 1.

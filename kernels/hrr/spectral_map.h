@@ -63,7 +63,7 @@ struct SpectralMapParams {
   double eps = 0;
   double exponent = 0;
   int32_t order = 0;
-  double epsilon = 0;  // of the compute type, for kernels that take rows of any type in double
+  double roundoff = 0;  // of the compute type, for kernels that take rows of any type in double
 };
 
 // bins[r] <- map(bins[r], v[r]), in place: the bins 0 .. D/2 that a library's real transform gives, interleaved complex
@@ -77,7 +77,7 @@ struct LibraryBinsParams {
   int64_t rows = 0;
   int64_t count = 0;
   int64_t dim = 0;
-  double epsilon = 0;  // of the compute type
+  double roundoff = 0;  // of the compute type
   bool last_is_real = false;
   SpectralMap kind = SpectralMap::kInverse;
   double eps = 0;

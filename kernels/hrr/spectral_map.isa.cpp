@@ -6,18 +6,18 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 constexpr int kBinLanes = kVectorBytes / static_cast<int>(sizeof(double));
 using L = Simd<double, kBinLanes>;
 
 template <typename T>
-HRR_HOST_DEVICE L load_wide(const T* source) {
+KERNEL_HOST_DEVICE L load_wide(const T* source) {
   return converted<double>(Simd<T, kBinLanes>::load(source));
 }
 template <typename T>
-HRR_HOST_DEVICE void store_wide(L value, T* target) {
+KERNEL_HOST_DEVICE void store_wide(L value, T* target) {
   converted<T>(value).store(target);
 }
 
@@ -89,8 +89,8 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
 }
 
 template <typename S, typename Spectrum>
-void careful_map_row(const Spectrum& spectrum, const MapRow<S>& row, typename Spectrum::Operand a,
-                     typename Spectrum::Operand v, S* out) {
+void scaled_map_row(const Spectrum& spectrum, const MapRow<S>& row, typename Spectrum::Operand a,
+                    typename Spectrum::Operand v, S* out) {
   int scale_a = 0;
   int scale_v = 0;
   bool finite = row_exponent(spectrum, row.a, scale_a);
@@ -118,7 +118,7 @@ void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t e
           params.order};
       S* out = static_cast<S*>(params.out) + r * params.dim;
       if (!map_row(spectrum, row, false, 0, 0, a, v, out)) {
-        careful_map_row(spectrum, row, a, v, out);
+        scaled_map_row(spectrum, row, a, v, out);
       }
     }
   });
@@ -131,7 +131,7 @@ constexpr RowKernel<SpectralMapParams> kSpectralMap = {
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<SpectralMapParams>, kSpectralMap)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<SpectralMapParams>, kSpectralMap)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

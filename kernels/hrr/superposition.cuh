@@ -22,7 +22,7 @@ struct SuperpositionPlan {
   int run = 1;
   bool workspace = false;
 
-  HRR_HOST_DEVICE int64_t tile() const {
+  KERNEL_HOST_DEVICE int64_t tile() const {
     return static_cast<int64_t>(lanes) * run;
   }
 };
@@ -69,8 +69,8 @@ struct SuperpositionRow {
   bool normalize;
   bool aligned;
 
-  HRR_DEVICE SuperpositionRow(const SuperpositionParams& params, const SuperpositionPlan& plan, Storage storage,
-                              int64_t r, T* shared)
+  KERNEL_DEVICE SuperpositionRow(const SuperpositionParams& params, const SuperpositionPlan& plan, Storage storage,
+                                 int64_t r, T* shared)
       : vectors(stored_input<T>(params.vectors, storage) + placed_row(params.map, 0, r)),
         weights(stored_input<T>(params.weights, storage)),
         stride_vectors(params.item_stride_vectors),
@@ -89,20 +89,20 @@ struct SuperpositionRow {
               reinterpret_cast<std::uintptr_t>(vectors.first) % 16 == 0;
   }
 
-  HRR_DEVICE T weight(int64_t k) const {
+  KERNEL_DEVICE T weight(int64_t k) const {
     return weights.exists() ? weights[k * stride_weights] : T{1};
   }
-  HRR_DEVICE int lane() const {
+  KERNEL_DEVICE int lane() const {
     return thread_rank() % lanes;
   }
-  HRR_DEVICE int group() const {
+  KERNEL_DEVICE int group() const {
     return thread_rank() / lanes;
   }
-  HRR_DEVICE int groups() const {
+  KERNEL_DEVICE int groups() const {
     return kSuperposeThreads / lanes;
   }
 
-  HRR_DEVICE Elements load(int64_t k, int64_t first) const {
+  KERNEL_DEVICE Elements load(int64_t k, int64_t first) const {
     Elements result;
     const auto load_as = [&](auto zero) {
       using S = decltype(zero);
@@ -136,7 +136,7 @@ struct SuperpositionRow {
 
   // sum += w x, or with kScaled += w x 2^-exponent from fractions and exponents, whatever the range of w and x.
   template <bool kScaled>
-  HRR_DEVICE static T add_term(T w, T x, int exponent, T sum) {
+  KERNEL_DEVICE static T add_term(T w, T x, int exponent, T sum) {
     if constexpr (kScaled) {
       int exponent_w = 0;
       int exponent_x = 0;
@@ -150,7 +150,7 @@ struct SuperpositionRow {
 
   // totals[i] = the sum over items [begin, end) of elements [first, first + tile), for the threads of group 0.
   template <bool kScaled>
-  HRR_DEVICE void sum_tile(int64_t begin, int64_t end, int64_t first_of_tile, int exponent, T* totals) const {
+  KERNEL_DEVICE void sum_tile(int64_t begin, int64_t end, int64_t first_of_tile, int exponent, T* totals) const {
     const int64_t first = first_of_tile + static_cast<int64_t>(lane()) * kElements;
     T sums[kElements] = {};
     for (int64_t k = begin + group(); k < end; k += groups()) {
@@ -178,7 +178,7 @@ struct SuperpositionRow {
   }
 
   // The largest exponent of a term w_k x_kd.
-  HRR_DEVICE MeasuredRow measure() const {
+  KERNEL_DEVICE MeasuredRow measure() const {
     constexpr int kNone = -100000;
     int largest = kNone;
     bool bad = false;
@@ -203,7 +203,7 @@ struct SuperpositionRow {
 // Normalises and stores a row of sums that stands for totals 2^exponent. Without kScaled, true if the sums left the
 // range of T, with nothing stored.
 template <bool kScaled, typename T, int kElements>
-HRR_DEVICE bool finish_superposition(const SuperpositionRow<T, kElements>& row, const T* totals, int exponent) {
+KERNEL_DEVICE bool finish_superposition(const SuperpositionRow<T, kElements>& row, const T* totals, int exponent) {
   T factor = 1;
   bool good = true;
   if (row.normalize) {
@@ -238,7 +238,7 @@ HRR_DEVICE bool finish_superposition(const SuperpositionRow<T, kElements>& row, 
 
 // The row again from terms scaled by powers of two, or NaN where an input is not finite.
 template <typename T, int kElements>
-HRR_COLD void superpose_scaled(SuperpositionRow<T, kElements> row, T* totals) {
+KERNEL_COLD void superpose_scaled(SuperpositionRow<T, kElements> row, T* totals) {
   const MeasuredRow terms = row.measure();
   if (!terms.finite) {
     row.out.visit([&](auto* out) {

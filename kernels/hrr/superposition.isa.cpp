@@ -5,7 +5,7 @@
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 namespace {
 
 constexpr int kItemsPerSweep = 8;
@@ -15,7 +15,7 @@ template <typename S>
 constexpr int kRowLanes = sizeof(S) == 2 ? kConvertBlock : kVectorBytes / static_cast<int>(sizeof(S));
 
 template <typename S>
-HRR_HOST_DEVICE Simd<compute_t<S>, kRowLanes<S>> load_lanes(const S* source) {
+KERNEL_HOST_DEVICE Simd<compute_t<S>, kRowLanes<S>> load_lanes(const S* source) {
   if constexpr (sizeof(S) == 2) {
     Bits16 bits;
     __builtin_memcpy(&bits, source, sizeof(bits));
@@ -26,7 +26,7 @@ HRR_HOST_DEVICE Simd<compute_t<S>, kRowLanes<S>> load_lanes(const S* source) {
 }
 
 template <typename S>
-HRR_HOST_DEVICE compute_t<S> load_one(const S* source) {
+KERNEL_HOST_DEVICE compute_t<S> load_one(const S* source) {
   compute_t<S> value;
   widen_row<S>(source, 1, &value);
   return value;
@@ -34,8 +34,8 @@ HRR_HOST_DEVICE compute_t<S> load_one(const S* source) {
 
 // sum += ((w_0 x_0 + w_1 x_1) + ...) over kItems vectors: a sweep's partial sum keeps the rounding of long sums low.
 template <int kItems, typename S>
-HRR_HOST_DEVICE void sweep(const S* vectors, int64_t stride, const compute_t<S>* weights, int64_t dim,
-                           compute_t<S>* sum) {
+KERNEL_HOST_DEVICE void sweep(const S* vectors, int64_t stride, const compute_t<S>* weights, int64_t dim,
+                              compute_t<S>* sum) {
   using T = compute_t<S>;
   constexpr int W = kRowLanes<S>;
   using V = Simd<T, W>;
@@ -95,8 +95,8 @@ void sum_group(const Group<S>& group, int64_t dim, compute_t<S>* sum) {
 
 // The sum from items scaled by exact powers of two, each by its own; NaN or infinity in a group gives a NaN row.
 template <typename S>
-void careful_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum, compute_t<S>* row,
-                   S* out) {
+void scaled_group(const Group<S>& group, int64_t dim, bool normalize, double eps, compute_t<S>* sum, compute_t<S>* row,
+                  S* out) {
   using T = compute_t<S>;
   const auto load_row = [&](int64_t k) {
     widen_row<S>(group.vectors + k * group.stride, dim, row);
@@ -153,7 +153,7 @@ void superpose_rows(const SuperpositionParams& params, int64_t begin, int64_t en
     S* out = static_cast<S*>(params.out) + r * params.dim;
     sum_group(group, params.dim, sum);
     if (!try_finish_row<S, kRowLanes<S>>(sum, params.dim, params.normalize, params.eps, out)) {
-      careful_group(group, params.dim, params.normalize, params.eps, sum, row, out);
+      scaled_group(group, params.dim, params.normalize, params.eps, sum, row, out);
     }
   }
 }
@@ -165,7 +165,7 @@ constexpr RowKernel<SuperpositionParams> kSuperposition = {
 
 }  // namespace
 
-HRR_REGISTER_BY_STORAGE(RowKernel<SuperpositionParams>, kSuperposition)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<SuperpositionParams>, kSuperposition)
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

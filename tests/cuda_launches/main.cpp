@@ -48,16 +48,16 @@ Params shaped(int64_t dim) {
 void launch_rows_of(Storage storage, int64_t dim) {
   const void* const twiddles = somewhere<void>();
   for (const Product product : kProducts) {
-    auto binding = shaped<BindingParams>(dim);
-    auto backward = shaped<BindingBackwardParams>(dim);
+    auto binding = shaped<BindParams>(dim);
+    auto backward = shaped<BindBackwardParams>(dim);
     backward.grad_a = backward.grad_b = somewhere<void>();
     binding.product = backward.product = product;
-    launch_binding(storage, binding, twiddles, kStream);
-    launch_binding_backward(storage, backward, twiddles, kStream);
+    launch_bind(storage, binding, twiddles, kStream);
+    launch_bind_backward(storage, backward, twiddles, kStream);
   }
-  auto record = shaped<RecordParams>(dim);
+  auto record = shaped<BindSuperposeParams>(dim);
   record.items = 3;
-  launch_record(storage, record, twiddles, kStream);
+  launch_bind_superpose(storage, record, twiddles, kStream);
 }
 
 void launch_spectra_of(Storage storage, int64_t dim) {
@@ -76,7 +76,7 @@ void launch_spectra_of(Storage storage, int64_t dim) {
     launch_packed_spectrum(storage, packed, twiddles, kStream);
   }
   for (const Product product : kProducts) {
-    auto binding = shaped<SpectrumBindingParams>(dim);
+    auto binding = shaped<SpectrumBindParams>(dim);
     binding.product = product;
     launch_bind_spectrum(storage, binding, twiddles, kStream);
   }

@@ -21,7 +21,7 @@ Fiber* running = nullptr;
 
 }  // namespace
 
-#if defined(HRR_FIBER_X86)
+#if defined(KERNEL_FIBER_X86)
 
 // Saves the callee-saved registers and the stack pointer, loads the others' and returns on that stack.
 extern "C" void hrr_switch_stack(void** save, void* load);
@@ -74,7 +74,7 @@ void Fiber::start(Entry entry, void* argument) {
   argument_ = argument;
   fake_stack_inside_ = nullptr;
   forget_stack(memory_ + kGuardBytes, kStackBytes);
-#if defined(HRR_FIBER_X86)
+#if defined(KERNEL_FIBER_X86)
   // As if hrr_switch_stack had been called from main: six registers, the address to return to, and a null return
   // address for main itself, which leaves the stack aligned as the ABI wants at a function's first instruction.
   void** top = reinterpret_cast<void**>(memory_ + kGuardBytes + kStackBytes - 8);
@@ -98,7 +98,7 @@ void Fiber::resume() {
   begin_switch(&fake_stack_outside_, memory_ + kGuardBytes, kStackBytes);
   race_context_outside_ = current_race_context();
   switch_race_context(race_context_);
-#if defined(HRR_FIBER_X86)
+#if defined(KERNEL_FIBER_X86)
   hrr_switch_stack(&outside_, inside_);
 #else
   swapcontext(&outside_, &inside_);
@@ -109,7 +109,7 @@ void Fiber::resume() {
 void Fiber::switch_out(bool finished) {
   begin_switch(finished ? nullptr : &fake_stack_inside_, outside_stack_, outside_stack_size_);
   switch_race_context(race_context_outside_);
-#if defined(HRR_FIBER_X86)
+#if defined(KERNEL_FIBER_X86)
   hrr_switch_stack(&inside_, outside_);
 #else
   swapcontext(&inside_, &outside_);

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#if defined(__x86_64__) && !defined(HRR_FIBER_UCONTEXT)
-#define HRR_FIBER_X86 1
+#if defined(__x86_64__) && !defined(KERNEL_FIBER_UCONTEXT)
+#define KERNEL_FIBER_X86 1
 #else
 #include <ucontext.h>
 #endif
@@ -41,7 +41,7 @@ class Fiber {
   unsigned char* memory_ = nullptr;
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
-#if defined(HRR_FIBER_X86)
+#if defined(KERNEL_FIBER_X86)
   void* inside_ = nullptr;  // the stack pointer where the fiber stands, and where its resumer stands
   void* outside_ = nullptr;
 #else

@@ -71,7 +71,7 @@ void expect_rows_agree(const std::vector<S>& x, const std::vector<S>& y, int64_t
 }
 
 template <typename S>
-void expect_binding_agrees(BindingParams params) {
+void expect_binding_agrees(BindParams params) {
   auto on_cuda = poisoned<S>(static_cast<size_t>(params.rows * params.dim));
   auto on_cpu = on_cuda;
   params.out = on_cuda.data();
@@ -82,13 +82,13 @@ void expect_binding_agrees(BindingParams params) {
 }
 
 template <typename S>
-void expect_record_agrees(RecordParams params) {
+void expect_bind_superpose_agrees(BindSuperposeParams params) {
   auto on_cuda = poisoned<S>(static_cast<size_t>(params.rows * params.dim));
   auto on_cpu = on_cuda;
   params.out = on_cuda.data();
-  hrr_testing::run_record<S>(params);
+  hrr_testing::run_bind_superpose<S>(params);
   params.out = on_cpu.data();
-  run_record<S>(params, 0, params.rows);
+  run_bind_superpose<S>(params, 0, params.rows);
   expect_rows_agree(on_cuda, on_cpu, params.dim);
 }
 
@@ -134,7 +134,7 @@ void expect_superposition_agrees(SuperpositionParams params) {
 // |g operand| / max(|c|, eps) of rows of one element: what is left of them when c is projected out is rounding alone.
 // Operand 1 is a, 2 is b.
 template <typename S>
-std::vector<double> upstream_scales(const BindingBackwardParams& params, int operand) {
+std::vector<double> upstream_scales(const BindBackwardParams& params, int operand) {
   std::vector<double> scales;
   for (int64_t r = 0; r < params.rows; ++r) {
     const double norm_a = operand_norm<S>(params.a, 1, r, params);
@@ -146,7 +146,7 @@ std::vector<double> upstream_scales(const BindingBackwardParams& params, int ope
 }
 
 template <typename S>
-void expect_backward_agrees(BindingBackwardParams params) {
+void expect_backward_agrees(BindBackwardParams params) {
   auto cuda_a = poisoned<S>(static_cast<size_t>(params.rows * params.dim));
   auto cuda_b = cuda_a;
   auto cpu_a = cuda_a;

@@ -16,19 +16,19 @@ template <typename S>
 using TestedLengths = std::conditional_t<std::is_same_v<S, double>, Lengths<8, 9>, AllLengths>;
 
 template <typename S>
-void run_binding(const BindingParams& params, const Schedule& schedule, int threads) {
-  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, record_of_one(params), params.product,
+void run_binding(const BindParams& params, const Schedule& schedule, int threads) {
+  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, sum_of_one(params), params.product,
                                           twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
-void run_record(const RecordParams& params, const Schedule& schedule, int threads) {
+void run_bind_superpose(const BindSuperposeParams& params, const Schedule& schedule, int threads) {
   launch_product<true, TestedLengths<S>>("bind_superpose", kStorage<S>, params, Product::kConvolution,
                                          twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
-void run_backward(const BindingBackwardParams& params, const Schedule& schedule, int threads) {
+void run_backward(const BindBackwardParams& params, const Schedule& schedule, int threads) {
   launch_product_backward<TestedLengths<S>>("bind_backward", kStorage<S>, params, twiddle_table<compute_t<S>>(),
                                             HostLauncher{schedule}, threads);
 }
@@ -60,7 +60,7 @@ void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedu
 }
 
 template <typename S>
-void run_bind_spectrum_kernel(const SpectrumBindingParams& params, const Schedule& schedule, int threads) {
+void run_bind_spectrum_kernel(const SpectrumBindParams& params, const Schedule& schedule, int threads) {
   launch_bind_spectrum<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
                                          threads);
 }

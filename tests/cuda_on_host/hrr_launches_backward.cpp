@@ -3,9 +3,9 @@
 
 namespace torch_hrr::kernels::hrr_testing {
 
-template void run_backward<float>(const BindingBackwardParams&, const Schedule&, int);
-template void run_backward<double>(const BindingBackwardParams&, const Schedule&, int);
-template void run_backward<Half>(const BindingBackwardParams&, const Schedule&, int);
-template void run_backward<BFloat16>(const BindingBackwardParams&, const Schedule&, int);
+template void run_backward<float>(const BindBackwardParams&, const Schedule&, int);
+template void run_backward<double>(const BindBackwardParams&, const Schedule&, int);
+template void run_backward<Half>(const BindBackwardParams&, const Schedule&, int);
+template void run_backward<BFloat16>(const BindBackwardParams&, const Schedule&, int);
 
 }  // namespace torch_hrr::kernels::hrr_testing

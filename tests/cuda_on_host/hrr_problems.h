@@ -11,9 +11,9 @@ constexpr double kEps = 1e-12;
 
 // Contiguous rows of a and b, paired.
 template <typename S>
-BindingParams binding_params(const Rows<S>& a, const Rows<S>& b, std::vector<S>& out, int64_t rows,
-                             Product product = Product::kConvolution, bool normalize = false, double eps = kEps) {
-  BindingParams params;
+BindParams binding_params(const Rows<S>& a, const Rows<S>& b, std::vector<S>& out, int64_t rows,
+                          Product product = Product::kConvolution, bool normalize = false, double eps = kEps) {
+  BindParams params;
   params.a = a.values.data();
   params.b = b.values.data();
   params.out = out.data();
@@ -48,7 +48,7 @@ struct Weighting {
   Weighting(int64_t rows_, int64_t items_, unsigned seed, bool normalize_)
       : rows(rows_), items(items_), weights(rows_ * items_, 1, seed), normalize(normalize_) {}
 
-  // Parameters that RecordParams and SuperpositionParams share; `operand` places the weights.
+  // Parameters that BindSuperposeParams and SuperpositionParams share; `operand` places the weights.
   template <typename Params>
   Params params_of(int64_t dim, int operand, std::vector<S>& out) const {
     Params params;
@@ -92,8 +92,8 @@ struct Records : Weighting<S> {
         a(rows * items, dim_, seed),
         b(rows * items, dim_, seed + 1) {}
 
-  RecordParams params(std::vector<S>& out) const {
-    auto result = this->template params_of<RecordParams>(dim, 2, out);
+  BindSuperposeParams params(std::vector<S>& out) const {
+    auto result = this->template params_of<BindSuperposeParams>(dim, 2, out);
     result.a = a.values.data();
     result.b = b.values.data();
     result.item_stride_a = dim;
@@ -103,7 +103,7 @@ struct Records : Weighting<S> {
 
   std::vector<S> run(const Schedule& schedule = {}) const {
     auto out = poisoned<S>(static_cast<size_t>(this->rows * dim));
-    run_record<S>(params(out), schedule);
+    run_bind_superpose<S>(params(out), schedule);
     return out;
   }
 
@@ -156,10 +156,10 @@ struct Gradients {
   Gradients(int64_t rows_, int64_t dim_, unsigned seed)
       : rows(rows_), dim(dim_), grad(rows_, dim_, seed), a(rows_, dim_, seed + 1), b(rows_, dim_, seed + 2) {}
 
-  BindingBackwardParams params() {
+  BindBackwardParams params() {
     grad_a = poisoned<S>(static_cast<size_t>(rows * dim));
     grad_b = grad_a;
-    BindingBackwardParams result;
+    BindBackwardParams result;
     result.grad = grad.values.data();
     result.a = a.values.data();
     result.b = b.values.data();

@@ -188,11 +188,11 @@ inline RowMap contiguous_rows(int64_t rows, int64_t stride) {
 // float; in double rows of at most 1024 elements that are direct or take a transform of 512 or 1024. threads = 0 takes
 // the kernel's own block.
 template <typename S>
-void run_binding(const BindingParams& params, const Schedule& schedule = {}, int threads = 0);
+void run_binding(const BindParams& params, const Schedule& schedule = {}, int threads = 0);
 template <typename S>
-void run_record(const RecordParams& params, const Schedule& schedule = {}, int threads = 0);
+void run_bind_superpose(const BindSuperposeParams& params, const Schedule& schedule = {}, int threads = 0);
 template <typename S>
-void run_backward(const BindingBackwardParams& params, const Schedule& schedule = {}, int threads = 0);
+void run_backward(const BindBackwardParams& params, const Schedule& schedule = {}, int threads = 0);
 template <typename S>
 void run_superposition(const SuperpositionParams& params, const Schedule& schedule = {},
                        int64_t max_blocks = kMaxGridX);
@@ -203,6 +203,6 @@ void run_multibind_kernel(const MultibindParams& params, const Schedule& schedul
 template <typename S>
 void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule = {}, int threads = 0);
 template <typename S>
-void run_bind_spectrum_kernel(const SpectrumBindingParams& params, const Schedule& schedule = {}, int threads = 0);
+void run_bind_spectrum_kernel(const SpectrumBindParams& params, const Schedule& schedule = {}, int threads = 0);
 
 }  // namespace torch_hrr::kernels::hrr_testing

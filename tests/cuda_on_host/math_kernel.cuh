@@ -17,7 +17,7 @@ struct MathKernelParams {
 };
 
 template <typename L, typename Store>
-HRR_HOST_DEVICE void math_results(L x, bits_t<L> word0, bits_t<L> word1, const Store& store) {
+KERNEL_HOST_DEVICE void math_results(L x, bits_t<L> word0, bits_t<L> word1, const Store& store) {
   const SineCosine<L> angle = sine_cosine(x);
   const SineCosine<L> pi = sine_cosine_pi(x);
   const NormalPair<L> normals = normal_pair<L>(word0, word1);

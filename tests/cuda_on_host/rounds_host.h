@@ -28,7 +28,7 @@ struct RoundsHost : HostLauncher {
   static int64_t select_bytes(const WinnersParams& params) {
     return WinnersWorkspace<int64_t>::bytes(params.rows, winners_plan(params.rows, params.n));
   }
-  void select(const WinnersParams& params, void* workspace) const {
+  void select_top(const WinnersParams& params, void* workspace) const {
     launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace, *this);
   }
   void deliver(const DeliverLaunch& params) const {

@@ -5,26 +5,26 @@
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define HRR_ADDRESS_SANITIZER 1
+#define KERNEL_ADDRESS_SANITIZER 1
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-#define HRR_ADDRESS_SANITIZER 1
+#define KERNEL_ADDRESS_SANITIZER 1
 #endif
 
 // shim.cpp and fiber.cpp are themselves not instrumented for races (the scheduler runs in every fiber), so the build
-// says whether the kernels are: HRR_THREAD_SANITIZER.
-#if defined(HRR_ADDRESS_SANITIZER)
+// says whether the kernels are: KERNEL_THREAD_SANITIZER.
+#if defined(KERNEL_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace torch_hrr::cuda_on_host {
 
-#if defined(HRR_ADDRESS_SANITIZER)
+#if defined(KERNEL_ADDRESS_SANITIZER)
 inline void begin_switch(void** fake_stack_save, const void* stack, std::size_t size) {
   __sanitizer_start_switch_fiber(fake_stack_save, stack, size);
 }
@@ -40,7 +40,7 @@ inline void end_switch(void*, const void**, std::size_t*) {}
 inline void forget_stack(const void*, std::size_t) {}
 #endif
 
-#if defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_THREAD_SANITIZER)
 constexpr bool kFindsRaces = true;
 inline void* new_race_context() {
   return __tsan_create_fiber(0);

@@ -11,7 +11,7 @@ uint3 blockIdx;
 dim3 blockDim;
 dim3 gridDim;
 
-#if defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_THREAD_SANITIZER)
 // The first race ends the process, as the first memory error does.
 extern "C" const char* __tsan_default_options() {
   return "halt_on_error=1:history_size=4:atexit_sleep_ms=0";
@@ -43,12 +43,12 @@ std::ostream& operator<<(std::ostream& stream, const Schedule& schedule) {
 }
 
 std::vector<Schedule> all_schedules(int seeds) {
-#if defined(HRR_ADDRESS_SANITIZER) || defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_ADDRESS_SANITIZER) || defined(KERNEL_THREAD_SANITIZER)
   // Sanitizers see accesses and barriers, which are the same in any order but for the luck of what atomics synchronise;
   // values are compared in every order by the plain build. The tests of the shim itself ask for more seeds.
   const char* all = std::getenv("TORCH_HRR_TEST_ALL");
   if (seeds <= 2 && (all == nullptr || std::strcmp(all, "1") != 0)) {
-#if defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_THREAD_SANITIZER)
     return {{Schedule::Order::kForward, 0}, {Schedule::Order::kReverse, 0}};
 #else
     return {{Schedule::Order::kShuffled, 1}};

@@ -15,7 +15,7 @@
 #if defined(__CUDACC__)
 #error "tests/cuda_on_host/shim.h replaces the CUDA headers: compile with the host compiler"
 #endif
-#define HRR_CUDA_ON_HOST 1
+#define KERNEL_CUDA_ON_HOST 1
 
 #include <cstddef>
 #include <cstdint>

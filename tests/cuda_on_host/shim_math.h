@@ -111,20 +111,20 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
 }
 
-#define HRR_MIN_MAX(type)           \
+#define KERNEL_MIN_MAX(type)        \
   inline type min(type a, type b) { \
     return b < a ? b : a;           \
   }                                 \
   inline type max(type a, type b) { \
     return a < b ? b : a;           \
   }
-HRR_MIN_MAX(int)
-HRR_MIN_MAX(unsigned)
-HRR_MIN_MAX(long)
-HRR_MIN_MAX(unsigned long)
-HRR_MIN_MAX(long long)
-HRR_MIN_MAX(unsigned long long)
-#undef HRR_MIN_MAX
+KERNEL_MIN_MAX(int)
+KERNEL_MIN_MAX(unsigned)
+KERNEL_MIN_MAX(long)
+KERNEL_MIN_MAX(unsigned long)
+KERNEL_MIN_MAX(long long)
+KERNEL_MIN_MAX(unsigned long long)
+#undef KERNEL_MIN_MAX
 // As fminf and fmaxf: a NaN loses against a number.
 inline float min(float a, float b) {
   return std::fmin(a, b);
@@ -157,36 +157,36 @@ T hrr_atomic_update(T* address, Update update) {
   return old;
 }
 
-#define HRR_ATOMIC(name, type, expression)                                               \
+#define KERNEL_ATOMIC(name, type, expression)                                            \
   inline type name(type* address, type value) {                                          \
     return hrr_atomic_update(address, [value](type old) -> type { return expression; }); \
   }
-HRR_ATOMIC(atomicAdd, int, static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(value)))
-HRR_ATOMIC(atomicAdd, unsigned, old + value)
-HRR_ATOMIC(atomicAdd, unsigned long long, old + value)
-HRR_ATOMIC(atomicAdd, float, old + value)
-HRR_ATOMIC(atomicAdd, double, old + value)
-HRR_ATOMIC(atomicSub, int, static_cast<int>(static_cast<unsigned>(old) - static_cast<unsigned>(value)))
-HRR_ATOMIC(atomicSub, unsigned, old - value)
-HRR_ATOMIC(atomicInc, unsigned, old >= value ? 0u : old + 1u)
-HRR_ATOMIC(atomicExch, int, (static_cast<void>(old), value))
-HRR_ATOMIC(atomicExch, unsigned, (static_cast<void>(old), value))
-HRR_ATOMIC(atomicExch, unsigned long long, (static_cast<void>(old), value))
-HRR_ATOMIC(atomicExch, float, (static_cast<void>(old), value))
-#define HRR_INTEGER_ATOMICS(type)                                                                      \
-  HRR_ATOMIC(atomicMin, type, value < old ? value : old)                                               \
-  HRR_ATOMIC(atomicMax, type, old < value ? value : old)                                               \
-  HRR_ATOMIC(atomicAnd, type, old& value)                                                              \
-  HRR_ATOMIC(atomicOr, type, old | value)                                                              \
-  HRR_ATOMIC(atomicXor, type, old ^ value)                                                             \
+KERNEL_ATOMIC(atomicAdd, int, static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(value)))
+KERNEL_ATOMIC(atomicAdd, unsigned, old + value)
+KERNEL_ATOMIC(atomicAdd, unsigned long long, old + value)
+KERNEL_ATOMIC(atomicAdd, float, old + value)
+KERNEL_ATOMIC(atomicAdd, double, old + value)
+KERNEL_ATOMIC(atomicSub, int, static_cast<int>(static_cast<unsigned>(old) - static_cast<unsigned>(value)))
+KERNEL_ATOMIC(atomicSub, unsigned, old - value)
+KERNEL_ATOMIC(atomicInc, unsigned, old >= value ? 0u : old + 1u)
+KERNEL_ATOMIC(atomicExch, int, (static_cast<void>(old), value))
+KERNEL_ATOMIC(atomicExch, unsigned, (static_cast<void>(old), value))
+KERNEL_ATOMIC(atomicExch, unsigned long long, (static_cast<void>(old), value))
+KERNEL_ATOMIC(atomicExch, float, (static_cast<void>(old), value))
+#define KERNEL_INTEGER_ATOMICS(type)                                                                   \
+  KERNEL_ATOMIC(atomicMin, type, value < old ? value : old)                                            \
+  KERNEL_ATOMIC(atomicMax, type, old < value ? value : old)                                            \
+  KERNEL_ATOMIC(atomicAnd, type, old& value)                                                           \
+  KERNEL_ATOMIC(atomicOr, type, old | value)                                                           \
+  KERNEL_ATOMIC(atomicXor, type, old ^ value)                                                          \
   inline type atomicCAS(type* address, type compare, type value) {                                     \
     return hrr_atomic_update(address, [=](type old) -> type { return old == compare ? value : old; }); \
   }
-HRR_INTEGER_ATOMICS(int)
-HRR_INTEGER_ATOMICS(unsigned)
-HRR_INTEGER_ATOMICS(unsigned long long)
-#undef HRR_INTEGER_ATOMICS
-#undef HRR_ATOMIC
+KERNEL_INTEGER_ATOMICS(int)
+KERNEL_INTEGER_ATOMICS(unsigned)
+KERNEL_INTEGER_ATOMICS(unsigned long long)
+#undef KERNEL_INTEGER_ATOMICS
+#undef KERNEL_ATOMIC
 
 inline long long atomicMin(long long* address, long long value) {
   return hrr_atomic_update(address, [value](long long old) { return value < old ? value : old; });

@@ -3,21 +3,21 @@
 
 #include <cstdint>
 
-#define HRR_VECTOR_TYPE_2(type, scalar)         \
+#define KERNEL_VECTOR_TYPE_2(type, scalar)      \
   struct alignas(2 * sizeof(scalar)) type {     \
     scalar x, y;                                \
   };                                            \
   inline type make_##type(scalar x, scalar y) { \
     return {x, y};                              \
   }
-#define HRR_VECTOR_TYPE_3(type, scalar)                   \
+#define KERNEL_VECTOR_TYPE_3(type, scalar)                \
   struct type {                                           \
     scalar x, y, z;                                       \
   };                                                      \
   inline type make_##type(scalar x, scalar y, scalar z) { \
     return {x, y, z};                                     \
   }
-#define HRR_VECTOR_TYPE_4(type, scalar, alignment)                  \
+#define KERNEL_VECTOR_TYPE_4(type, scalar, alignment)               \
   struct alignas(alignment) type {                                  \
     scalar x, y, z, w;                                              \
   };                                                                \
@@ -25,31 +25,31 @@
     return {x, y, z, w};                                            \
   }
 
-HRR_VECTOR_TYPE_2(char2, signed char)
-HRR_VECTOR_TYPE_2(uchar2, unsigned char)
-HRR_VECTOR_TYPE_2(short2, short)
-HRR_VECTOR_TYPE_2(ushort2, unsigned short)
-HRR_VECTOR_TYPE_2(int2, int)
-HRR_VECTOR_TYPE_2(uint2, unsigned)
-HRR_VECTOR_TYPE_2(longlong2, long long)
-HRR_VECTOR_TYPE_2(ulonglong2, unsigned long long)
-HRR_VECTOR_TYPE_2(float2, float)
-HRR_VECTOR_TYPE_2(double2, double)
-HRR_VECTOR_TYPE_3(int3, int)
-HRR_VECTOR_TYPE_3(uint3, unsigned)
-HRR_VECTOR_TYPE_3(float3, float)
-HRR_VECTOR_TYPE_3(double3, double)
-HRR_VECTOR_TYPE_4(char4, signed char, 4)
-HRR_VECTOR_TYPE_4(uchar4, unsigned char, 4)
-HRR_VECTOR_TYPE_4(short4, short, 8)
-HRR_VECTOR_TYPE_4(ushort4, unsigned short, 8)
-HRR_VECTOR_TYPE_4(int4, int, 16)
-HRR_VECTOR_TYPE_4(uint4, unsigned, 16)
-HRR_VECTOR_TYPE_4(float4, float, 16)
+KERNEL_VECTOR_TYPE_2(char2, signed char)
+KERNEL_VECTOR_TYPE_2(uchar2, unsigned char)
+KERNEL_VECTOR_TYPE_2(short2, short)
+KERNEL_VECTOR_TYPE_2(ushort2, unsigned short)
+KERNEL_VECTOR_TYPE_2(int2, int)
+KERNEL_VECTOR_TYPE_2(uint2, unsigned)
+KERNEL_VECTOR_TYPE_2(longlong2, long long)
+KERNEL_VECTOR_TYPE_2(ulonglong2, unsigned long long)
+KERNEL_VECTOR_TYPE_2(float2, float)
+KERNEL_VECTOR_TYPE_2(double2, double)
+KERNEL_VECTOR_TYPE_3(int3, int)
+KERNEL_VECTOR_TYPE_3(uint3, unsigned)
+KERNEL_VECTOR_TYPE_3(float3, float)
+KERNEL_VECTOR_TYPE_3(double3, double)
+KERNEL_VECTOR_TYPE_4(char4, signed char, 4)
+KERNEL_VECTOR_TYPE_4(uchar4, unsigned char, 4)
+KERNEL_VECTOR_TYPE_4(short4, short, 8)
+KERNEL_VECTOR_TYPE_4(ushort4, unsigned short, 8)
+KERNEL_VECTOR_TYPE_4(int4, int, 16)
+KERNEL_VECTOR_TYPE_4(uint4, unsigned, 16)
+KERNEL_VECTOR_TYPE_4(float4, float, 16)
 
-#undef HRR_VECTOR_TYPE_2
-#undef HRR_VECTOR_TYPE_3
-#undef HRR_VECTOR_TYPE_4
+#undef KERNEL_VECTOR_TYPE_2
+#undef KERNEL_VECTOR_TYPE_3
+#undef KERNEL_VECTOR_TYPE_4
 
 struct dim3 {
   unsigned x, y, z;

@@ -62,7 +62,7 @@ TEST(Backward, OneGradientAloneHasTheSameBits) {
       both.run();
       for (const bool keep_a : {false, true}) {
         Gradients<float> one = both;
-        BindingBackwardParams params = one.params();
+        BindBackwardParams params = one.params();
         (keep_a ? params.grad_b : params.grad_a) = nullptr;
         run_backward<float>(params);
         const std::vector<float>& expected = keep_a ? both.grad_a : both.grad_b;
@@ -70,7 +70,7 @@ TEST(Backward, OneGradientAloneHasTheSameBits) {
         // The other buffer stays as it was.
         EXPECT_TRUE(all_nan((keep_a ? one.grad_b : one.grad_a).data(), 3 * dim)) << dim;
       }
-      BindingBackwardParams none = both.params();
+      BindBackwardParams none = both.params();
       none.grad_a = nullptr;
       none.grad_b = nullptr;
       EXPECT_NO_THROW(run_backward<float>(none));
@@ -96,7 +96,7 @@ TEST(Backward, LayoutsAndBlocksGiveTheSameBits) {
         std::copy_n(source.a.row(r), dim, memory.data() + 1 + (2 * r + 1) * stride);
       }
       Gradients<float> strided = source;
-      BindingBackwardParams params = strided.params();
+      BindBackwardParams params = strided.params();
       params.grad = memory.data() + 1;
       params.a = memory.data() + 1 + stride;
       params.map.strides[0][0] = 2 * stride;
@@ -109,7 +109,7 @@ TEST(Backward, LayoutsAndBlocksGiveTheSameBits) {
     auto alone_a = poisoned<float>(static_cast<size_t>(dim));
     auto alone_b = poisoned<float>(static_cast<size_t>(dim));
     Gradients<float> batch = source;
-    BindingBackwardParams params = batch.params();
+    BindBackwardParams params = batch.params();
     params.rows = 1;
     params.map = RowMap{};
     params.grad = source.grad.row(3);

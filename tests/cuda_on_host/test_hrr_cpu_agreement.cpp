@@ -83,7 +83,7 @@ TYPED_TEST(CpuAgreement, Bind) {
     for (const Form& form : kForms) {
       SCOPED_TRACE(describe(form, dim));
       std::vector<S> unused;
-      BindingParams params = cuda::binding_params(a, b, unused, 2, form.product, form.normalize, form.eps);
+      BindParams params = cuda::binding_params(a, b, unused, 2, form.product, form.normalize, form.eps);
       expect_binding_agrees<S>(params);
       params.a = spread_a.data();
       params.b = spread_b.data();
@@ -109,7 +109,7 @@ TYPED_TEST(CpuAgreement, BindBackward) {
       gradients.product = form.product;
       gradients.normalize = form.normalize;
       gradients.eps = form.eps;
-      BindingBackwardParams params = gradients.params();
+      BindBackwardParams params = gradients.params();
       expect_backward_agrees<S>(params);
       params.grad = spread_grad.data();
       params.a = spread_a.data();
@@ -130,12 +130,12 @@ TYPED_TEST(CpuAgreement, BindSuperpose) {
         records.weighted = !plain;
         records.normalize = !plain;
         std::vector<S> unused;
-        RecordParams params = records.params(unused);
-        expect_record_agrees<S>(params);
+        BindSuperposeParams params = records.params(unused);
+        expect_bind_superpose_agrees<S>(params);
         // One record of fillers for all rows, one weight for all items.
         params.map.strides[1][0] = 0;
         params.item_stride_weights = 0;
-        expect_record_agrees<S>(params);
+        expect_bind_superpose_agrees<S>(params);
       }
     }
   }
@@ -254,7 +254,7 @@ TYPED_TEST(CpuAgreement, EdgeRowsOfSums) {
       std::vector<S> unused;
       records.normalize = normalize;
       records.eps = 0;
-      expect_record_agrees<S>(records.params(unused));
+      expect_bind_superpose_agrees<S>(records.params(unused));
       sum.normalize = normalize;
       sum.eps = 0;
       expect_superposition_agrees<S>(sum.params(unused));

@@ -22,8 +22,8 @@ PackedSpectrumParams packed_params(const Rows<S>& in, int64_t rows, bool inverse
 }
 
 template <typename S>
-SpectrumBindingParams binding_of(const Rows<S>& a, const Rows<S>& spectra, int64_t rows, Product product) {
-  SpectrumBindingParams params;
+SpectrumBindParams binding_of(const Rows<S>& a, const Rows<S>& spectra, int64_t rows, Product product) {
+  SpectrumBindParams params;
   params.a = a.values.data();
   params.spectrum = spectra.values.data();
   params.rows = rows;
@@ -46,7 +46,7 @@ std::vector<S> on_host(const PackedSpectrumParams& params, const Schedule& sched
   return result_of<S>(params, [&](const auto& p) { run_packed_spectrum_kernel<S>(p, schedule, threads); });
 }
 template <typename S>
-std::vector<S> on_host(const SpectrumBindingParams& params, const Schedule& schedule = {}, int threads = 0) {
+std::vector<S> on_host(const SpectrumBindParams& params, const Schedule& schedule = {}, int threads = 0) {
   return result_of<S>(params, [&](const auto& p) { run_bind_spectrum_kernel<S>(p, schedule, threads); });
 }
 template <typename S>
@@ -54,7 +54,7 @@ std::vector<S> on_cpu(const PackedSpectrumParams& params) {
   return result_of<S>(params, [](const auto& p) { run_packed_spectrum<S>(p, 0, p.rows); });
 }
 template <typename S>
-std::vector<S> on_cpu(const SpectrumBindingParams& params) {
+std::vector<S> on_cpu(const SpectrumBindParams& params) {
   return result_of<S>(params, [](const auto& p) { run_bind_spectrum<S>(p, 0, p.rows); });
 }
 
@@ -133,11 +133,11 @@ TYPED_TEST(PackedSpectra, ProductsAgreeWithTheCpuKernel) {
     Rows<S> spectra(this->kRows, dim, 64, std::sqrt(static_cast<double>(dim)));
     for (const Product product : {Product::kConvolution, Product::kCorrelation}) {
       SCOPED_TRACE(::testing::Message() << "dim " << dim << " product " << static_cast<int>(product));
-      const SpectrumBindingParams params = binding_of(a, spectra, this->kRows, product);
+      const SpectrumBindParams params = binding_of(a, spectra, this->kRows, product);
       expect_rows_agree(on_host<S>(params), on_cpu<S>(params), dim);
     }
     spectra.row(0)[1] = static_cast<S>(std::numeric_limits<double>::infinity());
-    const SpectrumBindingParams params = binding_of(a, spectra, this->kRows, Product::kConvolution);
+    const SpectrumBindParams params = binding_of(a, spectra, this->kRows, Product::kConvolution);
     const std::vector<S> out = on_host<S>(params);
     EXPECT_TRUE(hrr_testing::all_nan(out.data(), dim));
     expect_rows_agree(out, on_cpu<S>(params), dim);
@@ -179,7 +179,7 @@ TYPED_TEST(PackedSpectra, BlocksSchedulesAndNeighboursGiveTheSameBits) {
   };
   const PackedSpectrumParams forward = packed_params(rows, this->kRows, false);
   const PackedSpectrumParams back = packed_params(spectra, this->kRows, true);
-  const SpectrumBindingParams product = binding_of(rows, spectra, this->kRows, Product::kConvolution);
+  const SpectrumBindParams product = binding_of(rows, spectra, this->kRows, Product::kConvolution);
   const auto expect_same = [&](const auto& params) {
     const std::vector<S> expected = on_host<S>(params);
     for (const int threads : {32, 64, 128}) {
@@ -202,13 +202,13 @@ TEST(PackedSpectraLaunches, RefuseOtherLengthsAndLaunchNothingForNoRows) {
     transform.rows = 1;
     transform.dim = dim;
     EXPECT_THROW(run_packed_spectrum_kernel<float>(transform), std::runtime_error);
-    SpectrumBindingParams product;
+    SpectrumBindParams product;
     product.rows = 1;
     product.dim = dim;
     EXPECT_THROW(run_bind_spectrum_kernel<float>(product), std::runtime_error);
   }
   EXPECT_NO_THROW(run_packed_spectrum_kernel<float>(PackedSpectrumParams{}));
-  EXPECT_NO_THROW(run_bind_spectrum_kernel<float>(SpectrumBindingParams{}));
+  EXPECT_NO_THROW(run_bind_spectrum_kernel<float>(SpectrumBindParams{}));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ void check_product_kernel(int64_t dim) {
   Records<float> records(rows, 3, dim, 4);
   pairs.weighted = false;
   const std::vector<float> bound_rows = bound(pairs.a, pairs.b, Product::kCorrelation);
-  const std::vector<float> record_rows = records.run();
+  const std::vector<float> bind_superpose_rows = records.run();
   for (const dim3 block : row_blocks<kLog2>()) {
     const int threads = static_cast<int>(block.x * block.y * block.z);
     const unsigned blocks = grid_for(rows, threads / Fft::kThreads).x;
@@ -88,7 +88,7 @@ void check_product_kernel(int64_t dim) {
       host_launch("product_kernel", product_kernel<float, kLog2, true>, dim3(blocks + spare), block,
                   Fft::shared_bytes(threads), kSchedule, records.params(out), Product::kConvolution, Storage::kFloat,
                   twiddle_table<float>());
-      EXPECT_EQ(out, record_rows) << dim << " block " << to_text(block);
+      EXPECT_EQ(out, bind_superpose_rows) << dim << " block " << to_text(block);
     }
   }
 }

@@ -274,7 +274,7 @@ TEST(Barrier, CompleteKernelIsRight) {
   EXPECT_EQ(wrong_schedules(flip_kernel<true, true>, 5, 2, 64), 0);
 }
 
-#if !defined(HRR_THREAD_SANITIZER)  // which stops at each of these: test_shim_faults.cpp
+#if !defined(KERNEL_THREAD_SANITIZER)  // which stops at each of these: test_shim_faults.cpp
 TEST(Barrier, MissingAfterStoreShows) {
   EXPECT_EQ(wrong_schedules(flip_kernel<false, true>, 1, 1, 64), 5);
 }

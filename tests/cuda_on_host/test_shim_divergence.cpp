@@ -24,7 +24,7 @@ enum class Fault {
   kMaskWithoutSelf
 };
 
-HRR_DEVICE void helper_with_a_barrier(CallSite site = CallSite::here()) {
+KERNEL_DEVICE void helper_with_a_barrier(CallSite site = CallSite::here()) {
   block_sync(site);
 }
 

@@ -75,7 +75,7 @@ TEST(Faults, CorrectKernelsAreSilent) {
   EXPECT_EQ(count<true>(3, 64), 192);
 }
 
-#if defined(HRR_THREAD_SANITIZER)
+#if defined(KERNEL_THREAD_SANITIZER)
 
 // ThreadSanitizer's report ends the process with status 66.
 template <typename Body>
@@ -102,7 +102,7 @@ TEST(RaceDeathTest, ShuffleInPlaceOfAWarpBarrier) {
 
 #endif
 
-#if defined(HRR_ADDRESS_SANITIZER)
+#if defined(KERNEL_ADDRESS_SANITIZER)
 
 enum class Overflow {
   kSharedStore,

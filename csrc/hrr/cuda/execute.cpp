@@ -66,16 +66,16 @@ void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kerne
 
 }  // namespace
 
-void execute(const kernels::BindingParams& params, const at::Tensor& out) {
-  launch(kernels::launch_binding, params, out);
+void execute(const kernels::BindParams& params, const at::Tensor& out) {
+  launch(kernels::launch_bind, params, out);
 }
 
-void execute(const kernels::BindingBackwardParams& params, const at::Tensor& out) {
-  launch(kernels::launch_binding_backward, params, out);
+void execute(const kernels::BindBackwardParams& params, const at::Tensor& out) {
+  launch(kernels::launch_bind_backward, params, out);
 }
 
-void execute(const kernels::RecordParams& params, const at::Tensor& out) {
-  launch(kernels::launch_record, params, out);
+void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out) {
+  launch(kernels::launch_bind_superpose, params, out);
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
@@ -102,7 +102,7 @@ void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out)
   }
 }
 
-void execute(const kernels::SpectrumBindingParams& params, const at::Tensor& out) {
+void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out) {
   launch(kernels::launch_bind_spectrum, params, out);
 }
 

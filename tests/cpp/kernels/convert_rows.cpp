@@ -4,7 +4,7 @@
 #include "kernels/convert.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 ConvertRows convert_rows_of_isa() {
   return {[](const Half* source, int64_t count, float* target) { widen_row<Half>(source, count, target); },
@@ -17,5 +17,5 @@ ConvertRows convert_rows_of_isa() {
           }};
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

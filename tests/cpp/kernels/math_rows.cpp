@@ -4,11 +4,11 @@
 #include "kernels/math.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // Rows are processed in whole vectors, the rest in a vector whose other lanes hold what must not matter.
 template <typename L, typename F>
-HRR_HOST_DEVICE void apply(const number_t<L>* x, int64_t count, number_t<L>* y, const F& function) {
+KERNEL_HOST_DEVICE void apply(const number_t<L>* x, int64_t count, number_t<L>* y, const F& function) {
   using T = number_t<L>;
   constexpr int kLanes = sizeof(L) / sizeof(T);
   if constexpr (kLanes == 1) {
@@ -32,7 +32,7 @@ HRR_HOST_DEVICE void apply(const number_t<L>* x, int64_t count, number_t<L>* y, 
 }
 
 template <typename L>
-HRR_HOST_DEVICE L value_of(MathFunction function, L x) {
+KERNEL_HOST_DEVICE L value_of(MathFunction function, L x) {
   switch (function) {
     case kSine:
       return sine(x);
@@ -92,5 +92,5 @@ MathRows math_rows_of_numbers() {
   return {rows_of<float>(), rows_of<double>()};
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -262,16 +262,16 @@ void run(const RowKernel<Params>& kernel, const Params& params, int64_t begin, i
   kernel.run(params, begin, end, scratch.data());
 }
 template <typename S>
-void run_bind(const BindingParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, BindingParams>(), params, begin, end);
+void run_bind(const BindParams& params, int64_t begin, int64_t end) {
+  run(kernel_of<S, BindParams>(), params, begin, end);
 }
 template <typename S>
-void run_bind_backward(const BindingBackwardParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, BindingBackwardParams>(), params, begin, end);
+void run_bind_backward(const BindBackwardParams& params, int64_t begin, int64_t end) {
+  run(kernel_of<S, BindBackwardParams>(), params, begin, end);
 }
 template <typename S>
-void run_record(const RecordParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, RecordParams>(), params, begin, end);
+void run_bind_superpose(const BindSuperposeParams& params, int64_t begin, int64_t end) {
+  run(kernel_of<S, BindSuperposeParams>(), params, begin, end);
 }
 template <typename S>
 void run_superpose(const SuperpositionParams& params, int64_t begin, int64_t end) {
@@ -290,8 +290,8 @@ void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int6
   run(kernel_of<S, PackedSpectrumParams>(), params, begin, end);
 }
 template <typename S>
-void run_bind_spectrum(const SpectrumBindingParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, SpectrumBindingParams>(), params, begin, end);
+void run_bind_spectrum(const SpectrumBindParams& params, int64_t begin, int64_t end) {
+  run(kernel_of<S, SpectrumBindParams>(), params, begin, end);
 }
 
 }  // namespace torch_hrr::kernels

@@ -30,9 +30,9 @@ const std::vector<int64_t> kSomeDims = {1, 3, 16, 17, 32, 96, 100, 128, 160, 256
 constexpr Product kProducts[] = {Product::kConvolution, Product::kCorrelation};
 
 template <typename S>
-BindingParams params_of(const S* a, const S* b, S* out, int64_t rows, int64_t dim, const RowMap& map, Product product,
-                        bool normalize) {
-  BindingParams params;
+BindParams params_of(const S* a, const S* b, S* out, int64_t rows, int64_t dim, const RowMap& map, Product product,
+                     bool normalize) {
+  BindParams params;
   params.a = a;
   params.b = b;
   params.out = out;
@@ -196,7 +196,7 @@ TYPED_TEST(CircularConvolution, RangesOfRowsMakeTheWhole) {
 
 TYPED_TEST(CircularConvolution, ScratchIsNotAnInput) {
   using S = TypeParam;
-  const auto& kernel = kernel_of<S, BindingParams>();
+  const auto& kernel = kernel_of<S, BindParams>();
   this->for_each_form(kSomeDims, [&](int64_t dim, Product product, bool normalize) {
     const Buffer<S> a = random_values<S>(dim, 5);
     const Buffer<S> b = random_values<S>(dim, 6);

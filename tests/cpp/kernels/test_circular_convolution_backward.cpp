@@ -63,8 +63,8 @@ struct Operands {
         dim(the_dim),
         map(row_map(the_rows, {the_dim, the_dim, the_dim})) {}
 
-  BindingBackwardParams params(const Form& form, S* grad_a, S* grad_b) const {
-    BindingBackwardParams params;
+  BindBackwardParams params(const Form& form, S* grad_a, S* grad_b) const {
+    BindBackwardParams params;
     params.grad = grad.data();
     params.a = a.data();
     params.b = b.data();
@@ -178,7 +178,7 @@ TYPED_TEST(CircularConvolutionBackward, RangesOfRowsMakeTheWhole) {
     std::vector<Buffer<S>> parts(2, Buffer<S>(kRows * dim));
     const Buffer<S> untouched(kRows * dim);
     run_bind_backward<S>(operands.params(form, whole[0].data(), whole[1].data()), 0, kRows);
-    const BindingBackwardParams params = operands.params(form, parts[0].data(), parts[1].data());
+    const BindBackwardParams params = operands.params(form, parts[0].data(), parts[1].data());
     run_bind_backward<S>(params, 3, kRows);
     for (const Buffer<S>& part : parts) {
       EXPECT_TRUE(same_bits(part.data(), untouched.data(), 3 * dim)) << "rows before the range were written";
@@ -198,7 +198,7 @@ TYPED_TEST(CircularConvolutionBackward, BitsDoNotDependOnPlacement) {
     // elements.
     Operands<S> operands(kRows + 1, dim);
     std::vector<Buffer<S>> placed(2, Buffer<S>(kRows * dim + 1));
-    BindingBackwardParams params = operands.params(form, placed[0].data() + 1, placed[1].data() + 1);
+    BindBackwardParams params = operands.params(form, placed[0].data() + 1, placed[1].data() + 1);
     params.grad = operands.grad.data() + 1;
     params.a = operands.a.data() + 1;
     params.b = operands.b.data() + 1;
@@ -231,7 +231,7 @@ TEST(CircularConvolutionDerivative, AgreesWithDifferences) {
       run_bind_backward<double>(operands.params(form, gradients[0].data(), gradients[1].data()), 0, 1);
       const auto loss = [&] {
         Buffer<double> out(dim);
-        BindingParams params;
+        BindParams params;
         params.a = operands.a.data();
         params.b = operands.b.data();
         params.out = out.data();

@@ -103,10 +103,10 @@ TEST(IsaNames, AreThoseOfTheEnvironment) {
 }
 
 TEST(Registry, HasOneTableOfRowKernelsAStorageType) {
-  std::set<decltype(RowKernel<BindingParams>::run)> entries;
+  std::set<decltype(RowKernel<BindParams>::run)> entries;
   for (const Storage storage : {Storage::kFloat, Storage::kDouble, Storage::kHalf, Storage::kBFloat16}) {
-    const RowKernel<BindingParams>& kernel = kernel_table<RowKernel<BindingParams>>(storage);
-    EXPECT_EQ(&kernel, &kernel_table<RowKernel<BindingParams>>(storage));
+    const RowKernel<BindParams>& kernel = kernel_table<RowKernel<BindParams>>(storage);
+    EXPECT_EQ(&kernel, &kernel_table<RowKernel<BindParams>>(storage));
     entries.insert(kernel.run);
   }
   EXPECT_EQ(entries.size(), 4u);

@@ -109,8 +109,8 @@ class PackedSpectra : public ::testing::Test {
     return out;
   }
 
-  static SpectrumBindingParams params_of(Product product, int64_t dim, const S* a, const S* spectrum, S* out) {
-    SpectrumBindingParams params;
+  static SpectrumBindParams params_of(Product product, int64_t dim, const S* a, const S* spectrum, S* out) {
+    SpectrumBindParams params;
     params.a = a;
     params.spectrum = spectrum;
     params.out = out;
@@ -292,7 +292,7 @@ TYPED_TEST(PackedSpectra, ASharedSpectrumChangesNoBit) {
   const Buffer<S> spectrum = random_values<S>(kDim, 100);
   for (const Product product : kProducts) {
     Buffer<S> shared(this->kRows * kDim);
-    SpectrumBindingParams params = this->params_of(product, kDim, a.data(), spectrum.data(), shared.data());
+    SpectrumBindParams params = this->params_of(product, kDim, a.data(), spectrum.data(), shared.data());
     params.map = row_map(this->kRows, {kDim, 0});
     run_bind_spectrum<S>(params, 0, this->kRows);
     Buffer<S> alone(this->kRows * kDim);

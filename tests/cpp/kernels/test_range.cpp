@@ -11,7 +11,7 @@ const std::vector<int64_t> kDims = {5, 16, 17, 32, 96, 100, 128, 400, 512, 768, 
 template <typename S>
 Buffer<S> bound(const Buffer<S>& a, const Buffer<S>& b, Product product, bool normalize, double eps) {
   Buffer<S> out(a.size());
-  BindingParams params;
+  BindParams params;
   params.a = a.data();
   params.b = b.data();
   params.out = out.data();
@@ -118,7 +118,7 @@ TYPED_TEST(Range, PlainFormsSurviveOverflowOnTheWay) {
                          correlate(row_at(a.data(), dim), row_at(b.data(), dim))))
         << "unbind";
 
-    RecordParams params;
+    BindSuperposeParams params;
     Buffer<S> out(dim);
     params.a = a.data();
     params.b = b.data();
@@ -127,7 +127,7 @@ TYPED_TEST(Range, PlainFormsSurviveOverflowOnTheWay) {
     params.items = 1;
     params.dim = dim;
     params.eps = 0;
-    run_record<S>(params, 0, 1);
+    run_bind_superpose<S>(params, 0, 1);
     EXPECT_TRUE(is_close(out.data(), want)) << "record";
   }
 }
@@ -228,7 +228,7 @@ TYPED_TEST(Range, RecordsScaleEachItem) {
     }
     for (const bool normalize : {false, true}) {
       Buffer<S> out(dim);
-      RecordParams params;
+      BindSuperposeParams params;
       params.a = a.data();
       params.b = b.data();
       params.weights = weights.data();
@@ -241,7 +241,7 @@ TYPED_TEST(Range, RecordsScaleEachItem) {
       params.item_stride_weights = 1;
       params.normalize = normalize;
       params.eps = 0;
-      run_record<S>(params, 0, 1);
+      run_bind_superpose<S>(params, 0, 1);
       EXPECT_TRUE(is_close(out.data(), normalize ? normalized(want, 0) : want, 2 * StorageTraits<S>::kTolerance))
           << (normalize ? "normalised" : "plain");
     }

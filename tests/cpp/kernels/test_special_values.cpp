@@ -10,9 +10,9 @@ namespace {
 const std::vector<int64_t> kDims = {1, 5, 16, 17, 32, 96, 100, 128, 400, 512, 768, 1000, 1024};
 
 template <typename S>
-BindingParams binding(const Buffer<S>& a, const Buffer<S>& b, Buffer<S>& out, int64_t dim, Product product,
-                      bool normalize, double eps = 1e-12) {
-  BindingParams params;
+BindParams binding(const Buffer<S>& a, const Buffer<S>& b, Buffer<S>& out, int64_t dim, Product product, bool normalize,
+                   double eps = 1e-12) {
+  BindParams params;
   params.a = a.data();
   params.b = b.data();
   params.out = out.data();
@@ -58,7 +58,7 @@ template <typename S>
 Buffer<S> recorded(const Buffer<S>& a, const Buffer<S>& b, const Buffer<S>* weights, int64_t items, int64_t dim,
                    bool normalize) {
   Buffer<S> out(a.size() / items);
-  RecordParams params;
+  BindSuperposeParams params;
   params.a = a.data();
   params.b = b.data();
   params.weights = weights == nullptr ? nullptr : weights->data();
@@ -72,7 +72,7 @@ Buffer<S> recorded(const Buffer<S>& a, const Buffer<S>& b, const Buffer<S>* weig
   params.item_stride_weights = 1;
   params.normalize = normalize;
   params.eps = 1e-12;
-  run_record<S>(params, 0, params.rows);
+  run_bind_superpose<S>(params, 0, params.rows);
   return out;
 }
 
@@ -168,7 +168,7 @@ TYPED_TEST(SpecialValues, PoisonStaysInItsRowOfGradients) {
         }
         const auto gradients = [&](const Buffer<S>& grad, const Buffer<S>& a, const Buffer<S>& b) {
           std::vector<Buffer<S>> both(2, Buffer<S>(3 * dim));
-          BindingBackwardParams params;
+          BindBackwardParams params;
           params.grad = grad.data();
           params.a = a.data();
           params.b = b.data();

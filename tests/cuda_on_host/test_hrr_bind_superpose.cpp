@@ -73,7 +73,7 @@ TEST(Record, LayoutsAndBlocksGiveTheSameBits) {
     const std::vector<float> expected = records.run();
     for (const int threads : {64, 128}) {
       auto out = poisoned<float>(expected.size());
-      RecordParams params = records.params(out);
+      BindSuperposeParams params = records.params(out);
       params.a = source.a.values.data();
       params.b = source.b.values.data();
       params.weights = source.weights.values.data();
@@ -83,18 +83,18 @@ TEST(Record, LayoutsAndBlocksGiveTheSameBits) {
       params.item_stride_a = rows * dim;
       params.item_stride_b = dim;
       params.item_stride_weights = 0;
-      run_record<float>(params, {}, dim == 1000 ? 128 : threads);
+      run_bind_superpose<float>(params, {}, dim == 1000 ? 128 : threads);
       EXPECT_TRUE(same_bits(out.data(), expected.data(), rows * dim)) << dim << " threads " << threads;
     }
     for (int64_t r = 0; r < rows; ++r) {
       auto alone = poisoned<float>(static_cast<size_t>(dim));
-      RecordParams params = records.params(alone);
+      BindSuperposeParams params = records.params(alone);
       params.rows = 1;
       params.map = RowMap{};
       params.a = records.a.row(r * items);
       params.b = records.b.row(r * items);
       params.weights = records.weights.row(r * items);
-      run_record<float>(params);
+      run_bind_superpose<float>(params);
       EXPECT_TRUE(same_bits(alone.data(), expected.data() + r * dim, dim)) << dim << " row " << r;
     }
   }

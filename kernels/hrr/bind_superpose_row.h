@@ -4,11 +4,11 @@
 #include "kernels/hrr/engine_dispatch.h"
 
 namespace torch_hrr::kernels {
-HRR_ISA_BEGIN
+KERNEL_ISA_BEGIN
 
 // One output row: items pairs of vectors and, if weights is set, their weights.
 template <typename S>
-struct RecordRow {
+struct BindSuperposeRow {
   const S* a;
   const S* b;
   const S* weights;
@@ -54,7 +54,7 @@ struct ItemExponents {
 };
 
 template <typename S, typename Engine>
-ItemExponents item_exponents(const Engine& engine, const RecordRow<S>& row, int64_t k) {
+ItemExponents item_exponents(const Engine& engine, const BindSuperposeRow<S>& row, int64_t k) {
   const compute_t<S> weight = row.weight(k);
   const double a = largest_in(engine, row.a + k * row.stride_a, 0);
   const double b = largest_in(engine, row.b + k * row.stride_b, 0);
@@ -66,8 +66,8 @@ ItemExponents item_exponents(const Engine& engine, const RecordRow<S>& row, int6
 // The row from items scaled by exact powers of two, each by its own: for rows whose plain computation leaves the range
 // of the compute type, or that hold NaN or infinity (a NaN row).
 template <typename S, typename Engine>
-void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine::Operand a, typename Engine::Operand b,
-                 typename Engine::Operand sum, S* out) {
+void scaled_row(const Engine& engine, const BindSuperposeRow<S>& row, typename Engine::Operand a,
+                typename Engine::Operand b, typename Engine::Operand sum, S* out) {
   using T = compute_t<S>;
   // The exponent that brings the largest item's product into range; smaller ones keep their distance from it.
   int exponent = std::numeric_limits<int>::max();
@@ -98,7 +98,7 @@ void careful_row(const Engine& engine, const RecordRow<S>& row, typename Engine:
 // The K vectors of one side of a record: transformed as they are needed into one operand or, where every row has the
 // same ones, beforehand into K of them. Either way the numbers are the same.
 template <typename S, typename Engine>
-struct RecordSide {
+struct BindSuperposeSide {
   using Operand = typename Engine::Operand;
   Operand current;
   Operand* shared = nullptr;
@@ -119,8 +119,8 @@ struct RecordSide {
 };
 
 template <typename S, typename Engine>
-bool try_record_row(const Engine& engine, const RecordRow<S>& row, const RecordSide<S, Engine>& a,
-                    const RecordSide<S, Engine>& b, typename Engine::Operand sum, S* out) {
+bool try_bind_superpose_row(const Engine& engine, const BindSuperposeRow<S>& row, const BindSuperposeSide<S, Engine>& a,
+                            const BindSuperposeSide<S, Engine>& b, typename Engine::Operand sum, S* out) {
   using T = compute_t<S>;
   engine.clear(sum);
   for (int64_t k = 0; k < row.items; ++k) {
@@ -157,7 +157,7 @@ bool prefetch_pays(int64_t rows, int64_t dim) {
 }
 
 template <typename S>
-HRR_HOST_DEVICE void prefetch_row(const S* row, int64_t dim) {
+KERNEL_HOST_DEVICE void prefetch_row(const S* row, int64_t dim) {
   const int64_t bytes = row == nullptr ? 0 : dim * static_cast<int64_t>(sizeof(S));
   // The level is part of the instruction: a constant each.
   const char* memory = reinterpret_cast<const char*>(row);
@@ -182,7 +182,7 @@ struct BoundOperands {
   const S* row_a = nullptr;
   const S* row_b = nullptr;
 
-  void load(const Engine& engine, const RecordRow<S>& row, const NextRow<S>& next) {
+  void load(const Engine& engine, const BindSuperposeRow<S>& row, const NextRow<S>& next) {
     if (row.a != row_a) {
       engine.load(row.a, 0, a);
     }
@@ -201,7 +201,7 @@ struct BoundOperands {
 };
 
 template <Product kProduct, typename S, typename Engine>
-bool try_bind_row(const Engine& engine, const RecordRow<S>& row, const NextRow<S>& next,
+bool try_bind_row(const Engine& engine, const BindSuperposeRow<S>& row, const NextRow<S>& next,
                   BoundOperands<S, Engine>& operands, S* out) {
   using T = compute_t<S>;
   constexpr int W = Engine::kWidth;
@@ -219,5 +219,5 @@ bool try_bind_row(const Engine& engine, const RecordRow<S>& row, const NextRow<S
   }
 }
 
-HRR_ISA_END
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -80,7 +80,7 @@ TEST(Binding, ARowAloneHasTheBitsItHasInABatch) {
       const std::vector<float> batch = bound(a, b, Product::kCorrelation, normalize);
       for (const int64_t r : {int64_t{0}, int64_t{6}, rows - 1}) {
         auto alone = poisoned<float>(static_cast<size_t>(dim));
-        BindingParams params = binding_params(a, b, alone, 1, Product::kCorrelation, normalize);
+        BindParams params = binding_params(a, b, alone, 1, Product::kCorrelation, normalize);
         params.a = a.row(r);
         params.b = b.row(r);
         params.map = RowMap{};
@@ -115,7 +115,7 @@ TEST(Binding, LayoutsGiveTheSameBits) {
         std::copy_n(b.row(r), dim, b_memory.data() + shift + r * stride);
       }
       auto out = poisoned<float>(static_cast<size_t>(12 * dim + shift));
-      BindingParams params = binding_params(a, b, out, 12);
+      BindParams params = binding_params(a, b, out, 12);
       params.a = a_memory.data() + shift;
       params.b = b_memory.data() + shift;
       params.out = out.data() + shift;
@@ -255,7 +255,7 @@ TEST(Binding, ZeroRowsStayZeroUnlessEpsIsZero) {
 }
 
 TEST(Binding, NoRowsLaunchNothingAndLongRowsAreRefused) {
-  BindingParams params;
+  BindParams params;
   params.dim = 64;
   EXPECT_NO_THROW(run_binding<float>(params));
   params.rows = 1;

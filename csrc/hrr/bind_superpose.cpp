@@ -32,7 +32,7 @@ struct BindSuperpose : Operator {
   static void run(const SumContract<int64_t>& contract, const Tensor& out, const Tensor& a, const Tensor& b,
                   const OptionalTensor& weights, bool normalize, double eps) {
     const c10::ArrayRef<int64_t> batch = contract.batch();
-    kernels::RecordParams params;
+    kernels::BindSuperposeParams params;
     params.rows = product_of(batch);
     params.items = contract.items;
     params.dim = contract.sizes.back();
@@ -46,8 +46,8 @@ struct BindSuperpose : Operator {
       };
       const Tensor item_factors =
           factors.defined() ? factors.expand(contract.weight_sizes()).reshape({params.rows, params.items}) : factors;
-      return library_record(items(a), items(b), item_factors, kernels::Product::kConvolution, normalize, eps,
-                            out.view({params.rows, params.dim}));
+      return library_bind_superpose(items(a), items(b), item_factors, kernels::Product::kConvolution, normalize, eps,
+                                    out.view({params.rows, params.dim}));
     }
     const Rows<3> rows(
         batch, {{{with_unit_rows(a, contract.dtype), 2}, {with_unit_rows(b, contract.dtype), 2}, {factors, 1}}});

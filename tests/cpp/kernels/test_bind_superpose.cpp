@@ -25,8 +25,8 @@ struct Problem {
         b(random_values<S>(rows * items * dim, 12)),
         weights(random_values<S>(rows * items, 13)) {}
 
-  RecordParams params(S* out) const {
-    RecordParams params;
+  BindSuperposeParams params(S* out) const {
+    BindSuperposeParams params;
     params.a = a.data();
     params.b = b.data();
     params.weights = weighted ? weights.data() : nullptr;
@@ -61,7 +61,7 @@ class Record : public ::testing::Test {
  protected:
   static void expect_direct_sum(const Problem<S>& problem) {
     Buffer<S> out(problem.rows * problem.dim);
-    run_record<S>(problem.params(out.data()), 0, problem.rows);
+    run_bind_superpose<S>(problem.params(out.data()), 0, problem.rows);
     for (int64_t r = 0; r < problem.rows; ++r) {
       ASSERT_TRUE(is_close(out.data() + r * problem.dim, problem.expected(r), 2 * StorageTraits<S>::kTolerance))
           << "row " << r;
@@ -94,7 +94,7 @@ TYPED_TEST(Record, OfNothingIsZero) {
       Problem<S> problem(2, 0, dim);
       problem.normalize = normalize;
       Buffer<S> out(2 * dim);
-      run_record<S>(problem.params(out.data()), 0, 2);
+      run_bind_superpose<S>(problem.params(out.data()), 0, 2);
       for (int64_t i = 0; i < 2 * dim; ++i) {
         EXPECT_EQ(to_double(out.data()[i]), 0) << "dim " << dim;
       }
@@ -124,8 +124,8 @@ TYPED_TEST(Record, OfOnePairIsItsBinding) {
     this->expect_direct_sum(problem);
     Buffer<S> record(3 * dim);
     Buffer<S> bound(3 * dim);
-    run_record<S>(problem.params(record.data()), 0, 3);
-    BindingParams params;
+    run_bind_superpose<S>(problem.params(record.data()), 0, 3);
+    BindParams params;
     params.a = problem.a.data();
     params.b = problem.b.data();
     params.out = bound.data();
@@ -155,19 +155,19 @@ TYPED_TEST(Record, SharingASideChangesNoBit) {
       problem.normalize = (which & 4) != 0;
       const int64_t pitch = size.items * size.dim;
       Buffer<S> all(kRows * size.dim);
-      RecordParams params = problem.params(all.data());
+      BindSuperposeParams params = problem.params(all.data());
       params.map = row_map(kRows, {(which & 1) != 0 ? 0 : pitch, (which & 2) != 0 ? 0 : pitch, size.items});
-      run_record<S>(params, 0, 2);
-      run_record<S>(params, 2, kRows);
+      run_bind_superpose<S>(params, 0, 2);
+      run_bind_superpose<S>(params, 2, kRows);
       for (int64_t r = 0; r < kRows; ++r) {
         Buffer<S> alone(size.dim);
-        RecordParams single = problem.params(alone.data());
+        BindSuperposeParams single = problem.params(alone.data());
         single.a = problem.a.data() + params.map.strides[0][0] * r;
         single.b = problem.b.data() + params.map.strides[1][0] * r;
         single.weights = problem.weights.data() + size.items * r;
         single.rows = 1;
         single.map = RowMap{};
-        run_record<S>(single, 0, 1);
+        run_bind_superpose<S>(single, 0, 1);
         ASSERT_TRUE(same_bits(all.data() + r * size.dim, alone.data(), size.dim)) << "row " << r;
       }
     }
@@ -184,7 +184,7 @@ TYPED_TEST(Record, BitsDoNotDependOnPlacementOrRange) {
       Problem<S> problem(kRows, kItems, dim);
       problem.normalize = normalize;
       Buffer<S> whole(kRows * dim);
-      run_record<S>(problem.params(whole.data()), 0, kRows);
+      run_bind_superpose<S>(problem.params(whole.data()), 0, kRows);
 
       // The same rows with items and rows exchanged in memory, at odd first elements, in two ranges.
       Buffer<S> a(kRows * kItems * dim + 1);
@@ -200,7 +200,7 @@ TYPED_TEST(Record, BitsDoNotDependOnPlacementOrRange) {
         }
       }
       Buffer<S> out(kRows * dim + 1);
-      RecordParams params = problem.params(out.data() + 1);
+      BindSuperposeParams params = problem.params(out.data() + 1);
       params.a = a.data() + 1;
       params.b = b.data() + 3;
       params.weights = weights.data() + 1;
@@ -208,9 +208,9 @@ TYPED_TEST(Record, BitsDoNotDependOnPlacementOrRange) {
       params.item_stride_a = kRows * dim;
       params.item_stride_b = kRows * dim;
       params.item_stride_weights = kRows;
-      run_record<S>(params, 3, kRows);
+      run_bind_superpose<S>(params, 3, kRows);
       EXPECT_TRUE(same_bits(out.data(), Buffer<S>(3 * dim + 1).data(), 3 * dim + 1)) << "rows before the range";
-      run_record<S>(params, 0, 3);
+      run_bind_superpose<S>(params, 0, 3);
       EXPECT_TRUE(same_bits(out.data() + 1, whole.data(), kRows * dim));
     }
   }

@@ -4,7 +4,8 @@
 
 namespace torch_hrr::kernels {
 
-void launch_record(Storage storage, const RecordParams& params, const void* twiddles, CudaStream stream) {
+void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles,
+                           CudaStream stream) {
   with_twiddles(storage, twiddles, [&](const auto* table) {
     launch_product<true>("bind_superpose", storage, params, Product::kConvolution, table, DeviceLauncher{stream});
   });

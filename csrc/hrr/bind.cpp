@@ -30,7 +30,7 @@ void run_binding(const Binding& op, const ResultContract<int64_t>& contract, con
                  double eps, const Tensor& out) {
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
-  kernels::BindingParams params;
+  kernels::BindParams params;
   params.rows = product_of(batch);
   params.dim = sizes.back();
   if (params.rows == 0) {
@@ -40,8 +40,8 @@ void run_binding(const Binding& op, const ResultContract<int64_t>& contract, con
     const auto items = [&](const Tensor& x) {
       return x.to(contract.dtype).expand(sizes).reshape({params.rows, 1, params.dim});
     };
-    return library_record(items(a), items(b), Tensor(), op.product, op.normalize, eps,
-                          out.view({params.rows, params.dim}));
+    return library_bind_superpose(items(a), items(b), Tensor(), op.product, op.normalize, eps,
+                                  out.view({params.rows, params.dim}));
   }
   const Rows<2> rows(batch, {{{with_unit_rows(a, contract.dtype), 1}, {with_unit_rows(b, contract.dtype), 1}}});
   params.map = rows.map();
@@ -73,7 +73,7 @@ void run_backward(const Binding& op, const ResultContract<int64_t>& contract, co
   const auto& [grad_a, grad_b] = results;
   const c10::ArrayRef<int64_t> sizes = contract.sizes;
   const c10::ArrayRef<int64_t> batch = all_but_last(sizes);
-  kernels::BindingBackwardParams params;
+  kernels::BindBackwardParams params;
   params.rows = product_of(batch);
   params.dim = sizes.back();
   if (params.rows == 0) {
@@ -110,8 +110,8 @@ struct BackwardOperator : Operator {
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& grad, const Tensor& a, const Tensor& b, double eps = 0) {
-    return binding_backward_contract<Int>(Op::kName, {Op::kOperands[0].name, grad}, {Op::kOperands[1].name, a},
-                                          {Op::kOperands[2].name, b}, eps);
+    return bind_backward_contract<Int>(Op::kName, {Op::kOperands[0].name, grad}, {Op::kOperands[1].name, a},
+                                       {Op::kOperands[2].name, b}, eps);
   }
   static void run(const ResultContract<int64_t>& contract, const Gradients& results, const Tensor& grad,
                   const Tensor& a, const Tensor& b, double eps = 0) {
@@ -149,7 +149,7 @@ struct ForwardOperator : Operator {
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& a, const Tensor& b, double eps = 0) {
-    return binding_contract<Int>(Op::kName, {Op::kOperands[0].name, a}, {Op::kOperands[1].name, b}, eps);
+    return bind_contract<Int>(Op::kName, {Op::kOperands[0].name, a}, {Op::kOperands[1].name, b}, eps);
   }
   static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& a, const Tensor& b,
                   double eps = 0) {

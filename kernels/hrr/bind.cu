@@ -4,9 +4,9 @@
 
 namespace torch_hrr::kernels {
 
-void launch_binding(Storage storage, const BindingParams& params, const void* twiddles, CudaStream stream) {
+void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream) {
   with_twiddles(storage, twiddles, [&](const auto* table) {
-    launch_product<false>("bind", storage, record_of_one(params), params.product, table, DeviceLauncher{stream});
+    launch_product<false>("bind", storage, sum_of_one(params), params.product, table, DeviceLauncher{stream});
   });
 }
 

@@ -4,8 +4,7 @@
 
 namespace torch_hrr::kernels {
 
-void launch_binding_backward(Storage storage, const BindingBackwardParams& params, const void* twiddles,
-                             CudaStream stream) {
+void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream) {
   with_twiddles(storage, twiddles, [&](const auto* table) {
     launch_product_backward("bind_backward", storage, params, table, DeviceLauncher{stream});
   });
