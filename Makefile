@@ -87,6 +87,7 @@ lint: $(VENV)/.test-tools
 # The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the second torch, and the
 # CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
+test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
 test-all: test
 	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
 	TORCH_HRR_TEST_ALL=0 $(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"

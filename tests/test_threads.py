@@ -114,7 +114,7 @@ def resident():
 
 @linux
 @cases
-def test_ten_thousand_calls_keep_no_memory(case):
+def test_thousands_of_calls_keep_no_memory(case):
     """Results of 16 kB each: a leak of one in ten would show."""
     arguments = build(case.sized(8, 2, 512))
     bad = arguments | {case.arguments[0].name: torch.zeros(1, dtype=torch.bool)}
@@ -128,8 +128,8 @@ def test_ten_thousand_calls_keep_no_memory(case):
 
     work(500)
     before = resident()
-    work(10_000)
-    assert resident() - before < 8 * 2**20
+    work(5_000)
+    assert resident() - before < 4 * 2**20
 
 
 @linux
@@ -145,5 +145,5 @@ def test_thousands_of_backwards_keep_no_memory(case):
 
     work(200)
     before = resident()
-    work(2_000)
-    assert resident() - before < 8 * 2**20
+    work(1_000)
+    assert resident() - before < 4 * 2**20

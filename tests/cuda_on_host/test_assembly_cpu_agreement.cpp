@@ -57,7 +57,7 @@ TYPED_TEST_SUITE(AssemblyCpuAgreement, ElementTypes);
 
 TYPED_TEST(AssemblyCpuAgreement, KWinners) {
   using S = TypeParam;
-  for (const int64_t n : {1, 2, 15, 16, 17, 63, 64, 65, 500, 2001}) {
+  for (const int64_t n : {1, 2, 16, 17, 65, 500, 2001}) {
     for (const Kind kind : kKinds) {
       for (const int64_t k : {int64_t{0}, int64_t{1}, n / 9, n / 2, n}) {
         const WinnersProblem<S> problem(kind, 2, n, k, 3, 1, static_cast<unsigned>(n + k));

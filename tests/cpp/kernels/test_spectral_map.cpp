@@ -130,6 +130,10 @@ class SpectralMaps : public ::testing::Test {
 };
 TYPED_TEST_SUITE(SpectralMaps, StorageTypes);
 
+constexpr bool reads_eps(SpectralMap map) {
+  return divides_by_eps(map) || map == SpectralMap::kCutInverse;
+}
+
 TYPED_TEST(SpectralMaps, MatchTheirDefinitions) {
   using S = TypeParam;
   for (const int64_t dim : kDims) {
@@ -139,7 +143,7 @@ TYPED_TEST(SpectralMaps, MatchTheirDefinitions) {
       for (const double eps : {0.0, 0.9}) {
         for (const int order : {0, 2}) {
           SCOPED_TRACE(::testing::Message() << "dim " << dim << " map " << static_cast<int>(kind) << " eps " << eps);
-          if (order > 0 && kind != SpectralMap::kPower) {
+          if ((order > 0 && kind != SpectralMap::kPower) || (eps > 0 && !reads_eps(kind))) {
             continue;
           }
           Buffer<S> out(this->kRows * dim);

@@ -100,6 +100,14 @@ class Winners : public ::testing::Test {
   // Rows [first, rows) of a table whose rows lie `stride` apart, with and without `sorted`.
   static void expect_winners(const std::vector<Bits>& table, int64_t rows, int64_t n, int64_t stride, int64_t k,
                              int64_t first = 0) {
+    std::vector<std::vector<int64_t>> orders;
+    for (int64_t r = 0; r < rows; ++r) {
+      orders.push_back(order_of(table.data() + r * stride, n));
+    }
+    expect_winners(table, rows, n, stride, k, first, orders);
+  }
+  static void expect_winners(const std::vector<Bits>& table, int64_t rows, int64_t n, int64_t stride, int64_t k,
+                             int64_t first, const std::vector<std::vector<int64_t>>& orders) {
     Buffer<Bits> input((rows - 1) * stride + n);
     std::copy_n(table.data(), input.size(), input.data());
     for (const bool sorted : {false, true}) {
@@ -119,7 +127,7 @@ class Winners : public ::testing::Test {
       Buffer<char> scratch(kernel.scratch(params));
       kernel.run(params, first, rows, scratch.data());
       for (int64_t r = 0; r < rows; ++r) {
-        const std::vector<int64_t> want = expected(input.data() + r * stride, n, k, sorted);
+        const std::vector<int64_t> want = expected(orders[static_cast<size_t>(r)], k, sorted);
         for (int64_t i = 0; i < k; ++i) {
           if (r < first) {
             ASSERT_EQ(indices.data()[r * k + i], -1);
@@ -132,10 +140,14 @@ class Winners : public ::testing::Test {
     }
   }
 
-  static std::vector<int64_t> expected(const Bits* row, int64_t n, int64_t k, bool sorted) {
+  // The positions of a row, the largest element's first.
+  static std::vector<int64_t> order_of(const Bits* row, int64_t n) {
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return E::key(row[a]) > E::key(row[b]); });
+    return order;
+  }
+  static std::vector<int64_t> expected(std::vector<int64_t> order, int64_t k, bool sorted) {
     order.resize(static_cast<size_t>(k));
     if (!sorted) {
       std::sort(order.begin(), order.end());
@@ -151,9 +163,10 @@ class Winners : public ::testing::Test {
     for (size_t i = 0; i < table.size(); ++i) {
       table[i] = value(generator, static_cast<int64_t>(i) % n);
     }
+    const std::vector<std::vector<int64_t>> orders = {order_of(table.data(), n), order_of(table.data() + n, n)};
     for (const int64_t k : {int64_t{0}, int64_t{1}, int64_t{2}, n / 100, n / 9, n / 8 + 1, n / 2, n - 1, n}) {
       if (k >= 0 && k <= n) {
-        expect_winners(table, 2, n, n, k);
+        expect_winners(table, 2, n, n, k, 0, orders);
       }
     }
   }
