@@ -11,9 +11,8 @@
 //   T warp_inclusive_sum(v)      the sum over this lane and those below
 //   T block_exclusive_sum(v, shared, total)      of integers: the sum over the threads below
 //
-// These conventions let one source run under nvcc and under tests/cuda_on_host/shim.h. Shared memory is dynamic only
-// (no
-// `__shared__` arrays): a kernel carves the typed arrays it needs out of dynamic_shared, and its launcher computes
+// These conventions let one source run under nvcc and under tests/cuda_on_host/shim.h. All shared memory is dynamic
+// (no `__shared__` arrays): a kernel carves the typed arrays it needs out of dynamic_shared, and its launcher computes
 // their size with the same function. Blocks that use sums or the default mask have a multiple of 32 threads. A kernel
 // is `template <...> __global__ void` or, in a header that only one .cu file includes, `__global__ void`; helper
 // functions are KERNEL_DEVICE (KERNEL_HOST_DEVICE where the CPU uses them too). No thread returns before a barrier that
