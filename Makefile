@@ -1,16 +1,16 @@
-# make demo: from a fresh clone to a result. make test: every test. Both keep to .venv, build and ignored folders.
+# make demo: from a fresh clone to a result. make test: every test. Both write only to .venv, build and ignored folders.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch>=2.11,<2.16
 PY := $(VENV)/bin/python
-# One build tree for the package and for the C++ suites.
+# One build tree for the package and the C++ tests.
 BUILD ?= build/make$(VENV)
 REPORTS := $(BUILD)/reports
 export TORCH_HRR_BUILD_DIR := $(abspath $(BUILD))
 JOBS ?= $(shell nproc)
 
-# The demo has CUDA kernels where a GPU is there to run them. Tests insist on them where nvcc is, for one architecture:
-# kernels have no code of their own for newer ones.
+# The demo has CUDA kernels where there is a GPU to run them. Tests require them wherever nvcc is found, for a single
+# architecture: the kernels have no code specific to newer ones.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
@@ -24,7 +24,7 @@ tools:
 	@command -v cmake > /dev/null || { echo "torch_hrr: cmake was not found: apt-get install cmake" >&2; exit 1; }
 	@command -v ninja > /dev/null || { echo "torch_hrr: ninja was not found: apt-get install ninja-build" >&2; exit 1; }
 
-# $(call timed,stage,command): the command, and a line for the table of stages that `make test` ends with.
+# $(call timed,stage,command): runs the command and adds a line to the table of stages that `make test` ends with.
 timed = @mkdir -p $(REPORTS) && start=$$(date +%s) && { $(2); } && echo "$(1) $$(($$(date +%s) - start))" >> $(REPORTS)/stages
 
 $(VENV)/.torch: | tools
@@ -34,10 +34,10 @@ $(VENV)/.torch: | tools
 	@touch $@
 
 PIP := $(PY) -m pip --disable-pip-version-check install
-# Everything that the library is built from, so that an edit is seen by the next demo or test.
+# Everything the library is built from, so that the next demo or test sees an edit.
 SOURCES := $(shell git ls-files 'kernels/*' 'csrc/*' 'cmake/*' 2> /dev/null) CMakeLists.txt setup.py pyproject.toml
 
-# $(call package,environment,extras): setup.py shows what ninja shows, which pip would keep to itself; pip finds it built.
+# $(call package,environment,extras): setup.py shows ninja's progress, which pip would hide; pip then finds it built.
 define package
 	@echo "torch_hrr: building the library; ninja counts the steps"
 	$(call timed,library,$(1) $(PY) setup.py --quiet build_ext --inplace)
@@ -50,7 +50,7 @@ $(VENV)/.installed: $(VENV)/.torch $(SOURCES)
 	$(call package,$(DEMO_BUILD),.[plot$(,)examples-demo])
 	@touch $@
 
-# What it installs serves the demo, too.
+# What it installs serves the demo too.
 $(VENV)/.test-tools: $(VENV)/.torch $(SOURCES)
 	@$(if $(NVCC),,echo "torch_hrr: nvcc was not found: CUDA kernels are left out here and only run on the host")
 	$(call package,$(TEST_BUILD),.[plot$(,)examples-demo$(,)test$(,)lint])
@@ -67,7 +67,7 @@ test: start lint test-cpp test-python
 start:
 	@rm -f $(REPORTS)/stages
 
-# The report is made whether tests fail or not.
+# The report is printed even if tests fail.
 test-cpp: $(VENV)/.test-tools
 	$(call timed,build-tests,cmake -S . -B $(BUILD) -DTORCH_HRR_TESTS=ON $(CMAKE_ARGS) && cmake --build $(BUILD) --parallel $(JOBS))
 	@rm -rf $(REPORTS)/cpp && mkdir -p $(REPORTS)/cpp
@@ -84,8 +84,8 @@ lint: $(VENV)/.test-tools
 	$(PY) -m ruff format --check .
 	$(call timed,lint,$(PY) -m mypy && git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' | xargs $(VENV)/bin/clang-format --dry-run -Werror)
 
-# The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the second torch, and the
-# CPU kernels under sanitizers.
+# The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the oldest torch, and
+# the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
 test-all: test
@@ -96,8 +96,8 @@ test-all: test
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
 
-# Lines and branches of kernels/ and csrc/ that run in the C++ tests of kernels and operators and in the operators' Python
-# tests, from a build of its own. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.
+# Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests
+# reach, in a separate build. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.
 COVERAGE := build/coverage
 COVERAGE_TESTS ?= $(wildcard tests/test_ops_*.py)
 coverage: $(VENV)/.test-tools
@@ -116,4 +116,4 @@ bench: $(VENV)/.installed
 	$(PY) bench/run.py hrr
 
 clean:
-	rm -rf build dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info
+	rm -rf $(VENV)/.installed $(VENV)/.test-tools build dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info

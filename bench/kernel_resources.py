@@ -1,13 +1,14 @@
 """Registers, stack, shared memory and occupancy of every CUDA kernel, read from the compiled code: no GPU is needed.
 
     python bench/kernel_resources.py              the kernels of a build by family, as Markdown
-    python bench/kernel_resources.py --kernels    one line a kernel; --json the same as JSON
-    python bench/kernel_resources.py --check      compares with kernel_bounds.toml; exit status 1 where one is exceeded
-    python bench/kernel_resources.py --update     writes the table into docs/kernel_resources.md
-    python bench/kernel_resources.py --bounds     prints bounds that just hold, to edit kernel_bounds.toml by
+    python bench/kernel_resources.py --kernels    one line per kernel; --json the same as JSON
+    python bench/kernel_resources.py --check      compares with kernel_bounds.toml; exit status 1 if a bound is exceeded
+    python bench/kernel_resources.py --update     writes the tables of docs/kernel_resources.md
+    python bench/kernel_resources.py --bounds     prints tight bounds, to copy into kernel_bounds.toml
 
-What the code needs comes from `cuobjdump --dump-resource-usage`. Block and dynamic shared memory are not in the code:
-the program cuda_launches of the build tree calls the library's own launch code over a CUDA runtime that only records.
+Registers, stack and static shared memory come from `cuobjdump --dump-resource-usage`. Block sizes and dynamic shared
+memory are not in the binary: the build tree's program cuda_launches calls the library's own launch code on a CUDA
+runtime that only records.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def row(cells: Iterable[str]) -> str:
 
 
 def cells_of(kernels: Sequence[Kernel]) -> list[str]:
-    """Registers, stack, threads, shared memory and occupancy of some kernels, from the least to the most."""
+    """Registers, stack, threads, shared memory and occupancy of these kernels, each as least to most."""
     shapes = [shape for kernel in kernels for shape in kernel.shapes]
     cells = [span(kernel.registers for kernel in kernels), span(kernel.stack + kernel.local for kernel in kernels)]
     if not shapes:
@@ -89,7 +90,7 @@ def table_of_kernels(kernels: Sequence[Kernel]) -> str:
 
 
 def table_of_stacks(kernels: Sequence[Kernel], accesses: dict[tuple[str, str], tuple[int, int]]) -> str:
-    """The kernels of a family that have a stack, with the loads and stores of local memory in their machine code."""
+    """The kernels that have a stack, by family, with the loads and stores of local memory in their machine code."""
     stacked = [kernel for kernel in kernels if kernel.stack + kernel.local > 0]
     lines = [row(["kernel", "computes in", "kernels", "stack", "loads", "stores"]), "|---|---|---:|---:|---:|---:|"]
     for (template, compute), members in by_family(stacked).items():
@@ -101,7 +102,7 @@ def table_of_stacks(kernels: Sequence[Kernel], accesses: dict[tuple[str, str], t
 
 
 def update_document(text: str, name: str, table: str) -> str:
-    """The text with everything between the two marks of that name replaced."""
+    """The text with everything between the two marks of that name replaced by the table."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     if begin not in text or end not in text:
         raise ValueError(f"{DOCUMENT.name} lacks the marks of {name}")
@@ -111,13 +112,13 @@ def update_document(text: str, name: str, table: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="a library or objects; without: all kernels of the build")
-    parser.add_argument("--build", type=Path, help="the build tree (default: the one that pip and make use)")
-    parser.add_argument("--no-launches", action="store_true", help="only what the code says, without a build tree")
-    parser.add_argument("--kernels", action="store_true", help="one line a kernel")
-    parser.add_argument("--json", action="store_true", help="all of it as JSON")
+    parser.add_argument("--build", type=Path, help="the build tree (default: that of pip install)")
+    parser.add_argument("--no-launches", action="store_true", help="only what is in the code, without a build tree")
+    parser.add_argument("--kernels", action="store_true", help="one line per kernel")
+    parser.add_argument("--json", action="store_true", help="every kernel as JSON")
     parser.add_argument("--check", action="store_true", help="compare with kernel_bounds.toml")
-    parser.add_argument("--update", action="store_true", help="write the table into docs/kernel_resources.md")
-    parser.add_argument("--bounds", action="store_true", help="print bounds that just hold")
+    parser.add_argument("--update", action="store_true", help="write the tables of docs/kernel_resources.md")
+    parser.add_argument("--bounds", action="store_true", help="print tight bounds")
     options = parser.parse_args(arguments)
     if options.no_launches and not options.files:
         parser.error("--no-launches needs files")

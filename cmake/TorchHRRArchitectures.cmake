@@ -1,16 +1,15 @@
-# What TORCH_CUDA_ARCH_LIST means, as torch has it, and two words more:
+# Translates TORCH_CUDA_ARCH_LIST. Entries are those of torch, and two more words:
 #
-#   8.0  9.0+PTX  9.0a  10.0f    machine code for it, with +PTX its PTX too; a and f as nvcc takes them
-#   Hopper  Ampere+Tegra+PTX     torch's names: all of their members; as there, most have PTX of the last anyway
+#   8.0  9.0+PTX  9.0a  10.0f    machine code for it, with +PTX its PTX too; suffixes a and f as in nvcc
+#   Hopper  Ampere+Tegra+PTX     torch's names: all members; as in torch, most include PTX of the last one anyway
 #   native                       the GPUs of this machine, PTX of the newest
-#   release                      what wheels hold: data-centre GPUs from Ampere on and the desktop's Blackwell, those that
-#                                nvcc knows; the others of their generations run the same code, later ones PTX
+#   release                      what wheels hold, as far as nvcc knows it: data-centre GPUs from Ampere on and desktop
+#                                Blackwell; the rest of their generations run the same code, later GPUs the PTX
 #
-# Entries are separated by semicolons or blanks.
+# Semicolons or blanks separate entries.
 
 set(TORCH_HRR_RELEASE_ARCHITECTURES 8.0 9.0+PTX 10.0 12.0+PTX)
 
-set(TORCH_HRR_NAMED_Turing 7.5+PTX)
 set(TORCH_HRR_NAMED_Ampere 8.0 8.6+PTX)
 set(TORCH_HRR_NAMED_Ampere+Tegra 8.7)
 set(TORCH_HRR_NAMED_Ada 8.9+PTX)
@@ -39,8 +38,7 @@ function(torch_hrr_native_architectures result)
   set(${result} ${capabilities} ${newest}+PTX PARENT_SCOPE)
 endfunction()
 
-# result = what CMAKE_CUDA_ARCHITECTURES must be for TORCH_CUDA_ARCH_LIST `text`. known: what nvcc --list-gpu-code
-# prints.
+# result = CMAKE_CUDA_ARCHITECTURES for TORCH_CUDA_ARCH_LIST `text`; known: the output of nvcc --list-gpu-code.
 function(torch_hrr_cuda_architectures result text known)
   set(is_known "")
   string(REGEX MATCHALL "sm_[0-9]+" is_known "${known}")
@@ -73,16 +71,21 @@ function(torch_hrr_cuda_architectures result text known)
                           "or release, got '${entry}'")
     endif()
   endforeach()
-  # Machine code and PTX apart: 9.0 and 9.0+PTX in one list are one architecture.
+  # Machine code and PTX separately: 9.0 and 9.0+PTX in one list are one architecture.
   set(code "")
   set(ptx "")
   foreach(number IN LISTS numbers)
     string(REGEX MATCH "^([0-9]+)[.]([0-9])([af]?)" _ "${number}")
     set(digits "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
     set(architecture "${digits}${CMAKE_MATCH_3}")
+    if(digits LESS 80)
+      message(FATAL_ERROR "torch_hrr: TORCH_CUDA_ARCH_LIST asks for ${number}; the kernels need compute capability 8.0 or "
+                          "later, with 99 KiB of shared memory per block")
+    endif()
     if(NOT "sm_${digits}" IN_LIST is_known)
       string(REPLACE ";" ", " all "${is_known}")
-      message(FATAL_ERROR "torch_hrr: TORCH_CUDA_ARCH_LIST asks for ${number}, which nvcc does not know; it knows ${all}")
+      message(FATAL_ERROR "torch_hrr: TORCH_CUDA_ARCH_LIST asks for ${number}, which nvcc does not know; it knows "
+                          "${all}")
     endif()
     list(APPEND code "${architecture}")
     if(number MATCHES "PTX$")

@@ -1,7 +1,7 @@
-# Decides whether CUDA kernels are built, and for which GPUs; also a script of its own (cmake -P), which the tests run.
+# Decides whether CUDA kernels are built, and for which GPUs. Also runs as a script (cmake -P), as the tests do.
 #
-# In:  TORCH_HRR_CUDA (auto, 0 or 1), TORCH_HRR_TORCH_CUDA (the CUDA version of torch, empty without), and perhaps
-#      TORCH_CUDA_ARCH_LIST, here or in the environment
+# In:  TORCH_HRR_CUDA (auto, 0 or 1), TORCH_HRR_TORCH_CUDA (torch's CUDA version, empty without CUDA) and, optionally,
+#      TORCH_CUDA_ARCH_LIST as a variable or in the environment
 # Out: TORCH_HRR_WITH_CUDA, TORCH_HRR_NVCC, TORCH_HRR_CUDA_VERSION, TORCH_HRR_CUDA_ARCHITECTURES
 string(TOLOWER "${TORCH_HRR_CUDA}" cuda_wish)
 if(NOT cuda_wish MATCHES "^(0|1|auto)$")
@@ -14,7 +14,7 @@ if(NOT TORCH_HRR_CUDA_ARCHITECTURES)
   set(TORCH_HRR_CUDA_ARCHITECTURES "$ENV{TORCH_CUDA_ARCH_LIST}")
 endif()
 
-# Why CUDA kernels are left out; empty where they are not.
+# Why CUDA kernels are left out; empty if they are built.
 set(why_not "")
 if(cuda_wish STREQUAL "0")
   set(why_not "TORCH_HRR_CUDA=0")
@@ -26,7 +26,7 @@ else()
     string(REGEX MATCH "release ([0-9.]+)" _ "${nvcc_version}")
     set(nvcc_release "${CMAKE_MATCH_1}")
   endif()
-  # Toolkit and torch may differ in their minor version, not in their major one.
+  # Toolkit and torch may differ in the minor CUDA version, not in the major one.
   string(REGEX MATCH "^[0-9]+" nvcc_major "${nvcc_release}")
   string(REGEX MATCH "^[0-9]+" torch_cuda_major "${TORCH_HRR_TORCH_CUDA}")
   if(nvcc_release STREQUAL "")
@@ -36,7 +36,7 @@ else()
   elseif(NOT nvcc_major STREQUAL torch_cuda_major)
     set(why_not "nvcc and torch must have CUDA of one major version: nvcc has ${nvcc_release}, torch ${TORCH_HRR_TORCH_CUDA}")
   elseif(cuda_wish STREQUAL "auto")
-    # One line a GPU, such as 9.0. Where nvidia-smi is not installed, the driver still lists its GPUs in /proc.
+    # One line per GPU, such as 9.0. Without nvidia-smi, the driver still lists its GPUs in /proc.
     set(nvidia_smi_failed TRUE)
     find_program(TORCH_HRR_NVIDIA_SMI nvidia-smi)
     if(TORCH_HRR_NVIDIA_SMI)

@@ -1,6 +1,7 @@
-# Finds the torch package to build against: target torch_hrr_libtorch, TORCH_HEADERONLY_INCLUDE, TORCH_HRR_WITH_CUDA.
+# Finds the torch package to build against. Sets target torch_hrr_libtorch, TORCH_HEADERONLY_INCLUDE and, through
+# TorchHRRCudaChoice, TORCH_HRR_WITH_CUDA.
 #
-# find_package(Torch) is not used: on a CUDA torch it enables CUDA for every consumer and asks for a GPU's architecture.
+# find_package(Torch) is not used: with a CUDA torch it enables CUDA for every consumer and demands an architecture.
 if(NOT TORCH_HRR_TORCH_ROOT)
   find_program(TORCH_HRR_PYTHON NAMES python3 python REQUIRED)
   execute_process(
@@ -27,7 +28,7 @@ target_include_directories(torch_hrr_libtorch SYSTEM INTERFACE
                            "${TORCH_HRR_TORCH_ROOT}/include" "${TORCH_HRR_TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_libraries(torch_hrr_libtorch INTERFACE "${TORCH_HRR_TORCH_ROOT}/lib/libtorch_cpu.so"
                                                    "${TORCH_HRR_TORCH_ROOT}/lib/libc10.so")
-# libtorch_cpu needs the wheel's own CUDA libraries; without these paths the linker may find an older toolkit's.
+# libtorch_cpu needs the wheel's own CUDA libraries; without these paths the linker may find those of an older toolkit.
 foreach(directory IN LISTS TORCH_HRR_NVIDIA_LIBS)
   target_link_options(torch_hrr_libtorch INTERFACE "LINKER:-rpath-link,${directory}")
 endforeach()

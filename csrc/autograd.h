@@ -1,19 +1,17 @@
 // One generic autograd node for every operator: it keeps what a formula reads and asks it for the derivatives.
 //
 // A formula is a copyable struct that owns its values (no views of strings or lists), with
-//   variable_list backward(const Saved&, const at::Tensor& grad, const Wanted&) const   one per input, undefined where
+//   variable_list backward(const Saved&, const at::Tensor& grad, const Wanted&) const   one per input; undefined if
 //                                                                                        not wanted
 //   at::Tensor jvp(const Saved&, const variable_list& tangents) const                   undefined tangents are zero
-// and, where that differs from the defaults,
+// and, where the defaults do not fit,
 //   bool reads(size_t input, const Wanted&) const             whether backward reads an input's values; default: all
-//   static constexpr size_t kResults                          how many of the first results have a derivative; default
-//   1
-// With several such results backward takes a variable_list of gradients, undefined where nothing came, and jvp returns
-// one of tangents. The other results, such as indices, follow the inputs in Saved.
+//   static constexpr size_t kResults                          how many leading results have a derivative; default: 1
+// With several such results, backward takes a variable_list of gradients, undefined where a result got none, and jvp
+// returns a variable_list of tangents. The other results, such as indices, follow the inputs in Saved.
 //
-// Derivatives are written in differentiable operators, so that double backward and forward-over-reverse follow.
-// Gradients may come back in any shape that broadcasts with the input's and in any floating type: the node expands,
-// sums and casts them.
+// Formulas use differentiable operators, so double backward and forward-over-reverse work. They may return gradients in
+// any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -43,7 +41,7 @@ using Wanted = std::vector<bool>;
 
 using AllSizes = c10::SmallVector<c10::SymDimVector, 3>;
 
-// What a formula sees of a call: the inputs, undefined where it does not read them, and the sizes of all.
+// What a formula sees of a call: the inputs that it reads (the others are undefined) and the sizes of all.
 class Saved {
  public:
   Saved(const variable_list& tensors, const AllSizes& sizes) : tensors_(tensors), sizes_(sizes) {}
@@ -72,7 +70,7 @@ consteval size_t differentiable_results() {
   }
 }
 
-// Bases of formulas. A linear map reads no values; of a map linear in two arguments each gradient reads the other one.
+// Bases of formulas. A linear map reads no values; in a bilinear map the gradient of one argument reads the other.
 struct LinearFormula {
   bool reads(size_t, const Wanted&) const {
     return false;
@@ -100,10 +98,10 @@ concept HasTangent = requires(const Formula& formula, const Saved& saved, const 
 // The node's name: "bind_normalize" gives "TorchHrrBindNormalizeBackward".
 std::string node_name(const char* op);
 
-// Everything about the node that does not depend on the formula.
+// The part of the node that does not depend on the formula.
 class DerivativeNode : public torch::autograd::Node {
  public:
-  // Keeps of the inputs what the formula reads, and the results without a derivative, which have no history.
+  // Keeps the inputs that the formula reads, and the results without a derivative, which have no history.
   void save(const variable_list& inputs, const variable_list& other_results);
 
   variable_list apply(variable_list&& grads) override;
@@ -146,7 +144,7 @@ class FormulaNode final : public DerivativeNode {
   Formula formula_;
 };
 
-// Node is shared_ptr-managed up to some release and an intrusive_ptr target after it; the type decides, not a version.
+// Older releases of torch manage Node by shared_ptr, newer ones by intrusive_ptr; the type decides, not a version.
 template <typename NodeType, typename Base, typename... Args>
 auto make_node(Args&&... args) {
   if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Base>) {
@@ -161,7 +159,7 @@ inline bool requires_grad(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
 }
 
-// Records the call in the history of the first `count` results.
+// Records the call in the history of the first kCount results.
 template <typename Formula>
 void record_history(const char* op, const Formula& formula, const variable_list& inputs, const variable_list& results) {
   constexpr size_t kCount = differentiable_results<Formula>();
@@ -174,7 +172,7 @@ void record_history(const char* op, const Formula& formula, const variable_list&
   }
 }
 
-// The inputs' primals and tangents, with the results that have no derivative behind the primals.
+// The inputs' primals and tangents; the results without a derivative follow the primals.
 struct DualInputs {
   DualInputs(const variable_list& inputs, const variable_list& other_results);
 
@@ -184,7 +182,7 @@ struct DualInputs {
 };
 void set_tangent(const at::Tensor& result, const at::Tensor& tangent);
 
-// Gives the first results their tangents.
+// Sets the tangents of the first kCount results.
 template <typename Formula>
 void record_tangents(const Formula& formula, const variable_list& inputs, const variable_list& results) {
   constexpr size_t kCount = differentiable_results<Formula>();

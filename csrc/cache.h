@@ -1,4 +1,4 @@
-// Bounded caches of tables that are made once: the ones used last in main memory, the first ones on a GPU.
+// Bounded caches of tables: in main memory the most recently used, on a GPU the first ones made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,26 +10,26 @@
 
 namespace torch_hrr {
 
-// Values of the keys asked for last, at most `capacity`. Keys compare equal or not; values are cheap to copy.
+// The values of the `capacity` most recently used keys. Keys need only operator==; values should be cheap to copy.
 template <typename Key, typename Value>
 class Recent {
  public:
   explicit Recent(size_t capacity) : capacity_(capacity) {}
 
-  // make(key) where the key is new; outside the lock, so two threads may both make the same value.
+  // Calls make(key) for a new key, outside the lock: two threads may both make the same value.
   template <typename Make>
   Value get(const Key& key, const Make& make) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-        if (entry->first == key) {
-          entries_.splice(entries_.begin(), entries_, entry);
-          return entry->second;
-        }
+      if (const Value* found = find(key)) {
+        return *found;
       }
     }
     Value made = make(key);
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (const Value* found = find(key)) {
+      return *found;
+    }
     entries_.emplace_front(key, made);
     if (entries_.size() > capacity_) {
       entries_.pop_back();
@@ -38,15 +38,26 @@ class Recent {
   }
 
  private:
+  // The value of a key, now the most recently used, or null.
+  const Value* find(const Key& key) {
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->first == key) {
+        entries_.splice(entries_.begin(), entries_, entry);
+        return &entry->second;
+      }
+    }
+    return nullptr;
+  }
+
   const size_t capacity_;
   std::mutex mutex_;
   std::list<std::pair<Key, Value>> entries_;
 };
 
-// Tables on GPUs. Those that fit into `bytes` a process are kept until it ends, for a captured graph may hold their
-// addresses, and never freed: the CUDA context may be gone before the statics are, so an object of this type must not
-// be destroyed. Later ones live as long as their caller keeps them. The first use of a table uploads it and must not be
-// captured.
+// Tables on GPUs. Tables that fit into a total of `bytes` are kept until the process ends, since a captured graph may
+// hold their addresses. They are never freed: the CUDA context may be gone before static objects are, so an object of
+// this type must never be destroyed. A table that no longer fits lives as long as its caller keeps it. The first use of
+// a table uploads it and must not be captured in a graph.
 template <typename Key>
 class DeviceTables {
  public:

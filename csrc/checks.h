@@ -1,6 +1,6 @@
-// The one place that looks at arguments: every kernel, Meta included, calls these before any work.
+// Checks of arguments, shared by all operators: every kernel, Meta included, calls them before any work.
 //
-// Templated on the sizes' type: int64_t for real kernels, c10::SymInt for Meta.
+// Templates over the type of sizes: int64_t for real kernels, c10::SymInt for Meta.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -61,7 +61,7 @@ inline bool at_most(int64_t a, int64_t b) {
 inline c10::SymBool at_most(const c10::SymInt& a, const c10::SymInt& b) {
   return a.sym_le(b);
 }
-// Unknown sizes count as not one: broadcasting needs a known 1.
+// An unknown size counts as not 1: only a known 1 broadcasts.
 inline bool is_one(const c10::SymInt& a) {
   return a.sym_eq(1).guard_or_false(__FILE__, __LINE__);
 }
@@ -70,7 +70,7 @@ inline bool is_supported_float(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
 }
 
-// Undefined tensors pass: whether an argument may be absent is another check's question.
+// Undefined tensors pass: another check decides whether an argument may be absent.
 inline void check_strided(const char* op, const Argument& argument) {
   TORCH_CHECK_TYPE(!argument.tensor.defined() || !argument.tensor.is_quantized(), op, ": ", argument.name,
                    " must not be quantized, got ", argument.tensor.scalar_type());
@@ -110,7 +110,7 @@ inline void check_eps(const char* op, double eps) {
   TORCH_CHECK_VALUE(eps >= 0, op, ": eps must be a number >= 0, got ", eps);
 }
 
-// The last dimension of two arguments: equal and not 0.
+// The last dimension of two arguments, which must be equal.
 template <typename Int>
 Int check_same_last(const char* op, const Argument& a, const Argument& b) {
   const Int dim_a = sizes_of<Int>(a.tensor).back();
@@ -131,7 +131,7 @@ inline void check_not_empty_last<c10::SymInt>(const char* op, const Argument& a)
               " must have a last dimension of at least 1, got 0");
 }
 
-// A string option: its names, each with what it stands for.
+// A string option: a name and what it stands for.
 template <typename Value>
 struct Choice {
   const char* name;
@@ -162,7 +162,7 @@ std::string_view name_of(Value value, const Choice<Value> (&table)[N]) {
   return "";
 }
 
-// Broadcasts `sizes` into `result` as torch.mul does; what they are sizes of is written in an error alone.
+// Broadcasts `sizes` into `result` as torch.mul does; `description` says in an error what they are sizes of.
 template <typename Int, typename Description>
 void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description& description, Sizes<Int>& result) {
   while (result.size() < sizes.size()) {
@@ -183,7 +183,7 @@ void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description&
   }
 }
 
-// Rejects a result whose number of elements or bytes is not an int64.
+// Rejects a result whose number of elements or bytes does not fit an int64.
 template <typename Int>
 void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
   uint64_t numel = 8;  // bytes of the widest element

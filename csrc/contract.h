@@ -1,4 +1,4 @@
-// What an operator returns: sizes and dtype of its results, for every device and for Meta, and the check of out
+// What an operator returns (sizes and dtypes of its results, for every device and Meta), and the check of out
 // arguments.
 #pragma once
 
@@ -17,10 +17,10 @@ inline at::ScalarType promote(const at::Tensor& a, const at::Tensor& b) {
   return c10::promoteTypes(a.scalar_type(), b.scalar_type());
 }
 
-// An out argument of exactly this shape, dtype and device that shares no memory with the inputs or itself.
+// Checks that `out` has exactly this shape, dtype and device and shares no memory with the inputs or itself.
 void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
                c10::ArrayRef<Argument> inputs);
-// The same for Meta: shape and dtype.
+// The same for Meta: only shape and dtype.
 void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,
                c10::ArrayRef<Argument> inputs);
 

@@ -1,22 +1,23 @@
-// An operator described once: from one trait, every lane that torch's dispatcher asks for.
+// An operator described once: one trait yields the kernels of every dispatch key (the lanes).
 //
 //   struct BindNormalize : Operator {
 //     static constexpr const char* kName = "bind_normalize";           // as in the schema; kOverload where it has one
-//     static constexpr Operand kOperands[] = {{"a", 1}, {"b", 1}};      // its tensors, in the schema's order
+//     static constexpr Operand kOperands[] = {{"a", 1}, {"b", 1}};      // its tensors, in schema order
 //     using Signature = Tensor(const Tensor& a, const Tensor& b, double eps);
-//     static constexpr bool kHasOut = true;                             // an overload .out beside it
+//     static constexpr bool kHasOut = true;                             // also an overload .out
 //     static constexpr bool kAutocast = true;
-//     static constexpr Derivative kDerivative = Derivative::kFormula;   // never by default
+//     static constexpr Derivative kDerivative = Derivative::kFormula;   // required
 //     template <typename Int> static ResultContract<Int> contract(a, b, eps);  // the checks; Int: int64_t or SymInt
 //     static void run(const ResultContract<int64_t>&, const Tensor& out, a, b, eps);  // fills what the lane allocated
 //     struct Formula { double eps; ... };                               // csrc/autograd.h
 //   };
 //   TORCH_LIBRARY_FRAGMENT(torch_hrr, m) { register_operators<BindNormalize>(m); }
 //
-// A formula is made of the arguments that are not tensors, or by a static function formula() of all arguments.
-// Derivative::kComposition has compose() of all arguments instead: the same in differentiable operators, called only
-// where the operator is itself differentiated. An operator that returns nothing writes into operands that say so:
-// check() of its arguments, also for Meta, returns what run() takes first.
+// A formula is built from the arguments that are not tensors, or from all arguments by a static function formula().
+// Derivative::kComposition needs compose(), a static function of all arguments, instead: the same result from
+// differentiable operators, called only when a derivative is asked for. An operator that returns nothing writes into
+// the operands that are marked `written`. It has check() in place of contract(), for Meta too, and run() takes what
+// check() returns as its first argument.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -34,26 +35,26 @@
 
 namespace torch_hrr {
 
-// The operand takes no batch of its own under vmap: a table, a key.
+// For Operand::trailing: an operand that has no batch under vmap, such as a table or a key.
 constexpr int kNotBatched = -1;
 
 struct Operand {
   const char* name;
-  int trailing;          // dimensions of its own; those in front broadcast with the others'
+  int trailing;          // how many of its last dimensions are no batch; those before broadcast with the others'
   bool cast = true;      // by autocast
   bool written = false;  // in place
 };
 
 enum class Derivative { kFormula, kComposition, kNone };
 
-// What a trait need not say.
+// Defaults of a trait.
 struct Operator {
   static constexpr const char* kOverload = "";
   static constexpr bool kHasOut = false;
   static constexpr bool kAutocast = false;
 };
 
-// An operator says what its derivative is: without a word from it nothing compiles.
+// A trait must state its derivative: there is no default.
 template <typename Op>
 concept StatesDerivative = requires {
   { Op::kDerivative } -> std::convertible_to<Derivative>;
@@ -86,7 +87,7 @@ inline const at::Tensor& tensor_of(const std::optional<at::Tensor>& tensor) {
 template <typename T>
 constexpr bool is_tensor = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::optional<at::Tensor>>;
 
-// visit(tensor) for every tensor argument, absent ones undefined; for every tensor of a list.
+// visit(tensor) for every tensor argument and every tensor of a list; absent ones are undefined.
 template <typename Visit, typename T>
 void visit_tensors(const Visit& visit, const T& argument) {
   if constexpr (is_tensor<T>) {
@@ -133,7 +134,8 @@ void for_each_operand(const Visit& visit, const Args&... args) {
   (one(args), ...);
 }
 
-// A sparse or nested argument never reaches a kernel of ours: the dispatcher would name its backend, not the argument.
+// Checked under autograd, since a sparse or nested argument never reaches our kernels: the dispatcher's error would
+// name a backend, not the argument.
 template <typename Op, typename... Args>
 void check_layouts(const Args&... args) {
   for_each_operand<Op>(
@@ -143,7 +145,7 @@ void check_layouts(const Args&... args) {
       args...);
 }
 
-// Numbers of the schema's SymInt as the kernels of a device take them.
+// A SymInt as the integer that device kernels take; other arguments unchanged.
 template <typename T>
 decltype(auto) concrete(const T& argument) {
   if constexpr (std::is_same_v<T, c10::SymInt>) {
@@ -171,7 +173,7 @@ at::Tensor allocate_one(const ResultContract<Int>& contract, const at::TensorOpt
   }
 }
 
-// The i-th result's contract: of an array its own, else the one of all.
+// The i-th result's contract: its own from an array, or the one that all results share.
 template <typename Contract>
 const auto& contract_at(const Contract& contract, size_t i) {
   if constexpr (requires { contract.sizes; }) {
@@ -218,7 +220,7 @@ struct Results<std::tuple<Tensors...>> {
   }
 };
 
-// Of all arguments, or of those that are not tensors.
+// From all arguments, or from those that are not tensors.
 template <typename Op, typename... Args>
 typename Op::Formula make_formula(const Args&... args) {
   if constexpr (requires { Op::formula(args...); }) {
@@ -239,11 +241,11 @@ typename Op::Formula make_formula(const Args&... args) {
   }
 }
 
-// Names an operator to the batching rules of Python (torch_hrr_operators in csrc/operator.cpp).
+// Tells the batching rules in Python of an operator (torch_hrr_operators in csrc/operator.cpp).
 void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands);
 
-// Calls below() under autograd, after an error where a derivative is asked for. `what` names the argument that is
-// written.
+// Throws if a derivative is asked for, otherwise calls below() with autograd excluded. `what` names the argument that
+// is written.
 template <typename Call, typename... Args>
 void refuse_derivatives(const char* op, const char* what, const Call& below, const Args&... args) {
   TORCH_CHECK(!any_requires_grad(args...), op, ": ", what,
@@ -269,7 +271,7 @@ consteval bool casts_all() {
   return all;
 }
 
-// Where an operand keeps its type, it takes no part in the type of the result.
+// Operands that are not cast do not affect the result's type.
 template <c10::DeviceType kDevice, typename Op, typename... Args>
 auto with_autocast(const Args&... args) {
   const Autocast<kDevice> cast;
@@ -303,7 +305,7 @@ auto with_autocast(const Args&... args) {
 
 }  // namespace lanes
 
-// Plain functions of exactly the types that the dispatcher asks for.
+// The lanes as plain functions with exactly the signatures that the dispatcher expects.
 template <typename Op, typename Signature = typename Op::Signature>
 struct Lanes;
 
@@ -335,7 +337,7 @@ struct Lanes<Op, Result(A...)> {
     lanes::check_layouts<Op>(args...);
     if constexpr (Op::kDerivative == Derivative::kNone) {
       if (lanes::any_requires_grad(args...) || lanes::any_has_tangent(args...)) {
-        // What the operator does not take at all is said first.
+        // The contract goes first: an argument that is wrong in itself is the better error.
         (void)Op::template contract<c10::SymInt>(args...);
         TORCH_CHECK(false, Op::kName, ": has no derivative, got an argument that requires grad");
       }
@@ -460,7 +462,7 @@ struct Lanes<Op, Result(A...)> {
   }
 };
 
-// In place: the operands that are written say so.
+// Operators that write in place, into the operands marked `written`.
 template <typename Op, typename... A>
 struct Lanes<Op, void(A...)> {
   static void kernel(A... args) {

@@ -14,7 +14,7 @@
 
 namespace torch_hrr {
 
-// The tensor in `dtype` with unit stride in its last dimension; itself where it is so already.
+// The tensor in `dtype` with unit stride in its last dimension; returned as it is where it already fits.
 inline at::Tensor with_unit_rows(const at::Tensor& tensor, at::ScalarType dtype) {
   const at::Tensor typed = tensor.scalar_type() == dtype ? tensor : tensor.to(dtype);
   return typed.size(-1) <= 1 || typed.stride(-1) == 1 ? typed : typed.contiguous();
@@ -33,14 +33,14 @@ inline kernels::Storage storage_of(const at::Tensor& tensor) {
   }
 }
 
-// Operands of a kernel that runs over rows: their leading dimensions broadcast to `batch`, and a row map places the
-// rows.
+// Operands of a kernel that runs over rows: their leading dimensions broadcast to `batch`, and a row map locates each
+// row.
 template <size_t N>
 class Rows {
   static_assert(N <= kernels::kMaxOperands);
 
  public:
-  // A tensor, or an undefined one, and the number of its last dimensions that are not batch. Tensors are kept alive.
+  // A tensor, which may be undefined, and how many of its last dimensions are not batch. Tensors are kept alive.
   struct Operand {
     at::Tensor tensor;
     int64_t trailing;
@@ -49,7 +49,7 @@ class Rows {
   // A kernel may take maps of fewer dimensions than kMaxRowDims.
   Rows(c10::ArrayRef<int64_t> batch, std::array<Operand, N> operands, int most_dims = kernels::kMaxRowDims)
       : operands_(std::move(operands)), most_dims_(most_dims) {
-    // Where more dimensions are left, operands are copied one after the other until they fit.
+    // Where too many dimensions are left, operands are made contiguous one by one until the map fits.
     for (size_t i = 0; !fits(batch) && i < N; ++i) {
       at::Tensor& tensor = operands_[i].tensor;
       if (tensor.defined()) {
@@ -72,7 +72,7 @@ class Rows {
   const void* data(size_t i) const {
     return operands_[i].tensor.defined() ? operands_[i].tensor.const_data_ptr() : nullptr;
   }
-  // Of a dimension that is not batch, counted from the last; 0 where it broadcasts or the operand is absent.
+  // Of a dimension that is not batch, negative as in torch; 0 where it broadcasts or the operand is absent.
   int64_t stride(size_t i, int64_t dim) const {
     const at::Tensor& tensor = operands_[i].tensor;
     return !tensor.defined() || tensor.size(dim) == 1 ? 0 : tensor.stride(dim);
@@ -97,7 +97,7 @@ class Rows {
         const int64_t own = d - (rank - (tensor.dim() - operands_[i].trailing));
         strides[i] = own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own);
       }
-      // The previous dimension continues this one if, for every operand, one step there equals a full run here.
+      // Two dimensions merge if, for every operand, one step in the previous one equals a full run in this one.
       bool joins = map_.ndim > 0;
       for (size_t i = 0; joins && i < N; ++i) {
         joins = map_.strides[i][map_.ndim - 1] == strides[i] * size;
@@ -127,7 +127,7 @@ inline int64_t product_of(c10::ArrayRef<int64_t> sizes) {
   return product;
 }
 
-// A 64-byte aligned buffer: one that this thread keeps between calls or, for very long rows, one of its own.
+// A 64-byte aligned buffer: one that the thread keeps between calls or, for very long rows, a temporary one.
 struct Scratch {
   explicit Scratch(int64_t bytes);
 

@@ -1,4 +1,4 @@
-// The types in which values are computed: half types in float, others in themselves.
+// The type in which values are computed: float for the half types, otherwise the type itself.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ inline at::ScalarType compute_type(at::ScalarType type) {
   return is_half(type) ? at::kFloat : type;
 }
 
-// Undefined where it is absent.
+// Undefined if the argument is absent.
 inline at::Tensor in_type(const std::optional<at::Tensor>& tensor, at::ScalarType type) {
   return tensor.has_value() ? tensor->to(type) : at::Tensor();
 }
@@ -25,7 +25,7 @@ inline at::Tensor in_compute_type(const at::Tensor& tensor) {
   return is_half(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
 }
 
-// All of them in their compute type; undefined ones stay undefined.
+// Undefined tensors stay undefined.
 inline std::vector<at::Tensor> in_compute_type(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> wide;
   wide.reserve(tensors.size());

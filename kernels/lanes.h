@@ -1,7 +1,7 @@
-// One number as a vector of one lane: what formulas written over lanes need of float and double, on every device.
+// A single number as a vector of one lane: the operations on float and double that formulas over lanes use.
 //
-// simd.h has the same of vectors, so that a template over L compiles for L = float, double and Simd<T, W>. Every
-// operation is exact or rounds once as IEEE 754 says; the bits are those of every instruction set and device.
+// simd.h has the same operations on vectors, so that a template over L compiles for float, double and Simd<T, W>. Every
+// operation is exact or rounds once as IEEE 754 says, so all instruction sets and devices give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace torch_hrr::kernels {
 
-// The number in a lane of L, and the unsigned integers of its size.
+// The number in a lane of L, and unsigned integers of its size in as many lanes.
 template <typename L>
 struct LaneTypes {};
 template <>
@@ -40,7 +40,7 @@ using bits_t = typename LaneTypes<L>::Bits;
 
 KERNEL_ISA_BEGIN
 
-// A number in every lane of L.
+// The same number in every lane of L.
 template <typename L>
 KERNEL_HOST_DEVICE L lanes_of(number_t<L> value) {
   if constexpr (sizeof(L) == sizeof(value)) {
@@ -50,7 +50,7 @@ KERNEL_HOST_DEVICE L lanes_of(number_t<L> value) {
   }
 }
 
-// a b + c, rounded once on every machine: where the instruction is missing, libm's function takes some nanoseconds.
+// a b + c, rounded once on every machine: without the instruction, libm's function takes some nanoseconds.
 KERNEL_HOST_DEVICE float fused_multiply_add(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }

@@ -1,4 +1,4 @@
-// Compiler-independent spellings used by every kernel file.
+// Macros of every kernel file: compiler-specific spellings and the namespace of an instruction set.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -9,9 +9,9 @@
 
 #define KERNEL_RESTRICT __restrict__
 
-// A file that is compiled once per instruction set defines KERNEL_ISA (avx512, avx2, scalar) on its command line. Every
-// function it includes lives in an inline namespace of that name, so that the linker can never merge the AVX-512 code
-// of one object file into another. Plain structs that cross the boundary stay outside: they emit no code.
+// A file that is compiled once per instruction set gets KERNEL_ISA (avx512, avx2 or scalar) on its command line. All
+// functions that it includes live in an inline namespace of that name, so the linker can never replace code of one
+// instruction set by another's. Plain structs that callers share stay outside: they emit no code.
 #if defined(KERNEL_ISA)
 #define KERNEL_ISA_BEGIN inline namespace KERNEL_ISA {
 #define KERNEL_ISA_END }

@@ -1,12 +1,12 @@
 // Elementary functions with the same bits on every device: sine, cosine, the angle of a point, exponential, logarithm,
 // tanh, normal numbers.
 //
-// L is float, double or a vector Simd of either; a lane's result depends on that lane alone. Only operations that IEEE
-// 754 rounds once are used, in one order, so scalar code, AVX2, AVX-512 and CUDA agree bit by bit (the sign and payload
-// of a NaN apart). Infinities, NaN, signed zeros and subnormal numbers are as in C. Errors and speed: docs/math.md.
+// L is float, double or a vector Simd of either; a lane's result depends on that lane alone. The functions use only
+// operations that IEEE 754 rounds once, in one order, so scalar code, AVX2, AVX-512 and CUDA agree bit by bit (except
+// in the sign and payload of a NaN). Infinities, NaN, signed zeros and subnormal numbers are as in C. Errors and speed:
+// docs/math.md.
 //
-// The polynomials are minimax fits with respect to the relative error of the whole function, coefficients rounded one
-// after the other.
+// The polynomials are minimax fits for the relative error of the whole function, with coefficients rounded one by one.
 #pragma once
 
 #include "kernels/lanes.h"
@@ -45,15 +45,16 @@ KERNEL_HOST_DEVICE bits_t<L> sign_of(L x) {
   return bits_of(x) & lanes_of<bits_t<L>>(NumberFormat<number_t<L>>::kSign);
 }
 
-// An angle minus the nearest multiple of pi/2, and that multiple modulo 4 in the lowest bits of a number's.
+// An angle minus the nearest multiple of pi/2, and in the two lowest bits of `quarter` that multiple modulo 4.
 template <typename L>
 struct QuarterTurns {
   L rest;
   bits_t<L> quarter;
 };
 
-// The same for any angle from 2^15 on. The angle is M 2^E with 63 < log2 M + 1 <= 64, and M times 192 bits of 2/pi,
-// those before which a multiple of 4 is left out, has the quarter in its highest two bits.
+// The same for any angle from 2^15 on. The angle is M 2^E with 2^63 <= M < 2^64. M is multiplied by 192 bits of 2/pi,
+// without the leading bits that contribute only multiples of 4, so the quarter is in the highest two bits of the
+// product.
 KERNEL_HOST_DEVICE QuarterTurns<double> reduce_huge(double x) {
   const uint64_t bits = bits_of(x);
   const uint64_t exponent = bits >> 52;
@@ -78,8 +79,8 @@ KERNEL_HOST_DEVICE QuarterTurns<double> reduce_huge(double x) {
   const WideInteger magnitude = above_half != 0 ? ~fraction + 1 : fraction;
   const uint64_t first = static_cast<uint64_t>(magnitude >> 64);
   const uint64_t second = static_cast<uint64_t>(magnitude);
-  // In three exact parts of at most 53 bits, which two numbers hold well enough: no angle is nearer to a multiple of
-  // pi/2 than 2^-62.
+  // In three exact parts of at most 53 bits, which the sum of two numbers approximates well enough: no angle is closer
+  // to a multiple of pi/2 than 2^-62.
   const double part0 = static_cast<double>(first >> 11) * 0x1p-53;
   const double part1 = static_cast<double>((first & 0x7ff) << 42 | second >> 22) * 0x1p-106;
   const double part2 = static_cast<double>(second & 0x3fffff) * 0x1p-128;
@@ -100,7 +101,7 @@ KERNEL_HOST_DEVICE void reduce_huge_lanes(double x, bool, QuarterTurns<double>& 
   turns = reduce_huge(x);
 }
 #if !defined(__CUDACC__)
-// Lane by lane, and out of the way of the usual angles.
+// Lane by lane, and out of line: huge angles are rare.
 template <typename T, int W>
 __attribute__((noinline, cold)) void reduce_huge_lanes(const Simd<T, W>& x, const SimdMask<T, W>& huge,
                                                        QuarterTurns<Simd<T, W>>& turns) {
@@ -114,7 +115,7 @@ __attribute__((noinline, cold)) void reduce_huge_lanes(const Simd<T, W>& x, cons
 }
 #endif
 
-// x >= 0. The first difference is exact, so the rest has the relative error of two roundings, one of them hardly seen.
+// x >= 0. The first difference is exact, so the rest has the relative error of two roundings, one of them negligible.
 template <typename L>
 KERNEL_HOST_DEVICE QuarterTurns<L> quarter_turns(L x) {
   using C = HalfPi<number_t<L>>;
@@ -138,7 +139,7 @@ struct SineCosine {
   L sine, cosine;
 };
 
-// sine and cosine of quarter pi/2 + rest, |rest| <= pi/4 and a little
+// sine and cosine of quarter pi/2 + rest, |rest| at most slightly above pi/4
 template <typename L>
 KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_of(QuarterTurns<L> turns) {
   using B = bits_t<L>;
@@ -180,7 +181,7 @@ KERNEL_HOST_DEVICE L cosine(L x) {
   return sine_cosine(x).cosine;
 }
 
-// pi x, rounded nearly once
+// pi x, with an error just above that of one rounding
 template <typename L>
 KERNEL_HOST_DEVICE L times_pi(L x) {
   using C = HalfPi<number_t<L>>;
@@ -194,7 +195,7 @@ KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
   using F = NumberFormat<T>;
   const L zero = lanes_of<L>(0);
   const L shift = lanes_of<L>(F::kRounding);
-  // The difference with a multiple of 2 is exact; from 2^24 (2^53) on every number is one.
+  // The difference from a multiple of 2 is exact; from 2^24 (2^53) on every number is such a multiple.
   const L size = magnitude(x);
   const L even = lanes_of<L>(2 * F::kRounding);
   L part = size - ((size + even) - even);
@@ -208,7 +209,7 @@ KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
   return result;
 }
 
-// (e^r - 1) of |r| <= ln(2)/2
+// e^r - 1 for |r| <= ln(2)/2
 template <typename L>
 KERNEL_HOST_DEVICE L small_exponential_minus_one(L r) {
   L p;
@@ -252,8 +253,8 @@ KERNEL_HOST_DEVICE L angle_in_turns(L x, L y) {
   const auto steep = ax < ay;
   const L low = select(steep, ax, ay);
   const L high = select(steep, ay, ax);
-  // Of an angle of at most an eighth of a turn, the eighth or the sixteenth is taken that brings its tangent below 0.2:
-  // tan(a - b) = (t - tan b) / (1 + t tan b).
+  // From an angle of at most an eighth of a turn, subtract 0, a sixteenth or an eighth so that its tangent is below
+  // 0.2: tan(a - b) = (t - tan b) / (1 + t tan b).
   const auto none = high == zero;
   const L t = select(none, zero, low / select(none, one, high));
   const auto far = number(0.66817863791929892) < t;     // tan of 3/32 of a turn
@@ -262,7 +263,7 @@ KERNEL_HOST_DEVICE L angle_in_turns(L x, L y) {
   const L base = select(far, number(0.125), select(middle, number(0.0625), zero));
   const L base_rest = select(far, zero, select(middle, number(C::kSixteenthRest), zero));
   const L s = (t - tangent) / fused_multiply_add(t, tangent, one);
-  // s/(2 pi) + s R(s^2), R being the rest of atan's series and of 1/(2 pi).
+  // s/(2 pi) + s R(s^2), where R holds the rest of atan's series and of 1/(2 pi).
   const L z = s * s;
   const auto term = [](int divisor) { return static_cast<T>(0.15915494309189535 / divisor); };
   const L series = horner(z, C::kInverseRest, term(-3), term(5), term(-7), term(9), term(-11), term(13), term(-15),
@@ -273,7 +274,7 @@ KERNEL_HOST_DEVICE L angle_in_turns(L x, L y) {
   return number_of(bits_of(second) | sign_of(y));
 }
 
-// e^x. 2^n is two factors, so that results may be subnormal, 0 or infinite.
+// e^x. 2^n is applied in two factors, so that results may be subnormal, 0 or infinite.
 template <typename L>
 KERNEL_HOST_DEVICE L exponential(L x) {
   using T = number_t<L>;
@@ -303,7 +304,7 @@ KERNEL_HOST_DEVICE L hyperbolic_tangent(L x) {
   const L minus_one = fused_multiply_add(factor, small_exponential_minus_one(power.rest), factor - one);
   L result = minus_one / (minus_one + lanes_of<L>(2));
   if constexpr (sizeof(T) == 4) {
-    // Below, three roundings of the quotient count in full, above not.
+    // Below 0.4 the quotient's three roundings would count in full.
     const L a = magnitude(x);
     const L z = a * a;
     const L p = horner(z, -0x1.55553ap-2f, 0x1.110474p-3f, -0x1.b67baep-5f, 0x1.30eae2p-6f);
@@ -312,7 +313,7 @@ KERNEL_HOST_DEVICE L hyperbolic_tangent(L x) {
   return number_of(bits_of(result) | sign_of(x));
 }
 
-// ln(1 + f) of a mantissa 1 + f of [2/3, 4/3) in float, [sqrt 1/2, sqrt 2) in double, plus exponent ln 2
+// ln(1 + f) + exponent ln 2, with 1 + f in [2/3, 4/3) in float, in [sqrt 1/2, sqrt 2) in double
 template <typename L>
 KERNEL_HOST_DEVICE L logarithm_of(L f, L exponent) {
   using C = Ln2<number_t<L>>;
@@ -323,7 +324,7 @@ KERNEL_HOST_DEVICE L logarithm_of(L f, L exponent) {
                        -0x1.f33cb6p-4f, 0x1.1e72b8p-3f, -0x1.07a9aap-3f);
     return fused_multiply_add(exponent, high, fused_multiply_add(f * f, p, f));
   } else {
-    // ln(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f), of the series of 2 artanh s.
+    // ln(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f), from the series of 2 artanh s.
     const L s = f / (f + lanes_of<L>(2));
     const L z = s * s;
     const L r = z * horner(z, 0x1.5555555555592p-1, 0x1.999999997ff04p-2, 0x1.24924941e33bfp-2, 0x1.c71c521253889p-3,
@@ -334,7 +335,7 @@ KERNEL_HOST_DEVICE L logarithm_of(L f, L exponent) {
   }
 }
 
-// ln x of positive normal numbers, exponent_bias 0
+// ln x for positive normal x, if exponent_bias is F::kBias
 template <typename L>
 KERNEL_HOST_DEVICE L logarithm_of_normal(L x, L exponent_bias) {
   using T = number_t<L>;
@@ -344,7 +345,7 @@ KERNEL_HOST_DEVICE L logarithm_of_normal(L x, L exponent_bias) {
   const B lowest = lanes_of<B>(bits_of(kLowest));
   const B shifted = bits_of(x) + lanes_of<B>(bits_of(T(1)) - bits_of(kLowest));
   const L mantissa = number_of((shifted & lanes_of<B>((bits_t<T>{1} << F::kMantissaBits) - 1)) + lowest);
-  // An integer added to the bits of 1.5 2^23 (2^52) is added to the number.
+  // Adding an integer to the bits of 1.5 2^23 (1.5 2^52) adds it to the number.
   const L shift = lanes_of<L>(F::kRounding);
   const L exponent = number_of((shifted >> F::kMantissaBits) + bits_of(shift)) - (shift + exponent_bias);
   return logarithm_of(mantissa - lanes_of<L>(1), exponent);
@@ -358,7 +359,7 @@ KERNEL_HOST_DEVICE L logarithm(L x) {
   using Limits = NumberLimits<T>;
   const L bias = lanes_of<L>(T(NumberFormat<T>::kBias));
   L result = logarithm_of_normal(x, bias);
-  // Neither positive nor normal: one comparison finds all of them.
+  // One comparison finds every x that is not a positive normal number.
   const B lowest = lanes_of<B>(bits_of(Limits::kLeastNormal));
   const auto special = bits_of(x) - lowest >= lanes_of<B>(bits_of(Limits::kInfinity) - bits_of(Limits::kLeastNormal));
   if (any(special)) {
@@ -374,16 +375,17 @@ KERNEL_HOST_DEVICE L logarithm(L x) {
   return result;
 }
 
-// Two independent normal numbers of mean 0 and variance 1 from two words of random bits, by Box and Muller:
+// Two independent normal numbers of mean 0 and variance 1 from two words of random bits, by the Box-Muller transform:
 // sqrt(-2 ln u) cos(2 pi v) and sqrt(-2 ln u) sin(2 pi v).
 //
 //          words x, y   u in (0, 1]                                     v in [0, 1)
 // float    32 bits      (x + 1/2) 2^-32, rounded to nearest             floor(y / 2^7) 2^-25
 // double   64 bits      (floor(x / 2^12) + 1/2) 2^-52                   floor(y / 2^10) 2^-54
 //
-// Of a Philox block in float words (0, 1) give normals 0 and 1, words (2, 3) normals 2 and 3; in double x joins words
-// (0, 1), y words (2, 3), and gives normals 0 and 1. So normal j of the sequence that starts at block `first` belongs
-// to block first + j / 4 in float, first + j / 2 in double. In float no normal is beyond 6.77, in double beyond 8.58.
+// In float, words (0, 1) of a Philox block give its normals 0 and 1, words (2, 3) its normals 2 and 3. In double, x
+// joins words (0, 1) and y words (2, 3), which gives normals 0 and 1. So normal j of the sequence that starts at block
+// `first` belongs to block first + j / 4 in float, first + j / 2 in double. No normal exceeds 6.77 in float, 8.58 in
+// double.
 template <typename L>
 struct NormalPair {
   L first, second;
@@ -393,7 +395,7 @@ KERNEL_HOST_DEVICE NormalPair<L> normal_pair(bits_t<L> x, bits_t<L> y) {
   using T = number_t<L>;
   using B = bits_t<L>;
   using F = NumberFormat<T>;
-  // An integer below 2^23 (2^52) in the lowest bits of that power of two.
+  // 2^23 (2^52): an integer below it, put into its lowest bits, is added to it.
   constexpr T kPower = 2 / NumberLimits<T>::kEpsilon / 2;
   const B power = lanes_of<B>(bits_of(kPower));
   L u;
@@ -407,7 +409,7 @@ KERNEL_HOST_DEVICE NormalPair<L> normal_pair(bits_t<L> x, bits_t<L> y) {
   const L zero = lanes_of<L>(0);
   const L log = logarithm_of_normal(u, lanes_of<L>(T(F::kBias)));
   const L radius = square_root(lanes_of<L>(-2) * log + zero);
-  // The nearest quarter turn, and what is left in [-1/8, 1/8) of a turn.
+  // The nearest quarter turn, and the rest in [-1/8, 1/8) of a turn.
   constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
   constexpr bits_t<T> kEighth = bits_t<T>{1} << (kBits - 3);
   const B turned = y + lanes_of<B>(kEighth);

@@ -1,5 +1,5 @@
-// Arithmetic shared by every device: fused multiply-add, complex numbers, storage and compute types, divisors of
-// normalised rows, ranges of powers of two.
+// Arithmetic shared by all devices: multiply-add, complex numbers, storage and compute types, divisors of normalised
+// rows, ranges of powers of two.
 #pragma once
 
 #include <torch/headeronly/util/BFloat16.h>
@@ -17,7 +17,7 @@ using BFloat16 = c10::BFloat16;
 constexpr double kTurn = 6.2831853071795864769;  // 2 pi
 constexpr double kLn2 = 0.69314718055994530942;
 
-// The half types are stored as such and computed in float.
+// Half types are computed in float.
 template <typename S>
 struct ComputeType {
   using type = float;
@@ -37,7 +37,7 @@ struct Complex {
 
 KERNEL_ISA_BEGIN
 
-// a b + c, rounded once wherever the target has the instruction.
+// a b + c, rounded once where the target has the instruction, otherwise twice.
 KERNEL_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__CUDACC__) || defined(FP_FAST_FMAF)
   return __builtin_fmaf(a, b, c);
@@ -65,14 +65,14 @@ KERNEL_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
 }
 
-// A normalised row is divided by max(norm2, eps). Where both are equal it is eps that divides, a constant: torch's
-// clamp_min has the gradient 0 there.
+// A normalised row is divided by max(norm, eps). Where both are equal the divisor counts as the constant eps, since
+// torch's clamp_min has gradient 0 there.
 template <typename T>
 KERNEL_HOST_DEVICE bool norm_divides(T norm, T eps) {
   return norm > eps;
 }
 
-// Rows are scaled by powers of two in two exact steps: exponents beyond what two factors reach saturate.
+// Rows are scaled by a power of two in two exact steps; exponents beyond the reach of two factors saturate.
 template <typename T>
 KERNEL_HOST_DEVICE constexpr int within_two_factors(int64_t exponent) {
   constexpr int64_t kLimit = sizeof(T) == 4 ? 2 * 126 : 2 * 1022;

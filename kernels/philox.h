@@ -1,12 +1,12 @@
-// Philox4x32-10, the counter-based random numbers of every device: a pure function of a counter and a key.
+// Philox4x32-10, the counter-based random number generator of every device: a pure function of a counter and a key.
 //
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; words are numbered as in
 // its Random123 library (ctr.v[0..3], key.v[0..1]) and checked against that library's known answers.
 //
-// Numbering: a 64-bit key has its low half in key word 0, its high half in key word 1. A block is named by (index,
-// stream): counter words 0 and 1 are index's low and high half, words 2 and 3 stream's. Sequences run through index,
-// which wraps at 2^64 without carrying into stream; word j of a sequence is word j mod 4 of block first + j / 4. Ops
-// with counters of their own (row, column block, draw) state them where they build them.
+// Numbering: key words 0 and 1 are the low and high half of a 64-bit key. A block is identified by (index, stream):
+// counter words 0 and 1 are the low and high half of index, words 2 and 3 those of stream. Sequences run through index,
+// which wraps at 2^64 without carrying into stream; word j of a sequence is word j mod 4 of block first + j / 4. Code
+// that builds other counters (row, column block, draw) documents them there.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ KERNEL_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, PhiloxK
   return counter;
 }
 
-// The 64-bit integer high 2^32 + low; of a block, words (0, 1) or (2, 3).
+// The 64-bit integer high 2^32 + low; in a block, (low, high) are words (0, 1) or (2, 3).
 KERNEL_HOST_DEVICE constexpr uint64_t join_words(uint32_t low, uint32_t high) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
@@ -78,9 +78,9 @@ KERNEL_HOST_DEVICE constexpr double uniform_double(uint64_t x) {
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
 
-// A bijection of the 64-bit integers whose output bits each depend on all input bits: the first output of SplitMix64
-// seeded with x (Steele, Lea, Flood, OOPSLA 2014). Keys are made of several numbers as mix64(mix64(a) ^ b): for a given
-// a, different b never give the same key.
+// A bijection of the 64-bit integers in which every output bit depends on all input bits: the first output of
+// SplitMix64 seeded with x (Steele, Lea, Flood, OOPSLA 2014). To make a key from several numbers, use mix64(mix64(a) ^
+// b): for a given a, different b never give the same key.
 KERNEL_HOST_DEVICE constexpr uint64_t mix64(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

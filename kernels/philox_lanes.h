@@ -1,4 +1,4 @@
-// Philox of philox.h for a vector of counters at once.
+// Philox of philox.h on a vector of counters.
 #pragma once
 
 #include "kernels/philox.h"
@@ -10,12 +10,12 @@ KERNEL_ISA_BEGIN
 constexpr int kPhiloxLanes = kVectorBytes / 4;
 using PhiloxWords = Simd<uint32_t, kPhiloxLanes>;
 
-// Word w of kPhiloxLanes blocks: lane l belongs to block l.
+// word[w] holds word w of kPhiloxLanes blocks; lane l belongs to block l.
 struct PhiloxLanes {
   PhiloxWords word[4];
 };
 
-// The scalar function in every lane, with one key.
+// philox4x32 in every lane, with the same key.
 KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
 #pragma GCC unroll 10
   for (int round = 0; round < kPhiloxRounds; ++round) {

@@ -1,11 +1,11 @@
 // Finds the CPU kernels of the instruction set chosen for this process.
 //
-// A table is a plain struct of function pointers. A file *.isa.cpp is compiled once per instruction set, found by its
-// name, and registers its tables in its last lines:
-//   KERNEL_REGISTER(ConnectomeKernels, {deliver, match})
-//   KERNEL_REGISTER_BY_STORAGE(RowKernel<BindParams>, kBind)   // kBind<S>: one table a storage type
-// Others call kernel_table<ConnectomeKernels>().match(...), kernel_table<RowKernel<BindParams>>(storage).run(...).
-// What nobody registered is a symbol that the linker misses.
+// A table is a plain struct of function pointers. CMake finds files named *.isa.cpp and compiles each once per
+// instruction set; the last lines of such a file register its tables:
+//   KERNEL_REGISTER(ConnectomeKernels, {deliver, match, stimulus_counts})
+//   KERNEL_REGISTER_BY_STORAGE(RowKernel<BindParams>, kBind)   // kBind<S>: one table per storage type
+// Callers write kernel_table<ConnectomeKernels>().match(...), kernel_table<RowKernel<BindParams>>(storage).run(...).
+// A table that was never registered is an undefined symbol at link time.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace torch_hrr::kernels {
 
-// A kernel that computes output rows [begin, end) and needs nothing but its parameters: the usual table.
+// The usual table: a kernel that computes output rows [begin, end) from its parameters alone.
 template <typename Params>
 struct RowKernel {
-  // What a row costs, in elements read and written: tells how many rows make a thread's chunk.
+  // The cost of a row, in elements read and written: decides how many rows form a thread's chunk.
   int64_t (*elements_per_row)(const Params&);
   // Bytes of 64-byte aligned memory for run.
   int64_t (*scratch)(const Params&);
   void (*run)(const Params&, int64_t begin, int64_t end, void* scratch);
 };
 
-// One table a storage type, in the order of Storage.
+// One table per storage type, in the order of Storage.
 template <typename Table>
 struct ByStorage {
   Table tables[4];
@@ -34,12 +34,12 @@ struct ByStorage {
 #if defined(KERNEL_ISA)
 
 inline namespace KERNEL_ISA {
-// Specialised for every table. Specialisations are ordinary functions, which the linker never merges.
+// Specialised for every table. Full specialisations are ordinary functions, which the linker never merges.
 template <typename Table>
 const Table& registered();
 }  // namespace KERNEL_ISA
 
-// Both stand between KERNEL_ISA_BEGIN and KERNEL_ISA_END.
+// Use both between KERNEL_ISA_BEGIN and KERNEL_ISA_END.
 #define KERNEL_REGISTER(Table, ...)                   \
   template <>                                         \
   const Table& registered<Table>() {                  \

@@ -1,4 +1,5 @@
-// Vectors of W lanes over the compiler's vector extensions; only fused multiply-add needs the instruction set's name.
+// Vectors of W lanes over the compiler's vector extensions, with intrinsics where those lack an operation or the
+// compiler makes poor code of it.
 #pragma once
 
 #include <cstdint>
@@ -101,7 +102,7 @@ KERNEL_HOST_DEVICE Simd<T, W> operator/(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes / b.lanes};
 }
 
-// Of lanes of unsigned integers.
+// Bit operations, of unsigned integers.
 template <typename T, int W>
 KERNEL_HOST_DEVICE Simd<T, W> operator&(Simd<T, W> a, Simd<T, W> b) {
   return {a.lanes & b.lanes};
@@ -123,7 +124,7 @@ KERNEL_HOST_DEVICE Simd<T, W> operator>>(Simd<T, W> a, int bits) {
   return {a.lanes >> bits};
 }
 
-// A condition a lane of Simd<T, W>: all bits of an integer of T's size, or none.
+// A condition per lane of Simd<T, W>: an integer of T's size with all bits set, or none.
 template <typename T, int W>
 struct SimdMask {
   using Flag = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
@@ -164,7 +165,7 @@ KERNEL_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, S
   return {condition.lanes ? yes.lanes : no.lanes};
 }
 
-// Bit j: whether the condition holds in lane j, of comparisons of unsigned integers.
+// Bit j: whether the condition holds in lane j.
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
@@ -190,8 +191,8 @@ KERNEL_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
     return mask;
   }
 }
-// Comparisons of unsigned integers as such bits. By the instruction's name where it writes them itself: of a comparison
-// the compiler would make a vector first.
+// Comparisons of unsigned integers as such bits. AVX-512 compares straight into a mask, by intrinsics: from the
+// operator the compiler would make a vector first.
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
@@ -233,7 +234,7 @@ KERNEL_HOST_DEVICE uint32_t equal_mask(Simd<T, W> a, Simd<T, W> b) {
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-// For every mask of 8 lanes the positions of its bits, packed to the front, one in a byte.
+// For every mask of 8 lanes, the positions of its bits, packed to the front, one per byte.
 struct PackedPositions {
   uint64_t of_mask[256];
 };
@@ -254,14 +255,14 @@ static constexpr PackedPositions kPackedPositions = make_packed_positions();
 KERNEL_HOST_DEVICE __m256i packed_positions(uint32_t mask) {
   return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(kPackedPositions.of_mask[mask])));
 }
-// A mask of 4 wide lanes as the mask of their 8 halves.
+// A mask of 4 64-bit lanes as the mask of their 8 halves.
 KERNEL_HOST_DEVICE uint32_t halves_of(uint32_t mask) {
   const uint32_t spread = (mask & 1) | ((mask & 2) << 1) | ((mask & 4) << 2) | ((mask & 8) << 3);
   return spread * 3;
 }
 #endif
 
-// The lanes of a mask, packed to the front of target; up to a whole vector is written.
+// Writes the lanes of a mask, packed, to target; may write up to a whole vector.
 template <typename T, int W>
 KERNEL_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
 #if defined(__AVX512F__)
@@ -291,8 +292,8 @@ template <int W>
 KERNEL_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t, W> index) {
   using Lanes [[maybe_unused]] = typename Simd<uint32_t, W>::Lanes;
 #if defined(__AVX512F__)
-  // A full mask that the compiler does not see through: else it leaves out the zeros, and every gather waits for what
-  // its register held before.
+  // A full mask that the compiler cannot see through; otherwise it drops the zeros, and every gather waits for the
+  // previous value of its register.
   if constexpr (W == 16) {
     const __m512i zero = _mm512_setzero_si512();
     const __mmask16 all = _mm512_cmpeq_epi32_mask(zero, zero);
@@ -327,7 +328,7 @@ KERNEL_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, 
   const Pairs factors = Simd<uint64_t, W / 2>::broadcast(factor).lanes;
   const auto product = [&factors](Pairs lanes) -> Pairs {
 #if defined(__AVX512F__)
-    // As above: a full mask.
+    // The zero-masked form, as in square_root.
     static_assert(W == 16);
     return (Pairs)_mm512_maskz_mul_epu32(0xff, (__m512i)lanes, (__m512i)factors);
 #elif defined(__AVX2__)
@@ -360,7 +361,6 @@ KERNEL_HOST_DEVICE Simd<U, W> converted(Simd<T, W> a) {
   return {__builtin_convertvector(a.lanes, typename Simd<U, W>::Lanes)};
 }
 
-// Whether the condition holds in any lane.
 template <typename T, int W>
 KERNEL_HOST_DEVICE bool any(SimdMask<T, W> condition) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));
@@ -423,7 +423,7 @@ KERNEL_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
   [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
   using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
 #if defined(__AVX512F__)
-  // The zero-masked form with a full mask: GCC 12 warns of its own header in the plain one.
+  // The zero-masked form with a full mask: the plain one makes GCC 12 warn about its own header.
   if constexpr (kBytes == 64 && kFloat) {
     return {(Lanes)_mm512_maskz_sqrt_ps(0xffff, (__m512)x.lanes)};
   } else if constexpr (kBytes == 64) {
@@ -515,7 +515,7 @@ KERNEL_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
   upper = low;
 }
 
-// One step of a transposition of W rows; H = W/2 .. 1 in any order together transpose them.
+// One step of the transposition of W rows; the steps H = W/2, ..., 2, 1, in any order, transpose them.
 template <int H, typename T, int W>
 KERNEL_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
 #pragma GCC unroll 16
@@ -539,7 +539,7 @@ KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
   transpose_blocks<1>(rows);
 }
 
-// Sum of the lanes by halves: a fixed order.
+// Sum of the lanes by halves, so in a fixed order.
 template <typename T, int W>
 KERNEL_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
   T partial[W];

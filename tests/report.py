@@ -1,4 +1,4 @@
-"""Where a test run's time went: the slowest tests and each suite's seconds, from JUnit files of pytest or GoogleTest.
+"""Where a test run's time went: the slowest tests and the seconds of each suite, from JUnit files.
 
 python tests/report.py DIRECTORY
 """
@@ -12,7 +12,7 @@ SLOWEST = 30
 
 
 def read(path: Path) -> list[tuple[float, str, str]]:
-    """Seconds, suite and name of every test of a file; a GoogleTest file is named <suite>.<shard>.xml."""
+    """Seconds, suite and name of every test of a file by pytest or GoogleTest, the latter named <suite>.<shard>.xml."""
     tests = []
     for case in ElementTree.parse(path).iter("testcase"):
         owner, name = case.get("classname", ""), case.get("name", "")

@@ -1,23 +1,22 @@
-// Block and warp primitives for kernel bodies: all the CUDA a .cuh file needs besides threadIdx and its kin.
+// Block and warp primitives for kernels: all the CUDA that a .cuh file needs besides threadIdx and the like.
 //
 //   T* dynamic_shared<T>()      the block's shared memory, 16-byte aligned, as many bytes as the launch asked for
-//   int thread_rank(), block_threads(), lane_index(), warp_index(), warp_count()     of a 1-, 2- or 3-D block
+//   int thread_rank(), block_threads(), lane_index(), warp_index(), warp_count()     in a 1-, 2- or 3-D block
 //   void block_sync(), warp_sync(mask)      barriers: every thread, or every lane of the mask, must reach them
 //   T shuffle(v, lane), shuffle_down(v, d), shuffle_up(v, d), shuffle_xor(v, m)      T of 4 or 8 bytes
 //   uint32_t warp_ballot(p); bool warp_any(p), warp_all(p)
-//   bool block_any(p), block_all(p); int block_count(p)      barriers too
-//   T warp_sum(v), block_sum(v, shared)      deterministic sums, every thread gets the same bits
-//   T block_max(v, shared), block_or(v, shared)      of integers: the largest value, all bits, for every thread
+//   bool block_any(p), block_all(p); int block_count(p)      also barriers
+//   T warp_sum(v), block_sum(v, shared)      deterministic sums; every thread gets the same bits
+//   T block_max(v, shared), block_or(v, shared)      of integers: the maximum, the bitwise or; every thread gets it
 //   T warp_inclusive_sum(v)      the sum over this lane and those below
 //   T block_exclusive_sum(v, shared, total)      of integers: the sum over the threads below
 //
-// Conventions, which make one source run under nvcc and under tests/cuda_on_host/shim.h:
-// shared memory is dynamic only (no `__shared__` arrays): a kernel carves the typed pieces it needs out of
-// dynamic_shared, and its launcher computes the bytes with the same function. Blocks that use sums or the default mask
-// have a multiple of 32 threads. A kernel is `template <...> __global__ void` or, in a header that one .cu file
-// includes, `__global__ void`; helper functions are KERNEL_DEVICE (KERNEL_HOST_DEVICE where the CPU uses them too). No
-// thread returns before a barrier that others reach. Shuffles and votes order no memory, warp_sync does. Blocks never
-// wait for each other.
+// These conventions let one source run under nvcc and under tests/cuda_on_host/shim.h. All shared memory is dynamic
+// (no `__shared__` arrays): a kernel carves the typed arrays it needs out of dynamic_shared, and its launcher computes
+// their size with the same function. Blocks that use sums or the default mask have a multiple of 32 threads. A kernel
+// is `template <...> __global__ void` or, in a header that only one .cu file includes, `__global__ void`; helper
+// functions are KERNEL_DEVICE (KERNEL_HOST_DEVICE where the CPU uses them too). No thread returns before a barrier that
+// others reach. Shuffles and votes do not order memory; warp_sync does. Blocks never wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +39,7 @@ constexpr uint32_t kFullWarp = 0xffffffffu;
 using CallSite = cuda_on_host::CallSite;
 #define KERNEL_CALL_SITE(...) __VA_ARGS__
 #else
-// Names the caller of a barrier; the shim compares callers to find divergent barriers, on the GPU it is nothing.
+// The caller of a barrier. The shim compares callers to find divergent barriers; on the GPU this is empty.
 struct CallSite {
   static KERNEL_DEVICE constexpr CallSite here() {
     return {};
@@ -133,7 +132,7 @@ KERNEL_DEVICE int block_count(bool predicate, [[maybe_unused]] CallSite site = C
   return __syncthreads_count(predicate KERNEL_CALL_SITE(, site));
 }
 
-// sum over the 32 lanes as a butterfly: x + y = y + x at every level, so all lanes end with the same bits.
+// Sum over the 32 lanes as a butterfly: x + y = y + x at every level, so all lanes end with the same bits.
 template <typename T>
 KERNEL_DEVICE T warp_sum(T value) {
   for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
@@ -142,7 +141,7 @@ KERNEL_DEVICE T warp_sum(T value) {
   return value;
 }
 
-// combine of all lanes' values, for a combine of integers whose order does not matter.
+// All lanes' values under `combine`, an operation on integers whose order does not matter.
 template <typename T, typename Combine>
 KERNEL_DEVICE T warp_reduce(T value, const Combine& combine) {
   for (int lane_mask = kWarpSize / 2; lane_mask > 0; lane_mask /= 2) {
@@ -161,7 +160,7 @@ KERNEL_DEVICE T warp_inclusive_sum(T value) {
   return value;
 }
 
-// sum over the block: warp_sum in each warp, then the warps in ascending order. `shared` holds warp_count() elements
+// Sum over the block: warp_sum in each warp, then the warps in ascending order. `shared` holds warp_count() elements
 // (at most 32) that no thread is using; it is free again on return. The order depends on the block size alone.
 template <typename T>
 KERNEL_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) {
@@ -179,7 +178,7 @@ KERNEL_DEVICE T block_sum(T value, T* shared, CallSite site = CallSite::here()) 
   return total;
 }
 
-// The same over the block; `shared` as for block_sum.
+// warp_reduce over the block; `shared` as for block_sum.
 template <typename T, typename Combine>
 KERNEL_DEVICE T block_reduce(T value, T* shared, const Combine& combine, CallSite site = CallSite::here()) {
   value = warp_reduce(value, combine);
@@ -208,7 +207,7 @@ KERNEL_DEVICE T block_or(T value, T* shared, CallSite site = CallSite::here()) {
       value, shared, [](T a, T b) { return a | b; }, site);
 }
 
-// The sum of the integers of the threads of lower rank; total = the sum over the block. `shared` as for block_sum.
+// The sum over the threads of lower rank, of integers; total = the sum over the block. `shared` as for block_sum.
 template <typename T>
 KERNEL_DEVICE T block_exclusive_sum(T value, T* shared, T& total, CallSite site = CallSite::here()) {
   const T through = warp_inclusive_sum(value);

@@ -1,4 +1,4 @@
-// Several neighbouring elements of a row in one load or store, where the address allows it.
+// Several adjacent elements of a row in one load or store, where the address allows it.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -15,7 +15,7 @@ KERNEL_DEVICE bool is_run_aligned(const S* row) {
   return reinterpret_cast<std::uintptr_t>(row) % alignof(ElementRun<S, kCount>) == 0;
 }
 
-// The first `size` elements from `source`, the others 0; at once where the run is whole and its address `aligned`.
+// The first `size` elements from `source`, the others 0; in one load if the run is complete and its address `aligned`.
 template <typename S, int kCount>
 KERNEL_DEVICE ElementRun<S, kCount> load_run(const S* source, int size, bool aligned) {
   ElementRun<S, kCount> run{};

@@ -1,4 +1,4 @@
-// How the threads of a grid share a range of work: in strides, so that any grid does all of it.
+// Shares a range of work among the threads of a grid, in strides, so that a grid of any size does all of it.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -14,7 +14,7 @@ KERNEL_DEVICE void for_each_of_grid(int64_t count, const Body& body) {
   }
 }
 
-// The same with all threads of a warp in step: body(i, whether i < count).
+// The same with all threads of a warp in step, for bodies with warp operations: body(i, whether i < count).
 template <typename Body>
 KERNEL_DEVICE void for_each_of_grid_in_step(int64_t count, const Body& body) {
   const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();

@@ -1,9 +1,9 @@
 // The checked kernel launcher of .cu files: limits, dynamic shared memory above 48 KiB, errors that name the kernel.
 //
-//   launch("bind_kernel", bind_kernel<float>, grid_for(rows, 1), dim3(256), shared_bytes, stream, params);
+//   launch("family_kernel", family_kernel<float>, grid_for(rows), dim3(256), shared_bytes, stream, params);
 //
-// Throws std::runtime_error before anything runs where the shape does not fit the current device; errors of the
-// kernel itself surface asynchronously, at the caller's next synchronising call. Capturable in a CUDA graph.
+// Throws std::runtime_error before anything runs if the launch does not fit the current device; errors of the kernel
+// itself surface at the caller's next synchronising call. Can be captured in a CUDA graph.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ constexpr int64_t kMaxBlockXY = 1024;
 constexpr int64_t kMaxBlockZ = 64;
 constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
 
-// A kernel's parameters: 32,764 bytes from sm_70 with CUDA 12.1 on, 4096 before. The host shim takes what today's do.
+// Parameters of a kernel: 32,764 bytes from sm_70 and CUDA 12.1 on, else 4096. The host shim takes the larger limit.
 #if defined(__CUDACC__) && (CUDART_VERSION < 12010 || !defined(__CUDA_ARCH_LIST__))
 constexpr std::size_t kMaxParameterBytes = 4096;
 #elif defined(__CUDACC__)
@@ -42,7 +42,7 @@ struct LaunchLimits {
 };
 
 // Blocks for `work` items at `per_block` each, at most max_blocks: a kernel whose work may exceed that strides by
-// gridDim.x. 0 work gives 0 blocks, which launch refuses: the caller returns before.
+// gridDim.x. No work gives 0 blocks, which launch refuses, so the caller must return first.
 inline dim3 grid_for(int64_t work, int64_t per_block = 1, int64_t max_blocks = kMaxGridX) {
   const int64_t blocks = work / per_block + (work % per_block != 0 ? 1 : 0);
   return dim3(static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks));
@@ -88,13 +88,13 @@ constexpr bool parameters_fit() {
 
 inline void check_cuda(const char* name, const char* call, cudaError_t error) {
   if (error != cudaSuccess) {
-    // Cleared, so that the next check of somebody else's call does not report it again.
+    // Cleared, or the next check of an unrelated call would report it again.
     (void)cudaGetLastError();
     throw std::runtime_error(std::string(name) + ": " + call + ": " + cudaGetErrorString(error));
   }
 }
 
-// Of the current device; a thread asks the runtime once for each.
+// Limits of the current device; each thread asks the runtime once per device.
 inline LaunchLimits device_limits(const char* name) {
   struct Known {
     bool asked = false;
@@ -139,7 +139,7 @@ void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, 
   check_cuda(name, "launch", start(static_cast<Params>(args)...));
 }
 
-// What functions that choose kernels and grids pass them to.
+// Passed to the functions that choose kernels and grids; tests pass them a launcher of the host shim.
 struct DeviceLauncher {
   cudaStream_t stream;
 

@@ -1,4 +1,4 @@
-// Fills a buffer from Philox counters, a thread a block of four words.
+// Fills a buffer from Philox counters: one block of four words per thread.
 #pragma once
 
 #include "kernels/cuda/element_run.cuh"

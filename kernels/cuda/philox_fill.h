@@ -1,4 +1,4 @@
-// philox_fill on the GPU: the same words as the CPU's.
+// philox_fill on the GPU, with the same words as on the CPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,7 @@
-// Elements in memory whose storage type is known when a kernel runs: one body serves all the types computed alike.
+// Elements in memory whose storage type is known only at run time: one kernel serves all types of one compute type.
 //
-// The type is the same for a whole launch, so its switch never divides a warp. It stands around whole loops of loads or
-// stores, which stay as wide as the type allows.
+// The type is the same for a whole launch, so switching on it never diverges a warp. The switch encloses whole loops of
+// loads or stores, which stay as wide as the type allows.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,7 @@ constexpr KERNEL_HOST_DEVICE int storage_bytes(Storage storage) {
   }
 }
 
-// body(S{}) with the storage type, one of those that are computed in T.
+// body(S{}) with the storage type S, one of those that are computed in T.
 template <typename T, typename Body>
 KERNEL_DEVICE void with_stored_type(Storage storage, const Body& body) {
   if constexpr (std::is_same_v<T, double>) {
@@ -52,7 +52,7 @@ struct StoredElements {
     return first != nullptr;
   }
 
-  // body(elements) with the elements in their own type
+  // body(elements) with a pointer to the elements' own type
   template <typename Body>
   KERNEL_DEVICE void visit(const Body& body) const {
     with_stored_type<T>(storage, [&](auto zero) {

@@ -1,4 +1,4 @@
-// The type of a CUDA stream for headers that include no CUDA header.
+// The type of a CUDA stream, for headers that include no CUDA header.
 #pragma once
 
 struct CUstream_st;

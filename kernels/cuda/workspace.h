@@ -1,12 +1,11 @@
-// Divides a workspace among the arrays that a chain of kernels leaves for each other.
+// Divides a workspace into the arrays through which a chain of kernels communicates.
 #pragma once
 
 #include <cstdint>
 
 namespace torch_hrr::kernels {
 
-// Hands out arrays one after the other, each aligned to 16 bytes as the memory is; without memory it only counts their
-// bytes.
+// Hands out arrays one after another, each aligned to 16 bytes if `memory` is; with nullptr it only counts the bytes.
 class WorkspaceCarver {
  public:
   explicit WorkspaceCarver(void* memory) : memory_(static_cast<unsigned char*>(memory)) {}
