@@ -30,7 +30,7 @@ SpectralMapParams map_params(SpectralMap kind, const Rows<S>& a, const Rows<S>& 
   params.map = contiguous_rows(rows, a.dim);
   params.kind = kind;
   params.exponent = -1.3;
-  params.epsilon = static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon());
+  params.roundoff = static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon());
   return params;
 }
 

@@ -50,7 +50,7 @@ struct Bins {
     params.rows = rows;
     params.count = count;
     params.dim = dim;
-    params.epsilon = std::numeric_limits<double>::epsilon();
+    params.roundoff = std::numeric_limits<double>::epsilon();
     params.last_is_real = dim % 2 == 0;
     params.kind = kind;
     params.eps = 0.5;
