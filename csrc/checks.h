@@ -183,27 +183,26 @@ void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description&
   }
 }
 
+inline std::optional<int64_t> size_if_known(int64_t size) {
+  return size;
+}
+inline std::optional<int64_t> size_if_known(const c10::SymInt& size) {
+  return size.maybe_as_int();
+}
+
 // Rejects a result whose number of elements or bytes does not fit an int64.
 template <typename Int>
 void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
-  uint64_t numel = 8;  // bytes of the widest element
+  uint64_t bytes = 8;  // of the widest element
+  bool fits = true;
   for (const Int& size : sizes) {
-    int64_t known = 0;
-    if constexpr (std::is_same_v<Int, c10::SymInt>) {
-      const auto maybe = size.maybe_as_int();
-      if (!maybe.has_value()) {
-        return;
-      }
-      known = *maybe;
-    } else {
-      known = size;
-    }
-    if (known == 0) {
+    std::optional<int64_t> known = size_if_known(size);
+    if (!known.has_value() || *known == 0) {
       return;
     }
-    TORCH_CHECK(!c10::mul_overflows(numel, static_cast<uint64_t>(known), &numel) && numel <= INT64_MAX, op,
-                ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
+    fits = fits && !c10::mul_overflows(bytes, static_cast<uint64_t>(*known), &bytes) && bytes <= INT64_MAX;
   }
+  TORCH_CHECK(fits, op, ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
 }
 
 }  // namespace torch_hrr

@@ -256,6 +256,11 @@ void refuse_derivatives(const char* op, const char* what, const Call& below, con
   below();
 }
 
+// As torch's own operators: an inference tensor has no version that would tell of the write.
+inline void check_writable(const char* op, const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor.defined() || !tensor.is_inference() || c10::InferenceMode::is_enabled(), op, ": ", name,
+              " must not be an inference tensor outside inference mode");
+}
 inline void bump_version(const at::Tensor& tensor) {
   if (tensor.defined() && !tensor.is_inference()) {
     torch::autograd::impl::bump_version(tensor);
@@ -388,6 +393,12 @@ struct Lanes<Op, Result(A...)> {
     check(out, Op::template contract<c10::SymInt>(args...), args...);
   }
   static void out_negative(A... args, at::Tensor& out) {
+    // Before copies without the mark hide what shares memory.
+    if (out.is_meta()) {
+      out_meta(args..., out);
+    } else {
+      check(out, Op::template contract<int64_t>(lanes::concrete(args)...), args...);
+    }
     write_plain(out, [&](at::Tensor& plain) { call_out(resolved(args)..., plain); });
   }
   static void out_autograd(A... args, at::Tensor& out) {
@@ -397,6 +408,7 @@ struct Lanes<Op, Result(A...)> {
         Op::kName, "out", [&] { call_out(args..., out); }, out, args...);
   }
   static void out_version(A... args, at::Tensor& out) {
+    lanes::check_writable(Op::kName, "out", out);
     {
       const at::AutoDispatchBelowADInplaceOrView below;
       call_out(args..., out);
@@ -477,17 +489,22 @@ struct Lanes<Op, void(A...)> {
         Op::kName, "an argument written in place", [&] { call<Op>(args...); }, args...);
   }
   static void version(A... args) {
+    const auto for_each_written = [&](const auto& visit) {
+      lanes::for_each_operand<Op>(
+          [&](const Operand& operand, const at::Tensor& tensor) {
+            if (operand.written) {
+              visit(operand.name, tensor);
+            }
+          },
+          args...);
+    };
+    for_each_written(
+        [](const char* name, const at::Tensor& tensor) { lanes::check_writable(Op::kName, name, tensor); });
     {
       const at::AutoDispatchBelowADInplaceOrView below;
       call<Op>(args...);
     }
-    lanes::for_each_operand<Op>(
-        [](const Operand& operand, const at::Tensor& tensor) {
-          if (operand.written) {
-            lanes::bump_version(tensor);
-          }
-        },
-        args...);
+    for_each_written([](const char*, const at::Tensor& tensor) { lanes::bump_version(tensor); });
   }
 
   static void add(torch::Library& m) {
@@ -500,6 +517,7 @@ struct Lanes<Op, void(A...)> {
     m.impl(Op::kName, Key::Meta, &meta);
     m.impl(Op::kName, Key::Autograd, &autograd);
     m.impl(Op::kName, Key::ADInplaceOrView, &version);
+    lanes::report(Op::kName, "", Op::kOperands);
   }
 };
 

@@ -130,12 +130,24 @@ def test_a_call_keeps_only_what_backward_reads(name, argument, read):
     assert sorted(names[address] for address in kept) == sorted(read.split())
 
 
-def test_a_sum_without_weights_keeps_nothing():
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: hrr.superpose(x, normalize=False),
+        lambda x: hrr.multibind(x[:, :1]),
+        lambda x: torch.ops.torch_hrr.k_cap(x, 2, 1.0, "ste"),
+        lambda x: torch.ops.torch_hrr.k_cap(x, 2, 1.0, "none"),
+    ],
+    ids=["sum", "product of one", "straight-through", "no surrogate"],
+)
+def test_a_call_keeps_nothing(call):
     vectors = torch.randn(2, 3, 24, requires_grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda tensor: tensor):
-        hrr.superpose(vectors, normalize=False)
+        result = call(vectors)
     assert not kept
+    result.sum().backward()
+    assert vectors.grad.shape == vectors.shape
 
 
 def test_every_kernel_belongs_to_a_schema():
@@ -176,6 +188,48 @@ def test_an_out_form_bumps_the_version_in_inference_mode_too():
     with torch.inference_mode():
         torch.ops.torch_hrr.bind.out(a, a, out=out)
     assert out._version == 1
+
+
+def test_inference_tensors_are_written_in_inference_mode_alone():
+    a = torch.randn(2, 8)
+    with torch.inference_mode():
+        out, counts = torch.zeros(2, 8), counts_of(1, 50)
+    with pytest.raises(RuntimeError, match="bind: out must not be an inference tensor outside inference mode"):
+        torch.ops.torch_hrr.bind.out(a, a, out=out)
+    with pytest.raises(RuntimeError, match="_stimulus_counts_: counts must not be an inference tensor"):
+        COUNTS(counts, 20, 0.3, 0, 0)
+    assert not out.any() and not counts.any()
+    with torch.inference_mode():
+        torch.ops.torch_hrr.bind.out(a, a, out=out)
+    assert torch.equal(out, hrr.bind(a, a))
+
+
+def test_negation_hides_no_shared_memory():
+    a, b = torch.randn(2, 8), torch.randn(2, 8)
+    before = a.clone()
+    for first, out in ((a, torch._neg_view(a)), (torch._neg_view(a), a)):
+        with pytest.raises(RuntimeError, match="bind: out must not share memory with a"):
+            torch.ops.torch_hrr.bind.out(first, b, out=out)
+    with pytest.raises(RuntimeError, match="bind: out must not overlap itself"):
+        torch.ops.torch_hrr.bind.out(a, b, out=torch._neg_view(torch.zeros(8).expand(2, 8)))
+    assert torch.equal(a, before)
+
+
+def test_vmap_names_the_argument():
+    rows = torch.randn(3, 8)
+    with pytest.raises(RuntimeError, match="bind: a must have at least 1 dimension within vmap, got 0"):
+        torch.vmap(lambda x: torch.ops.torch_hrr.bind(x, rows))(torch.randn(3))
+    with pytest.raises(RuntimeError, match="_stimulus_counts_: counts must not be batched by vmap"):
+        torch.vmap(lambda x: COUNTS(x, 20, 0.3, 0, 0))(counts_of(2, 1, 8))
+
+
+def test_exponents_under_vmap_and_autocast():
+    rows, exponents = torch.randn(3, 8), torch.tensor([0.5, 1.5], dtype=torch.float64)
+    for dtype in (torch.bfloat16, torch.float32):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            powers = torch.vmap(lambda e: torch.ops.torch_hrr.bind_power(rows, e))(exponents)
+            alone = [torch.ops.torch_hrr.bind_power(rows, e) for e in exponents]
+        assert powers.dtype == dtype and torch.equal(powers, torch.stack(alone))
 
 
 def test_a_state_that_autograd_keeps_is_not_changed_in_silence():

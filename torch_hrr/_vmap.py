@@ -28,30 +28,41 @@ def _promoted(tensors: Iterable[Any]) -> torch.dtype:
     return functools.reduce(torch.promote_types, dtypes)  # type: ignore[no-any-return]
 
 
+def _is_cast(operator: Any, tensor: Tensor) -> bool:
+    """Whether autocast has decided the result's dtype."""
+    device = tensor.device.type
+    return torch.is_autocast_enabled(device) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        operator.name(), f"Autocast{device.upper()}"
+    )
+
+
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
     """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own.
 
     A negative number stands for an argument that takes no batch, such as a table.
     """
 
+    name = operator._schema.name.removeprefix("torch_hrr::")
+    names = [argument.name for argument in operator._schema.arguments]
+
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         count = min(len(trailing), len(arguments))
         leading = 0
-        for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False):
-            name = operator._schema.name.removeprefix("torch_hrr::")
+        for argument, tensor, batch_dim, own in zip(names, arguments[:count], in_dims[:count], trailing, strict=False):
             if own < 0 and batch_dim is not None:
-                raise RuntimeError(f"{name}: an argument that all rows share must not be batched by vmap")
+                raise RuntimeError(f"{name}: {argument} must not be batched by vmap")
             if tensor is not None and own >= 0:
                 rank = tensor.dim() - (batch_dim is not None)
                 if rank < own:
-                    raise RuntimeError(f"{name}: every vector must have at least {own} dimensions, got {rank}")
-                leading = max(leading, tensor.dim() - own - (batch_dim is not None))
+                    least = f"{own} dimension" if own == 1 else f"{own} dimensions"
+                    raise RuntimeError(f"{name}: {argument} must have at least {least} within vmap, got {rank}")
+                leading = max(leading, rank - own)
         moved = [
             _to_front(tensor, batch_dim, leading + own)
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ]
         result = operator(*moved, *arguments[count:])
-        if any(
+        if not _is_cast(operator, arguments[0]) and any(
             own == 0 and batch_dim is not None and tensor.dim() == 1
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ):

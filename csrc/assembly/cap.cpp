@@ -187,7 +187,13 @@ struct KCap : Operator {
   struct Formula {
     CapOptions options;
 
+    bool reads(size_t, const Wanted&) const {
+      return is_soft(options.surrogate);
+    }
     Tensor jacobian(const Tensor& v, const Tensor& inputs) const {
+      if (!is_soft(options.surrogate)) {
+        return compose_backward(v, inputs, options);
+      }
       return call<KCapBackward>(v, inputs, options.k, options.temperature, name_of(options.surrogate, kSurrogates));
     }
     variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted&) const {

@@ -19,9 +19,10 @@ void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
   TORCH_CHECK(rounds >= 0 && rounds <= most_rounds, "_project_: rounds left must be in 0..", most_rounds, ", got ",
               rounds);
   for (const Area& area : brain.areas) {
+    TORCH_CHECK(area.slots[0] >= 0 && area.slots[0] <= area.capacity, "_project_: slots must be in 0..", area.capacity,
+                ", got ", area.slots[0]);
     const int64_t most = std::min(area.n, area.slots[0] + (rounds + 1) * area.k);
-    TORCH_CHECK(area.slots[0] >= 0 && area.capacity >= most, "_project_: an area must have memory for ", most,
-                " slots, got ", area.capacity);
+    TORCH_CHECK(area.capacity >= most, "_project_: an area must have memory for ", most, " slots, got ", area.capacity);
     const int64_t count = *area.winner_count;
     TORCH_CHECK(count >= 0 && count <= area.k, "_project_: an area must have 0 to k winners, got ", count);
     for (int64_t i = 0; i < count; ++i) {

@@ -50,7 +50,8 @@ class StateReader {
   }
   template <typename T>
   T* data(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
-    return tensor(name, type, sizes).mutable_data_ptr<T>();
+    const Tensor& checked = tensor(name, type, sizes);
+    return checked.is_meta() ? nullptr : checked.mutable_data_ptr<T>();
   }
   // Of a tensor that may be absent: then it has no elements.
   template <typename T>
@@ -106,15 +107,18 @@ Area read_area(StateReader& reader, int64_t brains) {
   return area;
 }
 
-const Area& area_at(const Brain& brain, int64_t index) {
+// The area that the layout names, and its number.
+const Area& area_at(const Brain& brain, int64_t index, int32_t& number) {
   TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), "_project_: layout must name one of the ",
               brain.areas.size(), " areas, got ", index);
+  number = static_cast<int32_t>(index);
   return brain.areas[static_cast<size_t>(index)];
 }
 
 // The largest weight of a synapse: 2^24, or less where more than 2^11 synapses of that weight could fire into a neuron
 // at once, so that no sum of them exceeds kLargestTerm.
 float weight_limit(double w_max, int64_t firing) {
+  TORCH_CHECK_VALUE(w_max > 0, "_project_: w_max must be greater than 0, got ", w_max);
   constexpr double kLargestSum = 0x1p35;
   const double largest = std::min<double>(kernels::kLargestWeight, kLargestSum / static_cast<double>(firing));
   return static_cast<float>(std::min(w_max, largest));
@@ -122,21 +126,20 @@ float weight_limit(double w_max, int64_t firing) {
 
 // 1 + beta; beyond any weight it is all the same.
 float factor_of(double beta) {
+  TORCH_CHECK_VALUE(beta >= 0, "_project_: beta must be at least 0, got ", beta);
   return static_cast<float>(std::min(1 + beta, 0x1p127));
 }
 
 Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
   const int64_t brains = state.brains;
   Fiber fiber;
-  fiber.source = static_cast<int32_t>(reader.integer());
-  fiber.target = static_cast<int32_t>(reader.integer());
+  const Area& source = area_at(state.first, reader.integer(), fiber.source);
+  const Area& target = area_at(state.first, reader.integer(), fiber.target);
   fiber.plastic = reader.integer() != 0;
   const bool procedural = reader.integer() != 0;
   fiber.seed = static_cast<uint64_t>(seed);
   fiber.id = static_cast<uint64_t>(reader.integer());
   const double p = reader.rate();
-  const Area& source = area_at(state.first, fiber.source);
-  const Area& target = area_at(state.first, fiber.target);
   fiber.factor = factor_of(reader.rate());
   fiber.largest = weight_limit(reader.rate(), source.k);
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_project_: p must be in [0, 1], got ", p);
@@ -161,11 +164,10 @@ Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
 
 Stimulus read_stimulus(StateReader& reader, const State& state) {
   Stimulus stimulus;
-  stimulus.target = static_cast<int32_t>(reader.integer());
+  const Area& target = area_at(state.first, reader.integer(), stimulus.target);
   stimulus.plastic = reader.integer() != 0;
   stimulus.factor = factor_of(reader.rate());
   stimulus.largest = weight_limit(reader.rate(), 1);
-  const Area& target = area_at(state.first, stimulus.target);
   stimulus.counts = reader.data<int32_t>("counts", at::kInt, {state.brains, target.n});
   stimulus.weight = reader.data<float>("weight", at::kFloat, {state.brains, target.capacity});
   return stimulus;

@@ -3,6 +3,9 @@
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/ones_like.h>
 
+#include <cmath>
+#include <limits>
+
 #include "csrc/hrr/operators.h"
 #include "csrc/hrr/spectral_map.h"
 #include "csrc/types.h"
@@ -46,6 +49,10 @@ struct CutInverse : MapOperator<CutInverse> {
   };
 };
 
+double largest_of(const Tensor& rows) {
+  return rows.scalar_type() == at::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+}
+
 struct InverseBackward : MapOperator<InverseBackward> {
   static constexpr const char* kName = "_inverse_backward";
   static constexpr Operand kOperands[] = {{"grad", 1}, {"a", 1}};
@@ -62,12 +69,16 @@ struct InverseBackward : MapOperator<InverseBackward> {
     const Tensor y = call<CutInverse>(a, eps);
     // One factor at a time: y^2 may leave a range that the result does not.
     const Tensor regular = -torch_hrr::unbind(torch_hrr::unbind(grad, y), y);
-    if (eps == 0) {
+    // 1 / eps in two factors, since eps itself may vanish in float; where they overflow no bin of a row is clamped.
+    const double root = 1 / std::sqrt(eps);
+    if (root > largest_of(a)) {
       return regular;
     }
-    // grad on the bins that are neither empty nor above eps
-    const Tensor clamped = torch_hrr::bind(torch_hrr::bind(grad, a), torch_hrr::inverse(a) - y);
-    return regular + torch_hrr::unbind(delta_like(clamped), clamped) / eps;
+    // grad on the bins that are neither empty nor above eps. Which bins those are is a constant: differentiated, the
+    // two routes to 1 / A would leave their rounding, divided by eps.
+    const Tensor fixed = a.detach();
+    const Tensor clamped = torch_hrr::bind(torch_hrr::bind(grad, fixed), torch_hrr::inverse(fixed) - y.detach());
+    return regular + torch_hrr::unbind(delta_like(clamped), clamped) * root * root;
   }
 };
 

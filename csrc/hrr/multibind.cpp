@@ -79,11 +79,16 @@ struct Multibind : Operator {
   }
 
   struct Formula {
+    int64_t items;
+
+    bool reads(size_t, const Wanted&) const {
+      return items > 1;
+    }
     variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted&) const {
       const Tensor g = in_compute_type(grad).unsqueeze(-2);
-      switch (items_of(inputs[0])) {
+      switch (items) {
         case 0:
-          return {at::zeros_like(inputs[0])};
+          return {g.narrow(-2, 0, 0)};
         case 1:
           return {g};
         default:
@@ -92,18 +97,16 @@ struct Multibind : Operator {
     }
     Tensor jvp(const Saved& inputs, const variable_list& tangents) const {
       const Tensor moved = in_compute_type(tangents[0]);
-      if (items_of(inputs[0]) < 2) {
+      if (items < 2) {
         return moved.sum(-2);
       }
       return torch_hrr::bind_superpose(products_of_others(in_compute_type(inputs[0])), moved);
     }
-
-   private:
-    // K decides how many operators are called, so it is a constant of a compiled graph.
-    static int64_t items_of(const Tensor& vectors) {
-      return vectors.sym_size(-2).guard_int(__FILE__, __LINE__);
-    }
   };
+  // K decides how many operators are called, so it is a constant of a compiled graph.
+  static Formula formula(const Tensor& vectors) {
+    return {vectors.sym_size(-2).guard_int(__FILE__, __LINE__)};
+  }
 };
 
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {

@@ -31,7 +31,9 @@ inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& 
   const at::Tensor divisor = at::where(regular, norm, at::ones_like(norm));
   const at::Tensor y = unit / divisor;
   const at::Tensor projected = (v - y * (y * v).sum(-1, /*keepdim=*/true)) / divisor;
-  return at::where(regular, scaled_by_power(projected, exponent), v / eps);
+  // Regular rows are divided by 1: the derivative of what is not chosen must be finite, too.
+  const at::Tensor floor = at::ones_like(norm).masked_fill(regular.logical_not(), eps);
+  return at::where(regular, scaled_by_power(projected, exponent), v / floor);
 }
 
 }  // namespace torch_hrr::hrr

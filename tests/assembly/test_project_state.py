@@ -73,6 +73,7 @@ def test_a_recorded_call_runs(call):
         (PERIOD, 3, "penalties must be a contiguous tensor"),
         (SOURCE, 1, "layout must name one of the 1 areas, got 1"),
         (SOURCE, -1, "layout must name one of the 1 areas, got -1"),
+        (SOURCE, 2**32, "layout must name one of the 1 areas, got 4294967296"),
     ],
 )
 def test_layouts(call, place, value, match):
@@ -94,6 +95,30 @@ def test_numbers_that_are_missing_or_too_many(call):
 def test_densities(call, p):
     call[2][0] = p
     refused(call, ValueError, r"p must be in \[0, 1\]")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "match"), [(1, -1, "beta must be at least 0"), (2, 0, "w_max must be greater")]
+)
+@pytest.mark.parametrize("nan", [False, True])
+def test_rates(call, place, value, match, nan):
+    call[2][place] = float("nan") if nan else value
+    refused(call, ValueError, match)
+
+
+@pytest.mark.parametrize("slots", [-1, 61, 2**63 - 1])
+def test_slots_outside_of_memory(call, slots):
+    call[0][SLOTS][0, 0] = slots
+    refused(call, RuntimeError, r"slots must be in 0\.\.")
+
+
+def test_meta_checks_the_state(call):
+    tensors, layout, rates, seed = call
+    meta = [tensor.to("meta") for tensor in tensors]
+    PROJECT(meta, layout, rates, seed)
+    layout[K] = 0
+    with pytest.raises(RuntimeError, match="1 <= k <= n"):
+        PROJECT(meta, layout, rates, seed)
 
 
 @pytest.mark.parametrize("place", [WINNERS, COUNT, SLOT_OF, NEURON_OF, WON, SLOTS, DELIVERED, NEXT, PROGRESS])
