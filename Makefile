@@ -98,6 +98,7 @@ test-all: test
 
 # Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests
 # reach, in a separate build. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.
+# One process per file: workers of `pytest -n` end without writing what they counted.
 COVERAGE := build/coverage
 COVERAGE_TESTS ?= $(wildcard tests/test_ops_*.py)
 coverage: $(VENV)/.test-tools
@@ -108,7 +109,8 @@ coverage: $(VENV)/.test-tools
 	cmake --build $(COVERAGE) --target kernel_tests op_tests --parallel $(JOBS)
 	find $(COVERAGE) -name '*.gcda' -delete
 	ctest --test-dir $(COVERAGE) --output-on-failure --parallel $(JOBS) -R '^(kernels|ops)\.'
-	$(if $(COVERAGE_TESTS),PYTHONPATH=$(abspath $(COVERAGE)/site) $(VENV)/bin/pytest -q -n $(JOBS) $(COVERAGE_TESTS))
+	$(if $(COVERAGE_TESTS),printf '%s\n' $(COVERAGE_TESTS) | \
+	  PYTHONPATH=$(abspath $(COVERAGE)/site) xargs -P $(JOBS) -n 1 $(VENV)/bin/pytest -q)
 	$(VENV)/bin/gcovr --root . --filter kernels/ --filter csrc/ --exclude-throw-branches --exclude-unreachable-branches \
 	  --sort-percentage --print-summary $(COVERAGE)
 
