@@ -541,15 +541,19 @@ KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
 
 // Sum of the lanes by halves, so in a fixed order.
 template <typename T, int W>
-KERNEL_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
-  T partial[W];
-  a.store(partial);
+KERNEL_HOST_DEVICE T sum_by_halves(T (&partial)[W]) {
   for (int width = W / 2; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) {
       partial[j] += partial[j + width];
     }
   }
   return partial[0];
+}
+template <typename T, int W>
+KERNEL_HOST_DEVICE T horizontal_sum(Simd<T, W> a) {
+  T partial[W];
+  a.store(partial);
+  return sum_by_halves(partial);
 }
 
 KERNEL_ISA_END

@@ -24,6 +24,8 @@ if FULL:
     DIMS = (1, 3, 7, 16, 17, 31, 32, 48, 64, 100, 128, 256, 512, 1000, 1024, 4096)
 # Of the row's norm: sums have another order, and the half types round a sum that differs in its last place.
 ULPS = {torch.float32: 4, torch.float64: 4, torch.float16: 1, torch.bfloat16: 1}
+# Their formulas and the order of their sums are the same on every instruction set.
+SAME_BITS = {"k_cap", "_k_cap_backward"}
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 
 SAVE = """
@@ -103,7 +105,7 @@ def test_an_instruction_set_agrees_with_scalar(isa, scalar_results, tmp_path):
     for (name, dim, dtype), values in saved_results(isa, tmp_path / "values.pt").items():
         case = by_name[name]
         scalar = scalar_results[name, dim, dtype]
-        if case.selects:
+        if case.selects or name in SAME_BITS:
             assert all(map(torch.equal, values, scalar)), (name, dim, dtype)
             continue
         sizes = scales(case, dim) if case.magnitude else [row_norm(x.double()) for x in scalar]

@@ -163,7 +163,7 @@ struct CapJacobian {
   }
   template <typename L>
   KERNEL_HOST_DEVICE L operator()(L d, L v) const {
-    const L centered = multiply_add(v, lanes_of<L>(part), lanes_of<L>(-mean));
+    const L centered = fused_multiply_add(v, lanes_of<L>(part), lanes_of<L>(-mean));
     return d * lanes_of<L>(raise) * centered / lanes_of<L>(divisor);
   }
 };

@@ -16,6 +16,37 @@ namespace {
 constexpr int kLanes = kVectorBytes / 8;
 using V = Simd<double, kLanes>;
 
+// A sum over a row in 8 parts whatever the width of a vector: every instruction set adds in the same order.
+constexpr int kSumLanes = 8;
+constexpr int kSumParts = kSumLanes / kLanes;
+struct RowSum {
+  V parts[kSumParts];
+
+  RowSum() {
+    for (V& part : parts) {
+      part = V::broadcast(0);
+    }
+  }
+  double total() const {
+    double lanes[kSumLanes];
+    for (int part = 0; part < kSumParts; ++part) {
+      parts[part].store(lanes + part * kLanes);
+    }
+    return sum_by_halves(lanes);
+  }
+};
+
+// body(first element of a vector, part) for the vectors of count elements, a multiple of kSumLanes.
+template <typename Body>
+KERNEL_HOST_DEVICE void for_each_vector(int64_t count, const Body& body) {
+  for (int64_t i = 0; i < count; i += kSumLanes) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kSumParts; ++part) {
+      body(i + part * kLanes, part);
+    }
+  }
+}
+
 template <typename T>
 using order_key_t = typename ElementTraits<T>::Key;
 
@@ -109,18 +140,18 @@ struct CapSearch {
     const V zero = V::broadcast(0);
     const V factor = V::broadcast(w);
     const V inverse = V::broadcast(-v);
-    V lacking = zero, present = zero, lacking_slope = zero, present_slope = zero;
-    for (int64_t i = 0; i < count; i += kLanes) {
+    RowSum lacking, present, lacking_slope, present_slope;
+    const auto add = [](V& sum, V term) { sum = sum + term; };
+    for_each_vector(count, [&](int64_t i, int part) {
       const V p = V::load(proximities + i);
       const SimdMask<double, kLanes> below = sign_bits(p);
       const CapPoint<V> at = cap_point<kShape>(p * select(below, inverse, factor));
-      lacking = lacking + select(below, zero, at.q);
-      present = present + select(below, at.q, zero);
-      lacking_slope = lacking_slope + select(below, zero, at.d);
-      present_slope = present_slope + select(below, at.d, zero);
-    }
-    return {horizontal_sum(lacking), horizontal_sum(present), horizontal_sum(lacking_slope),
-            horizontal_sum(present_slope)};
+      add(lacking.parts[part], select(below, zero, at.q));
+      add(present.parts[part], select(below, at.q, zero));
+      add(lacking_slope.parts[part], select(below, zero, at.d));
+      add(present_slope.parts[part], select(below, at.d, zero));
+    });
+    return {lacking.total(), present.total(), lacking_slope.total(), present_slope.total()};
   }
 };
 
@@ -139,25 +170,25 @@ CapCensus measure(T* x, const CapCut& cut, int64_t n, double temperature, double
   const V zero = V::broadcast(0);
   const int64_t whole = CapRow<T>::whole(n);
   fill(x + n, whole - n, std::numeric_limits<T>::quiet_NaN());
-  V sum_above = zero, sum_below = zero;
+  RowSum sum_above, sum_below;
   SimdMask<double, kLanes>::Lanes others{};  // minus the number of elements that are not c
-  for (int64_t i = 0; i < whole; i += kLanes) {
+  for_each_vector(whole, [&](int64_t i, int part) {
     const V elements = widen_lanes(x + i);
     const V p = scale.proximity(elements);
     const SimdMask<double, kLanes> above = center < elements;
     const SimdMask<double, kLanes> below = elements < center;
     const V p_above = select(above, p, zero);
     const V p_below = select(below, p, zero);
-    sum_above = sum_above + p_above;
-    sum_below = sum_below + p_below;
+    sum_above.parts[part] = sum_above.parts[part] + p_above;
+    sum_below.parts[part] = sum_below.parts[part] + p_below;
     others += above.lanes | below.lanes;
     select(below, -p, p_above).store(proximities + i);
-  }
+  });
   int64_t tied = n;
   for (int lane = 0; lane < kLanes; ++lane) {
     tied += others[lane];
   }
-  return {horizontal_sum(sum_above), horizontal_sum(sum_below), static_cast<double>(tied)};
+  return {sum_above.total(), sum_below.total(), static_cast<double>(tied)};
 }
 
 // The points of a row at u, kLanes elements from i.
@@ -197,27 +228,28 @@ void soft_row(const CapPoints<kShape, T>& points, int64_t n, T* out) {
 // J v, which takes the place of v; d takes the place of the points' proximities.
 template <CapShape kShape, typename T>
 void jacobian_row(const CapPoints<kShape, T>& points, double* proximities, int64_t n, double temperature, T* v) {
-  V weight = V::broadcast(0);
-  V weighted = V::broadcast(0);
-  fill(v + n, CapRow<T>::whole(n) - n, T{0});
-  for (int64_t i = 0; i < n; i += kLanes) {
+  const int64_t whole = CapRow<T>::whole(n);
+  RowSum weight, weighted;
+  fill(v + n, whole - n, T{0});
+  for_each_vector(whole, [&](int64_t i, int part) {
     const V d = points.at(i).d;
     d.store(proximities + i);
-    weight = weight + d;
-    weighted = multiply_add(d, widen_lanes(v + i), weighted);
-  }
-  const double total = horizontal_sum(weight);
-  double part = 1;
-  double mean = total > 0 ? horizontal_sum(weighted) / total : 0;
+    weight.parts[part] = weight.parts[part] + d;
+    weighted.parts[part] = fused_multiply_add(d, widen_lanes(v + i), weighted.parts[part]);
+  });
+  const double total = weight.total();
+  double factor = 1;
+  double mean = total > 0 ? weighted.total() / total : 0;
   if (!is_safe_mean(mean)) {
-    part = kSmallerDirections;
-    weighted = V::broadcast(0);
-    for (int64_t i = 0; i < n; i += kLanes) {
-      weighted = multiply_add(V::load(proximities + i), widen_lanes(v + i) * V::broadcast(part), weighted);
-    }
-    mean = horizontal_sum(weighted) / total;
+    factor = kSmallerDirections;
+    weighted = RowSum();
+    for_each_vector(whole, [&](int64_t i, int part) {
+      const V direction = widen_lanes(v + i) * V::broadcast(factor);
+      weighted.parts[part] = fused_multiply_add(V::load(proximities + i), direction, weighted.parts[part]);
+    });
+    mean = weighted.total() / total;
   }
-  const CapJacobian jacobian(temperature, part, mean);
+  const CapJacobian jacobian(temperature, factor, mean);
   for (int64_t i = 0; i < n; i += kLanes) {
     narrow_lanes(jacobian(V::load(proximities + i), widen_lanes(v + i)), v + i);
   }

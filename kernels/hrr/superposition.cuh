@@ -107,9 +107,19 @@ struct SuperpositionRow {
     const auto load_as = [&](auto zero) {
       using S = decltype(zero);
       const S* const item = reinterpret_cast<const S*>((vectors + k * stride_vectors + first).first);
-      const int64_t left = dim - first;
-      const ElementRun<S, kElements> run =
-          load_run<S, kElements>(item, left < kElements ? static_cast<int>(left) : kElements, aligned);
+      // Not load_run: its unrolled remainder takes 26 registers more for the half types.
+      ElementRun<S, kElements> run{};
+      if (aligned) {
+        if (first < dim) {
+          run = *reinterpret_cast<const ElementRun<S, kElements>*>(item);
+        }
+      } else {
+        for (int i = 0; i < kElements; ++i) {
+          if (first + i < dim) {
+            run.elements[i] = item[i];
+          }
+        }
+      }
       for (int i = 0; i < kElements; ++i) {
         result.values[i] = static_cast<T>(run.elements[i]);
       }
