@@ -61,7 +61,7 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     the result is 0 and 1, and the gradient 0. Where all winners are more than 600 temperatures above the rest y is the
     mask and the gradient 0; equal elements share what is left of k, whatever the temperature. t is found in double by
     Newton's method within a bracket, so sum y is k up to the rounding of the result. Deterministic: a row's bits depend
-    on that row, k, temperature, surrogate, dtype and machine alone. Never autocast.
+    on that row, k, temperature, surrogate and dtype alone, on a CPU whatever its instruction set. Never autocast.
 
     A row that holds NaN or infinity gives a NaN row of y and of the gradient, as an upstream row does; its mask has the
     winners above. A large finite number, negative or not, is the way to exclude or to force an element.
