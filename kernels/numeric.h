@@ -65,8 +65,8 @@ KERNEL_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, a.im * b.im), multiply_add(a.im, b.re, -(a.re * b.im))};
 }
 
-// A normalised row is divided by max(norm, eps). Where both are equal the divisor counts as the constant eps, since
-// torch's clamp_min has gradient 0 there.
+// A normalised row is divided by max(norm, eps). Where both are equal the divisor counts as the constant eps:
+// torch 2.15's clamp_min has gradient 0 there (2.11's passes it to the norm).
 template <typename T>
 KERNEL_HOST_DEVICE bool norm_divides(T norm, T eps) {
   return norm > eps;

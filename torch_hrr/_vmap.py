@@ -31,8 +31,10 @@ def _promoted(tensors: Iterable[Any]) -> torch.dtype:
 def _is_cast(operator: Any, tensor: Tensor) -> bool:
     """Whether autocast has decided the result's dtype."""
     device = tensor.device.type
-    return torch.is_autocast_enabled(device) and torch._C._dispatch_has_kernel_for_dispatch_key(
-        operator.name(), f"Autocast{device.upper()}"
+    return (
+        device in ("cpu", "cuda")
+        and torch.is_autocast_enabled(device)
+        and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), f"Autocast{device.upper()}")
     )
 
 
@@ -62,10 +64,11 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ]
         result = operator(*moved, *arguments[count:])
-        if not _is_cast(operator, arguments[0]) and any(
+        numbers = any(
             own == 0 and batch_dim is not None and tensor.dim() == 1
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
-        ):
+        )
+        if numbers and not _is_cast(operator, arguments[0]):
             # Every exponent is a number of its own, which takes no part in type promotion.
             result = result.to(_promoted(tensor for tensor, own in zip(moved, trailing, strict=False) if own > 0))
         return result, (0,) * len(result) if isinstance(result, tuple) else 0

@@ -208,9 +208,13 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+# Asked once: torch.compile of torch 2.11 does not trace the question.
+_AUTOCAST_DEVICES = frozenset(filter(torch.amp.is_autocast_available, ("cpu", "cuda", "xpu", "mps", "hpu", "xla")))
+
+
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Switches autocast off, which would compute matrix products and bindings in a half type."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+    if device.type in _AUTOCAST_DEVICES and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
 

@@ -108,7 +108,7 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     """``A^exponent`` bin by bin; a negative real bin gives abs(A)^e cos(pi e), an empty one 0."""
     rows = exponent.unsqueeze(-1) if isinstance(exponent, Tensor) else exponent
     dtype = torch.promote_types(a.dtype, exponent.dtype) if isinstance(exponent, Tensor) else a.dtype
-    if a.numel() == 0:
+    if a.numel() == 0 or (isinstance(rows, Tensor) and rows.numel() == 0):
         return (_compute(a) * rows).to(dtype)
     spectrum, empty = _spectrum(a)
     filled = torch.where(empty, torch.ones_like(spectrum), spectrum)
