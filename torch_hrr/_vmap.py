@@ -43,7 +43,6 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
 
     A negative number stands for an argument that takes no batch, such as a table.
     """
-
     name = operator._schema.name.removeprefix("torch_hrr::")
     names = [argument.name for argument in operator._schema.arguments]
 
