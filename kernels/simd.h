@@ -191,15 +191,25 @@ KERNEL_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
     return mask;
   }
 }
-// Comparisons of unsigned integers as such bits. AVX-512 compares straight into a mask, by intrinsics: from the
-// operator the compiler would make a vector first.
+
+// Comparisons of unsigned integers as such bits.
+#if defined(__AVX512F__)
+// A whole vector is compared straight into a mask, by intrinsics: from the operator the compiler would make a vector
+// first.
+template <int kPredicate, typename T, int W>
+KERNEL_HOST_DEVICE uint32_t compare_to_mask(Simd<T, W> a, Simd<T, W> b) {
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_cmp_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes, kPredicate);
+  } else {
+    return _mm512_cmp_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes, kPredicate);
+  }
+}
+#endif
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
-  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
-    return _mm512_cmplt_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
-  } else if constexpr (W * sizeof(T) == 64) {
-    return _mm512_cmplt_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  if constexpr (W * sizeof(T) == 64) {
+    return compare_to_mask<_MM_CMPINT_LT>(a, b);
   } else
 #endif
   {
@@ -209,10 +219,8 @@ KERNEL_HOST_DEVICE uint32_t less_mask(Simd<T, W> a, Simd<T, W> b) {
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
-  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
-    return _mm512_cmpge_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
-  } else if constexpr (W * sizeof(T) == 64) {
-    return _mm512_cmpge_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  if constexpr (W * sizeof(T) == 64) {
+    return compare_to_mask<_MM_CMPINT_GE>(a, b);
   } else
 #endif
   {
@@ -222,10 +230,8 @@ KERNEL_HOST_DEVICE uint32_t at_least_mask(Simd<T, W> a, Simd<T, W> b) {
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t equal_mask(Simd<T, W> a, Simd<T, W> b) {
 #if defined(__AVX512F__)
-  if constexpr (W * sizeof(T) == 64 && sizeof(T) == 4) {
-    return _mm512_cmpeq_epu32_mask((__m512i)a.lanes, (__m512i)b.lanes);
-  } else if constexpr (W * sizeof(T) == 64) {
-    return _mm512_cmpeq_epu64_mask((__m512i)a.lanes, (__m512i)b.lanes);
+  if constexpr (W * sizeof(T) == 64) {
+    return compare_to_mask<_MM_CMPINT_EQ>(a, b);
   } else
 #endif
   {
@@ -360,7 +366,17 @@ template <typename U, typename T, int W>
 KERNEL_HOST_DEVICE Simd<U, W> converted(Simd<T, W> a) {
   return {__builtin_convertvector(a.lanes, typename Simd<U, W>::Lanes)};
 }
+// The lanes of a vector L from and to numbers of another type.
+template <typename L, typename T>
+KERNEL_HOST_DEVICE L load_as(const T* source) {
+  return converted<number_t<L>>(Simd<T, L::kLanes>::load(source));
+}
+template <typename T, typename U, int W>
+KERNEL_HOST_DEVICE void store_as(Simd<U, W> value, T* target) {
+  converted<T>(value).store(target);
+}
 
+// Whether the condition holds in any lane.
 template <typename T, int W>
 KERNEL_HOST_DEVICE bool any(SimdMask<T, W> condition) {
   constexpr int kBytes = W * static_cast<int>(sizeof(T));

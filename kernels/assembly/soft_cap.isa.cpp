@@ -109,15 +109,6 @@ struct CapRow {
   }
 };
 
-template <typename T>
-KERNEL_HOST_DEVICE V widen_lanes(const T* source) {
-  return converted<double>(Simd<T, kLanes>::load(source));
-}
-template <typename T>
-KERNEL_HOST_DEVICE void narrow_lanes(V value, T* target) {
-  converted<T>(value).store(target);
-}
-
 KERNEL_HOST_DEVICE SimdMask<double, kLanes> sign_bits(V x) {
   return {(SimdMask<double, kLanes>::Lanes)x.lanes < 0};
 }
@@ -173,7 +164,7 @@ CapCensus measure(T* x, const CapCut& cut, int64_t n, double temperature, double
   RowSum sum_above, sum_below;
   SimdMask<double, kLanes>::Lanes others{};  // minus the number of elements that are not c
   for_each_vector(whole, [&](int64_t i, int part) {
-    const V elements = widen_lanes(x + i);
+    const V elements = load_as<V>(x + i);
     const V p = scale.proximity(elements);
     const SimdMask<double, kLanes> above = center < elements;
     const SimdMask<double, kLanes> below = elements < center;
@@ -210,7 +201,7 @@ struct CapPoints {
     return sign_bits(V::load(proximities + i));
   }
   CapPoint<V> at(int64_t i) const {
-    const SimdMask<double, kLanes> tied{widen_lanes(x + i).lanes == center.lanes};
+    const SimdMask<double, kLanes> tied{load_as<V>(x + i).lanes == center.lanes};
     const V p = V::load(proximities + i);
     return cap_point<kShape>(select(tied, V::broadcast(1), p) * select(sign_bits(p), inverse, factor));
   }
@@ -221,7 +212,7 @@ template <CapShape kShape, typename T>
 void soft_row(const CapPoints<kShape, T>& points, int64_t n, T* out) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const CapPoint<V> at = points.at(i);
-    narrow_lanes(select(points.below(i), at.q, at.rest), out + i);
+    store_as(select(points.below(i), at.q, at.rest), out + i);
   }
 }
 
@@ -235,7 +226,7 @@ void jacobian_row(const CapPoints<kShape, T>& points, double* proximities, int64
     const V d = points.at(i).d;
     d.store(proximities + i);
     weight.parts[part] = weight.parts[part] + d;
-    weighted.parts[part] = fused_multiply_add(d, widen_lanes(v + i), weighted.parts[part]);
+    weighted.parts[part] = fused_multiply_add(d, load_as<V>(v + i), weighted.parts[part]);
   });
   const double total = weight.total();
   double factor = 1;
@@ -244,14 +235,14 @@ void jacobian_row(const CapPoints<kShape, T>& points, double* proximities, int64
     factor = kSmallerDirections;
     weighted = RowSum();
     for_each_vector(whole, [&](int64_t i, int part) {
-      const V direction = widen_lanes(v + i) * V::broadcast(factor);
+      const V direction = load_as<V>(v + i) * V::broadcast(factor);
       weighted.parts[part] = fused_multiply_add(V::load(proximities + i), direction, weighted.parts[part]);
     });
     mean = weighted.total() / total;
   }
   const CapJacobian jacobian(temperature, factor, mean);
   for (int64_t i = 0; i < n; i += kLanes) {
-    narrow_lanes(jacobian(V::load(proximities + i), widen_lanes(v + i)), v + i);
+    store_as(jacobian(V::load(proximities + i), load_as<V>(v + i)), v + i);
   }
 }
 

@@ -12,15 +12,6 @@ namespace {
 constexpr int kBinLanes = kVectorBytes / static_cast<int>(sizeof(double));
 using L = Simd<double, kBinLanes>;
 
-template <typename T>
-KERNEL_HOST_DEVICE L load_wide(const T* source) {
-  return converted<double>(Simd<T, kBinLanes>::load(source));
-}
-template <typename T>
-KERNEL_HOST_DEVICE void store_wide(L value, T* target) {
-  converted<T>(value).store(target);
-}
-
 // a <- map(a, v) for the bins 0 .. last. Arrays reach a vector beyond the last bin.
 template <SpectralMap kMap, typename T>
 void map_bins(Split<T> a, Split<T> v, int64_t last, double factor, double share, const BinScalars& row) {
@@ -28,14 +19,14 @@ void map_bins(Split<T> a, Split<T> v, int64_t last, double factor, double share,
   // What the inverse transform multiplies by is divided out where bins may still be beyond T.
   const L after = L::broadcast(share);
   for (int64_t k = 0; k <= last; k += kBinLanes) {
-    const Complex<L> bin{load_wide(a.re + k) * scale, load_wide(a.im + k) * scale};
+    const Complex<L> bin{load_as<L>(a.re + k) * scale, load_as<L>(a.im + k) * scale};
     Complex<L> direction{L::broadcast(0), L::broadcast(0)};
     if constexpr (takes_direction(kMap)) {
-      direction = {load_wide(v.re + k), load_wide(v.im + k)};
+      direction = {load_as<L>(v.re + k), load_as<L>(v.im + k)};
     }
     const Complex<L> result = map_bin<kMap>(bin, direction, row);
-    store_wide(result.re * after, a.re + k);
-    store_wide(result.im * after, a.im + k);
+    store_as(result.re * after, a.re + k);
+    store_as(result.im * after, a.im + k);
   }
 }
 
