@@ -153,6 +153,9 @@ void Grid::complete_barrier() {
   }
   at_barrier_ = 0;
   cursor_ = 0;
+  if (observer_ != nullptr) {
+    observer_->barrier();
+  }
   if (schedule_.order == Schedule::Order::kShuffled) {
     order_ = new_order(count_);
   }
@@ -188,6 +191,9 @@ void Grid::try_warp_op(int rank) {
     }
   }
   cursor_ = 0;
+  if (observer_ != nullptr) {
+    observer_->warp_operation();
+  }
 }
 
 // Draws the consequences of what the thread did last.
@@ -218,7 +224,8 @@ void Grid::enter_block(std::size_t shared_bytes) {
   }
   // A block's memory is not reused in a race build, where accesses of two blocks to one address would look like a race.
   void* memory = nullptr;
-  if (posix_memalign(&memory, 16, shared_bytes) != 0) {
+  // As a GPU's, so that banks and sectors are those of a GPU.
+  if (posix_memalign(&memory, 256, shared_bytes) != 0) {
     throw std::bad_alloc();
   }
   if (shared_bytes > 0) {
@@ -238,6 +245,9 @@ void Grid::enter_block(std::size_t shared_bytes) {
     thread.fiber.start(&Grid::thread_main, this);
   }
   release(&start_token_);
+  if (observer_ != nullptr) {
+    observer_->begin_block(memory, count_);
+  }
 }
 
 void Grid::run_block(std::size_t shared_bytes) {
@@ -250,11 +260,20 @@ void Grid::run_block(std::size_t shared_bytes) {
       continue;
     }
     threadIdx = thread.index;
+    if (observer_ != nullptr) {
+      observer_->enter_thread(current_, thread.fiber);
+    }
     thread.fiber.resume();
+    if (observer_ != nullptr) {
+      observer_->leave_thread();
+    }
     settle(thread);
   }
   if (exited_ != count_) {
     fail_stuck();
+  }
+  if (observer_ != nullptr) {
+    observer_->end_block();
   }
 }
 
@@ -279,6 +298,9 @@ void Grid::run(const char* name, KernelBody body, dim3 grid, dim3 block, std::si
   while (threads_.size() < static_cast<std::size_t>(count_)) {
     threads_.push_back(std::make_unique<Thread>());
   }
+  if (observer_ != nullptr) {
+    observer_->begin_launch(name, body.kernel, grid, block, shared_bytes);
+  }
   try {
     for (const int index : new_order(static_cast<int>(blocks))) {
       const unsigned n = static_cast<unsigned>(index);
@@ -291,6 +313,9 @@ void Grid::run(const char* name, KernelBody body, dim3 grid, dim3 block, std::si
     throw;
   }
   finish();
+  if (observer_ != nullptr) {
+    observer_->end_launch();
+  }
 }
 
 // What the kernel did comes before what the caller does next.

@@ -14,6 +14,23 @@ namespace torch_hrr::cuda_on_host {
 
 constexpr int kLanes = 32;
 
+// Told what a launch does; tests/cuda_on_host/profile counts with it. Nobody observes by default.
+class LaunchObserver {
+ public:
+  virtual ~LaunchObserver() = default;
+  virtual void begin_launch(const char* name, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) = 0;
+  virtual void begin_block(const void* shared, int threads) = 0;
+  virtual void enter_thread(int rank, const Fiber& fiber) = 0;
+  virtual void leave_thread() = 0;
+  virtual void barrier() = 0;
+  virtual void warp_operation() = 0;
+  virtual void end_block() = 0;
+  virtual void end_launch() = 0;
+};
+
+// nullptr: nobody.
+void observe_launches(LaunchObserver* observer);
+
 enum class State { kReady, kAtBarrier, kAtWarpOp, kExited };
 
 struct Thread {
@@ -58,6 +75,9 @@ class Grid {
   int current_lane() const {
     return current_ % kLanes;
   }
+  void observe(LaunchObserver* observer) {
+    observer_ = observer;
+  }
   void* shared_memory() const {
     return shared_.back()->memory.get();
   }
@@ -87,6 +107,7 @@ class Grid {
   Schedule schedule_;
   uint64_t random_ = 0;
   std::exception_ptr error_;
+  LaunchObserver* observer_ = nullptr;
   char start_token_ = 0;
   char end_token_ = 0;
 };

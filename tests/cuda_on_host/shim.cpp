@@ -62,6 +62,10 @@ std::vector<Schedule> all_schedules(int seeds) {
   return schedules;
 }
 
+void observe_launches(LaunchObserver* observer) {
+  instance().observe(observer);
+}
+
 int block_barrier(BlockVote vote, bool predicate, CallSite site) {
   return instance().block_barrier(vote, predicate, site);
 }

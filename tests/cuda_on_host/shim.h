@@ -93,6 +93,7 @@ void* dynamic_shared_memory();
 struct KernelBody {
   void (*call)(const void* closure) = nullptr;
   const void* closure = nullptr;
+  const void* kernel = nullptr;  // its address, by which a profile finds the kernel's symbol
 };
 
 void run_grid(const char* name, KernelBody body, dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -106,7 +107,7 @@ void host_launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 bl
   static_assert(sizeof...(Params) == sizeof...(Args), "host_launch: one argument for each parameter of the kernel");
   const auto closure = [&] { kernel(static_cast<Params>(args)...); };
   const auto call = [](const void* address) { (*static_cast<const decltype(closure)*>(address))(); };
-  run_grid(name, {call, &closure}, grid, block, shared_bytes, schedule);
+  run_grid(name, {call, &closure, reinterpret_cast<const void*>(kernel)}, grid, block, shared_bytes, schedule);
 }
 
 // DeviceLauncher (kernels/cuda/launch.cuh) on the host.

@@ -1,0 +1,130 @@
+// The kernels of assemblies as the operators launch them.
+#include "tests/cuda_on_host/shim.h"
+
+#include "kernels/assembly/connectome.cuh"
+#include "kernels/assembly/launch_winners.cuh"
+#include "kernels/assembly/soft_cap.cuh"
+#include "kernels/cuda/philox_fill.cuh"
+#include "tests/cuda_on_host/profile/shapes.h"
+
+namespace torch_hrr::cuda_on_host::profile {
+
+namespace {
+
+using namespace torch_hrr::kernels;
+
+template <typename S>
+void profile_winners(std::vector<Profile>& all, const std::string& type, int64_t rows, int64_t n, int64_t k) {
+  const std::vector<float> normal = normal_elements(rows * n, 1);
+  std::vector<S> input;
+  for (const float x : normal) {
+    input.push_back(static_cast<S>(std::is_integral_v<S> ? x * 1e6f : x));
+  }
+  auto values = poisoned<S>(static_cast<std::size_t>(rows * k));
+  auto indices = poisoned<int64_t>(static_cast<std::size_t>(rows * k));
+  WinnersParams params;
+  params.input = input.data();
+  params.values = values.data();
+  params.indices = indices.data();
+  params.rows = rows;
+  params.n = n;
+  params.k = k;
+  params.row_stride = n;
+  const WinnersPlan plan = winners_plan(rows, n);
+  auto workspace = poisoned<unsigned char>(static_cast<std::size_t>(WinnersWorkspace<S>::bytes(rows, plan)));
+  profile(
+      all, "k_winners " + type, std::to_string(rows) + "x" + std::to_string(n) + " k" + std::to_string(k),
+      [&](Recorder& recorder) {
+        recorder.name("input", input.data(), Role::kArgument);
+        recorder.name("values", values.data(), Role::kResult);
+        recorder.name("indices", indices.data(), Role::kResult);
+      },
+      [&] { launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{}); });
+}
+
+void profile_soft_cap(std::vector<Profile>& all, int64_t rows, int64_t n, int64_t k, CapResult result) {
+  const std::vector<float> inputs = normal_elements(rows * n, 1);
+  const std::vector<float> v = normal_elements(rows * n, 2);
+  auto out = poisoned<float>(inputs.size());
+  SoftCapParams params;
+  params.inputs = inputs.data();
+  params.v = v.data();
+  params.out = out.data();
+  params.rows = rows;
+  params.n = n;
+  params.k = k;
+  params.map.ndim = 1;
+  params.map.sizes[0] = rows;
+  params.map.strides[0][0] = n;
+  params.map.strides[1][0] = n;
+  params.storage = Storage::kFloat;
+  params.result = result;
+  profile(
+      all, result == CapResult::kSoft ? "k_cap soft" : "k_cap soft backward",
+      std::to_string(rows) + "x" + std::to_string(n) + " k" + std::to_string(k),
+      [&](Recorder& recorder) {
+        recorder.name("inputs", inputs.data(), Role::kArgument);
+        if (result != CapResult::kSoft) {
+          recorder.name("v", v.data(), Role::kArgument);
+        }
+        recorder.name("out", out.data(), Role::kResult);
+      },
+      [&] { launch_soft_cap_with(params, kMaxSharedBytes, HostLauncher{}); });
+}
+
+void profile_philox(std::vector<Profile>& all, int64_t words) {
+  auto out = poisoned<uint32_t>(static_cast<std::size_t>(words));
+  PhiloxFillParams params;
+  params.out = out.data();
+  params.words = words;
+  profile(
+      all, "philox_fill", std::to_string(words),
+      [&](Recorder& recorder) { recorder.name("out", out.data(), Role::kResult); },
+      [&] {
+        host_launch("philox_fill", philox_fill_kernel, grid_for((words + 3) / 4, 256), dim3(256), 0, Schedule{},
+                    params);
+      });
+}
+
+// The inputs of n neurons from `fired` neurons of a random graph of density p.
+void profile_connectome_inputs(std::vector<Profile>& all, int64_t n, int64_t fired, double p) {
+  GapTables tables;
+  make_gap_tables(p, tables);
+  // As csrc uploads them.
+  const std::vector<GapTables> uploaded(1, tables);
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < fired; ++i) {
+    rows.push_back(i * (n / fired));
+  }
+  std::vector<int32_t> counts(static_cast<std::size_t>(n));
+  DeliverLaunch params;
+  params.gaps = DeviceGapTables(tables, uploaded.data());
+  params.key = 5;
+  params.rows = rows.data();
+  params.row_count = fired;
+  params.n = n;
+  params.counts = counts.data();
+  profile(
+      all, "connectome_inputs", "n" + std::to_string(n) + " fired" + std::to_string(fired),
+      [&](Recorder& recorder) {
+        recorder.name("rows", rows.data(), Role::kArgument);
+        recorder.name("counts", counts.data(), Role::kResult);
+        recorder.name("gaps", uploaded.data(), Role::kTable);
+      },
+      [&] { launch_deliver_with(params, HostLauncher{}); });
+}
+
+}  // namespace
+
+void profile_assembly(std::vector<Profile>& all) {
+  profile_winners<float>(all, "float", 8, 4096, 100);
+  profile_winners<float>(all, "float", 1, 100000, 1000);
+  profile_winners<int64_t>(all, "int64", 8, 4096, 100);
+  profile_soft_cap(all, 2, 10000, 100, CapResult::kSoft);
+  profile_soft_cap(all, 2, 10000, 100, CapResult::kJacobian);
+  profile_soft_cap(all, 1, 50000, 500, CapResult::kSoft);
+  profile_connectome_inputs(all, 100'000, 300, 0.01);
+  profile_philox(all, 1 << 16);
+}
+
+}  // namespace torch_hrr::cuda_on_host::profile

@@ -1,0 +1,99 @@
+// The HRR kernels of one spectrum a row, as the operators launch them.
+#include "tests/cuda_on_host/shim.h"
+
+#include "kernels/hrr/launch_spectra.cuh"
+#include "tests/cuda_on_host/hrr_maps.h"
+#include "tests/cuda_on_host/profile/shapes.h"
+
+namespace torch_hrr::cuda_on_host::profile {
+
+namespace {
+
+using namespace torch_hrr::kernels;
+using namespace torch_hrr::kernels::hrr_testing;
+
+constexpr int64_t kRows = 16;
+constexpr int64_t kDim = 1024;
+using OneLength = Lengths<9, 9>;
+
+template <typename Launches>
+void profile_rows(std::vector<Profile>& all, const char* op, const std::string& shape,
+                  const std::vector<std::pair<const char*, const void*>>& arguments, const void* out,
+                  const Launches& launches) {
+  profile(
+      all, op, shape,
+      [&](Recorder& recorder) {
+        for (const auto& [name, address] : arguments) {
+          recorder.name(name, address, Role::kArgument);
+        }
+        recorder.name("out", out, Role::kResult);
+        recorder.name("twiddles", twiddle_table<float>(), Role::kTable);
+      },
+      launches);
+}
+
+}  // namespace
+
+void profile_hrr_spectra(std::vector<Profile>& all) {
+  const std::string shape = std::to_string(kRows) + "x" + std::to_string(kDim);
+  const Rows<float> a = tame_rows<float>(kRows, kDim, 1);
+  const Rows<float> v(kRows, kDim, 2);
+  auto out = poisoned<float>(a.values.size());
+  const auto map = [&](const char* op, SpectralMap kind) {
+    SpectralMapParams params = map_params(kind, a, v, kRows);
+    params.out = out.data();
+    std::vector<std::pair<const char*, const void*>> arguments = {{"a", a.values.data()}};
+    if (takes_direction(kind)) {
+      arguments.emplace_back("v", v.values.data());
+    }
+    profile_rows(all, op, shape, arguments, out.data(), [&] {
+      launch_spectral_map<OneLength>(Storage::kFloat, params, twiddle_table<float>(), HostLauncher{});
+    });
+  };
+  map("inverse", SpectralMap::kInverse);
+  map("inverse_backward", SpectralMap::kInverseBackward);
+  map("unitary", SpectralMap::kUnitary);
+  map("bind_power", SpectralMap::kPower);
+
+  PackedSpectrumParams packed;
+  packed.in = a.values.data();
+  packed.out = out.data();
+  packed.rows = kRows;
+  packed.dim = kDim;
+  packed.map = contiguous_rows(kRows, kDim);
+  for (const bool inverse : {false, true}) {
+    packed.inverse = inverse;
+    profile_rows(all, inverse ? "from_spectrum" : "spectrum", shape, {{"in", a.values.data()}}, out.data(), [&] {
+      launch_packed_spectrum<OneLength>(Storage::kFloat, packed, twiddle_table<float>(), HostLauncher{});
+    });
+  }
+
+  SpectrumBindParams spectrum;
+  spectrum.a = a.values.data();
+  spectrum.spectrum = v.values.data();
+  spectrum.out = out.data();
+  spectrum.rows = kRows;
+  spectrum.dim = kDim;
+  spectrum.map = contiguous_rows(kRows, kDim);
+  profile_rows(all, "bind_spectrum", shape, {{"a", a.values.data()}, {"spectrum", v.values.data()}}, out.data(), [&] {
+    launch_bind_spectrum<OneLength>(Storage::kFloat, spectrum, twiddle_table<float>(), HostLauncher{});
+  });
+
+  constexpr int64_t kItems = 4;
+  MultibindParams multibind;
+  multibind.vectors = a.values.data();
+  multibind.out = out.data();
+  multibind.rows = kRows / kItems;
+  multibind.items = kItems;
+  multibind.dim = kDim;
+  multibind.map = contiguous_rows(multibind.rows, kItems * kDim);
+  multibind.item_stride = kDim;
+  auto product = poisoned<float>(static_cast<std::size_t>(multibind.rows * kDim));
+  multibind.out = product.data();
+  profile_rows(
+      all, "multibind", std::to_string(multibind.rows) + "x" + std::to_string(kItems) + "x" + std::to_string(kDim),
+      {{"vectors", a.values.data()}}, product.data(),
+      [&] { launch_multibind<OneLength>(Storage::kFloat, multibind, twiddle_table<float>(), HostLauncher{}); });
+}
+
+}  // namespace torch_hrr::cuda_on_host::profile
