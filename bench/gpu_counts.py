@@ -1,0 +1,260 @@
+"""What CUDA kernels ask of a GPU's memory, counted on the host, and the bounds of gpu_bounds.toml on it.
+
+`python bench/gpu_counts.py` runs the program cuda_on_host_profile of a build tree and prints a line for each operator
+and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. docs/cuda_on_host.md says how it counts.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from bench.kernel_code import build_tree, demangle, short_name
+
+BOUNDS = Path(__file__).with_name("gpu_bounds.toml")
+SECTOR = 32
+# Sectors of global memory, wavefronts of shared memory: measured / least.
+RATIOS = ("global_load", "global_store", "shared_load", "shared_store")
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Sums over the requests of one kind: an instruction of a warp makes one."""
+
+    requests: int = 0
+    lanes: int = 0
+    bytes: int = 0
+    units: int = 0
+    least: int = 0
+    deepest: int = 0
+
+    def __add__(self, other: "Requests") -> "Requests":
+        return Requests(
+            self.requests + other.requests,
+            self.lanes + other.lanes,
+            self.bytes + other.bytes,
+            self.units + other.units,
+            self.least + other.least,
+            max(self.deepest, other.deepest),
+        )
+
+    @property
+    def ratio(self) -> float:
+        return self.units / self.least if self.least else 1.0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its kernel by the name that kernel_bounds.toml uses too, and its requests by kind."""
+
+    kernel: str
+    symbol: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    barriers: int
+    warp_operations: int
+    requests: dict[str, Requests]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An argument, a result, a table or a workspace: its bytes, and the sectors that were loaded, stored, updated."""
+
+    name: str
+    role: str
+    bytes: int
+    loaded_once: int
+    stored_once: int
+    load: int
+    store: int
+    atomic: int
+
+    @property
+    def passes(self) -> float:
+        """How often the buffer's bytes are moved, by all requests."""
+        return SECTOR * (self.load + self.store + self.atomic) / self.bytes if self.bytes else 0.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one call of an operator asks for."""
+
+    op: str
+    shape: str
+    launches: list[Launch]
+    buffers: list[Buffer]
+
+    @property
+    def name(self) -> str:
+        return f"{self.op} {self.shape}"
+
+    @property
+    def least_bytes(self) -> int:
+        """Arguments and results, each once."""
+        return sum(buffer.bytes for buffer in self.buffers if buffer.role in ("argument", "result"))
+
+    @property
+    def bytes_once(self) -> int:
+        return SECTOR * sum(buffer.loaded_once + buffer.stored_once for buffer in self.buffers)
+
+    @property
+    def bytes_all(self) -> int:
+        return SECTOR * sum(buffer.load + buffer.store + buffer.atomic for buffer in self.buffers)
+
+    def of(self, kind: str) -> Requests:
+        return sum((launch.requests[kind] for launch in self.launches), Requests())
+
+    def by_kernel(self) -> dict[str, dict[str, Requests]]:
+        kernels: dict[str, dict[str, Requests]] = {}
+        for launch in self.launches:
+            sums = kernels.setdefault(launch.kernel, {})
+            for kind, requests in launch.requests.items():
+                sums[kind] = sums.get(kind, Requests()) + requests
+        return kernels
+
+
+def _launch(entry: dict[str, Any]) -> Launch:
+    kinds = {kind: Requests(**value) for kind, value in entry.items() if isinstance(value, dict)}
+    symbol = entry["symbol"]
+    return Launch(
+        short_name(demangle(symbol)) if symbol else entry["name"],
+        symbol,
+        tuple(entry["grid"]),
+        tuple(entry["block"]),
+        entry["shared_bytes"],
+        entry["barriers"],
+        entry["warp_operations"],
+        kinds,
+    )
+
+
+def read_counts(text: str) -> list[Counts]:
+    return [
+        Counts(
+            entry["op"],
+            entry["shape"],
+            [_launch(launch) for launch in entry["launches"]],
+            [Buffer(**buffer) for buffer in entry["buffers"]],
+        )
+        for entry in json.loads(text)
+    ]
+
+
+def counts_program(tree: Path) -> Path:
+    return tree / "tests/cuda_on_host/cuda_on_host_profile"
+
+
+def counted(program: Path, op: str = "") -> list[Counts]:
+    """Runs the program: some ten seconds for everything."""
+    command = [str(program), *([op] if op else [])]
+    return read_counts(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@dataclass
+class Allowance:
+    """A line of gpu_bounds.toml that replaces one bound for the operators and kernels or buffers it names."""
+
+    op: re.Pattern[str]
+    of: re.Pattern[str]
+    measure: str
+    most: float
+    reason: str
+    needed: bool = False
+
+
+@dataclass
+class Bounds:
+    most: dict[str, float]
+    exceptions: list[Allowance]
+
+
+def read_bounds(text: str) -> Bounds:
+    """Raises ValueError where a line has a key that means nothing, or an exception has no reason."""
+    data = tomllib.loads(text)
+    most = {key: float(value) for key, value in data["most"].items()}
+    exceptions = []
+    for entry in data.get("exception", []):
+        if set(entry) != {"op", "of", "measure", "most", "reason"} or not entry["reason"].strip():
+            raise ValueError(f"an exception has op, of, measure, most and a reason, got {entry}")
+        if entry["measure"] not in most:
+            raise ValueError(f"measure must be one of {sorted(most)}, got {entry['measure']}")
+        exceptions.append(
+            Allowance(
+                re.compile(entry["op"]), re.compile(entry["of"]), entry["measure"], entry["most"], entry["reason"]
+            )
+        )
+    return Bounds(most, exceptions)
+
+
+def measured(counts: Counts) -> Iterator[tuple[str, str, float]]:
+    """(kernel or buffer, measure, value) of everything that has a bound."""
+    for kernel, kinds in counts.by_kernel().items():
+        for kind in RATIOS:
+            yield kernel, kind, kinds[kind].ratio
+        for kind in ("global_atomic", "shared_atomic"):
+            yield kernel, "pile_up", kinds[kind].deepest
+    for buffer in counts.buffers:
+        if buffer.role in ("argument", "result"):
+            yield buffer.name, "passes", buffer.passes
+
+
+def violations(all_counts: Sequence[Counts], bounds: Bounds) -> list[str]:
+    """What is wrong, a line each: bounds that do not hold, and exceptions that are not needed any more."""
+    wrong = []
+    for counts in all_counts:
+        for what, measure, value in measured(counts):
+            most = bounds.most[measure]
+            for exception in bounds.exceptions:
+                covers = exception.op.fullmatch(counts.name) and exception.of.match(what)
+                if covers and exception.measure == measure and value > most:
+                    exception.needed = True
+                    most = max(most, exception.most)
+            if value > most:
+                wrong.append(f"{counts.name}: {what}: {measure} is {value:.3f}, the bound is {most}")
+    wrong += [
+        f"gpu_bounds.toml: the exception for {one.op.pattern}, {one.of.pattern}, {one.measure} is not needed any more"
+        for one in bounds.exceptions
+        if not one.needed
+    ]
+    return wrong
+
+
+def table(all_counts: Sequence[Counts]) -> Iterator[str]:
+    yield "| operator | shape | launches | global load / store | shared load / store | bytes once | of all requests |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for counts in all_counts:
+        load, store, shared_load, shared_store = (
+            f"{counts.of(kind).ratio:.2f}" if counts.of(kind).requests else "-" for kind in RATIOS
+        )
+        least = counts.least_bytes
+        yield (
+            f"| {counts.op} | {counts.shape} | {len(counts.launches)} | {load} / {store} | {shared_load} / "
+            f"{shared_store} | {counts.bytes_once / least:.3f} | {counts.bytes_all / least:.2f} |"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, help="build tree (default: that of pip install)")
+    parser.add_argument("--op", default="", help="only operators whose name contains this")
+    parser.add_argument("--check", action="store_true", help="compare with gpu_bounds.toml")
+    options = parser.parse_args(arguments)
+    all_counts = counted(counts_program(options.build or build_tree()), options.op)
+    if options.check:
+        wrong = violations(all_counts, read_bounds(BOUNDS.read_text()))
+        print("\n".join(wrong) or f"all bounds hold for {len(all_counts)} shapes")
+        return 1 if wrong else 0
+    print("\n".join(table(all_counts)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
