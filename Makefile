@@ -74,9 +74,11 @@ test-cpp: $(VENV)/.test-tools
 	$(call timed,test-cpp,ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS); status=$$?; \
 	  $(PY) tests/report.py $(REPORTS)/cpp ; (exit $$status))
 
+# There is a process for every core already: more threads than cores would wait for each other. Tests of threads ask for
+# as many as they need.
 test-python: $(VENV)/.test-tools
 	@rm -rf $(REPORTS)/python && mkdir -p $(REPORTS)/python
-	$(call timed,test-python,TORCH_HRR_REQUIRE_CUDA=$(if $(NVCC),1) $(TEST_BUILD) $(PY) -m pytest -n $(JOBS) --dist worksteal --junitxml $(REPORTS)/python/tests.xml $(PYTEST_ARGS); \
+	$(call timed,test-python,OMP_NUM_THREADS=1 TORCH_HRR_REQUIRE_CUDA=$(if $(NVCC),1) $(TEST_BUILD) $(PY) -m pytest -n $(JOBS) --dist worksteal --junitxml $(REPORTS)/python/tests.xml $(PYTEST_ARGS); \
 	  status=$$?; $(PY) tests/report.py $(REPORTS)/python ; (exit $$status))
 
 lint: $(VENV)/.test-tools

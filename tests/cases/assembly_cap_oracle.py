@@ -33,6 +33,8 @@ def offsets(inputs: Tensor, k: int, temperature: float, surrogate: str) -> Tenso
         high = z.nan_to_num().amax(-1, keepdim=True) + 60
         for _ in range(200):
             middle = low + (high - low) / 2
+            if ((middle == low) | (middle == high)).all():
+                break
             above = excess(z - middle, k, surrogate) > 0
             low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     # Newton's steps do not move t, but give it its derivatives: the second one all up to the third.

@@ -36,7 +36,7 @@ struct Requests {
   }
 };
 
-// Global and shared memory; loads, stores and atomics. Local memory is what the kernel's arrays take: see docs.
+// One launch.
 struct KernelCounts {
   std::string name;    // as the launcher names it
   std::string symbol;  // of the kernel, mangled
@@ -125,7 +125,6 @@ class Recorder final : public LaunchObserver {
   std::uintptr_t shared_ = 0;
   ControlFlow flow_;
   std::map<std::pair<uint64_t, const void*>, Node> nodes_;
-  std::vector<std::uintptr_t> scratch_;
 };
 
 // The allocation of operator new that holds the address: where it begins and its bytes; {0, 0} if there is none.
