@@ -32,16 +32,8 @@ namespace torch_hrr::kernels {
 
 constexpr int kPointsPerThread = 8;
 
-// Shared memory of a row, in points: one point of padding after every 2^shift. The shift keeps bank conflicts of the
-// exchanges at 1 to 1.5 accesses instead of up to 8 (counted over all stages of every length).
-template <typename T>
-constexpr int exchange_padding_shift(int log2_points) {
-  return sizeof(T) == 8 || log2_points < 7 ? 3 : 4;
-}
-template <typename T>
-constexpr int exchange_points(int log2_points) {
-  return (1 << log2_points) + ((1 << log2_points) >> exchange_padding_shift<T>(log2_points));
-}
+// Shared memory serves the accesses of a warp in phases of as many lanes as ask for this much, every bank once.
+constexpr int kSharedPhaseBytes = 128;
 
 template <typename T>
 KERNEL_DEVICE Complex<T> add(Complex<T> a, Complex<T> b) {
@@ -96,14 +88,19 @@ struct RowFft {
   static constexpr int kRadix = device_fft_stages(kLog2, false).radix[0];
   static constexpr int kRun = kPointsPerThread / kRadix;  // G: neighbouring points of a thread in the time layout
   static constexpr int kStages = device_fft_stages(kLog2, false).count;
-  static constexpr int kShift = exchange_padding_shift<T>(kLog2);
-  static constexpr int kRowPoints = exchange_points<T>(kLog2);
 
   using Point = TwiddlePoint<T>;
 
+  static constexpr int kPhasePoints = kSharedPhaseBytes / sizeof(Point);
+  static constexpr bool kSharesPhase = kThreads < kPhasePoints;
+  static constexpr int kPhase = kSharesPhase ? kThreads : kPhasePoints;  // threads of one row in a phase
+  // Points of shared memory from a row to the next; rows that share a phase begin at different banks.
+  static constexpr int kRowPoints = kPoints + (kSharesPhase ? kThreads : 0);
+
   int thread;       // t, of this row
   int row;          // of this block
-  Point* exchange;  // this row's
+  Point* exchange;  // all rows'
+  int first_point;  // this row's
   T* partials;      // warp_count() values, the block's
   const Point* twiddles;
 
@@ -116,13 +113,13 @@ struct RowFft {
   KERNEL_DEVICE RowFft(const Point* twiddle_table, int rank) : twiddles(twiddle_table) {
     thread = rank % kThreads;
     row = rank / kThreads;
-    Point* const points = dynamic_shared<Point>();
-    exchange = points + row * kRowPoints;
-    partials = reinterpret_cast<T*>(points + rows_per_block() * kRowPoints);
+    exchange = dynamic_shared<Point>();
+    first_point = row * kRowPoints;
+    partials = reinterpret_cast<T*>(exchange + rows_per_block() * kRowPoints);
   }
 
   // The same thread of the same row, which the compiler cannot know: it computes addresses anew rather than keep those
-  // of the last load through a transform, where registers decide how many blocks run. Every lane calls it.
+  // of the last load or transform through the next, where registers decide how many blocks run. Every lane calls it.
   KERNEL_DEVICE RowFft with_fresh_addresses() const {
     RowFft same = *this;
     same.thread = shuffle(thread, lane_index());
@@ -193,13 +190,9 @@ struct RowFft {
     return row_max(predicate ? T{1} : T{0}) > T{0};
   }
 
-  static constexpr KERNEL_HOST_DEVICE int padded(int point) {
-    return point + (point >> kShift);
-  }
-
-  // Point n of the row, in the exchange buffer.
+  // Point n of the row, in the exchange buffer: where the last stage of an inverse reads it.
   KERNEL_DEVICE Point& stored(int n) const {
-    return exchange[padded(n)];
+    return exchange[first_point + place<Stage<true, kStages - 2>, Stage<true, kStages - 1>>(n)];
   }
 
   // The first point of run j in the time layout; the run has kRun points.
@@ -218,13 +211,13 @@ struct RowFft {
   }
 
   KERNEL_DEVICE_STEP void forward(Complex<T> (&v)[kPointsPerThread]) const {
-    run_stages<false, 0>(v);
+    with_fresh_addresses().template run_stages<false, 0>(v);
   }
 
   // M times the inverse transform: the forward one with re and im swapped on both sides.
   KERNEL_DEVICE_STEP void inverse(Complex<T> (&v)[kPointsPerThread]) const {
     swap_parts(v);
-    run_stages<true, 0>(v);
+    with_fresh_addresses().template run_stages<true, 0>(v);
     swap_parts(v);
   }
 
@@ -239,6 +232,7 @@ struct RowFft {
     static constexpr int kTwiddles = stage_twiddle_offset(kLog2, kInverse, kStage);
     static constexpr bool kOuter = kStage == (kInverse ? kCount - 1 : 0);
     static constexpr bool kMirrored = kStage == (kInverse ? 0 : kCount - 1);
+    static constexpr int kNeighbours = kOuter ? kButterflies : 1;  // butterflies from a thread to the next
   };
 
   KERNEL_DEVICE static void swap_parts(Complex<T> (&v)[kPointsPerThread]) {
@@ -249,7 +243,7 @@ struct RowFft {
 
   // The butterfly q that is this thread's g-th.
   template <typename S>
-  KERNEL_DEVICE int butterfly(int g) const {
+  KERNEL_DEVICE unsigned butterfly(int g) const {
     if constexpr (S::kOuter) {
       return S::kButterflies * thread + g;
     } else if constexpr (S::kMirrored) {
@@ -296,23 +290,39 @@ struct RowFft {
     }
   }
 
-  // Both index parts are sums of disjoint bits, so padding acts on each: addresses are a base and constants.
+  // Where point n of an exchange lies, so that each phase meets every bank once. The last bits of a place tell the
+  // bank. Threads that read one after the other read points that follow each other, or every second one: then the bit
+  // above the bank's must count in it. Those that write do so kPeriod at a time; the further bits of the writing
+  // thread, which are those of n / (kRadix kNeighbours), must count too.
+  template <typename From, typename To>
+  static constexpr KERNEL_HOST_DEVICE int place(unsigned n) {
+    constexpr unsigned kWriters = From::kPeriod < kPhase ? kPhase - From::kPeriod : 0;
+    return n ^ (n / (From::kRadix * From::kNeighbours) & kWriters) ^ (n / kPhase & unsigned{To::kNeighbours - 1});
+  }
+
+  // The place of the sum of two indices that have no bit in common: of a variable and a constant one, which then costs
+  // an addition in the address and, where it has a part in the bank, an exclusive or.
+  static constexpr KERNEL_HOST_DEVICE int joined(int place, int constant_place) {
+    return (place ^ constant_place % kPhase) + constant_place / kPhase * kPhase;
+  }
+
   template <typename From, typename To>
   KERNEL_DEVICE void pass_on(Complex<T> (&v)[kPointsPerThread]) const {
     sync();
     for (int g = 0; g < From::kButterflies; ++g) {
-      const int q = butterfly<From>(g);
-      const int base = padded(q / From::kPeriod * From::kPeriod * From::kRadix + q % From::kPeriod);
+      const unsigned q = butterfly<From>(g);
+      const unsigned n = q / From::kPeriod * From::kPeriod * From::kRadix + q % From::kPeriod;
+      const int base = first_point + place<From, To>(n);
       for (int j = 0; j < From::kRadix; ++j) {
         const Complex<T> value = v[g * From::kRadix + j];
-        exchange[base + padded(j * From::kPeriod)] = {value.re, value.im};
+        exchange[joined(base, place<From, To>(j * From::kPeriod))] = {value.re, value.im};
       }
     }
     sync();
     for (int g = 0; g < To::kButterflies; ++g) {
-      const int base = padded(butterfly<To>(g));
+      const int base = first_point + place<From, To>(butterfly<To>(g));
       for (int j = 0; j < To::kRadix; ++j) {
-        const Point value = exchange[base + padded(j * To::kStep)];
+        const Point value = exchange[joined(base, place<From, To>(j * To::kStep))];
         v[g * To::kRadix + j] = {value.re, value.im};
       }
     }
