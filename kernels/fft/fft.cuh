@@ -9,7 +9,7 @@
 //   spectrum: v[j] is bin t + j M/4, v[4 + j] bin t' + j M/4, t' = M/4 - t (M/8 where t = 0): mirrors share a thread.
 #pragma once
 
-#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/element_run.cuh"
 #include "kernels/fft/twiddles.h"
 #include "kernels/numeric.h"
 
@@ -206,7 +206,7 @@ struct RowFft {
 
   // e^{-2 pi i p / M} for p < M/4
   KERNEL_DEVICE Complex<T> root(int p) const {
-    const Point w = twiddles[Stage<false, kStages - 1>::kTwiddles + p];
+    const Point w = twiddles[first_twiddle(kPoints) + p];
     return {w.re, w.im};
   }
 
@@ -229,7 +229,6 @@ struct RowFft {
     static constexpr int kButterflies = kPointsPerThread / kRadix;
     static constexpr int kPeriod = stage_period(kLog2, kInverse, kStage);
     static constexpr int kStep = kPoints / kRadix;
-    static constexpr int kTwiddles = stage_twiddle_offset(kLog2, kInverse, kStage);
     static constexpr bool kOuter = kStage == (kInverse ? kCount - 1 : 0);
     static constexpr bool kMirrored = kStage == (kInverse ? 0 : kCount - 1);
     static constexpr int kNeighbours = kOuter ? kButterflies : 1;  // butterflies from a thread to the next
@@ -256,11 +255,13 @@ struct RowFft {
   template <bool kInverse, int kStage>
   KERNEL_DEVICE void run_stages(Complex<T> (&v)[kPointsPerThread]) const {
     using S = Stage<kInverse, kStage>;
+    if constexpr (kStage > 0) {
+      for (int g = 0; g < S::kButterflies; g += S::kNeighbours) {
+        multiply_twiddles<S>(v + g * S::kRadix, butterfly<S>(g) % S::kPeriod);
+      }
+    }
     for (int g = 0; g < S::kButterflies; ++g) {
       Complex<T>* const points = v + g * S::kRadix;
-      if constexpr (kStage > 0) {
-        multiply_twiddles<S::kRadix, S::kPeriod>(points, twiddles + S::kTwiddles + butterfly<S>(g) % S::kPeriod);
-      }
       if constexpr (S::kRadix == 8) {
         transform8(points);
       } else {
@@ -273,20 +274,35 @@ struct RowFft {
     }
   }
 
-  template <int kStageRadix, int kPeriod>
-  KERNEL_DEVICE static void multiply_twiddles(Complex<T>* v, const Point* runs) {
-    const Complex<T> w1{runs[0].re, runs[0].im};
-    const Complex<T> w2{runs[kPeriod].re, runs[kPeriod].im};
-    const Complex<T> w3 = multiply(w1, w2);
-    v[1] = multiply(v[1], w1);
-    v[2] = multiply(v[2], w2);
-    v[3] = multiply(v[3], w3);
-    if constexpr (kStageRadix == 8) {
-      const Complex<T> w4{runs[2 * kPeriod].re, runs[2 * kPeriod].im};
-      v[4] = multiply(v[4], w4);
-      v[5] = multiply(v[5], multiply(w4, w1));
-      v[6] = multiply(v[6], multiply(w4, w2));
-      v[7] = multiply(v[7], multiply(w4, w3));
+  // e^{-2 pi i (p + i) / kSize}, i < kCount, in as few loads as may be
+  template <int kSize, int kCount>
+  KERNEL_DEVICE ElementRun<T, 2 * kCount> roots(unsigned p) const {
+    return *reinterpret_cast<const ElementRun<T, 2 * kCount>*>(twiddles + first_twiddle(kSize) + p);
+  }
+
+  // The points of neighbouring butterflies times their twiddles, of which the first one's are number p of their period.
+  template <typename S>
+  KERNEL_DEVICE void multiply_twiddles(Complex<T>* v, unsigned p) const {
+    constexpr int kSize = S::kPeriod * S::kRadix;
+    const auto run1 = roots<kSize, S::kNeighbours>(p);
+    const auto run2 = roots<kSize / 2, S::kNeighbours>(p);
+    for (int i = 0; i < S::kNeighbours; ++i) {
+      Complex<T>* const points = v + i * S::kRadix;
+      const Complex<T> w1{run1.elements[2 * i], run1.elements[2 * i + 1]};
+      const Complex<T> w2{run2.elements[2 * i], run2.elements[2 * i + 1]};
+      const Complex<T> w3 = multiply(w1, w2);
+      points[1] = multiply(points[1], w1);
+      points[2] = multiply(points[2], w2);
+      points[3] = multiply(points[3], w3);
+      if constexpr (S::kRadix == 8) {
+        static_assert(S::kNeighbours == 1);
+        const auto run4 = roots<kSize / 4, 1>(p);
+        const Complex<T> w4{run4.elements[0], run4.elements[1]};
+        points[4] = multiply(points[4], w4);
+        points[5] = multiply(points[5], multiply(w4, w1));
+        points[6] = multiply(points[6], multiply(w4, w2));
+        points[7] = multiply(points[7], multiply(w4, w3));
+      }
     }
   }
 

@@ -54,47 +54,22 @@ constexpr int stage_period(int log2_points, bool inverse, int stage) {
   return period;
 }
 
-// A stage reads w^p, w^2p (and w^4p for radix 8), p < period, each a contiguous run: other powers are one product away.
-constexpr int stage_twiddle_runs(int radix) {
-  return radix == 8 ? 3 : 2;
+// The roots of unity of every power of two up to the greatest length, one after the other:
+// table[first_twiddle(n) + p] = e^{-2 pi i p / n}, p < n/2. A stage of period P and radix R reads w^p, w^2p (and w^4p
+// for radix 8), w = e^{-2 pi i / P R}, p < P: contiguous runs of the roots for P R, P R / 2 and P R / 4. Other powers
+// are one product away.
+constexpr int first_twiddle(int n) {
+  return n / 2;
 }
+constexpr int kTwiddleTablePoints = first_twiddle(2 << kMaxDeviceFftLog2);
 
-// Where the runs of a stage begin in the table; the stage after the last one of the last length gives its size.
-constexpr int stage_twiddle_offset(int log2_points, bool inverse, int stage) {
-  int offset = 0;
-  for (int m = kMinDeviceFftLog2; m <= log2_points; ++m) {
-    for (int direction = 0; direction < kDeviceFftDirections; ++direction) {
-      const DeviceFftStages stages = device_fft_stages(m, direction == 1);
-      for (int s = 1; s < stages.count; ++s) {
-        if (m == log2_points && direction == (inverse ? 1 : 0) && s == stage) {
-          return offset;
-        }
-        offset += stage_twiddle_runs(stages.radix[s]) * stage_period(m, direction == 1, s);
-      }
-    }
-  }
-  return offset;
-}
-
-constexpr int kTwiddleTablePoints = stage_twiddle_offset(kMaxDeviceFftLog2, true, kMaxDeviceFftStages);
-
-// table[offset(stage) + run * period + p] = e^{-2 pi i p 2^run / (period radix)}
 template <typename T>
 void fill_twiddle_table(TwiddlePoint<T>* table) {
-  for (int m = kMinDeviceFftLog2; m <= kMaxDeviceFftLog2; ++m) {
-    for (int direction = 0; direction < kDeviceFftDirections; ++direction) {
-      const bool inverse = direction == 1;
-      const DeviceFftStages stages = device_fft_stages(m, inverse);
-      for (int s = 1; s < stages.count; ++s) {
-        const int period = stage_period(m, inverse, s);
-        TwiddlePoint<T>* runs = table + stage_twiddle_offset(m, inverse, s);
-        for (int run = 0; run < stage_twiddle_runs(stages.radix[s]); ++run) {
-          for (int p = 0; p < period; ++p) {
-            const Complex<double> root = root_of_unity(int64_t{p} << run, int64_t{period} * stages.radix[s]);
-            runs[run * period + p] = {static_cast<T>(root.re), static_cast<T>(root.im)};
-          }
-        }
-      }
+  table[0] = {T{1}, T{0}};
+  for (int n = 2; n <= 1 << kMaxDeviceFftLog2; n *= 2) {
+    for (int p = 0; p < n / 2; ++p) {
+      const Complex<double> root = root_of_unity(p, n);
+      table[first_twiddle(n) + p] = {static_cast<T>(root.re), static_cast<T>(root.im)};
     }
   }
 }
