@@ -8,61 +8,80 @@
 
 namespace torch_hrr::kernels {
 
-// Rows of several chunks: states[rows], tallies[rows][chunks], counters[rows][kDigits].
+// Rows of several chunks: counters[rows][kDigits], states[rows], tallies[rows][chunks] and lists.
 template <typename S>
 struct WinnersWorkspace {
-  using State = KthKey<winners_key_t<S>>;
-
   WorkspaceCarver carver;
-  State* states;
-  Tally* tallies;
   uint32_t* counters;
+  KthKey<S>* states;
+  Tally* tallies;
+  WinnersLists<S> lists;
 
-  WinnersWorkspace(void* memory, int64_t rows, const WinnersPlan& plan)
-      : carver(memory),
-        states(carver.take<State>(rows)),
-        tallies(carver.take<Tally>(rows * plan.chunks)),
-        counters(carver.take<uint32_t>(rows * kDigits)) {}
+  WinnersWorkspace(void* memory, int64_t rows, const WinnersPlan& plan) : carver(memory) {
+    const int64_t chunks = rows * plan.chunks;
+    const int64_t capacity = winners_list_capacity(plan);
+    counters = carver.take<uint32_t>(rows * kDigits);
+    states = carver.take<KthKey<S>>(rows);
+    tallies = carver.take<Tally>(chunks);
+    lists.sizes = carver.take<int32_t>(chunks);
+    lists.elements = carver.take<S>(chunks * capacity);
+    lists.indices = carver.take<uint32_t>(chunks * capacity);
+    lists.capacity = capacity;
+  }
 
   static int64_t bytes(int64_t rows, const WinnersPlan& plan) {
     return plan.chunks > 1 ? WinnersWorkspace(nullptr, rows, plan).carver.used() : 0;
   }
 };
 
-// Any plan, number of threads (a multiple of 32) and largest grid give the same bits.
+// Whether rows stay in shared memory: where a multiprocessor, which has what a block may have and 1 KiB more, and takes
+// 1 KiB for each block, has room for two.
+template <typename S>
+bool keeps_rows(int64_t n, std::size_t shared_limit) {
+  constexpr std::size_t kReserved = 1024;
+  const std::size_t block = sizeof(RadixShared<S>) + static_cast<std::size_t>(kept_row_bytes<S>(n));
+  return 2 * (block + kReserved) <= shared_limit + kReserved;
+}
+
+// Any plan, number of threads (a multiple of 32), largest grid and shared memory that a block may have give the same
+// bits.
 template <typename S, typename LaunchKernel>
 void launch_winners_rows(const WinnersParams& params, const WinnersPlan& plan, void* memory,
                          const LaunchKernel& launch_kernel, int threads = kWinnersThreads,
-                         int64_t max_blocks = kMaxGridX) {
-  using Key = winners_key_t<S>;
+                         int64_t max_blocks = kMaxGridX, std::size_t shared_limit = kDefaultSharedBytes) {
   if (params.rows == 0 || params.k == 0) {
     return;
   }
   const dim3 block(static_cast<unsigned>(threads));
   const auto grid = [&](int64_t blocks) { return grid_for(blocks, 1, max_blocks); };
   if (plan.chunks == 1) {
-    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(RadixShared<Key>), params);
+    const bool keep = keeps_rows<S>(params.n, shared_limit);
+    const std::size_t kept_bytes = keep ? static_cast<std::size_t>(kept_row_bytes<S>(params.n)) : 0;
+    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(RadixShared<S>) + kept_bytes,
+                  params, keep);
     return;
   }
   const WinnersWorkspace<S> workspace(memory, params.rows, plan);
+  const WinnersLists<S>& lists = workspace.lists;
   const dim3 by_row = grid(params.rows);
   const dim3 by_chunk = grid(params.rows * plan.chunks);
-  launch_kernel("k_winners", winners_start_kernel<S>, by_row, block, 0, params, workspace.states, workspace.counters);
-  if constexpr (kNarrowsKeys<S>) {
-    launch_kernel("k_winners", winners_narrow_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
-                  workspace.states);
-  }
-  for (int known_bits = 0; known_bits < kKeyBits<S>; known_bits += kDigitBits) {
-    launch_kernel("k_winners", winners_histogram_kernel<S>, by_chunk, block, kWinnersHistogramBytes, params, plan,
+  const auto pick = [&] {
+    launch_kernel("k_winners", winners_pick_kernel<S>, by_row, block, kWinnersScanBytes, params.rows, workspace.states,
+                  workspace.counters);
+  };
+  launch_kernel("k_winners", winners_start_kernel<S>, by_row, block, 0, params, plan, workspace.states,
+                workspace.counters, lists.sizes);
+  launch_kernel("k_winners", winners_histogram_kernel<S>, by_chunk, block, kWinnersHistogramBytes, params, plan,
+                workspace.counters);
+  pick();
+  for (int digit = 1; digit < kKeyDigits<S>; ++digit) {
+    launch_kernel("k_winners", winners_refine_kernel<S>, by_chunk, block, sizeof(RadixShared<S>), params, plan, lists,
                   workspace.states, workspace.counters);
-    launch_kernel("k_winners", winners_pick_kernel<Key>, by_row, block, kWinnersScanBytes, params.rows,
-                  workspace.states, workspace.counters);
+    pick();
   }
-  launch_kernel("k_winners", winners_count_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
+  launch_kernel("k_winners", winners_count_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan, lists,
                 workspace.states, workspace.tallies);
-  launch_kernel("k_winners", winners_scan_kernel<Tally>, by_row, block, kWinnersScanBytes, params.rows, plan.chunks,
-                workspace.tallies);
-  launch_kernel("k_winners", winners_write_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan,
+  launch_kernel("k_winners", winners_write_kernel<S>, by_chunk, block, kWinnersScanBytes, params, plan, lists,
                 workspace.states, workspace.tallies);
 }
 

@@ -1,9 +1,11 @@
 // Radix selection by a block: the k-th largest key of a row digit by digit, and the elements above and equal to it.
 //
 // Digits have 11 bits: 3 passes over 32-bit keys and 6 over 64-bit ones where 8 bits take 4 and 8, and the first digit
-// of a float then includes two bits of its fraction, so that few threads meet at one counter. The 8 KiB of counters
-// still let blocks of 512 threads fill a multiprocessor. A row is settled, and needs no further pass, once all keys
-// that match are winners: usually when the first digits have told the k-th key from all others.
+// of a float then includes two bits of its fraction, so that few threads meet at one counter. The first digit of an
+// integer is what a float would begin with: its sign, how many bits it has and the four after the highest. Its top 11
+// bits would be the same for almost all. The 8 KiB of counters still let blocks of 512 threads fill a multiprocessor. A
+// row is settled, and needs no further pass, once all keys that match are winners: usually when the first digits have
+// told the k-th key from all others.
 #pragma once
 
 #include <type_traits>
@@ -47,10 +49,65 @@ template <typename S>
 using winners_key_t = typename WinnersKey<S>::Key;
 template <typename S>
 constexpr int kKeyBits = WinnersKey<S>::kBits;
-// Whether a pass over the row to learn in which bits its keys differ saves more than itself: inputs of neurons leave
-// half of their 64 bits alone.
+
+// The lowest set bit, which there is, and one past the highest, 0 without one.
+KERNEL_DEVICE int lowest_bit(uint32_t bits) {
+  return __ffs(static_cast<int>(bits)) - 1;
+}
+KERNEL_DEVICE int lowest_bit(uint64_t bits) {
+  return __ffsll(static_cast<long long>(bits)) - 1;
+}
+KERNEL_DEVICE int bit_width(uint32_t bits) {
+  return 32 - __clz(static_cast<int>(bits));
+}
+KERNEL_DEVICE int bit_width(uint64_t bits) {
+  return 64 - __clzll(static_cast<long long>(bits));
+}
+
+// The first digit of integers, as if they were floats: numbers below kSteps are told apart, larger ones by their width
+// in bits and the kFraction bits after the highest. Digits grow with the key; all keys of one digit share their high
+// bits, and no others have these.
+template <typename Key>
+struct IntegerDigit {
+  static constexpr int kFraction = 4;
+  static constexpr uint32_t kSteps = 2u << kFraction;
+  static constexpr int kKeyBits = 8 * sizeof(Key);
+  static constexpr Key kSign = Key{1} << (kKeyBits - 1);
+  static constexpr int kMaxShift = kKeyBits - 1 - (kFraction + 1);
+  static constexpr uint32_t kOfOneSign = kMaxShift * kSteps / 2 + kSteps;
+  static_assert(2 * kOfOneSign <= kDigits);
+
+  static KERNEL_DEVICE uint32_t of(Key key) {
+    const bool positive = (key & kSign) != 0;
+    const Key magnitude = (positive ? key : static_cast<Key>(~key)) & static_cast<Key>(~kSign);
+    const int excess = bit_width(magnitude) - (kFraction + 1);
+    const int shift = excess > 0 ? excess : 0;
+    const uint32_t digit = static_cast<uint32_t>(shift) * (kSteps / 2) + static_cast<uint32_t>(magnitude >> shift);
+    return positive ? kOfOneSign + digit : kOfOneSign - 1 - digit;
+  }
+  // How many low bits the digit leaves open, and all keys' bits above them.
+  static KERNEL_DEVICE int32_t shift_of(uint32_t digit) {
+    const uint32_t own = of_magnitude(digit);
+    return own < kSteps ? 0 : static_cast<int32_t>(own / (kSteps / 2)) - 1;
+  }
+  static KERNEL_DEVICE Key prefix_of(uint32_t digit) {
+    const uint32_t own = of_magnitude(digit);
+    const int32_t shift = shift_of(digit);
+    const Key key = kSign | static_cast<Key>(own - static_cast<uint32_t>(shift) * (kSteps / 2)) << shift;
+    return (digit >= kOfOneSign ? key : static_cast<Key>(~key)) >> shift;
+  }
+
+ private:
+  static KERNEL_DEVICE uint32_t of_magnitude(uint32_t digit) {
+    return digit >= kOfOneSign ? digit - kOfOneSign : kOfOneSign - 1 - digit;
+  }
+};
+
+// How many digits a key has at most.
 template <typename S>
-constexpr bool kNarrowsKeys = std::is_same_v<S, int64_t>;
+constexpr int kKeyDigits = std::is_integral_v<S>
+                               ? 1 + (IntegerDigit<winners_key_t<S>>::kMaxShift + kDigitBits - 1) / kDigitBits
+                               : (kKeyBits<S> + kDigitBits - 1) / kDigitBits;
 
 template <typename S>
 KERNEL_DEVICE winners_key_t<S> winners_key(S element) {
@@ -75,41 +132,25 @@ KERNEL_DEVICE int64_t equal_of(Tally tally) {
   return static_cast<int64_t>(tally / kEqual);
 }
 
-// The lowest and one past the highest set bit; 0 and 0 without one.
-KERNEL_DEVICE int lowest_bit(uint32_t bits) {
-  return bits == 0 ? 0 : __ffs(static_cast<int>(bits)) - 1;
-}
-KERNEL_DEVICE int lowest_bit(uint64_t bits) {
-  return bits == 0 ? 0 : __ffsll(static_cast<long long>(bits)) - 1;
-}
-KERNEL_DEVICE int bit_width(uint32_t bits) {
-  return 32 - __clz(static_cast<int>(bits));
-}
-KERNEL_DEVICE int bit_width(uint64_t bits) {
-  return 64 - __clzll(static_cast<long long>(bits));
-}
-
 // What is known of the k-th largest key of a row.
-template <typename Key>
+template <typename S>
 struct KthKey {
-  Key prefix;      // its bits from `shift` up, without those above the highest in which keys differ
-  int32_t shift;   // the bits below are not known
-  uint32_t need;   // how many of the keys with this prefix win
-  uint32_t match;  // how many keys have it
-  // The bits in which the row's keys may differ: those above and below all of them have nothing to tell.
-  Key differing = static_cast<Key>(~Key{0});
+  using Key = winners_key_t<S>;
 
-  KERNEL_DEVICE int32_t unknown_bits() const {
-    const int32_t width = bit_width(differing);
-    return shift < width ? shift : width;
+  Key prefix;          // its bits from `shift` up
+  int32_t shift;       // the bits below are not known
+  uint32_t need;       // how many of the keys with this prefix win
+  uint32_t match;      // how many keys have it
+  int32_t lowest = 0;  // below this bit all keys of the row are the same
+
+  KERNEL_DEVICE bool nothing_known() const {
+    return shift == kKeyBits<S>;
   }
   KERNEL_DEVICE bool settled() const {
-    return unknown_bits() <= lowest_bit(differing) || need == match;
+    return shift <= lowest || need == match;
   }
   KERNEL_DEVICE Key known_bits(Key key) const {
-    const int32_t unknown = unknown_bits();
-    const int32_t width = bit_width(differing);
-    return unknown < width ? static_cast<Key>(key << (kBits - width)) >> (kBits - width + unknown) : Key{0};
+    return shift < static_cast<int32_t>(8 * sizeof(Key)) ? key >> shift : Key{0};
   }
   KERNEL_DEVICE bool matches(Key key) const {
     return known_bits(key) == prefix;
@@ -118,25 +159,37 @@ struct KthKey {
     const Key bits = known_bits(key);
     return bits > prefix ? kAbove : bits == prefix ? kEqual : Tally{0};
   }
-  KERNEL_DEVICE int32_t next_shift() const {
-    const int32_t lowest = lowest_bit(differing);
-    return unknown_bits() > lowest + kDigitBits ? unknown_bits() - kDigitBits : lowest;
-  }
-  KERNEL_DEVICE int32_t next_digit_bits() const {
-    return unknown_bits() - next_shift();
-  }
   // The digit below the known bits of a key that matches.
   KERNEL_DEVICE uint32_t next_digit(Key key) const {
-    return static_cast<uint32_t>(key >> next_shift()) & ((1u << next_digit_bits()) - 1);
+    if (std::is_integral_v<S> && nothing_known()) {
+      return IntegerDigit<Key>::of(key);
+    }
+    return static_cast<uint32_t>(key >> next_shift()) & ((1u << (shift - next_shift())) - 1);
+  }
+  // What is known once the next digit is: `larger` of the keys that match have a larger one, `equal` this one.
+  KERNEL_DEVICE KthKey with_digit(uint32_t digit, uint32_t larger, uint32_t equal) const {
+    KthKey next = *this;
+    next.need -= larger;
+    next.match = equal;
+    if (std::is_integral_v<S> && nothing_known()) {
+      next.shift = IntegerDigit<Key>::shift_of(digit);
+      next.prefix = IntegerDigit<Key>::prefix_of(digit);
+    } else {
+      next.shift = next_shift();
+      next.prefix = (prefix << (shift - next.shift)) | static_cast<Key>(digit);
+    }
+    return next;
   }
 
  private:
-  static constexpr int32_t kBits = 8 * sizeof(Key);
+  KERNEL_DEVICE int32_t next_shift() const {
+    return shift > lowest + kDigitBits ? shift - kDigitBits : lowest;
+  }
 };
 
 template <typename S>
-KERNEL_DEVICE KthKey<winners_key_t<S>> unknown_key(const WinnersParams& params) {
-  return {0, kKeyBits<S>, static_cast<uint32_t>(params.k), static_cast<uint32_t>(params.n)};
+KERNEL_DEVICE KthKey<S> unknown_key(int64_t n, int64_t k) {
+  return {0, kKeyBits<S>, static_cast<uint32_t>(k), static_cast<uint32_t>(n)};
 }
 
 // Elements [begin, end) of a row, a run a thread at a time.
@@ -148,12 +201,13 @@ struct WinnersSpan {
   int64_t begin;
   int64_t end;
   bool aligned;
+  const uint32_t* indices = nullptr;  // of the elements in the row that they were taken from; null where this is it
 
+  KERNEL_DEVICE WinnersSpan(const S* elements, int64_t first, int64_t past)
+      : row(elements), begin(first), end(past), aligned(is_run_aligned<S, kRun>(elements + first)) {}
   KERNEL_DEVICE WinnersSpan(const WinnersParams& params, int64_t r, int64_t first, int64_t size)
-      : row(static_cast<const S*>(params.input) + r * params.row_stride),
-        begin(first),
-        end(first + size < params.n ? first + size : params.n),
-        aligned(is_run_aligned<S, kRun>(row + first)) {}
+      : WinnersSpan(static_cast<const S*>(params.input) + r * params.row_stride, first,
+                    first + size < params.n ? first + size : params.n) {}
 
   KERNEL_DEVICE int64_t first_of_thread() const {
     return begin + static_cast<int64_t>(thread_rank()) * kRun;
@@ -166,6 +220,9 @@ struct WinnersSpan {
   }
   KERNEL_DEVICE ElementRun<S, kRun> load(int64_t first) const {
     return load_run<S, kRun>(row + first, size_of_run(first), aligned);
+  }
+  KERNEL_DEVICE int64_t index(int64_t i) const {
+    return indices == nullptr ? i : static_cast<int64_t>(indices[i]);
   }
   // sink(key) for this thread's elements
   template <typename Sink>
@@ -183,31 +240,26 @@ struct WinnersSpan {
   }
 };
 
-// The bits in which this thread's keys differ from the first of the row.
-template <typename S>
-KERNEL_DEVICE winners_key_t<S> differing_of_thread(const WinnersSpan<S>& span) {
-  const auto first = winners_key(span.row[0]);
-  winners_key_t<S> differing = 0;
-  span.visit_keys([&](auto key) { differing |= key ^ first; });
-  return differing;
-}
+// Four counters at once: threads side by side then read them from different banks.
+using CounterRun = ElementRun<uint32_t, 4>;
+constexpr int kCounterRuns = kDigits / 4;
 
 KERNEL_DEVICE void clear_counters(uint32_t* counters) {
-  for (int d = thread_rank(); d < kDigits; d += block_threads()) {
-    counters[d] = 0;
+  for (int run = thread_rank(); run < kCounterRuns; run += block_threads()) {
+    reinterpret_cast<CounterRun*>(counters)[run] = CounterRun{};
   }
 }
 
 // Counts the next digits of a thread's keys that match. Equal digits that follow each other are added at once: a row of
 // one value would otherwise queue at one counter.
-template <typename Key>
+template <typename S>
 struct DigitCounter {
-  const KthKey<Key>& kth;
+  const KthKey<S>& kth;
   uint32_t* counters;
   uint32_t digit = 0;
   uint32_t repeats = 0;
 
-  KERNEL_DEVICE void add(Key key) {
+  KERNEL_DEVICE void add(winners_key_t<S> key) {
     if (!kth.matches(key)) {
       return;
     }
@@ -228,53 +280,60 @@ struct DigitCounter {
 
 // counters[d] += the number of matching keys whose next digit is d; visit(sink) calls sink(key) for every key of this
 // thread.
-template <typename Key, typename Visit>
-KERNEL_DEVICE void count_digits(const KthKey<Key>& kth, uint32_t* counters, const Visit& visit) {
-  DigitCounter<Key> counter{kth, counters};
-  visit([&](Key key) { counter.add(key); });
+template <typename S, typename Visit>
+KERNEL_DEVICE void count_digits(const KthKey<S>& kth, uint32_t* counters, const Visit& visit) {
+  DigitCounter<S> counter{kth, counters};
+  visit([&](winners_key_t<S> key) { counter.add(key); });
   counter.flush();
 }
 
 // kth learns its next digit from the counters, which are 0 again on return. The block's threads share kth and meet at a
 // barrier before they use it.
-template <typename Key>
-KERNEL_DEVICE void pick_digit(uint32_t* counters, KthKey<Key>& kth, Tally* scan) {
-  const KthKey<Key> known = kth;
-  const int each = (kDigits + block_threads() - 1) / block_threads();
-  const int first = thread_rank() * each < kDigits ? thread_rank() * each : kDigits;
-  const int end = first + each < kDigits ? first + each : kDigits;
-  Tally own = 0;
-  for (int i = first; i < end; ++i) {
-    own += counters[kDigits - 1 - i];
-  }
-  Tally total = 0;
-  // Digits from the highest down: `larger` keys are larger than those of digit i.
-  Tally larger = block_exclusive_sum(own, scan, total);
-  for (int i = first; i < end; ++i) {
-    uint32_t& counter = counters[kDigits - 1 - i];
-    if (larger < known.need && known.need <= larger + counter) {
-      kth.shift = known.next_shift();
-      kth.prefix = (known.prefix << known.next_digit_bits()) | static_cast<Key>(kDigits - 1 - i);
-      kth.need = known.need - static_cast<uint32_t>(larger);
-      kth.match = counter;
+template <typename S>
+KERNEL_DEVICE void pick_digit(uint32_t* counters, KthKey<S>& kth, Tally* scan) {
+  const KthKey<S> known = kth;
+  uint32_t larger = 0;  // keys of digits above those of this tile
+  for (int tile = 0; tile < kCounterRuns; tile += block_threads()) {
+    // Runs from the highest digits down.
+    const int at = kCounterRuns - 1 - tile - thread_rank();
+    CounterRun run{};
+    if (at >= 0) {
+      auto& place = reinterpret_cast<CounterRun*>(counters)[at];
+      run = place;
+      place = CounterRun{};
     }
-    larger += counter;
-    counter = 0;
+    uint32_t own = 0;
+    for (const uint32_t count : run.elements) {
+      own += count;
+    }
+    uint32_t total = 0;
+    uint32_t above = larger + block_exclusive_sum(own, reinterpret_cast<uint32_t*>(scan), total);
+    larger += total;
+    if (above < known.need && known.need <= above + own) {
+#pragma unroll
+      for (int i = 3; i >= 0; --i) {
+        const uint32_t count = run.elements[i];
+        if (above < known.need && known.need <= above + count) {
+          kth = known.with_digit(static_cast<uint32_t>(4 * at + i), above, count);
+        }
+        above += count;
+      }
+    }
   }
 }
 
 // The shared memory of a block that finds a k-th key by itself; the counters are 0 between two searches.
-template <typename Key>
+template <typename S>
 struct RadixShared {
   Tally scan[kWarpSize];
-  KthKey<Key> kth;
+  KthKey<S> kth;
   alignas(16) uint32_t counters[kDigits];
 };
 
 // What is known of the k-th of the block's keys, from `kth` until it is settled; visit as in count_digits. The block
 // meets at a barrier between two searches.
-template <typename Key, typename Visit>
-KERNEL_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth, const Visit& visit) {
+template <typename S, typename Visit>
+KERNEL_DEVICE KthKey<S> find_kth_key(RadixShared<S>& shared, KthKey<S> kth, const Visit& visit) {
   if (thread_rank() == 0) {
     shared.kth = kth;
   }
@@ -289,21 +348,12 @@ KERNEL_DEVICE KthKey<Key> find_kth_key(RadixShared<Key>& shared, KthKey<Key> kth
   return kth;
 }
 
-// The tally of a thread's elements of the span.
-template <typename S>
-KERNEL_DEVICE Tally tally_of_thread(const WinnersSpan<S>& span, const KthKey<winners_key_t<S>>& kth) {
-  Tally own = 0;
-  span.visit_keys([&](auto key) { own += kth.tally(key); });
-  return own;
-}
-
-// Writes the winners of the span; `before` is the tally of the elements of row r that precede it.
-template <typename S>
-KERNEL_DEVICE void write_winners(const WinnersParams& params, int64_t r, const WinnersSpan<S>& span,
-                                 const KthKey<winners_key_t<S>>& kth, Tally before, Tally* scan) {
-  S* const values = params.values == nullptr ? nullptr : static_cast<S*>(params.values) + r * params.k;
-  int64_t* const indices = params.indices + r * params.k;
-  const auto need = static_cast<int64_t>(kth.need);
+// put(place, index, element) for the elements of the span that are above the k-th key, and for those equal to it while
+// there are fewer than `need` in the row. Their places follow their order in the row; `before` is the tally of the
+// elements of the row that precede the span. Returns the tally with the span's.
+template <typename S, typename Put>
+KERNEL_DEVICE Tally put_winners(const WinnersSpan<S>& span, const KthKey<S>& kth, int64_t need, Tally before,
+                                Tally* scan, const Put& put) {
   for (int64_t tile = span.begin; tile < span.end; tile += span.step()) {
     const int64_t first = tile - span.begin + span.first_of_thread();
     const auto run = span.load(first);
@@ -324,15 +374,26 @@ KERNEL_DEVICE void write_winners(const WinnersParams& params, int64_t r, const W
       const Tally tally = i < size ? kth.tally(winners_key(run.elements[i])) : Tally{0};
       const int64_t equal = equal_of(lower);
       if (tally == kAbove || (tally == kEqual && equal < need)) {
-        const int64_t at = above_of(lower) + (equal < need ? equal : need);
-        indices[at] = first + i;
-        if (values != nullptr) {
-          values[at] = run.elements[i];
-        }
+        put(above_of(lower) + (equal < need ? equal : need), span.index(first + i), run.elements[i]);
       }
       lower += tally;
     }
   }
+  return before;
+}
+
+// Writes the winners of the span; `before` is the tally of the elements of row r that precede it.
+template <typename S>
+KERNEL_DEVICE void write_winners(const WinnersParams& params, int64_t r, const WinnersSpan<S>& span,
+                                 const KthKey<S>& kth, Tally before, Tally* scan) {
+  S* const values = params.values == nullptr ? nullptr : static_cast<S*>(params.values) + r * params.k;
+  int64_t* const indices = params.indices + r * params.k;
+  put_winners(span, kth, static_cast<int64_t>(kth.need), before, scan, [&](int64_t place, int64_t index, S element) {
+    indices[place] = index;
+    if (values != nullptr) {
+      values[place] = element;
+    }
+  });
 }
 
 }  // namespace torch_hrr::kernels

@@ -26,7 +26,7 @@ struct BlockRow {
 
   StoredInput<T> stored;
   int n;
-  RadixShared<Key>& shared;
+  RadixShared<T>& shared;
   // [n] in shared memory, or null: the elements until the search for the threshold begins, then proximities, then d.
   double* kept;
 
@@ -63,9 +63,9 @@ struct BlockRow {
 
   // 1 <= k < n
   KERNEL_DEVICE CapCut cut(int k) const {
-    const KthKey<Key> unknown{0, 8 * sizeof(Key), static_cast<uint32_t>(k), static_cast<uint32_t>(n)};
-    const KthKey<Key> kth = find_kth_key(
-        shared, unknown, [&](const auto& sink) { each([&](int64_t i) { sink(winners_key(element(i))); }); });
+    const KthKey<T> kth = find_kth_key(shared, unknown_key<T>(n, k), [&](const auto& sink) {
+      each([&](int64_t i) { sink(winners_key(element(i))); });
+    });
     // The least key that reaches the k-th one's known bits, as the largest of the complements.
     Key complement = 0;
     Key below = 0;
@@ -197,7 +197,7 @@ KERNEL_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const 
 // With `keep` rows stay in shared memory.
 template <typename T>
 __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams params, bool keep) {
-  auto& shared = *dynamic_shared<RadixShared<winners_key_t<T>>>();
+  auto& shared = *dynamic_shared<RadixShared<T>>();
   const int k = static_cast<int>(params.k);
   const bool soft = params.result == CapResult::kSoft;
   clear_counters(shared.counters);
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
 // Bytes of shared memory for rows of n elements, kept or not.
 template <typename T>
 constexpr std::size_t soft_cap_shared_bytes(int64_t n, bool keep) {
-  return sizeof(RadixShared<winners_key_t<T>>) + (keep ? static_cast<std::size_t>(n) * sizeof(double) : 0);
+  return sizeof(RadixShared<T>) + (keep ? static_cast<std::size_t>(n) * sizeof(double) : 0);
 }
 
 // Grids of at most max_blocks, and any shared memory a block may have, give the same bits; `launch_kernel` is a

@@ -45,7 +45,8 @@ void launch_winners(const WinnersParams& params, void* workspace, CudaStream str
   }
   const WinnersPlan plan = winners_plan(params.rows, params.n);
   with_element(params.element, [&](auto zero) {
-    launch_winners_rows<decltype(zero)>(params, plan, workspace, DeviceLauncher{stream});
+    launch_winners_rows<decltype(zero)>(params, plan, workspace, DeviceLauncher{stream}, kWinnersThreads, kMaxGridX,
+                                        device_limits("k_winners").shared_bytes);
   });
 }
 

@@ -2,11 +2,15 @@
 // index.
 //
 // Every count is an integer, so no order of blocks, threads or atomics shows in the result. A row of one chunk is done
-// by one block in one launch. The chunks of a longer row are divided among blocks, kernel after kernel:
+// by one block in one launch; it is read once where shared memory has room for it. The chunks of a longer row are
+// divided among blocks, kernel after kernel:
 //
-//   start; narrow (of int64); for every digit: histogram (of the digit, over the keys that match all higher ones), pick
-//   (the digit of the k-th key); count (elements above and equal to the k-th, by chunk), scan (over the chunks of a
-//   row), write.
+//   start; histogram (of the first digit), pick (the digit of the k-th key); for every further digit: refine (the
+//   histogram over the keys that match all higher digits), pick; count (elements above and equal to the k-th, by
+//   chunk), write.
+//
+// Once the elements that may still win are a quarter of a chunk or fewer, refine or count lists them, and the kernels
+// after it read the list: of a row with few winners two reads.
 #pragma once
 
 #include "kernels/assembly/radix_select.cuh"
@@ -15,6 +19,10 @@
 namespace torch_hrr::kernels {
 
 constexpr int kWinnersThreads = 512;
+constexpr int kWinnersBlocks = 3;  // of a multiprocessor: 40 registers a thread
+// Of winners_row_kernel, which 40 registers do not hold for floating-point types of up to 4 bytes.
+template <typename S>
+constexpr int kWinnersRowBlocks = std::is_integral_v<S> || sizeof(S) == 8 ? kWinnersBlocks : 2;
 constexpr int64_t kOneBlockElements = 16384;
 constexpr int64_t kMinChunkElements = 4096;
 constexpr int64_t kTargetChunks = 1024;  // of all rows together: two to four waves of blocks
@@ -37,20 +45,55 @@ inline WinnersPlan winners_plan(int64_t rows, int64_t n) {
   return plan;
 }
 
+// Elements of a chunk that are listed at most.
+inline int64_t winners_list_capacity(const WinnersPlan& plan) {
+  return plan.chunk / 4;
+}
+
 // The shared memory of the kernels that only scan.
 constexpr std::size_t kWinnersScanBytes = kWarpSize * sizeof(Tally);
 
-// A block a row does everything.
+// Bytes of a row in the shared memory of winners_row_kernel.
 template <typename S>
-__global__ void __launch_bounds__(kWinnersThreads) winners_row_kernel(WinnersParams params) {
-  using Key = winners_key_t<S>;
-  auto& shared = *dynamic_shared<RadixShared<Key>>();
+constexpr int64_t kept_row_bytes(int64_t n) {
+  return (n * static_cast<int64_t>(sizeof(S)) + 15) / 16 * 16;
+}
+
+// Copies the span, the begin of a row, to `kept`, where each thread meets the elements again that it copied. Returns
+// the bits in which this thread's keys differ from the row's first.
+template <typename S>
+KERNEL_DEVICE winners_key_t<S> keep_row(WinnersSpan<S>& span, S* kept) {
+  const auto first_key = winners_key(span.row[0]);
+  winners_key_t<S> differing = 0;
+  for (int64_t first = span.first_of_thread(); first < span.end; first += span.step()) {
+    const auto run = span.load(first);
+    *reinterpret_cast<ElementRun<S, WinnersSpan<S>::kRun>*>(kept + first) = run;
+    const int size = span.size_of_run(first);
+#pragma unroll
+    for (int i = 0; i < span.kRun; ++i) {
+      differing |= i < size ? winners_key(run.elements[i]) ^ first_key : 0;
+    }
+  }
+  span = WinnersSpan<S>(kept, 0, span.end);
+  return differing;
+}
+
+// A block a row does everything; with `keep` from shared memory.
+template <typename S>
+__global__ void __launch_bounds__(kWinnersThreads, kWinnersRowBlocks<S>)
+    winners_row_kernel(WinnersParams params, bool keep) {
+  auto& shared = *dynamic_shared<RadixShared<S>>();
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
-    const WinnersSpan<S> span(params, r, 0, params.n);
-    KthKey<Key> kth = unknown_key<S>(params);
-    if constexpr (kNarrowsKeys<S>) {
-      kth.differing = block_or<Key>(differing_of_thread(span), shared.scan);
+    WinnersSpan<S> span(params, r, 0, params.n);
+    KthKey<S> kth = unknown_key<S>(params.n, params.k);
+    if (keep) {
+      const auto differing = keep_row(span, reinterpret_cast<S*>(&shared + 1));
+      // Inputs of neurons leave half of their 64 bits alone.
+      if constexpr (std::is_integral_v<S>) {
+        const auto all = block_or(differing, reinterpret_cast<winners_key_t<S>*>(shared.scan));
+        kth.lowest = all == 0 ? kKeyBits<S> : lowest_bit(all);
+      }
     }
     kth = find_kth_key(shared, kth, [&](const auto& sink) { span.visit_keys(sink); });
     // Its barriers keep the next row out of shared.kth until all threads have read this one.
@@ -58,68 +101,125 @@ __global__ void __launch_bounds__(kWinnersThreads) winners_row_kernel(WinnersPar
   }
 }
 
-// states[r] = nothing known, counters[r] = 0
+// The elements of each chunk of each row that may still win, in their order, where they are few.
+template <typename S>
+struct WinnersLists {
+  static constexpr int32_t kNone = -1;
+
+  int32_t* sizes;  // [rows][chunks], kNone while a chunk has no list
+  S* elements;     // [rows][chunks][capacity]
+  uint32_t* indices;
+  int64_t capacity;
+
+  KERNEL_DEVICE WinnersSpan<S> span(int64_t block) const {
+    WinnersSpan<S> span(elements + block * capacity, 0, sizes[block]);
+    span.indices = indices + block * capacity;
+    return span;
+  }
+};
+
+template <typename S>
+KERNEL_DEVICE WinnersSpan<S> span_of_chunk(const WinnersParams& params, const WinnersPlan& plan, int64_t block) {
+  return {params, block / plan.chunks, block % plan.chunks * plan.chunk, plan.chunk};
+}
+
+// Lists what of a chunk may still win, if it is few, and calls count(key) for all of it. Returns the chunk's tally.
+template <typename S, typename Count>
+KERNEL_DEVICE Tally list_chunk(const WinnersParams& params, const WinnersPlan& plan, const WinnersLists<S>& lists,
+                               int64_t block, const KthKey<S>& kth, Tally* scan, const Count& count) {
+  S* const elements = lists.elements + block * lists.capacity;
+  uint32_t* const indices = lists.indices + block * lists.capacity;
+  const Tally tally = put_winners(span_of_chunk<S>(params, plan, block), kth, params.n, 0, scan,
+                                  [&](int64_t place, int64_t index, S element) {
+                                    if (place < lists.capacity) {
+                                      elements[place] = element;
+                                      indices[place] = static_cast<uint32_t>(index);
+                                    }
+                                    count(winners_key(element));
+                                  });
+  const int64_t size = above_of(tally) + equal_of(tally);
+  if (thread_rank() == 0 && size <= lists.capacity) {
+    lists.sizes[block] = static_cast<int32_t>(size);
+  }
+  return tally;
+}
+
+// counters += own, which are 0 again on return.
+KERNEL_DEVICE void add_counters(uint32_t* own, uint32_t* counters) {
+  for (int d = thread_rank(); d < kDigits; d += block_threads()) {
+    if (own[d] > 0) {
+      atomicAdd(&counters[d], own[d]);
+      own[d] = 0;
+    }
+  }
+}
+
+// states[r] = nothing known, counters[r] = 0, no lists
 template <typename S>
 __global__ void __launch_bounds__(kWinnersThreads)
-    winners_start_kernel(WinnersParams params, KthKey<winners_key_t<S>>* states, uint32_t* counters) {
+    winners_start_kernel(WinnersParams params, WinnersPlan plan, KthKey<S>* states, uint32_t* counters,
+                         int32_t* list_sizes) {
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
     clear_counters(counters + r * kDigits);
+    for (int64_t chunk = thread_rank(); chunk < plan.chunks; chunk += block_threads()) {
+      list_sizes[r * plan.chunks + chunk] = WinnersLists<S>::kNone;
+    }
     if (thread_rank() == 0) {
-      states[r] = unknown_key<S>(params);
-      if constexpr (kNarrowsKeys<S>) {
-        states[r].differing = 0;
-      }
+      states[r] = unknown_key<S>(params.n, params.k);
     }
   }
 }
 
-// states[r] learns in which bits keys differ: a block for each chunk of each row.
+// counters[r][d] += first digits of one chunk: a block for each chunk of each row.
 template <typename S>
 __global__ void __launch_bounds__(kWinnersThreads)
-    winners_narrow_kernel(WinnersParams params, WinnersPlan plan, KthKey<winners_key_t<S>>* states) {
-  static_assert(sizeof(winners_key_t<S>) == sizeof(unsigned long long));
-  for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
-    const int64_t r = block / plan.chunks;
-    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
-    const auto differing = block_or(differing_of_thread(span), dynamic_shared<winners_key_t<S>>());
-    if (thread_rank() == 0) {
-      atomicOr(reinterpret_cast<unsigned long long*>(&states[r].differing), differing);
-    }
-  }
-}
-
-// counters[r][d] += digits of one chunk: a block for each chunk of each row.
-template <typename S>
-__global__ void __launch_bounds__(kWinnersThreads)
-    winners_histogram_kernel(WinnersParams params, WinnersPlan plan, const KthKey<winners_key_t<S>>* states,
-                             uint32_t* counters) {
+    winners_histogram_kernel(WinnersParams params, WinnersPlan plan, uint32_t* counters) {
   auto* const own = dynamic_shared<uint32_t>();
   clear_counters(own);
   block_sync();
+  const KthKey<S> unknown = unknown_key<S>(params.n, params.k);
   for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
-    const int64_t r = block / plan.chunks;
-    const KthKey<winners_key_t<S>> kth = states[r];
-    if (kth.settled()) {
-      continue;
-    }
-    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
-    count_digits(kth, own, [&](const auto& sink) { span.visit_keys(sink); });
+    const WinnersSpan<S> span = span_of_chunk<S>(params, plan, block);
+    count_digits(unknown, own, [&](const auto& sink) { span.visit_keys(sink); });
     block_sync();
-    for (int d = thread_rank(); d < kDigits; d += block_threads()) {
-      if (own[d] > 0) {
-        atomicAdd(&counters[r * kDigits + d], own[d]);
-        own[d] = 0;
-      }
-    }
+    add_counters(own, counters + block / plan.chunks * kDigits);
     block_sync();
   }
 }
 constexpr std::size_t kWinnersHistogramBytes = kDigits * sizeof(uint32_t);
 
+// counters[r][d] += next digits of one chunk, from its list or into one.
+template <typename S>
+__global__ void __launch_bounds__(kWinnersThreads, kWinnersBlocks)
+    winners_refine_kernel(WinnersParams params, WinnersPlan plan, WinnersLists<S> lists, const KthKey<S>* states,
+                          uint32_t* counters) {
+  auto& shared = *dynamic_shared<RadixShared<S>>();
+  clear_counters(shared.counters);
+  block_sync();
+  for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
+    const int64_t r = block / plan.chunks;
+    const KthKey<S> kth = states[r];
+    if (kth.settled()) {
+      continue;
+    }
+    DigitCounter<S> counter{kth, shared.counters};
+    const auto count = [&](auto key) { counter.add(key); };
+    if (lists.sizes[block] == lists.kNone) {
+      list_chunk(params, plan, lists, block, kth, shared.scan, count);
+    } else {
+      lists.span(block).visit_keys(count);
+    }
+    counter.flush();
+    block_sync();
+    add_counters(shared.counters, counters + r * kDigits);
+    block_sync();
+  }
+}
+
 // states[r] learns a digit from counters[r], which are 0 again for the next: a block a row.
-template <typename Key>
+template <typename S>
 __global__ void __launch_bounds__(kWinnersThreads)
-    winners_pick_kernel(int64_t rows, KthKey<Key>* states, uint32_t* counters) {
+    winners_pick_kernel(int64_t rows, KthKey<S>* states, uint32_t* counters) {
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     if (!states[r].settled()) {
       pick_digit(counters + r * kDigits, states[r], dynamic_shared<Tally>());
@@ -127,48 +227,43 @@ __global__ void __launch_bounds__(kWinnersThreads)
   }
 }
 
-// tallies[r][chunk] = the tally of one chunk
+// tallies[r][chunk] = the tally of one chunk, from its list or with one.
 template <typename S>
-__global__ void __launch_bounds__(kWinnersThreads)
-    winners_count_kernel(WinnersParams params, WinnersPlan plan, const KthKey<winners_key_t<S>>* states,
+__global__ void __launch_bounds__(kWinnersThreads, kWinnersBlocks)
+    winners_count_kernel(WinnersParams params, WinnersPlan plan, WinnersLists<S> lists, const KthKey<S>* states,
                          Tally* tallies) {
+  auto* const scan = dynamic_shared<Tally>();
   for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
-    const int64_t r = block / plan.chunks;
-    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
-    const Tally total = block_sum(tally_of_thread(span, states[r]), dynamic_shared<Tally>());
-    if (thread_rank() == 0) {
-      tallies[block] = total;
+    const KthKey<S> kth = states[block / plan.chunks];
+    Tally tally = 0;
+    if (lists.sizes[block] == lists.kNone) {
+      tally = list_chunk(params, plan, lists, block, kth, scan, [](auto) {});
+    } else {
+      lists.span(block).visit_keys([&](auto key) { tally += kth.tally(key); });
+      tally = block_sum(tally, scan);
     }
-  }
-}
-
-// tallies[r][chunk] = the sum of tallies[r][earlier chunks], in place: a block a row.
-template <typename T>
-__global__ void __launch_bounds__(kWinnersThreads) winners_scan_kernel(int64_t rows, int64_t chunks, T* tallies) {
-  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-    T before = 0;
-    for (int64_t first = 0; first < chunks; first += block_threads()) {
-      const int64_t chunk = first + thread_rank();
-      const int64_t at = r * chunks + chunk;
-      T total = 0;
-      const T lower = block_exclusive_sum(chunk < chunks ? tallies[at] : T{0}, dynamic_shared<T>(), total);
-      if (chunk < chunks) {
-        tallies[at] = before + lower;
-      }
-      before += total;
+    if (thread_rank() == 0) {
+      tallies[block] = tally;
     }
   }
 }
 
 // The winners of one chunk, after those of the chunks before it.
 template <typename S>
-__global__ void __launch_bounds__(kWinnersThreads)
-    winners_write_kernel(WinnersParams params, WinnersPlan plan, const KthKey<winners_key_t<S>>* states,
+__global__ void __launch_bounds__(kWinnersThreads, kWinnersBlocks)
+    winners_write_kernel(WinnersParams params, WinnersPlan plan, WinnersLists<S> lists, const KthKey<S>* states,
                          const Tally* tallies) {
+  auto* const scan = dynamic_shared<Tally>();
   for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
     const int64_t r = block / plan.chunks;
-    const WinnersSpan<S> span(params, r, block % plan.chunks * plan.chunk, plan.chunk);
-    write_winners(params, r, span, states[r], tallies[block], dynamic_shared<Tally>());
+    Tally before = 0;
+    for (int64_t earlier = r * plan.chunks + thread_rank(); earlier < block; earlier += block_threads()) {
+      before += tallies[earlier];
+    }
+    before = block_sum(before, scan);
+    const WinnersSpan<S> span =
+        lists.sizes[block] == lists.kNone ? span_of_chunk<S>(params, plan, block) : lists.span(block);
+    write_winners(params, r, span, states[r], before, scan);
   }
 }
 

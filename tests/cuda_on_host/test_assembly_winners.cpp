@@ -1,6 +1,8 @@
 // The kernels of k_winners against a stable sort: element types, ties, special values, layouts, chunks, blocks, grids.
 #include "tests/cuda_on_host/assembly_testing.h"
 
+#include <tuple>
+
 #include "kernels/assembly/launch_winners.cuh"
 
 namespace torch_hrr::kernels {
@@ -17,12 +19,13 @@ WinnersPlan plan_of(int64_t n, int64_t chunk) {
 // Through the launcher; the workspace is exactly as large as it says and holds garbage.
 template <typename S>
 Winners run_winners(const WinnersProblem<S>& problem, const WinnersPlan& plan, const Schedule& schedule = {},
-                    int threads = kThreads, int64_t max_blocks = kMaxGridX) {
+                    int threads = kThreads, int64_t max_blocks = kMaxGridX,
+                    std::size_t shared_limit = kDefaultSharedBytes) {
   std::vector<S> values;
   std::vector<int64_t> indices;
   const WinnersParams params = problem.params(values, indices);
   auto workspace = poisoned<uint64_t>(static_cast<size_t>(WinnersWorkspace<S>::bytes(problem.rows, plan) / 8));
-  launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{schedule}, threads, max_blocks);
+  launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{schedule}, threads, max_blocks, shared_limit);
   return winners_of(values, indices);
 }
 
@@ -39,6 +42,7 @@ TYPED_TEST(WinnersTypes, AreThoseOfAStableSort) {
       const Winners expected = problem.expected();
       SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", k " << k);
       EXPECT_EQ(run_winners(problem, plan_of(n, n)), expected) << "one block";
+      EXPECT_EQ(run_winners(problem, plan_of(n, n), {}, kThreads, kMaxGridX, 0), expected) << "a row that is not kept";
       EXPECT_EQ(run_winners(problem, plan_of(n, 150)), expected) << "chunks";
     }
   }
@@ -54,7 +58,35 @@ TYPED_TEST(WinnersTypes, DoNotDependOnTheOrderOfThreadsAndBlocks) {
       SCOPED_TRACE(schedule);
       EXPECT_EQ(run_winners(problem, plan_of(n, n), schedule, kThreads, 2), expected) << "one block";
       EXPECT_EQ(run_winners(problem, plan_of(n, 64), schedule, kThreads, 2), expected) << "chunks";
+      const WinnersProblem<S> few(kind, 3, n, 4);
+      EXPECT_EQ(run_winners(few, plan_of(n, 64), schedule, kThreads, 2), few.expected()) << "chunks with lists";
     }
+  }
+}
+
+// Where the shared memory of a multiprocessor has room for two blocks to the byte.
+TYPED_TEST(WinnersTypes, RowsAreKeptWhereTwoBlocksFit) {
+  using S = TypeParam;
+  WinnersParams params;
+  params.rows = 3;
+  params.n = 1001;
+  params.k = 7;
+  const std::size_t fixed = sizeof(RadixShared<S>);
+  const std::size_t row = (1001 * sizeof(S) + 15) / 16 * 16;
+  const std::size_t limit = 2 * (fixed + row) + 1024;
+  for (const bool room : {false, true}) {
+    bool launched = false;
+    launch_winners_rows<S>(
+        params, plan_of(1001, 1001), nullptr,
+        [&](const char*, auto, dim3, dim3, std::size_t shared_bytes, const auto&... arguments) {
+          launched = true;
+          if constexpr (sizeof...(arguments) == 2) {
+            EXPECT_EQ(std::get<1>(std::tie(arguments...)), room);
+          }
+          EXPECT_EQ(shared_bytes, fixed + (room ? row : 0));
+        },
+        kThreads, kMaxGridX, limit - (room ? 0 : 1));
+    EXPECT_TRUE(launched);
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "kernels/assembly/winners.cuh"
+#include "kernels/assembly/launch_winners.cuh"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -33,10 +33,10 @@ void for_each_launch(const Visit& visit) {
 }
 
 template <typename S>
-using State = KthKey<winners_key_t<S>>;
+using State = KthKey<S>;
 
-template <typename Key>
-std::array<uint64_t, 4> numbers_of(const KthKey<Key>& state) {
+template <typename S>
+std::array<uint64_t, 4> numbers_of(const KthKey<S>& state) {
   return {state.prefix, static_cast<uint64_t>(state.shift), state.need, state.match};
 }
 
@@ -74,11 +74,15 @@ TYPED_TEST(WinnersKernels, RowKernel) {
   for (const Kind kind : {Kind::kAnyBits, Kind::kConstant}) {
     const WinnersProblem<S> problem(kind, kRows, kN, kK);
     for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-      std::vector<S> values;
-      std::vector<int64_t> indices;
-      host_launch("winners_row_kernel", winners_row_kernel<S>, grid, block, sizeof(RadixShared<winners_key_t<S>>),
-                  schedule, problem.params(values, indices));
-      EXPECT_EQ(winners_of(values, indices), problem.expected());
+      for (const bool keep : {false, true}) {
+        std::vector<S> values;
+        std::vector<int64_t> indices;
+        const int64_t kept_bytes = keep ? kept_row_bytes<S>(kN) : 0;
+        host_launch("winners_row_kernel", winners_row_kernel<S>, grid, block,
+                    sizeof(RadixShared<S>) + static_cast<size_t>(kept_bytes), schedule, problem.params(values, indices),
+                    keep);
+        EXPECT_EQ(winners_of(values, indices), problem.expected());
+      }
     });
   }
 }
@@ -92,48 +96,86 @@ TYPED_TEST(WinnersKernels, StartKernel) {
   for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
     auto states = poisoned<State<S>>(kRows);
     auto counters = poisoned<uint32_t>(kRows * kDigits);
-    host_launch("winners_start_kernel", winners_start_kernel<S>, grid, block, 0, schedule, params, states.data(),
-                counters.data());
+    std::vector<int32_t> sizes(kRows * kPlan.chunks);
+    host_launch("winners_start_kernel", winners_start_kernel<S>, grid, block, 0, schedule, params, kPlan, states.data(),
+                counters.data(), sizes.data());
     EXPECT_EQ(counters, std::vector<uint32_t>(kRows * kDigits));
+    EXPECT_EQ(sizes, std::vector<int32_t>(kRows * kPlan.chunks, WinnersLists<S>::kNone));
     for (const State<S>& state : states) {
       EXPECT_EQ(numbers_of(state), (std::array<uint64_t, 4>{0, kKeyBits<S>, kK, kN}));
     }
   });
 }
 
-// Inputs of neurons: their keys differ neither in high bits nor in low ones, and rows that are alike nowhere.
-TEST(WinnersKernels, NarrowKernel) {
-  WinnersProblem<int64_t> problem(Kind::kNormal, kRows, kN, kK);
-  for (int64_t j = 0; j < kN; ++j) {
-    problem.memory[static_cast<size_t>(j)] = (j % 50) << 24;
-    problem.memory[static_cast<size_t>(kN + j)] = -7;
+// The lists of a launch, none of them made.
+template <typename S>
+struct Lists {
+  std::vector<int32_t> sizes;
+  std::vector<S> elements;
+  std::vector<uint32_t> indices;
+  int64_t capacity;
+
+  explicit Lists(int64_t elements_of_one)
+      : sizes(kRows * kPlan.chunks, WinnersLists<S>::kNone),
+        elements(poisoned<S>(static_cast<size_t>(kRows * kPlan.chunks * elements_of_one))),
+        indices(poisoned<uint32_t>(elements.size())),
+        capacity(elements_of_one) {}
+
+  WinnersLists<S> view() {
+    return {sizes.data(), elements.data(), indices.data(), capacity};
   }
-  const std::vector<uint64_t> expected = {uint64_t{63} << 24, 0, ~uint64_t{0}};
-  problem.memory[static_cast<size_t>(2 * kN + 90)] = ~problem.memory[static_cast<size_t>(2 * kN)];
-  std::vector<int64_t> values;
+};
+
+// Whether each chunk has a list exactly where what may still win is few, of that in the order of the row.
+template <typename S>
+void expect_lists(const Lists<S>& lists, const WinnersProblem<S>& problem, const std::vector<State<S>>& states,
+                  const std::vector<bool>& listed) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    const State<S>& state = states[static_cast<size_t>(r)];
+    for (int64_t chunk = 0; chunk < kPlan.chunks; ++chunk) {
+      std::vector<uint64_t> elements;
+      std::vector<uint32_t> indices;
+      for (int64_t j = chunk * kPlan.chunk; j < std::min(kN, (chunk + 1) * kPlan.chunk); ++j) {
+        if (winners_key(problem.row(r)[j]) >> state.shift >= state.prefix) {
+          elements.push_back(bits_of(problem.row(r)[j]));
+          indices.push_back(static_cast<uint32_t>(j));
+        }
+      }
+      const int64_t at = r * kPlan.chunks + chunk;
+      const auto count = static_cast<int64_t>(elements.size());
+      const bool few = listed[static_cast<size_t>(r)] && count <= lists.capacity;
+      ASSERT_EQ(lists.sizes[static_cast<size_t>(at)], few ? count : WinnersLists<S>::kNone) << r << ", " << chunk;
+      for (int64_t i = 0; few && i < count; ++i) {
+        const auto place = static_cast<size_t>(at * lists.capacity + i);
+        EXPECT_EQ(bits_of(lists.elements[place]), elements[static_cast<size_t>(i)]);
+        EXPECT_EQ(lists.indices[place], indices[static_cast<size_t>(i)]);
+      }
+    }
+  }
+}
+
+TYPED_TEST(WinnersKernels, HistogramKernel) {
+  using S = TypeParam;
+  const WinnersProblem<S> problem(Kind::kNormal, kRows, kN, kK);
+  std::vector<S> values;
   std::vector<int64_t> indices;
   const WinnersParams params = problem.params(values, indices);
-  for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-    auto states = poisoned<State<int64_t>>(kRows);
-    auto counters = poisoned<uint32_t>(kRows * kDigits);
-    host_launch("winners_start_kernel", winners_start_kernel<int64_t>, grid, block, 0, schedule, params, states.data(),
-                counters.data());
-    host_launch("winners_narrow_kernel", winners_narrow_kernel<int64_t>, grid, block, kWinnersScanBytes, schedule,
-                params, kPlan, states.data());
-    for (size_t r = 0; r < expected.size(); ++r) {
-      EXPECT_EQ(states[r].differing, expected[r]);
-      EXPECT_EQ(numbers_of(states[r]), (std::array<uint64_t, 4>{0, 64, kK, kN}));
+  std::vector<uint32_t> expected(kRows * kDigits);
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (const auto key : descending_keys(problem, r)) {
+      ++expected[static_cast<size_t>(r * kDigits) + (key >> (kKeyBits<S> - kDigitBits))];
     }
-    // One digit tells all of the first row, and the second needs none.
-    EXPECT_EQ(states[0].next_shift(), 24);
-    EXPECT_EQ(states[0].next_digit(winners_key(int64_t{49} << 24)), 49u);
-    EXPECT_TRUE(states[1].settled());
-    EXPECT_EQ(states[2].next_shift(), 64 - kDigitBits);
+  }
+  for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
+    std::vector<uint32_t> counters(kRows * kDigits);
+    host_launch("winners_histogram_kernel", winners_histogram_kernel<S>, grid, block, kWinnersHistogramBytes, schedule,
+                params, kPlan, counters.data());
+    EXPECT_EQ(counters, expected);
   });
 }
 
-// The first digit of row 0 and the second of row 1; row 2 is settled and adds nothing.
-TYPED_TEST(WinnersKernels, HistogramKernel) {
+// The second digit of rows 0 and 1; row 2 is settled and adds nothing. The second launch finds the lists of the first.
+TYPED_TEST(WinnersKernels, RefineKernel) {
   using S = TypeParam;
   const WinnersProblem<S> problem(Kind::kNormal, kRows, kN, kK);
   std::vector<S> values;
@@ -141,23 +183,28 @@ TYPED_TEST(WinnersKernels, HistogramKernel) {
   const WinnersParams params = problem.params(values, indices);
   const int32_t second = kKeyBits<S> - kDigitBits;
   const int32_t third = second > kDigitBits ? second - kDigitBits : 0;
-  const std::vector<State<S>> states = {
-      {0, kKeyBits<S>, kK, kN}, known_state(problem, 1, second), known_state(problem, 2, 0)};
-  ASSERT_FALSE(states[1].settled());
+  const std::vector<State<S>> states = {known_state(problem, 0, second), known_state(problem, 1, second),
+                                        known_state(problem, 2, 0)};
   std::vector<uint32_t> expected(kRows * kDigits);
-  for (const auto key : descending_keys(problem, 0)) {
-    ++expected[key >> second];
-  }
-  for (const auto key : descending_keys(problem, 1)) {
-    if (key >> second == states[1].prefix) {
-      ++expected[kDigits + (key >> third) % (1u << (second - third))];
+  for (int64_t r = 0; r < 2; ++r) {
+    ASSERT_FALSE(states[static_cast<size_t>(r)].settled());
+    for (const auto key : descending_keys(problem, r)) {
+      if (key >> second == states[static_cast<size_t>(r)].prefix) {
+        ++expected[static_cast<size_t>(r * kDigits) + (key >> third) % (1u << (second - third))];
+      }
     }
   }
   for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-    std::vector<uint32_t> counters(kRows * kDigits);
-    host_launch("winners_histogram_kernel", winners_histogram_kernel<S>, grid, block, kWinnersHistogramBytes, schedule,
-                params, kPlan, states.data(), counters.data());
-    EXPECT_EQ(counters, expected);
+    for (const int64_t capacity : {2, 15, 40}) {
+      Lists<S> lists(capacity);
+      for (int launch = 0; launch < 2; ++launch) {
+        std::vector<uint32_t> counters(kRows * kDigits);
+        host_launch("winners_refine_kernel", winners_refine_kernel<S>, grid, block, sizeof(RadixShared<S>), schedule,
+                    params, kPlan, lists.view(), states.data(), counters.data());
+        EXPECT_EQ(counters, expected);
+        expect_lists(lists, problem, states, {true, true, false});
+      }
+    }
   });
 }
 
@@ -175,8 +222,8 @@ TYPED_TEST(WinnersKernels, PickKernel) {
   for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
     std::vector<State<S>> states = {{0, kKeyBits<S>, kK, kN}, {0, kKeyBits<S>, kK, kN}, settled};
     std::vector<uint32_t> counters = counts;
-    host_launch("winners_pick_kernel", winners_pick_kernel<winners_key_t<S>>, grid, block, kWinnersScanBytes, schedule,
-                kRows, states.data(), counters.data());
+    host_launch("winners_pick_kernel", winners_pick_kernel<S>, grid, block, kWinnersScanBytes, schedule, kRows,
+                states.data(), counters.data());
     EXPECT_EQ(counters, std::vector<uint32_t>(kRows * kDigits));
     EXPECT_EQ(numbers_of(states[0]), numbers_of(known_state(problem, 0, second)));
     EXPECT_EQ(numbers_of(states[1]), numbers_of(known_state(problem, 1, second)));
@@ -184,67 +231,84 @@ TYPED_TEST(WinnersKernels, PickKernel) {
   });
 }
 
-// From tallies of chunks to the winners, the k-th key known.
-TYPED_TEST(WinnersKernels, CountScanAndWriteKernels) {
+// From the k-th key to the winners, with lists and without.
+TYPED_TEST(WinnersKernels, CountAndWriteKernels) {
   using S = TypeParam;
   const WinnersProblem<S> problem(Kind::kRelu, kRows, kN, kN - 20);
   std::vector<S> values;
   std::vector<int64_t> indices;
   std::vector<State<S>> states;
-  std::vector<Tally> counted;
-  std::vector<Tally> scanned;
+  std::vector<Tally> expected;
   for (int64_t r = 0; r < kRows; ++r) {
     states.push_back(known_state(problem, r, 0));
-    Tally sum = 0;
     for (int64_t chunk = 0; chunk < kPlan.chunks; ++chunk) {
       Tally tally = 0;
       for (int64_t j = chunk * kPlan.chunk; j < std::min(kN, (chunk + 1) * kPlan.chunk); ++j) {
         const auto key = winners_key(problem.row(r)[j]);
         tally += key > states.back().prefix ? kAbove : key == states.back().prefix ? kEqual : 0;
       }
-      counted.push_back(tally);
-      scanned.push_back(sum);
-      sum += tally;
+      expected.push_back(tally);
     }
     // Some of the zeros win, in the middle of the row.
     ASSERT_LT(states.back().need, states.back().match);
   }
   for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-    const WinnersParams params = problem.params(values, indices);
-    auto tallies = poisoned<Tally>(counted.size());
-    host_launch("winners_count_kernel", winners_count_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
-                kPlan, states.data(), tallies.data());
-    EXPECT_EQ(tallies, counted);
-    host_launch("winners_scan_kernel", winners_scan_kernel<Tally>, grid, block, kWinnersScanBytes, schedule, kRows,
-                kPlan.chunks, tallies.data());
-    EXPECT_EQ(tallies, scanned);
-    host_launch("winners_write_kernel", winners_write_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
-                kPlan, states.data(), tallies.data());
-    EXPECT_EQ(winners_of(values, indices), problem.expected());
+    for (const int64_t capacity : {3, 40}) {
+      const WinnersParams params = problem.params(values, indices);
+      Lists<S> lists(capacity);
+      for (int launch = 0; launch < 2; ++launch) {
+        auto tallies = poisoned<Tally>(expected.size());
+        host_launch("winners_count_kernel", winners_count_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
+                    kPlan, lists.view(), states.data(), tallies.data());
+        EXPECT_EQ(tallies, expected);
+      }
+      expect_lists(lists, problem, states, {true, true, true});
+      host_launch("winners_write_kernel", winners_write_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
+                  kPlan, lists.view(), states.data(), expected.data());
+      EXPECT_EQ(winners_of(values, indices), problem.expected());
+    }
   });
 }
 
-// More chunks than threads, counts near 2^31 in both halves.
-TEST(WinnersScan, CarriesBetweenTiles) {
-  constexpr int64_t kChunks = 150;
-  std::vector<Tally> tallies(2 * kChunks);
-  for (size_t i = 0; i < tallies.size(); ++i) {
-    tallies[i] = (14000000 + i) * kAbove + (14300000 - i) * kEqual;
+template <typename S>
+class IntegerDigits : public testing::Test {};
+using Integers = testing::Types<int32_t, int64_t>;
+TYPED_TEST_SUITE(IntegerDigits, Integers);
+
+// Every digit is a range of keys with the same high bits, the ranges follow each other, and they begin and end with the
+// least and the largest number.
+TYPED_TEST(IntegerDigits, AreConsecutiveRangesOfKeys) {
+  using S = TypeParam;
+  using Key = winners_key_t<S>;
+  using Digit = IntegerDigit<Key>;
+  Key next = 0;
+  for (uint32_t digit = 0; digit < 2 * Digit::kOfOneSign; ++digit) {
+    const int32_t shift = Digit::shift_of(digit);
+    const auto first = static_cast<Key>(Digit::prefix_of(digit) << shift);
+    const auto last = static_cast<Key>(first + ((Key{1} << shift) - 1));
+    ASSERT_EQ(first, next);
+    ASSERT_EQ(Digit::of(first), digit);
+    ASSERT_EQ(Digit::of(last), digit);
+    next = static_cast<Key>(last + 1);
   }
-  std::vector<Tally> expected;
-  for (int64_t r = 0; r < 2; ++r) {
-    Tally sum = 0;
-    for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
-      expected.push_back(sum);
-      sum += tallies[static_cast<size_t>(r * kChunks + chunk)];
-    }
-  }
-  for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-    std::vector<Tally> scanned = tallies;
-    host_launch("winners_scan_kernel", winners_scan_kernel<Tally>, grid, block, kWinnersScanBytes, schedule, int64_t{2},
-                kChunks, scanned.data());
-    EXPECT_EQ(scanned, expected);
-  });
+  EXPECT_EQ(next, 0u);
+  EXPECT_EQ(Digit::of(winners_key(S{31})) - Digit::of(winners_key(S{-32})), 63u);
+}
+
+// Neurons' inputs: once it is known that their low bits are alike, one digit after the first tells all of them.
+TYPED_TEST(IntegerDigits, StopAtTheLowestBitThatDiffers) {
+  using S = TypeParam;
+  const auto key = winners_key(static_cast<S>(S{1000} << 14));
+  State<S> state = unknown_key<S>(100, 50);
+  state.lowest = 14;
+  state = state.with_digit(state.next_digit(key), 10, 60);
+  EXPECT_FALSE(state.settled());
+  EXPECT_TRUE(state.matches(key));
+  EXPECT_EQ(state.shift, 19);
+  EXPECT_EQ(state.next_digit(key), 1000u % 32);
+  state = state.with_digit(state.next_digit(key), 20, 35);
+  EXPECT_TRUE(state.settled());
+  EXPECT_EQ(numbers_of(state), (std::array<uint64_t, 4>{static_cast<uint64_t>(key >> 14), 14, 20, 35}));
 }
 
 }  // namespace

@@ -39,7 +39,10 @@ void profile_winners(std::vector<Profile>& all, const std::string& type, int64_t
         recorder.name("values", values.data(), Role::kResult);
         recorder.name("indices", indices.data(), Role::kResult);
       },
-      [&] { launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{}); });
+      [&] {
+        launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{}, kWinnersThreads, kMaxGridX,
+                               kMaxSharedBytes);
+      });
 }
 
 void profile_soft_cap(std::vector<Profile>& all, int64_t rows, int64_t n, int64_t k, CapResult result) {
