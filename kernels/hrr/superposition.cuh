@@ -161,20 +161,22 @@ struct SuperpositionRow {
         sums[i] = add_term<kScaled>(w, item.values[i], exponent, sums[i]);
       }
     }
+    // Nobody reads what was summed before any more.
     block_sync();
     for (int i = 0; i < kElements; ++i) {
       partials[(group() * kElements + i) * lanes + lane()] = sums[i];
     }
     block_sync();
     if (group() == 0) {
+      ElementRun<T, kElements> run;
       for (int i = 0; i < kElements; ++i) {
         for (int g = 1; g < groups(); ++g) {
           sums[i] += partials[(g * kElements + i) * lanes + lane()];
         }
-        if (first + i < dim) {
-          totals[first + i] = sums[i];
-        }
+        run.elements[i] = sums[i];
       }
+      const int size = first + kElements <= dim ? kElements : static_cast<int>(dim - first);
+      store_run(totals + first, run, size, is_run_aligned<T, kElements>(totals));
     }
   }
 
