@@ -1,8 +1,8 @@
 // Soft winners on a GPU: one block a row, sums in the order of block_sum.
 //
-// Where shared memory has room for eight bytes an element the row is read once and every exponential computed once.
-// Longer rows are read, and their exponentials computed, anew in every step of the search. Bits depend on the row, the
-// kernel's block size and the storage type alone.
+// Where shared memory has room for eight bytes an element the row is read once and every exponential computed once. Of
+// longer rows the elements stay there, or the first of them and the others are read anew in every step of the search;
+// exponentials are computed anew for all. Bits depend on the row, the kernel's block size and the storage type alone.
 #pragma once
 
 #include <limits>
@@ -19,6 +19,25 @@ namespace torch_hrr::kernels {
 
 constexpr int kCapThreads = 256;
 
+// What of a row stays in shared memory.
+struct CapRoom {
+  bool numbers = false;  // a double of each element
+  int32_t elements = 0;  // or so many elements, the first ones
+};
+
+// A row of which less than two thirds fit is not worth the second block of a multiprocessor. Any other is read about
+// four times at most: some ten passes read the last third.
+template <typename T>
+CapRoom cap_room(int64_t n, std::size_t shared_limit) {
+  const std::size_t fixed = sizeof(RadixShared<T>);
+  const auto room = static_cast<int64_t>(shared_limit > fixed ? shared_limit - fixed : 0);
+  if (n <= room / static_cast<int64_t>(sizeof(double))) {
+    return {true, 0};
+  }
+  const int64_t fit = room / static_cast<int64_t>(sizeof(T));
+  return {false, static_cast<int32_t>(fit >= n ? n : fit >= (2 * n + 2) / 3 ? fit : 0)};
+}
+
 // A row as its block sees it; every member function but element is a call of the whole block.
 template <typename T>
 struct BlockRow {
@@ -27,8 +46,16 @@ struct BlockRow {
   StoredInput<T> stored;
   int n;
   RadixShared<T>& shared;
-  // [n] in shared memory, or null: the elements until the search for the threshold begins, then proximities, then d.
-  double* kept;
+  CapRoom room;
+
+  // [n], with room for numbers: the elements until the search for the threshold begins, then proximities, then d.
+  KERNEL_DEVICE double* numbers() const {
+    return reinterpret_cast<double*>(&shared + 1);
+  }
+  // [room.elements]
+  KERNEL_DEVICE T* elements() const {
+    return reinterpret_cast<T*>(&shared + 1);
+  }
 
   // body(i) for this thread's elements, the same ones each time
   template <typename Body>
@@ -38,7 +65,7 @@ struct BlockRow {
     }
   }
   KERNEL_DEVICE T element(int64_t i) const {
-    return kept != nullptr ? static_cast<T>(kept[i]) : stored[i];
+    return room.numbers ? static_cast<T>(numbers()[i]) : i < room.elements ? elements()[i] : stored[i];
   }
   template <typename Value>
   KERNEL_DEVICE Value total(Value value) const {
@@ -54,8 +81,10 @@ struct BlockRow {
     each([&](int64_t i) {
       const T element = stored[i];
       finite = finite && element - element == 0;
-      if (kept != nullptr) {
-        kept[i] = element;
+      if (room.numbers) {
+        numbers()[i] = element;
+      } else if (i < room.elements) {
+        elements()[i] = element;
       }
     });
     return block_all(finite);
@@ -99,7 +128,7 @@ struct BlockSearch {
   }
   // exp(-|z|), negative below c, of an element that census has seen
   KERNEL_DEVICE double proximity(int64_t i) const {
-    return row.kept != nullptr ? row.kept[i] : measure(static_cast<double>(row.element(i)));
+    return row.room.numbers ? row.numbers()[i] : measure(static_cast<double>(row.element(i)));
   }
   KERNEL_DEVICE static bool is_below(double p) {
     return __builtin_bit_cast(int64_t, p) < 0;
@@ -110,8 +139,8 @@ struct BlockSearch {
     int tied = 0;
     row.each([&](int64_t i) {
       const double p = measure(static_cast<double>(row.element(i)));
-      if (row.kept != nullptr) {
-        row.kept[i] = p;
+      if (row.room.numbers) {
+        row.numbers()[i] = p;
       }
       if (p == kTied) {
         ++tied;
@@ -161,7 +190,7 @@ KERNEL_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const 
   const BlockRow<T>& row = search.row;
   const double inverse = 1 / w;
   const auto slope = [&](int64_t i) {
-    return row.kept != nullptr ? row.kept[i] : search.point(search.proximity(i), w, inverse).d;
+    return row.room.numbers ? row.numbers()[i] : search.point(search.proximity(i), w, inverse).d;
   };
   double weight = 0;
   double weighted = 0;
@@ -169,8 +198,8 @@ KERNEL_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const 
   row.each([&](int64_t i) {
     const T direction = v[i];
     const double d = search.point(search.proximity(i), w, inverse).d;
-    if (row.kept != nullptr) {
-      row.kept[i] = d;
+    if (row.room.numbers) {
+      row.numbers()[i] = d;
     }
     finite = finite && direction - direction == 0;
     weight += d;
@@ -194,16 +223,15 @@ KERNEL_DEVICE void store_jacobian(const BlockSearch<T>& search, double w, const 
   row.each([&](int64_t i) { out.set(i, static_cast<T>(jacobian(slope(i), static_cast<double>(v[i])))); });
 }
 
-// With `keep` rows stay in shared memory.
 template <typename T>
-__global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams params, bool keep) {
+__global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams params, CapRoom room) {
   auto& shared = *dynamic_shared<RadixShared<T>>();
   const int k = static_cast<int>(params.k);
   const bool soft = params.result == CapResult::kSoft;
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
     const BlockRow<T> row{stored_input<T>(params.inputs, params.storage) + row_offset(params.map, 0, r),
-                          static_cast<int>(params.n), shared, keep ? reinterpret_cast<double*>(&shared + 1) : nullptr};
+                          static_cast<int>(params.n), shared, room};
     const StoredInput<T> v = stored_input<T>(params.v, params.storage) + (soft ? 0 : row_offset(params.map, 1, r));
     const StoredOutput<T> out = stored_output<T>(params.out, params.storage) + r * params.n;
     if (!row.load()) {
@@ -235,10 +263,11 @@ __global__ void __launch_bounds__(kCapThreads, 2) soft_cap_kernel(SoftCapParams 
   }
 }
 
-// Bytes of shared memory for rows of n elements, kept or not.
+// Bytes of shared memory for rows of n elements.
 template <typename T>
-constexpr std::size_t soft_cap_shared_bytes(int64_t n, bool keep) {
-  return sizeof(RadixShared<T>) + (keep ? static_cast<std::size_t>(n) * sizeof(double) : 0);
+constexpr std::size_t soft_cap_shared_bytes(int64_t n, const CapRoom& room) {
+  return sizeof(RadixShared<T>) + (room.numbers ? static_cast<std::size_t>(n) * sizeof(double)
+                                                : static_cast<std::size_t>(room.elements) * sizeof(T));
 }
 
 // Grids of at most max_blocks, and any shared memory a block may have, give the same bits; `launch_kernel` is a
@@ -251,9 +280,9 @@ void launch_soft_cap_with(const SoftCapParams& params, std::size_t shared_limit,
   }
   const auto start = [&](auto zero) {
     using T = decltype(zero);
-    const bool keep = soft_cap_shared_bytes<T>(params.n, true) <= shared_limit;
+    const CapRoom room = cap_room<T>(params.n, shared_limit);
     launch_kernel("k_cap", soft_cap_kernel<T>, grid_for(params.rows, 1, max_blocks), dim3(kCapThreads),
-                  soft_cap_shared_bytes<T>(params.n, keep), params, keep);
+                  soft_cap_shared_bytes<T>(params.n, room), params, room);
   };
   if (params.storage == Storage::kDouble) {
     start(double{});

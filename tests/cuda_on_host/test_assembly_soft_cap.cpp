@@ -248,8 +248,14 @@ TYPED_TEST(SoftCapTypes, RowsKeptInSharedMemoryGiveTheBitsOfOthers) {
         Problem<S> problem(2, 333, 50, kind, 11);
         problem.params.shape = shape;
         problem.params.temperature = tau;
+        // The row, its elements, the most of them, nothing.
+        const std::size_t fixed = sizeof(RadixShared<compute_t<S>>);
         for (const CapResult result : {CapResult::kSoft, CapResult::kJacobian}) {
-          EXPECT_TRUE(same_bits(problem.run(result), problem.run(result, {}, 1, 0)));
+          const std::vector<S> expected = problem.run(result);
+          for (const std::size_t elements : {333, 300, 0}) {
+            const std::size_t limit = fixed + elements * sizeof(compute_t<S>);
+            EXPECT_TRUE(same_bits(problem.run(result, {}, 1, limit), expected)) << elements;
+          }
         }
       }
     }
@@ -268,31 +274,41 @@ TEST(SoftCap, TheKernelTakesAnyGridAndNoMoreSharedMemoryThanItAsksFor) {
   Problem<double> problem(3, 70, 9, Rows::kNormal, 9);
   problem.params.shape = CapShape::kLaplace;
   for (const unsigned blocks : {1u, 2u, 7u}) {
-    for (const bool keep : {false, true}) {
+    for (const CapRoom& room : {CapRoom{}, CapRoom{true, 0}, CapRoom{false, 50}}) {
       auto out = poisoned<double>(problem.inputs.size());
       host_launch("soft_cap_kernel", soft_cap_kernel<double>, dim3(blocks), dim3(kCapThreads),
-                  soft_cap_shared_bytes<double>(70, keep), {}, problem.bound(CapResult::kJacobian, out), keep);
+                  soft_cap_shared_bytes<double>(70, room), {}, problem.bound(CapResult::kJacobian, out), room);
       EXPECT_TRUE(same_bits(out, problem.run(CapResult::kJacobian)));
     }
   }
 }
 
-// A row is kept where the limit has room for it to the byte.
-TEST(SoftCap, RowsAreKeptWhereSharedMemoryHasRoom) {
+// To the byte: the row as doubles, else its elements, else two thirds of them, else nothing.
+TEST(SoftCap, WhatStaysInSharedMemoryIsWhatHasRoom) {
   SoftCapParams params;
   params.rows = 3;
   params.n = 1000;
-  for (const std::size_t room : {std::size_t{0}, std::size_t{7999}, std::size_t{8000}}) {
-    const std::size_t fixed = soft_cap_shared_bytes<float>(params.n, false);
+  const std::size_t fixed = soft_cap_shared_bytes<float>(params.n, {});
+  struct Case {
+    std::size_t bytes;
+    bool numbers;
+    int32_t elements;
+  };
+  for (const Case& expected :
+       {Case{8000, true, 0}, Case{7999, false, 1000}, Case{4000, false, 1000}, Case{3999, false, 999},
+        Case{2668, false, 667}, Case{2667, false, 0}, Case{0, false, 0}}) {
     bool launched = false;
-    launch_soft_cap_with(params, fixed + room,
-                         [&](const char*, auto, dim3, dim3, std::size_t shared_bytes, const SoftCapParams&, bool keep) {
-                           launched = true;
-                           EXPECT_EQ(keep, room == 8000);
-                           EXPECT_EQ(shared_bytes, fixed + (keep ? 8000 : 0));
-                         });
+    launch_soft_cap_with(
+        params, fixed + expected.bytes,
+        [&](const char*, auto, dim3, dim3, std::size_t shared_bytes, const SoftCapParams&, const CapRoom& room) {
+          launched = true;
+          EXPECT_EQ(room.numbers, expected.numbers);
+          EXPECT_EQ(room.elements, expected.elements);
+          EXPECT_EQ(shared_bytes, fixed + (expected.numbers ? 8000 : 4 * static_cast<std::size_t>(expected.elements)));
+        });
     EXPECT_TRUE(launched);
   }
+  EXPECT_EQ(cap_room<float>(1000, 5).elements, 0);
 }
 
 TEST(SoftCap, NoWinnersAllWinnersAndRowsThatAreNotFinite) {
