@@ -5,6 +5,7 @@
 #include "kernels/assembly/launch_winners.cuh"
 #include "kernels/assembly/soft_cap.cuh"
 #include "kernels/cuda/philox_fill.cuh"
+#include "tests/cuda_on_host/assembly_brain.h"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -117,6 +118,52 @@ void profile_connectome_inputs(std::vector<Profile>& all, int64_t n, int64_t fir
       [&] { launch_deliver_with(params, HostLauncher{}); });
 }
 
+// Two areas that excite each other and themselves, as those of docs' examples: their first rounds.
+void profile_rounds(std::vector<Profile>& all, int64_t count) {
+  namespace testing = kernels::assembly_testing;
+  constexpr int64_t kRounds = 3;
+  testing::Model model;
+  model.areas = {{2000, 45}, {2000, 45}};
+  model.fibers = {{0, 0, 0.05}, {0, 1, 0.05}, {1, 0, 0.05}, {1, 1, 0.05}};
+  model.stimuli = {{0, 8}};
+  testing::Memory memory(model);
+  memory.slots = {400, 400};
+  memory.chunks = {1000, 1000, 1000, 1000};
+  testing::Brains brains(model, count, memory);
+  testing::RoundsHost host;
+  host.threads = kMaxBlockXY;
+  profile(
+      all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds",
+      [&](Recorder& recorder) {
+        const auto name = [&](const std::string& array, const auto& values, Role role = Role::kResult) {
+          recorder.name(array, values.data(), role);
+        };
+        for (std::size_t a = 0; a < brains.areas.size(); ++a) {
+          const std::string of = " of area " + std::to_string(a);
+          name("winners" + of, brains.areas[a].winners);
+          name("slot_of" + of, brains.areas[a].slot_of);
+          name("neuron_of" + of, brains.areas[a].neuron_of);
+          name("won" + of, brains.areas[a].won);
+        }
+        for (std::size_t f = 0; f < brains.fibers.size(); ++f) {
+          const std::string of = " of fiber " + std::to_string(f);
+          const testing::FiberArrays& fiber = brains.fibers[f];
+          name("counts" + of, fiber.counts);
+          name("delivered" + of, fiber.delivered);
+          name("head" + of, fiber.head);
+          name("length" + of, fiber.length);
+          name("next" + of, fiber.next);
+          name("target" + of, fiber.target);
+          name("weight" + of, fiber.weight);
+          name("known" + of, fiber.known);
+        }
+        name("tables of the fibers", brains.fibers, Role::kArgument);
+        name("counts of the stimulus", brains.stimuli[0].counts, Role::kArgument);
+        name("weight of the stimulus", brains.stimuli[0].weight);
+      },
+      [&] { brains.run(kRounds, host); });
+}
+
 }  // namespace
 
 void profile_assembly(std::vector<Profile>& all) {
@@ -128,6 +175,8 @@ void profile_assembly(std::vector<Profile>& all) {
   profile_soft_cap(all, 1, 50000, 500, CapResult::kSoft);
   profile_connectome_inputs(all, 100'000, 300, 0.01);
   profile_philox(all, 1 << 16);
+  profile_rounds(all, 1);
+  profile_rounds(all, 8);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
