@@ -2,7 +2,8 @@
 #pragma once
 
 #include "kernels/assembly/connectome.h"
-#include "kernels/cuda/block.cuh"
+#include "kernels/assembly/connectome_launch.h"
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace torch_hrr::kernels {
@@ -74,6 +75,49 @@ KERNEL_DEVICE uint32_t* shared_gap_tables(const GapTables& tables) {
     }
   }
   return shared;
+}
+
+template <typename Params>
+KERNEL_DEVICE PhiloxKey key_of_batch(const Params& params, int64_t batch) {
+  return philox_key(params.keys != nullptr ? params.keys[batch] : params.key);
+}
+
+// A warp a column block of a row; blocks (., y) do batches y, y + gridDim.y, ...
+template <bool kTwoLevel>
+KERNEL_DEVICE void deliver_edges(const DeliverLaunch& params) {
+  const uint32_t* tables = nullptr;
+  const int64_t blocks = block_count(params.gaps, params.n);
+  for (int64_t batch = blockIdx.y; batch < params.batches; batch += gridDim.y) {
+    const int64_t rows = params.row_counts != nullptr ? params.row_counts[batch] : params.row_count;
+    if (static_cast<int64_t>(blockIdx.x) * warp_count() >= rows * blocks) {
+      continue;
+    }
+    if (tables == nullptr) {
+      tables = shared_gap_tables<kTwoLevel>(*params.gaps.tables);
+      block_sync();
+    }
+    const PhiloxKey key = key_of_batch(params, batch);
+    for_each_of_warps(rows * blocks, [&](int64_t item) {
+      const int64_t entry = batch * params.row_count + item / blocks;
+      const int64_t block = item % blocks;
+      const int64_t row = params.rows[entry];
+      if (row < 0 || row > INT32_MAX) {
+        return;
+      }
+      const int32_t sign = params.signs != nullptr ? params.signs[entry] : params.sign;
+      int32_t* counts = params.counts + batch * params.n + block * params.gaps.width;
+      for_each_edge_of_warp<kTwoLevel>(tables, key, static_cast<uint32_t>(row), static_cast<uint32_t>(block),
+                                       columns_of_block(params.gaps, params.n, block),
+                                       [&](const LaneEdges<kTwoLevel>& lane) {
+#pragma unroll
+                                         for (int g = 0; g < kGapsOfDraw<kTwoLevel>; ++g) {
+                                           if (lane.edges[g]) {
+                                             atomicAdd(counts + lane.columns[g], sign);
+                                           }
+                                         }
+                                       });
+    });
+  }
 }
 
 // Blocks that copy tables are about as many as the largest GPUs hold at once: each copies them once and strides over

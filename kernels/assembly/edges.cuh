@@ -1,5 +1,5 @@
-// Kernels over the potentiated edges of fibers between slots: their sums, the search for those that come into use, and
-// plasticity.
+// Phases over the potentiated edges of fibers between slots, as in rounds.cuh: their sums, the search for those that
+// come into use, and plasticity.
 //
 // A warp follows the list of chunks of one firing row, or draws that row of the connectome. Edges that come into use
 // are counted first, so that their chunks are numbered by a scan, row by row, and then drawn again and filed by column:
@@ -42,7 +42,7 @@ KERNEL_DEVICE void for_each_known_edge(const EdgeTable& edges, int32_t slot, con
 }
 
 // excess[target slot] += what the known edges of the firing rows add to the base counts.
-__global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
+KERNEL_DEVICE void add_excess(const Batch& batch, const Link& link, int64_t* excess) {
   for_each_running(batch, [&](int64_t b) {
     const Link own = link.of_brain(b);
     const int64_t base = own.fiber.connectome != nullptr ? kFixedOne : 0;
@@ -55,8 +55,11 @@ __global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
     });
   });
 }
+__global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
+  add_excess(batch, link, excess);
+}
 
-__global__ void potentiate_kernel(Batch batch, Link link, const int32_t* last_round, int32_t round) {
+KERNEL_DEVICE void potentiate_edges(const Batch& batch, const Link& link, const int32_t* last_round, int32_t round) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     if (!batch.commits(b)) {
       continue;
@@ -73,6 +76,9 @@ __global__ void potentiate_kernel(Batch batch, Link link, const int32_t* last_ro
     });
   }
 }
+__global__ void potentiate_kernel(Batch batch, Link link, const int32_t* last_round, int32_t round) {
+  potentiate_edges(batch, link, last_round, round);
+}
 
 // The search of a fiber's connectome for edges from firing rows into target slots that these rows do not know yet.
 struct EdgeSearchLaunch {
@@ -87,13 +93,45 @@ struct EdgeSearchLaunch {
   int64_t field = 0;               // of progress: chunks in use once they are filed
 };
 
-__global__ void newest_slots_kernel(EdgeSearchLaunch search) {
+// A fiber of a call, and the memory of its rounds.
+struct Wire {
+  EdgeSearchLaunch search;   // its arrays where the fiber learns; batch, link and tables always
+  uint64_t* keys = nullptr;  // [brains] of a connectome
+
+  KERNEL_HOST_DEVICE const Link& link() const {
+    return search.link;
+  }
+  KERNEL_HOST_DEVICE bool procedural() const {
+    return search.link.fiber.connectome != nullptr;
+  }
+  KERNEL_HOST_DEVICE bool searches() const {
+    return procedural() && search.link.fiber.learns();
+  }
+  KERNEL_HOST_DEVICE DeliverLaunch delivery(const Changes& changes) const {
+    DeliverLaunch params;
+    params.gaps = search.gaps;
+    params.keys = keys;
+    params.rows = changes.rows;
+    params.row_counts = changes.row_counts;
+    params.signs = changes.signs;
+    params.batches = search.batch.brains;
+    params.row_count = 2 * search.link.source.k;
+    params.n = search.link.target.n;
+    params.counts = search.link.fiber.counts;
+    return params;
+  }
+};
+
+KERNEL_DEVICE void find_newest_slots(const EdgeSearchLaunch& search) {
   for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
     const Area own = search.link.target.of_brain(b);
     for_each_of_grid(search.batch.running[b] != 0 ? own.slots[0] : 0, [&](int64_t s) {
       atomicMax(search.newest + b * search.blocks + own.neuron_of[s] / search.gaps.width, static_cast<int32_t>(s));
     });
   }
+}
+__global__ void newest_slots_kernel(EdgeSearchLaunch search) {
+  find_newest_slots(search);
 }
 
 // body(LaneEdges, first column of the block) for every step of a warp, with the edges from a row into slots >= known;
@@ -127,7 +165,7 @@ KERNEL_DEVICE void for_each_new_edge(const EdgeSearchLaunch& search, const Link&
 
 // found[i] = new edges of firing row i
 template <bool kTwoLevel>
-__global__ void count_edges_kernel(EdgeSearchLaunch search) {
+KERNEL_DEVICE void count_new_edges(const EdgeSearchLaunch& search) {
   const uint32_t* tables = shared_gap_tables<kTwoLevel>(*search.gaps.tables);
   block_sync();
   for_each_running(search.batch, [&](int64_t b) {
@@ -152,9 +190,13 @@ __global__ void count_edges_kernel(EdgeSearchLaunch search) {
     });
   });
 }
+template <bool kTwoLevel>
+__global__ void count_edges_kernel(EdgeSearchLaunch search) {
+  count_new_edges<kTwoLevel>(search);
+}
 
 // Numbers the chunks that rows add, and says whether there is memory for them: a block a brain.
-__global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLaunch search) {
+KERNEL_DEVICE void allot_chunks(const EdgeSearchLaunch& search) {
   auto* const scan = dynamic_shared<int64_t>();
   for_each_running(search.batch, [&](int64_t b) {
     const Link own = search.link.of_brain(b);
@@ -182,6 +224,9 @@ __global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLa
       }
     }
   });
+}
+__global__ void __launch_bounds__(kSlotThreads) allot_chunks_kernel(EdgeSearchLaunch search) {
+  allot_chunks(search);
 }
 
 // Files the new edges of one row, which a warp draws, behind those it has.
@@ -239,7 +284,7 @@ KERNEL_DEVICE void append_edges_of_row(const EdgeSearchLaunch& search, const Lin
 }
 
 template <bool kTwoLevel>
-__global__ void append_edges_kernel(EdgeSearchLaunch search) {
+KERNEL_DEVICE void append_edges(const EdgeSearchLaunch& search) {
   const uint32_t* tables = shared_gap_tables<kTwoLevel>(*search.gaps.tables);
   block_sync();
   for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
@@ -249,12 +294,16 @@ __global__ void append_edges_kernel(EdgeSearchLaunch search) {
     const Link own = search.link.of_brain(b);
     const auto slots = static_cast<int32_t>(own.target.slots[0]);
     for_each_row_of_warps(own, [&](int64_t i, int64_t neuron) {
-      append_edges_of_row<kTwoLevel>(search, own, tables, b, i, neuron, slots);
+      append_edges_of_row<kTwoLevel>(search, search.link.of_brain(b), tables, b, i, neuron, slots);
     });
     if (blockIdx.x == 0 && thread_rank() == 0) {
       *own.fiber.chunks = search.batch.progress[b * search.batch.fields + search.field];
     }
   }
+}
+template <bool kTwoLevel>
+__global__ void append_edges_kernel(EdgeSearchLaunch search) {
+  append_edges<kTwoLevel>(search);
 }
 
 }  // namespace torch_hrr::kernels

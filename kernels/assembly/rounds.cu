@@ -6,6 +6,9 @@ namespace torch_hrr::kernels {
 namespace {
 
 struct RoundsDevice : DeviceLauncher {
+  static bool takes_small() {
+    return true;
+  }
   static int64_t select_bytes(const WinnersParams& params) {
     return winners_workspace_bytes(params);
   }

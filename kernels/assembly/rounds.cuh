@@ -1,7 +1,8 @@
-// Kernels of a round of brains: slots, counts that follow the winners, inputs, plasticity of stimuli, commit.
+// Phases of a round of brains: slots, counts that follow the winners, inputs, plasticity of stimuli, commit. Each is a
+// function, and a kernel that does nothing else; the kernel of small_rounds.cuh does one after the other.
 //
-// Blocks (., y) work for brains y, y + gridDim.y, ... Every sum is one of integers and slots are numbered by a scan, so
-// no order of blocks, threads or atomics shows in the state.
+// Blocks (., y) work for brains y, y + gridDim.y, ..., in grids of any size. Every sum is one of integers and slots are
+// numbered by a scan, so no order of blocks, threads or atomics shows in the state.
 #pragma once
 
 #include "kernels/assembly/brain.h"
@@ -36,6 +37,13 @@ KERNEL_DEVICE void for_each_running(const Batch& batch, const Body& body) {
   }
 }
 
+// body(b) for this thread's share of all brains: the threads of the x direction share those of their y.
+template <typename Body>
+KERNEL_DEVICE void for_each_brain_of_threads(int64_t brains, const Body& body) {
+  const int64_t own = (brains + gridDim.y - 1 - blockIdx.y) / gridDim.y;
+  for_each_of_grid(own, [&](int64_t i) { body(blockIdx.y + i * gridDim.y); });
+}
+
 // The neurons that an area fires with, or will: [brains, k], by ascending index.
 struct Firing {
   const int64_t* neurons = nullptr;
@@ -64,36 +72,63 @@ KERNEL_DEVICE unsigned long long* as_counter(int64_t* value) {
   return reinterpret_cast<unsigned long long*>(value);
 }
 
+// out[b, i] = value for i < each
 template <typename T>
-__global__ void fill_kernel(T* out, int64_t count, T value) {
-  for_each_of_grid(count, [&](int64_t i) { out[i] = value; });
+KERNEL_DEVICE void fill_brains(T* out, int64_t brains, int64_t each, T value) {
+  for (int64_t b = blockIdx.y; b < brains; b += gridDim.y) {
+    for_each_of_grid(each, [&](int64_t i) { out[b * each + i] = value; });
+  }
+}
+template <typename T>
+__global__ void fill_kernel(T* out, int64_t brains, int64_t each, T value) {
+  fill_brains(out, brains, each, value);
 }
 
-__global__ void begin_rounds_kernel(Batch batch) {
-  for_each_of_grid(batch.brains, [&](int64_t b) {
+// Rows of a fiber whose edges are to be added to its counts or taken away.
+struct Changes {
+  int64_t* rows = nullptr;        // [brains, 2 k]
+  int32_t* signs = nullptr;       // [brains, 2 k]
+  int32_t* found = nullptr;       // [brains] neurons that came or left: 0 between two fibers
+  int32_t* row_counts = nullptr;  // [brains] rows to deliver
+  int32_t* from_zero = nullptr;   // [brains] whether the counts start anew
+};
+
+KERNEL_DEVICE void begin_rounds(const Batch& batch, const Changes& changes) {
+  for_each_brain_of_threads(batch.brains, [&](int64_t b) {
     int64_t* progress = batch.progress + b * batch.fields;
     batch.running[b] = progress[0] > 0 ? 1 : 0;
     batch.fits[b] = 1;
     for (int64_t field = 1; field < batch.fields; ++field) {
       progress[field] = 0;
     }
+    changes.found[b] = 0;
   });
 }
+__global__ void begin_rounds_kernel(Batch batch, Changes changes) {
+  begin_rounds(batch, changes);
+}
 
-__global__ void end_round_kernel(Batch batch) {
-  for_each_of_grid(batch.brains, [&](int64_t b) {
+KERNEL_DEVICE void end_round(const Batch& batch) {
+  for_each_brain_of_threads(batch.brains, [&](int64_t b) {
     if (batch.commits(b)) {
       batch.progress[b * batch.fields] -= 1;
     }
     batch.running[b] = batch.commits(b) && batch.progress[b * batch.fields] > 0 ? 1 : 0;
   });
 }
+__global__ void end_round_kernel(Batch batch) {
+  end_round(batch);
+}
 
-__global__ void fiber_keys_kernel(Fiber fiber, int64_t brains, uint64_t* keys) {
-  for_each_of_grid(brains, [&](int64_t b) {
-    fiber.brain = b;
-    keys[b] = fiber.key();
+KERNEL_DEVICE void make_fiber_keys(const Fiber& fiber, int64_t brains, uint64_t* keys) {
+  Fiber own = fiber;
+  for_each_brain_of_threads(brains, [&](int64_t b) {
+    own.brain = b;
+    keys[b] = own.key();
   });
+}
+__global__ void fiber_keys_kernel(Fiber fiber, int64_t brains, uint64_t* keys) {
+  make_fiber_keys(fiber, brains, keys);
 }
 
 // What a target remembers of its slots: the last round that each one won, and which neurons have one.
@@ -108,16 +143,33 @@ struct SlotMarks {
   }
 };
 
-__global__ void mark_slots_kernel(Batch batch, Area area, SlotMarks marks) {
+// An area that a call sends inputs to, and the memory of its rounds.
+struct Target {
+  int32_t area = 0;
+  int32_t shift = 0;  // of its inputs
+  SlotMarks marks;
+  // Where the area is not fixed:
+  int64_t* inputs = nullptr;   // [brains, n]
+  int64_t* winners = nullptr;  // [brains, k] the new ones
+
+  KERNEL_HOST_DEVICE Firing firing(const Area& own) const {
+    return own.fixed ? Firing{own.winners, own.winner_count} : Firing{winners, nullptr};
+  }
+};
+
+KERNEL_DEVICE void mark_slots(const Batch& batch, const Area& area, const SlotMarks& marks) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     const Area own = area.of_brain(b);
     for_each_of_grid(own.slots[0], [&](int64_t s) { marks.set_bit(area, b, own.neuron_of[s]); });
   }
 }
+__global__ void mark_slots_kernel(Batch batch, Area area, SlotMarks marks) {
+  mark_slots(batch, area, marks);
+}
 
 // Slots for the firing neurons that have none, numbered by ascending neuron: a block a brain.
-__global__ void __launch_bounds__(kSlotThreads)
-    add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
+KERNEL_DEVICE void add_slots(const Batch& batch, const Area& area, const Firing& firing, const SlotMarks& marks,
+                             int32_t round) {
   auto* const scan = dynamic_shared<int32_t>();
   for_each_running(batch, [&](int64_t b) {
     const Area own = area.of_brain(b);
@@ -161,15 +213,10 @@ __global__ void __launch_bounds__(kSlotThreads)
     }
   });
 }
-
-// Rows of a fiber whose edges are to be added to its counts or taken away.
-struct Changes {
-  int64_t* rows = nullptr;        // [brains, 2 k]
-  int32_t* signs = nullptr;       // [brains, 2 k]
-  int32_t* found = nullptr;       // [brains] neurons that came or left: 0 between two fibers
-  int32_t* row_counts = nullptr;  // [brains] rows to deliver
-  int32_t* from_zero = nullptr;   // [brains] whether the counts start anew
-};
+__global__ void __launch_bounds__(kSlotThreads)
+    add_slots_kernel(Batch batch, Area area, Firing firing, SlotMarks marks, int32_t round) {
+  add_slots(batch, area, firing, marks, round);
+}
 
 KERNEL_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t value) {
   int64_t low = 0;
@@ -186,7 +233,8 @@ KERNEL_DEVICE bool contains(const int64_t* ascending, int64_t count, int64_t val
 }
 
 // Which winners came and which left since the counts were made.
-__global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+KERNEL_DEVICE void find_changes(const Batch& batch, const Fiber& fiber, const Area& source, const Area& target,
+                                const Changes& changes) {
   for_each_running(batch, [&](int64_t b) {
     const Fiber own = fiber.of_brain(b, source, target);
     const int64_t* now = source.of_brain(b).winners;
@@ -204,10 +252,13 @@ __global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area 
     });
   });
 }
+__global__ void find_changes_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+  find_changes(batch, fiber, source, target, changes);
+}
 
 // More changes than winners, or nothing known: the counts start anew.
-__global__ void plan_delivery_kernel(Batch batch, Fiber fiber, Area source, Changes changes) {
-  for_each_of_grid(batch.brains, [&](int64_t b) {
+KERNEL_DEVICE void plan_delivery(const Batch& batch, const Fiber& fiber, const Area& source, const Changes& changes) {
+  for_each_brain_of_threads(batch.brains, [&](int64_t b) {
     const int64_t count = source.winner_count[b];
     const bool runs = batch.running[b] != 0;
     const bool from_zero = runs && (fiber.delivered_count[b] < 0 || changes.found[b] > count);
@@ -219,8 +270,12 @@ __global__ void plan_delivery_kernel(Batch batch, Fiber fiber, Area source, Chan
     }
   });
 }
+__global__ void plan_delivery_kernel(Batch batch, Fiber fiber, Area source, Changes changes) {
+  plan_delivery(batch, fiber, source, changes);
+}
 
-__global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+KERNEL_DEVICE void start_delivery(const Batch& batch, const Fiber& fiber, const Area& source, const Area& target,
+                                  const Changes& changes) {
   for_each_running(batch, [&](int64_t b) {
     const Fiber own = fiber.of_brain(b, source, target);
     const bool from_zero = changes.from_zero[b] != 0;
@@ -235,16 +290,22 @@ __global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Are
     });
   });
 }
+__global__ void start_delivery_kernel(Batch batch, Fiber fiber, Area source, Area target, Changes changes) {
+  start_delivery(batch, fiber, source, target, changes);
+}
 
-__global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
+KERNEL_DEVICE void clear_excess(const Batch& batch, const Area& target, int64_t* excess) {
   for_each_running(batch, [&](int64_t b) {
     for_each_of_grid(target.slots[2 * b], [&](int64_t s) { excess[b * target.capacity + s] = 0; });
   });
 }
+__global__ void clear_excess_kernel(Batch batch, Area target, int64_t* excess) {
+  clear_excess(batch, target, excess);
+}
 
 // inputs = or += what a fiber sends, `excess` of it by slot.
-__global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, Area target, const int64_t* excess,
-                                        int64_t* inputs, int shift, bool first) {
+KERNEL_DEVICE void add_fiber_inputs(const Batch& batch, const Fiber& fiber, const Area& source, const Area& target,
+                                    const int64_t* excess, int64_t* inputs, int shift, bool first) {
   for_each_running(batch, [&](int64_t b) {
     const Area into = target.of_brain(b);
     const Fiber own = fiber.of_brain(b, source, target);
@@ -257,9 +318,13 @@ __global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, A
     });
   });
 }
+__global__ void add_fiber_inputs_kernel(Batch batch, Fiber fiber, Area source, Area target, const int64_t* excess,
+                                        int64_t* inputs, int shift, bool first) {
+  add_fiber_inputs(batch, fiber, source, target, excess, inputs, shift, first);
+}
 
-__global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area target, int64_t* inputs, int shift,
-                                           bool first) {
+KERNEL_DEVICE void add_stimulus_inputs(const Batch& batch, const Stimulus& stimulus, const Area& target,
+                                       int64_t* inputs, int shift, bool first) {
   for_each_running(batch, [&](int64_t b) {
     const Area into = target.of_brain(b);
     const Stimulus own = stimulus.of_brain(b, target);
@@ -271,15 +336,23 @@ __global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area 
     });
   });
 }
+__global__ void add_stimulus_inputs_kernel(Batch batch, Stimulus stimulus, Area target, int64_t* inputs, int shift,
+                                           bool first) {
+  add_stimulus_inputs(batch, stimulus, target, inputs, shift, first);
+}
 
-__global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
+KERNEL_DEVICE void subtract_penalties(const Batch& batch, const Area& target, int64_t* inputs, int shift) {
   for_each_running(batch, [&](int64_t b) {
     const Area own = target.of_brain(b);
     for_each_of_grid(target.n, [&](int64_t j) { inputs[b * target.n + j] -= penalty_term(own, j, shift); });
   });
 }
+__global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
+  subtract_penalties(batch, target, inputs, shift);
+}
 
-__global__ void potentiate_stimulus_kernel(Batch batch, Stimulus stimulus, Area target, Firing winners) {
+KERNEL_DEVICE void potentiate_stimulus(const Batch& batch, const Stimulus& stimulus, const Area& target,
+                                       const Firing& winners) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     const Area into = target.of_brain(b);
     const Stimulus own = stimulus.of_brain(b, target);
@@ -290,16 +363,22 @@ __global__ void potentiate_stimulus_kernel(Batch batch, Stimulus stimulus, Area 
     });
   }
 }
+__global__ void potentiate_stimulus_kernel(Batch batch, Stimulus stimulus, Area target, Firing winners) {
+  potentiate_stimulus(batch, stimulus, target, winners);
+}
 
-__global__ void age_kernel(Batch batch, Area area) {
+KERNEL_DEVICE void age_neurons(const Batch& batch, const Area& area) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     int32_t* last_win = area.last_win + b * area.n;
     for_each_of_grid(batch.commits(b) ? area.n : 0,
                      [&](int64_t j) { last_win[j] += last_win[j] < area.refractory_period ? 1 : 0; });
   }
 }
+__global__ void age_kernel(Batch batch, Area area) {
+  age_neurons(batch, area);
+}
 
-__global__ void commit_kernel(Batch batch, Area area, const int64_t* winners) {
+KERNEL_DEVICE void commit_winners(const Batch& batch, const Area& area, const int64_t* winners) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     const Area own = area.of_brain(b);
     for_each_of_grid_in_step(batch.commits(b) ? area.k : 0, [&](int64_t i, bool live) {
@@ -324,6 +403,9 @@ __global__ void commit_kernel(Batch batch, Area area, const int64_t* winners) {
       }
     });
   }
+}
+__global__ void commit_kernel(Batch batch, Area area, const int64_t* winners) {
+  commit_winners(batch, area, winners);
 }
 
 }  // namespace torch_hrr::kernels

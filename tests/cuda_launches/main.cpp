@@ -170,8 +170,8 @@ DeviceGapTables gap_tables(bool two_level) {
   return tables;
 }
 
-// An area with every kind of history, and one that is fixed; between them fibers of every kind.
-void launch_brains(bool two_level) {
+// An area of n neurons with every kind of history, and one that is fixed; between them fibers of every kind.
+void launch_brains(bool two_level, int64_t n) {
   DeliverLaunch deliver;
   deliver.gaps = gap_tables(two_level);
   deliver.row_count = 10;
@@ -183,7 +183,7 @@ void launch_brains(bool two_level) {
 
   std::vector<Area> areas(2);
   for (Area& area : areas) {
-    area.n = 1000;
+    area.n = n;
     area.k = 30;
     area.capacity = 100;
   }
@@ -222,8 +222,11 @@ void launch_brains(bool two_level) {
 void launch_everything() {
   launch_hrr();
   launch_winners_and_caps();
-  launch_brains(false);
-  launch_brains(true);
+  // The way of small areas, and of large ones.
+  for (const int64_t n : {1000, 100000}) {
+    launch_brains(false, n);
+    launch_brains(true, n);
+  }
   PhiloxFillParams fill;
   fill.words = 1000;
   philox_fill_cuda(fill, kStream);

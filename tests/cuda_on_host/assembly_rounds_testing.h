@@ -175,7 +175,8 @@ inline RoundsHost host_of(const Schedule& schedule, unsigned threads = 64) {
   return host;
 }
 
-// All schedules, blocks as on the device, and one block for everything.
+// All schedules, blocks as on the device, and one block for everything; each the short way of small areas, and launch
+// by launch.
 inline std::vector<RoundsHost> all_hosts() {
   std::vector<RoundsHost> hosts;
   // Races show in any order: other builds try the orders.
@@ -188,12 +189,17 @@ inline std::vector<RoundsHost> all_hosts() {
   hosts.push_back(host_of({Schedule::Order::kShuffled, 3}, 32));
   hosts.back().most_x = 1;
   hosts.back().most_y = 1;
+  for (size_t h = hosts.size(); h > 0; --h) {
+    hosts.push_back(hosts[h - 1]);
+    hosts.back().small = false;
+  }
   return hosts;
 }
 
 inline std::string text_of(const RoundsHost& host) {
   std::ostringstream text;
-  text << host.schedule << ", " << host.threads << " threads, at most " << host.most_x << " blocks";
+  text << host.schedule << ", " << host.threads << " threads, at most " << host.most_x << " blocks"
+       << (host.small ? ", the short way" : ", launch by launch");
   return text.str();
 }
 

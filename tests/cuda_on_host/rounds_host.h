@@ -13,17 +13,26 @@ namespace torch_hrr::kernels::assembly_testing {
 
 using cuda_on_host::HostLauncher;
 
-// What RoundsLauncher asks of a device. Blocks and grids may be made smaller, which changes no result.
+// What RoundsLauncher asks of a device. Blocks and grids may be made smaller, which changes no result, and small areas
+// may go the way of large ones.
 struct RoundsHost : HostLauncher {
   unsigned threads = 64;  // of a block at most: barriers of many fibers are slow
   unsigned most_x = ~0u;
   unsigned most_y = ~0u;
+  bool small = true;
+  int64_t* launches = nullptr;  // counts them
 
   template <typename... Params, typename... Args>
   void operator()(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
                   const Args&... args) const {
+    if (launches != nullptr) {
+      ++*launches;
+    }
     HostLauncher::operator()(name, kernel, dim3(std::min(grid.x, most_x), std::min(grid.y, most_y)),
                              dim3(std::min(block.x, threads)), shared_bytes, args...);
+  }
+  bool takes_small() const {
+    return small;
   }
   static int64_t select_bytes(const WinnersParams& params) {
     return WinnersWorkspace<int64_t>::bytes(params.rows, winners_plan(params.rows, params.n));

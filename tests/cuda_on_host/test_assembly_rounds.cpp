@@ -78,9 +78,14 @@ TEST(RoundsKernels, EveryRoundIsTheDefinition) {
   }
 }
 
-// One- and two-level gaps into areas of several column blocks, more of them than lanes; k_winners over several blocks.
-TEST(RoundsKernels, WideAreasAreTheDefinition) {
+// One- and two-level gaps into areas of several column blocks, more of them than lanes, with k_winners over several
+// blocks; and two-level gaps into a small area.
+TEST(RoundsKernels, WideAndSparseAreasAreTheDefinition) {
   constexpr size_t kRounds = 3;
+  Model sparse;
+  sparse.areas = {{150, 128}, {3000, 60}};
+  sparse.fibers = {{0, 1, 0.0037}};
+  sparse.stimuli = {{1, 4}};
   Model narrow_blocks;
   narrow_blocks.areas = {{12, 9}, {8500, 33}};
   narrow_blocks.fibers = {{0, 1, 1}};
@@ -89,7 +94,7 @@ TEST(RoundsKernels, WideAreasAreTheDefinition) {
   two_level.areas = {{22, 20}, {132'100, 3000}};
   two_level.fibers = {{0, 1, 0.0039}};
   two_level.stimuli = {{1, 3}};
-  for (const Model& model : {narrow_blocks, two_level}) {
+  for (const Model& model : {sparse, narrow_blocks, two_level}) {
     SCOPED_TRACE(model.areas[1].n);
     const auto fires = [&](uint64_t round) { return some_neurons(model, 0, model.areas[0].k - 1, round % 2); };
     std::vector<DenseBrain> before;
@@ -125,8 +130,8 @@ TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
                   {0, 2, 0.3, 1e6f},
                   {2, 2, 0.3, 9e6f, kLargestWeight, true}};
   model.stimuli = {{1, 2, 3e6f}, {2, 1, 0.1f}};
-  for (const Schedule& schedule : all_schedules(1)) {
-    SCOPED_TRACE(schedule);
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
     Brains brains(model, 1, Memory(model));
     DenseBrain dense(model, 0);
     for (uint64_t round = 0; round < 9; ++round) {
@@ -135,7 +140,7 @@ TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
       brains.activate(0, 0, dense.areas[0].winners);
       const DenseBrain before = dense;
       dense.round();
-      brains.run(1, host_of(schedule));
+      brains.run(1, host);
       expect_definition(brains, 0, dense, before);
       ASSERT_FALSE(testing::Test::HasFailure());
     }
@@ -194,6 +199,77 @@ TEST(RoundsKernels, RoundsOfOneLaunchAreThoseOfSeveral) {
       expect_same(brains.bits_of(b), expected.bits_of(b));
     }
   }
+}
+
+Model of_one_size() {
+  Model model = recurrent();
+  model.areas[1] = model.areas[0];
+  return model;
+}
+
+TEST(RoundsKernels, SmallAreasTakeFewLaunches) {
+  constexpr int64_t kRounds = 3;
+  // Areas of two sizes whose winners are chosen, and of one.
+  for (const auto& [model, selections] : {std::pair(every_kind(), 2), std::pair(of_one_size(), 1)}) {
+    for (const bool small : {true, false}) {
+      RoundsHost host = host_of({});
+      int64_t launches = 0;
+      host.small = small;
+      host.launches = &launches;
+      Brains(model, 2, Memory(model)).run(kRounds, host);
+      if (small) {
+        EXPECT_EQ(launches, 2 + kRounds * (1 + selections));
+      } else {
+        EXPECT_GT(launches, 30 * kRounds);
+      }
+    }
+  }
+}
+
+TEST(RoundsKernels, SmallIsWhatABlockCanDo) {
+  std::vector<Area> areas(SmallRounds::kAreas + 1);
+  for (Area& area : areas) {
+    area.n = kSmallNeurons;
+    area.k = 1;
+  }
+  Fiber fiber;
+  GapTables tables;
+  make_gap_tables(0.1, tables);
+  fiber.connectome = &tables;
+  std::vector<Fiber> fibers(SmallRounds::kFibers + 1, fiber);
+  const std::vector<DeviceGapTables> gaps(fibers.size(), DeviceGapTables(tables, &tables));
+  const std::vector<Stimulus> stimuli(SmallRounds::kStimuli + 1);
+  const auto with = [&](int64_t area_count, int64_t fiber_count, int64_t stimulus_count) {
+    RoundsLaunch params;
+    params.areas = areas.data();
+    params.area_count = area_count;
+    params.fibers = fibers.data();
+    params.gaps = gaps.data();
+    params.fiber_count = fiber_count;
+    params.stimuli = stimuli.data();
+    params.stimulus_count = stimulus_count;
+    return params;
+  };
+  EXPECT_TRUE(is_small(with(SmallRounds::kAreas, 0, SmallRounds::kStimuli)));
+  EXPECT_FALSE(is_small(with(SmallRounds::kAreas + 1, 0, 0)));
+  EXPECT_FALSE(is_small(with(1, 0, SmallRounds::kStimuli + 1)));
+  EXPECT_TRUE(is_small(with(1, SmallRounds::kFibers, 0)));
+  EXPECT_FALSE(is_small(with(1, SmallRounds::kFibers + 1, 0)));
+  // A fiber that does not learn draws rows that come and that leave.
+  const int64_t most = kSmallDraws / (2 * block_count(gaps[0], kSmallNeurons));
+  areas[0].k = most;
+  EXPECT_TRUE(is_small(with(1, 1, 0)));
+  areas[0].k = most + 1;
+  EXPECT_FALSE(is_small(with(1, 1, 0)));
+  areas[0].k = most / 2;
+  fibers[0].factor = 2;
+  EXPECT_TRUE(is_small(with(1, 1, 0)));
+  areas[0].k = most / 2 + 1;
+  EXPECT_FALSE(is_small(with(1, 1, 0)));
+  areas[0].k = 1;
+  areas[1].n = kSmallNeurons + 1;
+  EXPECT_TRUE(is_small(with(1, 1, 0)));
+  EXPECT_FALSE(is_small(with(2, 1, 0)));
 }
 
 // Brains after every one of some rounds with memory for all there can be.

@@ -1,0 +1,257 @@
+// Rounds of brains whose areas are small: one block a brain does everything that lies between two selections.
+//
+// A phase over some thousands of neurons takes a block about as long as its launch would take. The phases are those of
+// rounds.cuh and edges.cuh, with a barrier where the next one reads what another thread has written.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/assembly/edges.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace torch_hrr::kernels {
+
+constexpr int kSmallThreads = 512;
+
+// How much a block does in about the time that its launches would take. A launch is some 4,000 cycles, which a phase
+// over the neurons of an area takes at most. A fiber that learns has twelve launches a round; a row that a block of
+// warps draws, in a column block, is some 150 cycles, and a round seldom draws all rows that it might.
+constexpr int64_t kSmallNeurons = 4096;
+constexpr int64_t kSmallDraws = 512;  // of a fiber
+
+// A call. It travels as a parameter of its first kernel, which leaves it in memory for those that follow.
+struct SmallRounds {
+  static constexpr bool kRoomy = kMaxParameterBytes > 4096;
+  static constexpr int kAreas = kRoomy ? 16 : 4;
+  static constexpr int kFibers = kRoomy ? 32 : 4;
+  static constexpr int kStimuli = kRoomy ? 16 : 4;
+
+  Batch batch;
+  Changes changes;
+  int64_t* excess = nullptr;  // [brains, most slots] of one fiber after the other
+  int32_t area_count = 0;
+  int32_t target_count = 0;
+  int32_t wire_count = 0;
+  int32_t stimulus_count = 0;
+  Area areas[kAreas];
+  Target targets[kAreas];
+  Wire wires[kFibers];
+  Stimulus stimuli[kStimuli];
+};
+constexpr std::size_t kSmallSharedBytes = std::max(kGapSharedBytes<true>, kSlotSharedBytes);
+
+template <typename T>
+KERNEL_DEVICE void copy_by_threads(T* out, const T* in, int32_t count) {
+  for (int32_t i = thread_rank(); i < count; i += block_threads()) {
+    out[i] = in[i];
+  }
+}
+
+// What is used of a call.
+KERNEL_DEVICE void keep_call(const SmallRounds& call, SmallRounds& kept) {
+  if (thread_rank() == 0) {
+    kept.batch = call.batch;
+    kept.changes = call.changes;
+    kept.excess = call.excess;
+    kept.area_count = call.area_count;
+    kept.target_count = call.target_count;
+    kept.wire_count = call.wire_count;
+    kept.stimulus_count = call.stimulus_count;
+  }
+  copy_by_threads(kept.areas, call.areas, call.area_count);
+  copy_by_threads(kept.targets, call.targets, call.target_count);
+  copy_by_threads(kept.wires, call.wires, call.wire_count);
+  copy_by_threads(kept.stimuli, call.stimuli, call.stimulus_count);
+}
+
+template <typename Body>
+KERNEL_DEVICE void for_each_wire_into(const SmallRounds& call, int32_t area, const Body& body) {
+  for (int32_t w = 0; w < call.wire_count; ++w) {
+    if (call.wires[w].link().fiber.target == area) {
+      body(call.wires[w]);
+    }
+  }
+}
+
+template <typename Body>
+KERNEL_DEVICE void for_each_searching_wire(const SmallRounds& call, const Body& body) {
+  for (int32_t w = 0; w < call.wire_count; ++w) {
+    if (call.wires[w].searches()) {
+      body(call.wires[w].search);
+    }
+  }
+}
+
+template <typename Body>
+KERNEL_DEVICE void for_each_stimulus_of(const SmallRounds& call, int32_t area, const Body& body) {
+  for (int32_t s = 0; s < call.stimulus_count; ++s) {
+    if (call.stimuli[s].target == area) {
+      body(call.stimuli[s]);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kSmallThreads) begin_small_rounds_kernel(SmallRounds call, SmallRounds* kept) {
+  if (blockIdx.y == 0) {
+    keep_call(call, *kept);
+  }
+  const Batch& batch = call.batch;
+  begin_rounds(batch, call.changes);
+  for (int32_t w = 0; w < call.wire_count; ++w) {
+    const Wire& wire = call.wires[w];
+    if (wire.procedural()) {
+      make_fiber_keys(wire.link().fiber, batch.brains, wire.keys);
+    }
+    if (wire.searches()) {
+      fill_brains(wire.search.newest, batch.brains, wire.search.blocks, -1);
+    }
+  }
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    const Area& area = call.areas[target.area];
+    fill_brains(target.marks.last_round, batch.brains, area.capacity, 0);
+    if (target.marks.bits != nullptr) {
+      fill_brains(target.marks.bits, batch.brains, bit_words(area.n), 0u);
+    }
+  }
+  block_sync();
+  for (int32_t a = 0; a < call.area_count; ++a) {
+    const Area& area = call.areas[a];
+    add_slots(batch, area, {area.winners, area.winner_count}, {}, 0);
+    block_sync();
+  }
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    if (target.marks.bits != nullptr) {
+      mark_slots(batch, call.areas[target.area], target.marks);
+    }
+  }
+}
+
+// What the selection ranks, of every area whose winners it chooses.
+KERNEL_DEVICE void add_small_inputs(const SmallRounds& call) {
+  const Batch& batch = call.batch;
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    const Area& area = call.areas[target.area];
+    if (area.fixed) {
+      continue;
+    }
+    bool first = true;
+    for_each_wire_into(call, target.area, [&](const Wire& wire) {
+      const Link& link = wire.link();
+      clear_excess(batch, area, call.excess);
+      if (wire.procedural()) {
+        find_changes(batch, link.fiber, link.source, area, call.changes);
+        block_sync();
+        plan_delivery(batch, link.fiber, link.source, call.changes);
+        block_sync();
+        start_delivery(batch, link.fiber, link.source, area, call.changes);
+        block_sync();
+        const DeliverLaunch delivery = wire.delivery(call.changes);
+        if (wire.search.gaps.two_level) {
+          deliver_edges<true>(delivery);
+        } else {
+          deliver_edges<false>(delivery);
+        }
+      } else {
+        block_sync();
+      }
+      add_excess(batch, link, call.excess);
+      block_sync();
+      add_fiber_inputs(batch, link.fiber, link.source, area, call.excess, target.inputs, target.shift, first);
+      block_sync();
+      first = false;
+    });
+    // Here a thread adds to the neurons that it has written itself.
+    for_each_stimulus_of(call, target.area, [&](const Stimulus& stimulus) {
+      add_stimulus_inputs(batch, stimulus, area, target.inputs, target.shift, first);
+      first = false;
+    });
+    if (area.bias != nullptr || area.last_win != nullptr) {
+      subtract_penalties(batch, area, target.inputs, target.shift);
+    }
+  }
+}
+
+// Edges into the slots of new winners.
+KERNEL_DEVICE void search_small(const SmallRounds& call) {
+  for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) {
+    if (search.blocks > 0) {
+      find_newest_slots(search);
+    }
+  });
+  for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) {
+    block_sync();
+    if (search.gaps.two_level) {
+      count_new_edges<true>(search);
+    } else {
+      count_new_edges<false>(search);
+    }
+  });
+  block_sync();
+  for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) { allot_chunks(search); });
+  // Whether the edges of all fibers have memory is known now.
+  for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) {
+    block_sync();
+    if (search.gaps.two_level) {
+      append_edges<true>(search);
+    } else {
+      append_edges<false>(search);
+    }
+  });
+}
+
+KERNEL_DEVICE void finish_small_round(const SmallRounds& call, int32_t round) {
+  const Batch& batch = call.batch;
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    const Area& area = call.areas[target.area];
+    add_slots(batch, area, target.firing(area), target.marks, round);
+    block_sync();
+  }
+  search_small(call);
+  block_sync();
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    const Area& area = call.areas[target.area];
+    for_each_wire_into(call, target.area, [&](const Wire& wire) {
+      if (wire.link().fiber.learns()) {
+        potentiate_edges(batch, wire.link(), target.marks.last_round, round);
+      }
+    });
+    for_each_stimulus_of(call, target.area, [&](const Stimulus& stimulus) {
+      if (stimulus.learns()) {
+        potentiate_stimulus(batch, stimulus, area, target.firing(area));
+      }
+    });
+    if (area.last_win != nullptr) {
+      age_neurons(batch, area);
+    }
+  }
+  block_sync();
+  for (int32_t t = 0; t < call.target_count; ++t) {
+    const Target& target = call.targets[t];
+    if (!call.areas[target.area].fixed) {
+      commit_winners(batch, call.areas[target.area], target.winners);
+    }
+  }
+  block_sync();
+  end_round(batch);
+  block_sync();
+}
+
+// Between two selections: the end of one round, if there was one, and the inputs of the next, if one follows.
+__global__ void __launch_bounds__(kSmallThreads)
+    small_rounds_kernel(const SmallRounds* kept, int32_t finished, bool more) {
+  // Read where it is needed: what a thread held in registers of all these pointers would be too much.
+  const SmallRounds& call = *kept;
+  if (finished > 0) {
+    finish_small_round(call, finished);
+  }
+  if (more) {
+    add_small_inputs(call);
+  }
+}
+
+}  // namespace torch_hrr::kernels
