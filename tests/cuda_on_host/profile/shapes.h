@@ -14,16 +14,13 @@ void profile_hrr(std::vector<Profile>& all);
 void profile_hrr_spectra(std::vector<Profile>& all);
 void profile_assembly(std::vector<Profile>& all);
 
-// Only operators whose name contains this are counted.
-inline std::string& wanted_op() {
-  static std::string& text = *new std::string;
-  return text;
-}
+// Whether the operator was asked for.
+bool is_wanted(const std::string& op);
 
 template <typename Arrays, typename Launches>
 void profile(std::vector<Profile>& all, const std::string& op, const std::string& shape, const Arrays& name_arrays,
              const Launches& launches) {
-  if (op.find(wanted_op()) == std::string::npos) {
+  if (!is_wanted(op)) {
     return;
   }
   Recorder& recorder = Recorder::instance();
