@@ -238,18 +238,24 @@ def parse_local_accesses(sass: str) -> dict[tuple[str, str], tuple[int, int]]:
     return counts
 
 
-def local_accesses(files: Iterable[Path], usage: Iterable[Usage]) -> dict[tuple[str, str], tuple[int, int]]:
-    """By name, of the kernels with a stack alone: disassembling all of them takes minutes."""
-    symbols = sorted({use.symbol for use in usage if use.stack + use.local > 0})
-    counts: dict[tuple[str, str], tuple[int, int]] = {}
+def sass_of(file: Path, symbols: Iterable[str]) -> str:
+    """The disassembly of these kernels: of all of them it takes minutes."""
     tool = cuobjdump()
-    if not symbols or tool is None:
-        return counts
+    if tool is None:
+        raise FileNotFoundError("cuobjdump was not found: pip install nvidia-cuda-cuobjdump")
     # nvdisasm lies beside cuobjdump, which looks for it on PATH.
     environment = {**os.environ, "PATH": f"{Path(tool).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [tool, "--dump-sass", "--function", ",".join(sorted(symbols)), str(file)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def local_accesses(files: Iterable[Path], usage: Iterable[Usage]) -> dict[tuple[str, str], tuple[int, int]]:
+    """By name, of the kernels with a stack alone."""
+    symbols = {use.symbol for use in usage if use.stack + use.local > 0}
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    if not symbols:
+        return counts
     for file in files:
-        command = [tool, "--dump-sass", "--function", ",".join(symbols), str(file)]
-        sass = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-        for (symbol, architecture), accesses in parse_local_accesses(sass).items():
+        for (symbol, architecture), accesses in parse_local_accesses(sass_of(file, symbols)).items():
             counts[short_name(demangle(symbol)), architecture] = accesses
     return counts

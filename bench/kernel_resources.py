@@ -105,7 +105,7 @@ def update_document(text: str, name: str, table: str) -> str:
     """The text with everything between the two marks of that name replaced by the table."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     if begin not in text or end not in text:
-        raise ValueError(f"{DOCUMENT.name} lacks the marks of {name}")
+        raise ValueError(f"the page lacks the marks of {name}")
     return text[: text.index(begin) + len(begin)] + table + text[text.index(end) :]
 
 
