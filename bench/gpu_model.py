@@ -1,0 +1,531 @@
+"""How long the CUDA kernels should take on four GPUs, from counted requests, compiled code and data sheets.
+
+    python bench/gpu_model.py                   the tables of docs/gpu_model.md, for what is built
+    python bench/gpu_model.py --counts FILE     with the output of cuda_profile; without: the build tree's program runs
+    python bench/gpu_model.py --build DIR       another build tree than that of pip install
+    python bench/gpu_model.py --code FILE       machine code from this library; without: that of the build tree
+    python bench/gpu_model.py --gpu NAME        one GPU alone
+    python bench/gpu_model.py --update          writes the tables of docs/gpu_model.md
+
+On a machine with a GPU the measured times follow. docs/gpu_model.md says what is modelled and what is left out.
+"""
+
+import argparse
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from bench import gpu_torch  # noqa: E402
+from bench.kernel_code import (  # noqa: E402
+    Usage,
+    architecture_order,
+    build_tree,
+    demangle,
+    sass_of,
+    short_name,
+    usage_of,
+)
+from bench.kernel_resources import kib, percent, row, update_document  # noqa: E402
+from bench.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
+from bench.occupancy import KIB, WARP, occupancy  # noqa: E402
+from bench.timing import CudaClock  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "gpu_model.md"
+PROFILE = Path("tests/cuda_on_host/cuda_profile")
+LIBRARY = "libtorch_hrr.so"
+SECTOR = 32
+MIB = KIB * KIB
+# An SM issues one instruction a clock from each of four schedulers and passes over its shared memory once a clock.
+SCHEDULERS = 4
+# Assumed, not from a data sheet: the time from one small kernel of a stream to the next. It is of the order that
+# "Getting Started with CUDA Graphs" (NVIDIA's developer blog) measures on a V100: 3.4 us from a graph, 3.8 us without.
+# torch's own work on the host is not in it.
+LAUNCH_SECONDS = 2.5e-6
+# Kernels whose blocks take rows are modelled at this batch too: the counted blocks, more often.
+ROWS = 1000
+ROW_OPERATORS = re.compile(r"bind|superpose|k_winners|k_cap")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a data sheet says; what an SM holds is in bench/occupancy.py by architecture."""
+
+    name: str
+    architecture: str
+    sms: int
+    hertz: float
+    bytes_per_second: float
+    l2_bytes: int
+    source: str
+
+
+GPUS = (
+    Gpu(
+        "A100 SXM 80GB", "sm_80", 108, 1.41e9, 2.039e12, 40 * MIB,
+        "NVIDIA A100 Tensor Core GPU datasheet (2,039 GB/s); NVIDIA A100 Tensor Core GPU Architecture whitepaper "
+        "(108 SMs, boost clock 1410 MHz, 40 MB of L2)",
+    ),
+    Gpu(
+        "H100 SXM", "sm_90", 132, 1.98e9, 3.35e12, 50 * MIB,
+        "NVIDIA H100 Tensor Core GPU datasheet (3.35 TB/s; 67 TFLOPS of 16,896 lanes, so 1980 MHz); NVIDIA H100 Tensor "
+        "Core GPU Architecture whitepaper (132 SMs, 50 MB of L2)",
+    ),
+    Gpu(
+        "H200 SXM", "sm_90", 132, 1.98e9, 4.8e12, 50 * MIB,
+        "NVIDIA H200 Tensor Core GPU datasheet (4.8 TB/s; 67 TFLOPS as the H100, whose SMs, clock and L2 are taken)",
+    ),
+    Gpu(
+        "RTX 4090", "sm_89", 128, 2.52e9, 1.008e12, 72 * MIB,
+        "NVIDIA Ada GPU Architecture whitepaper, appendix on AD102 (128 SMs, boost clock 2520 MHz, 1008 GB/s, "
+        "72 MB of L2)",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Sectors that an operator's launches load or store: each once, and in all requests."""
+
+    role: str
+    bytes: int
+    once: int
+    all: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch as it was counted, with the machine code of its kernel where that was found."""
+
+    symbol: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    wavefronts: float
+    requests: Mapping[str, Mapping[str, int]]
+    barriers: int
+    registers: int = 0
+    code: int = 0
+    issued: Issued | None = None
+
+    @property
+    def warps_of_block(self) -> int:
+        return -(-self.threads // WARP)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An operator at a shape."""
+
+    op: str
+    shape: str
+    launches: tuple[Launch, ...]
+    buffers: tuple[Buffer, ...]
+    counted_rows: int | None = None
+
+    @property
+    def least_bytes(self) -> int:
+        """Of arguments and results, as far as they are touched at all."""
+        ours = (buffer for buffer in self.buffers if buffer.role in ("argument", "result"))
+        return sum(min(buffer.bytes, SECTOR * buffer.once) for buffer in ours)
+
+    def bytes_from_memory(self, l2_bytes: int) -> int:
+        """Bytes between L2 and memory.
+
+        What fits into L2 comes and goes once, and a workspace stays there. Otherwise every request counts, but for
+        those of tables, which all blocks share.
+        """
+        fits = sum(buffer.bytes for buffer in self.buffers) <= l2_bytes
+        sectors = 0
+        for buffer in self.buffers:
+            if buffer.role == "table" or (fits and buffer.role != "workspace"):
+                sectors += buffer.once
+            elif not fits:
+                sectors += buffer.all
+        return SECTOR * sectors
+
+
+REQUESTS = ("global_load", "global_store", "global_atomic", "shared_load", "shared_store", "shared_atomic")
+
+
+def read_counts(profiles: Sequence[Mapping[str, Any]]) -> list[Counted]:
+    """The output of cuda_profile."""
+
+    def product(sizes: Sequence[int]) -> int:
+        return sizes[0] * sizes[1] * sizes[2]
+
+    def launch(one: Mapping[str, Any]) -> Launch:
+        return Launch(
+            one["symbol"],
+            product(one["grid"]),
+            product(one["block"]),
+            one["shared_bytes"],
+            float(sum(one[kind]["units"] for kind in REQUESTS if kind.startswith("shared"))),
+            {kind: one[kind] for kind in REQUESTS} | {"warp_operations": {"requests": one["warp_operations"]}},
+            one["barriers"],
+        )
+
+    def buffer(one: Mapping[str, Any]) -> Buffer:
+        once = one["loaded_once"] + one["stored_once"]
+        return Buffer(one["role"], one["bytes"], once, one["load"] + one["store"] + one["atomic"])
+
+    return [
+        Counted(one["op"], one["shape"], tuple(map(launch, one["launches"])), tuple(map(buffer, one["buffers"])))
+        for one in profiles
+    ]
+
+
+def asked_by_warp(launch: Launch) -> dict[str, Asked]:
+    """What a warp of the launch asks for on average, as if all lanes of a request took part."""
+    warps = launch.blocks * launch.warps_of_block
+    asked = {"barriers": Asked(launch.barriers / launch.blocks)}
+    for kind, sums in launch.requests.items():
+        per_lane = sums["bytes"] / sums["lanes"] if sums.get("lanes") else 0.0
+        asked[kind] = Asked(sums["requests"] / warps, per_lane * WARP * sums["requests"] / warps)
+    return asked
+
+
+@dataclass(frozen=True)
+class Code:
+    """The kernels of one architecture: what they need by symbol, and their instructions."""
+
+    architecture: str
+    usage: Mapping[str, Usage]
+    instructions: Mapping[str, Sequence[Instruction]]
+
+    def symbol_of(self, symbol: str) -> str | None:
+        """The symbol itself, or that of a kernel of its name whose parameters have changed since."""
+        if symbol in self.usage:
+            return symbol
+        name = short_name(demangle(symbol))
+        return next((other for other in self.usage if short_name(demangle(other)) == name), None)
+
+    def joined(self, counted: Counted) -> Counted:
+        """With registers, shared memory and issued instructions of every launch whose kernel is there."""
+
+        def launch(one: Launch) -> Launch:
+            symbol = self.symbol_of(one.symbol)
+            if symbol is None:
+                return one
+            use = self.usage[symbol]
+            return dataclasses.replace(
+                one,
+                registers=use.registers,
+                shared_bytes=one.shared_bytes + use.shared,
+                code=len(self.instructions[symbol]),
+                issued=issued_by_warp(self.instructions[symbol], asked_by_warp(one)),
+            )
+
+        return dataclasses.replace(counted, launches=tuple(map(launch, counted.launches)))
+
+
+def nearest_architecture(wanted: str, built: Sequence[str]) -> str:
+    """The newest that is built and not newer than wanted, else the oldest."""
+    ordered = sorted(built, key=architecture_order)
+    older = [one for one in ordered if architecture_order(one) <= architecture_order(wanted)]
+    return older[-1] if older else ordered[0]
+
+
+def code_of(file: Path, counted: Sequence[Counted], gpus: Sequence[Gpu]) -> dict[str, Code]:
+    """By GPU's architecture, the nearest code that the file has."""
+    usage = usage_of([file])
+    built = sorted({use.architecture for use in usage})
+    if not built:
+        raise ValueError(f"{file} holds no CUDA code: name a library that does with --code")
+    codes: dict[str, Code] = {}
+    for gpu in gpus:
+        nearest = nearest_architecture(gpu.architecture, built)
+        codes[gpu.architecture] = Code(nearest, {use.symbol: use for use in usage if use.architecture == nearest}, {})
+    symbols = {
+        found
+        for code in codes.values()
+        for one in counted
+        for launch in one.launches
+        if (found := code.symbol_of(launch.symbol))
+    }
+    listed = parse_sass(sass_of(file, symbols))
+    return {
+        name: dataclasses.replace(
+            code, instructions={one: lines for (one, at), lines in listed.items() if at == code.architecture}
+        )
+        for name, code in codes.items()
+    }
+
+
+def repeated(counted: Counted, rows: int) -> Counted | None:
+    """The same blocks for more rows; None where blocks do not take rows, or the plan depends on how many there are."""
+    match = re.match(r"(\d+)x(.*)", counted.shape)
+    if match is None or len(counted.launches) != 1 or not ROW_OPERATORS.match(counted.op) or int(match[1]) >= rows:
+        return None
+    before = int(match[1])
+    (launch,) = counted.launches
+    blocks = -(-launch.blocks * rows // before)
+    larger = dataclasses.replace(launch, blocks=blocks, wavefronts=launch.wavefronts * blocks / launch.blocks)
+
+    def buffer(one: Buffer) -> Buffer:
+        if one.role == "table":
+            return one
+        return Buffer(one.role, *(size * rows // before for size in (one.bytes, one.once, one.all)))
+
+    return Counted(counted.op, f"{rows}x{match[2]}", (larger,), tuple(map(buffer, counted.buffers)), before)
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """Seconds of each limit, and of the whole; `issue` is None where a kernel's machine code was not found."""
+
+    launch: float
+    traffic: float
+    wavefronts: float
+    issue: float | None
+    total: float
+    bound: str
+    share: float
+
+
+def modelled(counted: Counted, gpu: Gpu) -> Modelled:
+    """Launches follow one another, each as long as its own limit, and memory is at work all the while.
+
+    The busiest SM has ceil(blocks / SMs) blocks.
+    """
+    wavefronts = issue = busy = 0.0
+    known = True
+    for launch in counted.launches:
+        blocks_of_sm = -(-launch.blocks // gpu.sms)
+        passes = launch.wavefronts / launch.blocks * blocks_of_sm / gpu.hertz
+        slots = 0.0
+        if launch.issued is None:
+            known = False
+        else:
+            slots = launch.issued.instructions * launch.warps_of_block * blocks_of_sm / (SCHEDULERS * gpu.hertz)
+        wavefronts += passes
+        issue += slots
+        busy += max(LAUNCH_SECONDS, passes, slots)
+    launches = len(counted.launches) * LAUNCH_SECONDS
+    traffic = counted.bytes_from_memory(gpu.l2_bytes) / gpu.bytes_per_second
+    total = max(busy, traffic)
+    limits = {"traffic": traffic, "wavefronts": wavefronts, "issue": issue, "launch": launches}
+    bound = "traffic" if traffic >= busy else max(("launch", "wavefronts", "issue"), key=limits.__getitem__)
+    return Modelled(
+        launches,
+        traffic,
+        wavefronts,
+        issue if known else None,
+        total,
+        bound,
+        counted.least_bytes / gpu.bytes_per_second / total,
+    )
+
+
+def modelled_torch(kernels: Sequence[gpu_torch.TorchKernel], least_bytes: int, gpu: Gpu) -> float:
+    """Seconds of a torch form by launches and traffic alone, which is to its advantage.
+
+    As for ours, arguments and results alone come from memory where all that the kernels write fits into L2 with them.
+    """
+    fits = least_bytes + sum(kernel.written for kernel in kernels) <= gpu.l2_bytes
+    moved = least_bytes if fits else gpu_torch.traffic(kernels)
+    return max(gpu_torch.launches(kernels) * LAUNCH_SECONDS, moved / gpu.bytes_per_second)
+
+
+def us(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e6 * seconds:.2f}"
+
+
+def ratio(part: float, whole: float) -> str:
+    return "-" if whole == 0 else f"{part / whole:.2f}"
+
+
+def table(head: str, cells: Sequence[Sequence[str]], left: int = 2) -> str:
+    columns = head.split(" | ")
+    marks = ["---"] * left + ["---:"] * (len(columns) - left)
+    return "\n".join([row(columns), "|" + "|".join(marks) + "|", *map(row, cells)]) + "\n"
+
+
+def units(counted: Counted, memory: str) -> str:
+    """Sectors or wavefronts of all requests over the least."""
+    sums = [launch.requests[kind] for launch in counted.launches for kind in REQUESTS if kind.startswith(memory)]
+    return ratio(sum(one["units"] for one in sums), sum(one["least"] for one in sums))
+
+
+def table_of_counts(counted: Sequence[Counted]) -> str:
+    cells = []
+    for one in counted:
+        deepest = max(launch.requests[kind]["deepest"] for launch in one.launches for kind in REQUESTS)
+        cells.append([
+            one.op, one.shape, str(len(one.launches)), kib(one.least_bytes),
+            ratio(SECTOR * sum(buffer.once for buffer in one.buffers), one.least_bytes),
+            ratio(SECTOR * sum(buffer.all for buffer in one.buffers), one.least_bytes),
+            units(one, "global"), units(one, "shared"), str(deepest) if deepest else "-",
+        ])  # fmt: skip
+    return table("operator | shape | launches | KiB | once | all | sectors | wavefronts | pile-up", cells)
+
+
+def table_of_code(counted: Sequence[Counted], architecture: str) -> str:
+    cells = []
+    for one in counted:
+        for launch in one.launches:
+            found = launch.issued
+            if found is None:
+                continue
+            share = occupancy(architecture, launch.registers, launch.threads, launch.shared_bytes)
+            name = f"`{short_name(demangle(launch.symbol))}`"
+            cells.append([
+                one.op, one.shape, name, f"{launch.blocks} x {launch.threads}", str(launch.registers),
+                percent(share), str(launch.code), f"{found.instructions:.0f}", percent(found.explained),
+            ])  # fmt: skip
+    head = "operator | shape | kernel | blocks x threads | registers | occupancy | instructions | issued | explained"
+    return table(head, cells, left=3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What stands in a line: the counts for a GPU's code, and the torch form's kernels."""
+
+    counted: Counted
+    form: list[gpu_torch.TorchKernel] | None
+
+
+def table_of_times(rows: Sequence[Row], gpu: Gpu) -> str:
+    cells = []
+    for one in rows:
+        counted = one.counted
+        time = modelled(counted, gpu)
+        launch = max(counted.launches, key=lambda launch: launch.wavefronts)
+        share = occupancy(gpu.architecture, launch.registers, launch.threads, launch.shared_bytes)
+        form = None if one.form is None else modelled_torch(one.form, counted.least_bytes, gpu)
+        cells.append([
+            counted.op, counted.shape + (" *" if counted.counted_rows else ""),
+            percent(share) if launch.issued else "-",
+            us(time.launch), us(time.traffic), us(time.wavefronts), us(time.issue), us(time.total), time.bound,
+            percent(time.share), us(form), "-" if form is None else f"{form / time.total:.1f}",
+        ])  # fmt: skip
+    head = (
+        "operator | shape | occupancy | launch | traffic | wavefronts | issue | time | bound by | limit | torch | ratio"
+    )
+    return table(head, cells)
+
+
+def table_of_forms(rows: Sequence[Row]) -> str:
+    """The kernels of each operator's torch form at its first shape, those of a name together."""
+    cells = []
+    seen = set()
+    for one in rows:
+        if one.form is None or one.counted.op in seen:
+            continue
+        seen.add(one.counted.op)
+        for name in dict.fromkeys(kernel.name for kernel in one.form):
+            alike = [kernel for kernel in one.form if kernel.name == name]
+            cells.append([
+                one.counted.op, one.counted.shape, f"`{name}`", str(gpu_torch.launches(alike)),
+                kib(sum(kernel.read for kernel in alike)), kib(sum(kernel.written for kernel in alike)),
+            ])  # fmt: skip
+    return table("operator | shape | kernel | launches | KiB read | KiB written", cells, left=3)
+
+
+def table_of_gpus(codes: Mapping[str, Code], gpus: Sequence[Gpu]) -> str:
+    cells = [
+        [
+            gpu.name, gpu.source, codes[gpu.architecture].architecture, str(gpu.sms), f"{gpu.hertz / 1e6:.0f}",
+            f"{gpu.bytes_per_second / 1e9:.0f}", f"{gpu.l2_bytes // MIB}",
+        ]
+        for gpu in gpus
+    ]  # fmt: skip
+    return table("GPU | source | code of | SMs | MHz | GB/s | L2 MiB", cells, left=3)
+
+
+def rows_of(counted: Sequence[Counted], code: Code, forms: Mapping[tuple[str, str], Any]) -> list[Row]:
+    """Every counted shape, and after it the larger batch."""
+    rows = []
+    for one in counted:
+        here = code.joined(one)
+        for shown in (here, repeated(here, ROWS)):
+            if shown is not None:
+                rows.append(Row(shown, forms.get((shown.op, shown.shape))))
+    return rows
+
+
+def forms_of(counted: Sequence[Counted]) -> dict[tuple[str, str], list[gpu_torch.TorchKernel]]:
+    """The kernels of the torch form of every row."""
+    forms = {}
+    for one in counted:
+        for shown in (one, repeated(one, ROWS)):
+            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, "meta")
+            if shown is not None and case is not None:
+                forms[shown.op, shown.shape] = case.kernels()
+    return forms
+
+
+def measured_table(counted: Sequence[Counted]) -> str:
+    """Medians of CUDA events around single calls on this machine's GPU, L2 overwritten before each."""
+    cells = []
+    for one in counted:
+        for shown in (one, repeated(one, ROWS)):
+            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, "cuda")
+            if shown is None or case is None or case.ours is None:
+                continue
+            ours, form = (CudaClock("f()", {"f": call}, 1).seconds(20) for call in (case.ours, case.form))
+            cells.append([shown.op, shown.shape, us(ours), us(form), f"{form / ours:.1f}"])
+    return table("operator | shape | measured | torch | ratio", cells)
+
+
+def counts_from(program: Path) -> list[Counted]:
+    if not program.is_file():
+        raise FileNotFoundError(f"{program} is not built: build its tree with tests, or give --counts FILE")
+    return read_counts(json.loads(subprocess.run([program], check=True, capture_output=True, text=True).stdout))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", type=Path, help="the output of cuda_profile")
+    parser.add_argument("--build", type=Path, help="the build tree (default: that of pip install)")
+    parser.add_argument("--code", type=Path, help="a library with CUDA code (default: the build tree's)")
+    parser.add_argument("--gpu", choices=[gpu.name for gpu in GPUS], help="one GPU alone")
+    parser.add_argument("--update", action="store_true", help="write the tables of docs/gpu_model.md")
+    options = parser.parse_args(arguments)
+    if options.update and options.gpu:
+        parser.error("--update writes the tables of all GPUs")
+    tree = options.build or build_tree()
+    if options.counts:
+        counted = read_counts(json.loads(options.counts.read_text()))
+    else:
+        counted = counts_from(tree / PROFILE)
+    gpus = [gpu for gpu in GPUS if options.gpu in (None, gpu.name)]
+    codes = code_of(options.code or tree / LIBRARY, counted, gpus)
+    forms = forms_of(counted)
+    by_architecture = {code.architecture: code for code in codes.values()}
+    rows = {name: rows_of(counted, code, forms) for name, code in by_architecture.items()}
+    first = codes[gpus[0].architecture].architecture
+    plain = [one.counted for one in rows[first] if one.counted.counted_rows is None]
+    tables = {
+        "gpus": table_of_gpus(codes, gpus),
+        "counts": table_of_counts(counted),
+        "code": table_of_code(plain, first),
+        "forms": table_of_forms(rows[first]),
+    }
+    tables |= {gpu.name: table_of_times(rows[codes[gpu.architecture].architecture], gpu) for gpu in gpus}
+    if options.update:
+        text = DOCUMENT.read_text()
+        for name, content in tables.items():
+            text = update_document(text, name, content)
+        DOCUMENT.write_text(text)
+    else:
+        for name, content in tables.items():
+            print(f"{name}\n\n{content}")
+    if torch.cuda.is_available():
+        print(f"measured on {torch.cuda.get_device_name()}\n\n{measured_table(counted)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

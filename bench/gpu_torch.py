@@ -1,0 +1,202 @@
+"""The operators whose requests are counted, as torch calls: ours to time on a GPU, and the torch form it replaces.
+
+The kernels of a torch form are listed by running it on meta tensors under a dispatch mode: an ATen call that makes no
+view is a kernel on CUDA, which reads its arguments and writes its results. What CUDA adds or does otherwise is in
+`kernels_of`, after aten/src/ATen/native/cuda of torch 2.11 to 2.15.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fft import irfft, rfft
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bench.assembly import topk
+from bench.entry import Inputs
+from bench.hrr import bind_normalize_rfft, bind_rfft
+from torch_hrr.reference import assembly as reference
+
+
+@dataclass(frozen=True)
+class TorchKernel:
+    """A kernel of a torch form, or several that are alike."""
+
+    name: str
+    read: int
+    written: int
+    launches: int = 1
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """The bytes that the elements take in memory: what is expanded is there once."""
+    return tensor.element_size() * math.prod(
+        size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0
+    )
+
+
+# The least length of a row from which torch.topk spreads rows over several blocks, for up to so many rows
+# (should_use_multiblock in TensorTopK.cu).
+TOPK_MULTIBLOCK = ((20, 20_000), (40, 10_000), (80, 8000), (199, 5000), (799, 3000), (4000, 800), (None, 400))
+
+
+def topk_kernels(values: Tensor) -> list[TorchKernel]:
+    """torch.topk(sorted=False) without its results; a digit of the radix selection reads the row, as gathering does.
+
+    In one block a digit has 2 bits, and two passes gather; the selection may end early, which is not counted here. In
+    several blocks a digit has 8 bits and takes three kernels; with gathering, sums and fills a call for 4-byte elements
+    is 21.
+    """
+    rows, n = values.numel() // values.shape[-1], values.shape[-1]
+    size = bytes_of(values)
+    bits = 8 * values.element_size()
+    least = next(least for most, least in TOPK_MULTIBLOCK if most is None or rows <= most)
+    if n < least:
+        return [TorchKernel("topk, one block a row", size * (bits // 2 + 2), 0)]
+    digits = bits // 8
+    return [
+        TorchKernel("topk, digits", size * digits, 0, 3 * digits),
+        TorchKernel("topk, gathering", size, 0, 9),
+    ]
+
+
+def kernels_of(name: str, arguments: Sequence[Any], result: Any) -> list[TorchKernel]:
+    """What torch launches on CUDA for an ATen call: `name` as in "mul.Tensor"."""
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+    results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    read, written = sum(map(bytes_of, tensors)), sum(map(bytes_of, results))
+    call = name.partition(".")[0]
+    if call.startswith("_fft_"):
+        # cuFFT takes a row of these lengths in one kernel. An inverse real transform may overwrite its argument, which
+        # is therefore copied first; 1/n of the inverse is a kernel of its own (SpectralOps.cpp).
+        copied = [TorchKernel("clone", read, read)] if call == "_fft_c2r" else []
+        scaled = [TorchKernel("mul_", written, written)] if arguments[2] != 0 else []
+        return [*copied, TorchKernel(call, read, written), *scaled]
+    if call == "topk":
+        *first, last = topk_kernels(tensors[0])
+        return [*first, TorchKernel(last.name, last.read, written, last.launches)]
+    if call in ("empty", "empty_like", "new_empty", "lift_fresh"):
+        return []
+    if call in ("new_zeros", "zeros_like", "ones_like", "scalar_tensor", "random_"):
+        read = 0
+    elif call == "copy_":
+        read = bytes_of(tensors[1])
+    return [TorchKernel(call, read, written)]
+
+
+class Trace(TorchDispatchMode):
+    """Collects the kernels that the calls inside it are on CUDA."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: list[TorchKernel] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Sequence[Any] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*arguments, **(options or {}))
+        if not function.is_view:
+            self.kernels += kernels_of(function.__name__, arguments, result)
+        return result
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator at a shape: `ours` and `form` take nothing and give the same; `ours` is None without such a call.
+
+    That of k_cap is the reference, whose bisection takes 100 steps whatever the row.
+    """
+
+    ours: Callable[[], Any] | None
+    form: Callable[[], Any]
+
+    def kernels(self) -> list[TorchKernel]:
+        with Trace() as trace:
+            self.form()
+        return trace.kernels
+
+
+def traffic(kernels: Sequence[TorchKernel]) -> int:
+    """Bytes that all of these kernels read and write."""
+    return sum(kernel.read + kernel.written for kernel in kernels)
+
+
+def launches(kernels: Sequence[TorchKernel]) -> int:
+    return sum(kernel.launches for kernel in kernels)
+
+
+def superposed(vectors: Tensor) -> Tensor:
+    """The sum of each set, norm 1."""
+    return F.normalize(vectors.sum(-2), dim=-1)
+
+
+def record(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the bound pairs, added as spectra: 2 K + 1 transforms."""
+    return irfft((rfft(a) * rfft(b)).sum(-2), n=a.shape[-1])
+
+
+def soft_cap(inputs: Tensor, k: int) -> Tensor:
+    return reference.k_cap(inputs, k, soft=True)
+
+
+def gradients(form: Callable[..., Tensor], operands: Inputs, device: str) -> Callable[[], Any]:
+    """The backward pass alone: the forward pass has run."""
+    leaves = tuple(operand.requires_grad_() for operand in operands)
+    result = form(*leaves)
+    gradient = torch.randn(result.shape, device=device)
+    return partial(torch.autograd.grad, result, leaves, gradient, retain_graph=True)
+
+
+def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
+    """The case of an operator and shape as the counter names them, such as "k_winners float", "8x4096 k100".
+
+    None for an operator that torch has no composition for here.
+    """
+    numbers = [int(number) for number in re.findall(r"\d+", shape)]
+    ops = torch.ops.torch_hrr
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(sizes, device=device)
+
+    if op in ("bind", "bind_normalize"):
+        a, b = normal(*numbers), normal(*numbers)
+        form = bind_rfft if op == "bind" else bind_normalize_rfft
+        return Case(lambda: getattr(ops, op)(a, b), partial(form, a, b))
+    if op in ("bind_backward", "bind_normalize_backward"):
+        a, b, grad = (normal(*numbers) for _ in range(3))
+        if op == "bind_backward":
+            return Case(lambda: ops._bind_backward(grad, a, b), gradients(bind_rfft, (a, b), device))
+        backward = gradients(bind_normalize_rfft, (a, b), device)
+        return Case(lambda: ops._bind_normalize_backward(grad, a, b, 1e-12), backward)
+    if op == "superpose":
+        x = normal(*numbers)
+        return Case(lambda: ops.superpose(x), partial(superposed, x))
+    if op == "bind_superpose":
+        a, b = normal(*numbers), normal(*numbers)
+        return Case(lambda: ops.bind_superpose(a, b), partial(record, a, b))
+    if op.startswith("k_winners"):
+        *sizes, k = numbers
+        x = normal(*sizes)
+        if "int64" in op:
+            x = (1e6 * x).long()
+        return Case(lambda: ops.k_winners(x, k), partial(topk, k, x))
+    if op == "k_cap soft":
+        *sizes, k = numbers
+        x = normal(*sizes)
+        return Case(lambda: ops.k_cap(x, k, 1.0, "sigmoid", True), partial(soft_cap, x, k))
+    if op == "k_cap soft backward":
+        *sizes, k = numbers
+        x, grad = normal(*sizes), normal(*sizes)
+        backward = gradients(partial(soft_cap, k=k), (x,), device)
+        return Case(lambda: ops._k_cap_backward(grad, x, k, 1.0, "sigmoid"), backward)
+    if op == "philox_fill":
+        words = torch.empty(numbers[0], dtype=torch.int32, device=device)
+        return Case(None, words.random_)
+    return None
