@@ -49,9 +49,8 @@ SECTOR = 32
 MIB = KIB * KIB
 # An SM issues one instruction a clock from each of four schedulers and passes over its shared memory once a clock.
 SCHEDULERS = 4
-# Assumed, not from a data sheet: the time from one small kernel of a stream to the next. It is of the order that
-# "Getting Started with CUDA Graphs" (NVIDIA's developer blog) measures on a V100: 3.4 us from a graph, 3.8 us without.
-# torch's own work on the host is not in it.
+# An assumption, which no data sheet has: the time from one small kernel of a stream to the next, enqueued ahead. What
+# torch does on the host is not in it.
 LAUNCH_SECONDS = 2.5e-6
 # Kernels whose blocks take rows are modelled at this batch too: the counted blocks, more often.
 ROWS = 1000

@@ -314,15 +314,27 @@ def test_the_page_lists_every_counted_operator_and_shape(counted):
         assert {(one.op, one.shape) for one in counted} <= listed, f"{name}: python bench/gpu_model.py --update"
 
 
-def test_the_compiled_kernels_explain_what_was_counted(counted):
+@pytest.fixture(scope="module")
+def code(counted):
+    """The machine code of the installed library for the kernels that were counted."""
     if _library.build_info()["cuda"] == "none":
         missing("torch_hrr was built without CUDA")
     if kernel_code.cuobjdump() is None:
         missing("cuobjdump was not found: pip install nvidia-cuda-cuobjdump")
-    shown = [one for one in counted if one.op in ("bind", "philox_fill")]
-    codes = gpu_model.code_of(_library.load(), shown, [A100])
-    for one in shown:
-        for launch in codes["sm_80"].joined(one).launches:
+    return gpu_model.code_of(_library.load(), counted, gpu_model.GPUS)
+
+
+def test_the_compiled_kernels_explain_what_was_counted(counted, code):
+    for one in {one.op: one for one in counted}.values():
+        for launch in code[A100.architecture].joined(one).launches:
             assert launch.issued is not None, f"{launch.symbol}: the library has no such kernel"
-            assert launch.issued.explained > 0.9
-            assert 0 < launch.issued.instructions
+            assert launch.issued.explained > 0.5, f"{one.op} {one.shape}: {launch.symbol}"
+            assert launch.issued.instructions > 0
+
+
+@pytest.mark.parametrize("gpu", gpu_model.GPUS, ids=lambda gpu: gpu.name)
+def test_bind_normalize_takes_at_most_one_and_a_half_of_its_launch_or_traffic(counted, code, gpu):
+    (one,) = (one for one in counted if (one.op, one.shape) == ("bind_normalize", "64x1024"))
+    time = gpu_model.modelled(gpu_model.repeated(code[gpu.architecture].joined(one), 1000), gpu)
+    assert time.issue is not None
+    assert time.total <= 1.5 * max(time.launch, time.traffic), time
