@@ -40,7 +40,7 @@ from bench.kernel_code import (  # noqa: E402
 from bench.kernel_resources import kib, percent, row, update_document  # noqa: E402
 from bench.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
 from bench.occupancy import KIB, WARP, occupancy  # noqa: E402
-from bench.timing import CudaClock  # noqa: E402
+from bench.timing import CpuClock, CudaClock  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "gpu_model.md"
 PROFILE = Path("tests/cuda_on_host/cuda_profile")
@@ -54,7 +54,7 @@ SCHEDULERS = 4
 LAUNCH_SECONDS = 2.5e-6
 # Kernels whose blocks take rows are modelled at this batch too: the counted blocks, more often.
 ROWS = 1000
-ROW_OPERATORS = re.compile(r"bind|superpose|k_winners|k_cap")
+ROW_OPERATORS = re.compile(r"(un)?bind|superpose|k_winners|k_cap")
 
 
 @dataclass(frozen=True)
@@ -263,11 +263,16 @@ def code_of(file: Path, counted: Sequence[Counted], gpus: Sequence[Gpu]) -> dict
 
 
 def repeated(counted: Counted, rows: int) -> Counted | None:
-    """The same blocks for more rows; None where blocks do not take rows, or the plan depends on how many there are."""
+    """The same blocks for more rows; None where blocks do not take rows.
+
+    A single row, or rows of several launches, may be spread over blocks otherwise than many.
+    """
     match = re.match(r"(\d+)x(.*)", counted.shape)
-    if match is None or len(counted.launches) != 1 or not ROW_OPERATORS.match(counted.op) or int(match[1]) >= rows:
+    if match is None or len(counted.launches) != 1 or not ROW_OPERATORS.match(counted.op):
         return None
     before = int(match[1])
+    if not 2 <= before < rows:
+        return None
     (launch,) = counted.launches
     blocks = -(-launch.blocks * rows // before)
     larger = dataclasses.replace(launch, blocks=blocks, wavefronts=launch.wavefronts * blocks / launch.blocks)
@@ -465,15 +470,17 @@ def forms_of(counted: Sequence[Counted]) -> dict[tuple[str, str], list[gpu_torch
     return forms
 
 
-def measured_table(counted: Sequence[Counted]) -> str:
+def measured_table(
+    counted: Sequence[Counted], device: str = "cuda", clock: type[CudaClock] | type[CpuClock] = CudaClock
+) -> str:
     """Medians of CUDA events around single calls on this machine's GPU, L2 overwritten before each."""
     cells = []
     for one in counted:
         for shown in (one, repeated(one, ROWS)):
-            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, "cuda")
+            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, device)
             if shown is None or case is None or case.ours is None:
                 continue
-            ours, form = (CudaClock("f()", {"f": call}, 1).seconds(20) for call in (case.ours, case.form))
+            ours, form = (clock("f()", {"f": call}, 1).seconds(20) for call in (case.ours, case.form))
             cells.append([shown.op, shown.shape, us(ours), us(form), f"{form / ours:.1f}"])
     return table("operator | shape | measured | torch | ratio", cells)
 

@@ -118,7 +118,8 @@ class Case:
     form: Callable[[], Any]
 
     def kernels(self) -> list[TorchKernel]:
-        with Trace() as trace:
+        trace = Trace()
+        with trace:
             self.form()
         return trace.kernels
 
@@ -139,7 +140,8 @@ def superposed(vectors: Tensor) -> Tensor:
 
 def record(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the bound pairs, added as spectra: 2 K + 1 transforms."""
-    return irfft((rfft(a) * rfft(b)).sum(-2), n=a.shape[-1])
+    result: Tensor = irfft((rfft(a) * rfft(b)).sum(-2), n=a.shape[-1])
+    return result
 
 
 def soft_cap(inputs: Tensor, k: int) -> Tensor:

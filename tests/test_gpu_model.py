@@ -132,6 +132,7 @@ def test_blocks_are_repeated_for_more_rows():
     # Two launches, a batch that is larger already, and blocks that do not take rows.
     assert gpu_model.repeated(dataclasses.replace(one, launches=one.launches * 2), 1000) is None
     assert gpu_model.repeated(one, 64) is None
+    assert gpu_model.repeated(dataclasses.replace(one, shape="1x1024"), 1000) is None
     assert gpu_model.repeated(dataclasses.replace(one, op="philox_fill", shape="65536"), 1000) is None
 
 
@@ -289,6 +290,44 @@ def test_the_torch_form_is_bounded_by_launches_or_traffic():
     assert time == pytest.approx(6 * (1 << 30) / 2.039e12)
     small = gpu_torch.TorchKernel("mul", 1 << 20, 1 << 20, launches=1)
     assert gpu_model.modelled_torch([small] * 3, 1 << 21, A100) == pytest.approx(3 * gpu_model.LAUNCH_SECONDS)
+
+
+def lines_of(table):
+    """The cells of a table's lines, without its head."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_tables_have_a_line_for_every_shape_and_dashes_for_what_is_not_known():
+    entries = [
+        profile([(2, 32, {})], [("argument", 256, 8, 0, 1)], op="bind", shape="4x16"),
+        profile([(1, 32, {})], [("result", 64, 0, 2, 1)], op="brain's round", shape="2000"),
+    ]
+    counted = gpu_model.read_counts(entries)
+    rows = gpu_model.rows_of(counted, gpu_model.Code("sm_80", {}, {}), gpu_model.forms_of(counted))
+    times = lines_of(gpu_model.table_of_times(rows, A100))
+    assert [line[:3] for line in times] == [
+        ["bind", "4x16", "-"],
+        ["bind", "1000x16 *", "-"],
+        ["brain's round", "2000", "-"],
+    ]
+    assert [line[6:9] for line in times] == [["-", "2.50", "launch"]] * 3
+    assert [line[-2:] for line in times] == [["15.00", "6.0"], ["15.00", "6.0"], ["-", "-"]]
+    assert lines_of(gpu_model.table_of_code([row.counted for row in rows], "sm_80")) == []
+    assert lines_of(gpu_model.table_of_counts(counted)) == [
+        ["bind", "4x16", "1", "0.2", "1.00", "1.00", "-", "-", "-"],
+        ["brain's round", "2000", "1", "0.1", "1.00", "1.00", "-", "-", "-"],
+    ]
+    assert [line[2] for line in lines_of(gpu_model.table_of_forms(rows))] == [
+        "`_fft_r2c`", "`mul`", "`clone`", "`_fft_c2r`", "`mul_`",
+    ]  # fmt: skip
+
+
+def test_measured_times_are_of_the_same_shapes():
+    counted = gpu_model.read_counts([profile([(2, 32, {})], [("argument", 256, 8, 0, 1)], op="bind", shape="4x16")])
+    measured = lines_of(gpu_model.measured_table(counted, "cpu", gpu_model.CpuClock))
+    assert [line[:2] for line in measured] == [["bind", "4x16"], ["bind", "1000x16"]]
+    for _, _, ours, form, ratio in measured:
+        assert float(ratio) == pytest.approx(float(form) / float(ours), rel=0.01, abs=0.06)
 
 
 def missing(reason):
