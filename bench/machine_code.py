@@ -37,6 +37,9 @@ KINDS = {
     "ST": ("global_store", "shared_store"),
     "BAR": ("barriers",),
     "SHFL": ("warp_operations",),
+    "VOTE": ("warp_operations",),
+    # What is left of __syncwarp where the lanes are together.
+    "NOP": ("warp_operations",),
 }
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
@@ -223,10 +226,11 @@ def issued_by_warp(instructions: Sequence[Instruction], asked: Mapping[str, Aske
         groups: dict[tuple[tuple[str, ...], int, bool], int] = defaultdict(int)
         for instruction in block.instructions:
             if instruction.name in KINDS:
-                groups[KINDS[instruction.name], instruction.width, instruction.predicate != ""] += 1
-        for (kinds, width, guarded), count in groups.items():
+                optional = instruction.predicate != "" or instruction.name == "NOP"
+                groups[KINDS[instruction.name], instruction.width, optional] += 1
+        for (kinds, width, optional), count in groups.items():
             parts = [program.variable(0.0) for _ in kinds]
-            rows = program.at_most if guarded else program.equal
+            rows = program.at_most if optional else program.equal
             rows.add([*((part, 1.0) for part in parts), (passes[b], -float(count))], 0.0)
             for kind, part in zip(kinds, parts, strict=True):
                 makes[kind].append((part, width))

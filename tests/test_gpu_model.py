@@ -224,6 +224,13 @@ def test_a_guarded_access_may_ask_for_nothing_and_a_generic_one_asks_either_memo
     assert none.explained == both.explained == pytest.approx(1)
 
 
+def test_a_synchronised_warp_may_or_may_not_show_in_the_code():
+    code = sass("SHFL.BFLY PT, R1, R2, 0x1, 0x1f", "NOP", "EXIT")
+    for count in (1, 2):
+        assert machine_code.issued_by_warp(code, {"warp_operations": Asked(count)}).explained == pytest.approx(1)
+    assert machine_code.issued_by_warp(code, {"warp_operations": Asked(4)}).explained == pytest.approx(0.5)
+
+
 def test_a_subroutine_is_passed_by_every_call_of_it():
     code = sass(
         "CALL.REL.NOINC 0x50", "MOV R1, R2", "@P0 CALL.REL.NOINC 0x50", "MOV R1, R2", "EXIT",
