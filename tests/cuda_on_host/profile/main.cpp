@@ -7,14 +7,14 @@
 
 namespace torch_hrr::cuda_on_host::profile {
 
-static std::string wanted;
+namespace {
+
+std::string wanted;
+
+}  // namespace
 
 bool is_wanted(const std::string& op) {
   return op.find(wanted) != std::string::npos;
-}
-
-static void set_wanted(const char* part) {
-  wanted = part;
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
@@ -22,7 +22,7 @@ static void set_wanted(const char* part) {
 int main(int count, char** arguments) {
   using namespace torch_hrr::cuda_on_host::profile;
   if (count > 1) {
-    set_wanted(arguments[1]);
+    wanted = arguments[1];
   }
   std::vector<Profile> all;
   profile_hrr(all);
