@@ -38,11 +38,13 @@ PIP := $(PY) -m pip --disable-pip-version-check install
 SOURCES := $(shell git ls-files 'kernels/*' 'csrc/*' 'cmake/*' 2> /dev/null) CMakeLists.txt setup.py pyproject.toml
 
 # $(call package,environment,extras): setup.py shows ninja's progress, which pip would hide; pip then finds it built.
+# editable_mode=compat puts the clone on sys.path: the finder that is the default comes after the current folder, where
+# a clone named torch_hrr would pass for a package.
 define package
 	@echo "torch_hrr: building the library; ninja counts the steps"
 	$(call timed,library,$(1) $(PY) setup.py --quiet build_ext --inplace)
 	@echo "torch_hrr: installing it and what else is needed, half a minute"
-	$(call timed,packages,$(1) $(PIP) --quiet --no-build-isolation --editable "$(2)")
+	$(call timed,packages,$(1) $(PIP) --quiet --no-build-isolation --config-settings editable_mode=compat --editable "$(2)")
 endef
 , := ,
 

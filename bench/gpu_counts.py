@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ BOUNDS = Path(__file__).with_name("gpu_bounds.toml")
 SECTOR = 32
 # Sectors of global memory, wavefronts of shared memory: measured / least.
 RATIOS = ("global_load", "global_store", "shared_load", "shared_store")
+ATOMICS = ("global_atomic", "shared_atomic")
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,19 @@ class Buffer:
     atomic: int
 
     @property
+    def once(self) -> int:
+        """Distinct sectors."""
+        return self.loaded_once + self.stored_once
+
+    @property
+    def all(self) -> int:
+        """Sectors of all requests."""
+        return self.load + self.store + self.atomic
+
+    @property
     def passes(self) -> float:
         """How often the buffer's bytes are moved, by all requests."""
-        return SECTOR * (self.load + self.store + self.atomic) / self.bytes if self.bytes else 0.0
+        return SECTOR * self.all / self.bytes if self.bytes else 0.0
 
 
 @dataclass(frozen=True)
@@ -98,16 +109,17 @@ class Counts:
 
     @property
     def least_bytes(self) -> int:
-        """Arguments and results, each once."""
-        return sum(buffer.bytes for buffer in self.buffers if buffer.role in ("argument", "result"))
+        """Arguments and results, each once, as far as they are touched at all."""
+        ours = (buffer for buffer in self.buffers if buffer.role in ("argument", "result"))
+        return sum(min(buffer.bytes, SECTOR * buffer.once) for buffer in ours)
 
     @property
     def bytes_once(self) -> int:
-        return SECTOR * sum(buffer.loaded_once + buffer.stored_once for buffer in self.buffers)
+        return SECTOR * sum(buffer.once for buffer in self.buffers)
 
     @property
     def bytes_all(self) -> int:
-        return SECTOR * sum(buffer.load + buffer.store + buffer.atomic for buffer in self.buffers)
+        return SECTOR * sum(buffer.all for buffer in self.buffers)
 
     def of(self, kind: str) -> Requests:
         return sum((launch.requests[kind] for launch in self.launches), Requests())
@@ -121,7 +133,7 @@ class Counts:
         return kernels
 
 
-def _launch(entry: dict[str, Any]) -> Launch:
+def _launch(entry: Mapping[str, Any]) -> Launch:
     kinds = {kind: Requests(**value) for kind, value in entry.items() if isinstance(value, dict)}
     symbol = entry["symbol"]
     return Launch(
@@ -136,7 +148,8 @@ def _launch(entry: dict[str, Any]) -> Launch:
     )
 
 
-def read_counts(text: str) -> list[Counts]:
+def read_counts(entries: Sequence[Mapping[str, Any]]) -> list[Counts]:
+    """The output of cuda_on_host_profile."""
     return [
         Counts(
             entry["op"],
@@ -144,7 +157,7 @@ def read_counts(text: str) -> list[Counts]:
             [_launch(launch) for launch in entry["launches"]],
             [Buffer(**buffer) for buffer in entry["buffers"]],
         )
-        for entry in json.loads(text)
+        for entry in entries
     ]
 
 
@@ -154,8 +167,10 @@ def counts_program(tree: Path) -> Path:
 
 def counted(program: Path, op: str = "") -> list[Counts]:
     """Runs the program: some ten seconds for everything."""
+    if not program.is_file():
+        raise FileNotFoundError(f"{program} is not built: build its tree with tests, and with clang++-14 and opt-14")
     command = [str(program), *([op] if op else [])]
-    return read_counts(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return read_counts(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 @dataclass
@@ -199,7 +214,7 @@ def measured(counts: Counts) -> Iterator[tuple[str, str, float]]:
     for kernel, kinds in counts.by_kernel().items():
         for kind in RATIOS:
             yield kernel, kind, kinds[kind].ratio
-        for kind in ("global_atomic", "shared_atomic"):
+        for kind in ATOMICS:
             yield kernel, "pile_up", kinds[kind].deepest
     for buffer in counts.buffers:
         if buffer.role in ("argument", "result"):
@@ -228,16 +243,17 @@ def violations(all_counts: Sequence[Counts], bounds: Bounds) -> list[str]:
 
 
 def table(all_counts: Sequence[Counts]) -> Iterator[str]:
-    yield "| operator | shape | launches | global load / store | shared load / store | bytes once | of all requests |"
-    yield "|---|---|---:|---:|---:|---:|---:|"
+    yield "| operator | shape | launches | KiB | once | all | global | shared | pile-up |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for counts in all_counts:
-        load, store, shared_load, shared_store = (
-            f"{counts.of(kind).ratio:.2f}" if counts.of(kind).requests else "-" for kind in RATIOS
-        )
+        ratios = (f"{counts.of(kind).ratio:.2f}" if counts.of(kind).requests else "-" for kind in RATIOS)
+        load, store, shared_load, shared_store = ratios
+        deepest = max(counts.of(kind).deepest for kind in ATOMICS)
         least = counts.least_bytes
         yield (
-            f"| {counts.op} | {counts.shape} | {len(counts.launches)} | {load} / {store} | {shared_load} / "
-            f"{shared_store} | {counts.bytes_once / least:.3f} | {counts.bytes_all / least:.2f} |"
+            f"| {counts.op} | {counts.shape} | {len(counts.launches)} | {least / 1024:.1f} | "
+            f"{counts.bytes_once / least:.2f} | {counts.bytes_all / least:.2f} | {load} / {store} | "
+            f"{shared_load} / {shared_store} | {deepest or '-'} |"
         )
 
 

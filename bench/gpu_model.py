@@ -1,7 +1,7 @@
 """How long the CUDA kernels should take on four GPUs, from counted requests, compiled code and data sheets.
 
     python bench/gpu_model.py                   the tables of docs/gpu_model.md, for what is built
-    python bench/gpu_model.py --counts FILE     with the output of cuda_profile; without: the build tree's program runs
+    python bench/gpu_model.py --counts FILE     counts from this file; without: those of the build tree's program
     python bench/gpu_model.py --build DIR       another build tree than that of pip install
     python bench/gpu_model.py --code FILE       machine code from this library; without: that of the build tree
     python bench/gpu_model.py --gpu NAME        one GPU alone
@@ -13,8 +13,8 @@ On a machine with a GPU the measured times follow. docs/gpu_model.md says what i
 import argparse
 import dataclasses
 import json
+import math
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench import gpu_torch  # noqa: E402
+from bench import gpu_counts, gpu_torch  # noqa: E402
+from bench.gpu_counts import SECTOR, Buffer, Counts, Requests  # noqa: E402
 from bench.kernel_code import (  # noqa: E402
     Usage,
     architecture_order,
@@ -43,9 +44,7 @@ from bench.occupancy import KIB, WARP, occupancy  # noqa: E402
 from bench.timing import CpuClock, CudaClock  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "gpu_model.md"
-PROFILE = Path("tests/cuda_on_host/cuda_profile")
 LIBRARY = "libtorch_hrr.so"
-SECTOR = 32
 MIB = KIB * KIB
 # An SM issues one instruction a clock from each of four schedulers and passes over its shared memory once a clock.
 SCHEDULERS = 4
@@ -94,16 +93,6 @@ GPUS = (
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """Sectors that an operator's launches load or store: each once, and in all requests."""
-
-    role: str
-    bytes: int
-    once: int
-    all: int
-
-
-@dataclass(frozen=True)
 class Launch:
     """A launch as it was counted, with the machine code of its kernel where that was found."""
 
@@ -112,8 +101,9 @@ class Launch:
     threads: int
     shared_bytes: int
     wavefronts: float
-    requests: Mapping[str, Mapping[str, int]]
+    requests: Mapping[str, Requests]
     barriers: int
+    warp_operations: int
     registers: int = 0
     code: int = 0
     issued: Issued | None = None
@@ -131,13 +121,8 @@ class Counted:
     shape: str
     launches: tuple[Launch, ...]
     buffers: tuple[Buffer, ...]
+    least_bytes: int
     counted_rows: int | None = None
-
-    @property
-    def least_bytes(self) -> int:
-        """Of arguments and results, as far as they are touched at all."""
-        ours = (buffer for buffer in self.buffers if buffer.role in ("argument", "result"))
-        return sum(min(buffer.bytes, SECTOR * buffer.once) for buffer in ours)
 
     def bytes_from_memory(self, l2_bytes: int) -> int:
         """Bytes between L2 and memory.
@@ -155,43 +140,35 @@ class Counted:
         return SECTOR * sectors
 
 
-REQUESTS = ("global_load", "global_store", "global_atomic", "shared_load", "shared_store", "shared_atomic")
+def counted_of(counts: Counts) -> Counted:
+    """The counts as the model takes them."""
 
-
-def read_counts(profiles: Sequence[Mapping[str, Any]]) -> list[Counted]:
-    """The output of cuda_profile."""
-
-    def product(sizes: Sequence[int]) -> int:
-        return sizes[0] * sizes[1] * sizes[2]
-
-    def launch(one: Mapping[str, Any]) -> Launch:
+    def launch(one: gpu_counts.Launch) -> Launch:
         return Launch(
-            one["symbol"],
-            product(one["grid"]),
-            product(one["block"]),
-            one["shared_bytes"],
-            float(sum(one[kind]["units"] for kind in REQUESTS if kind.startswith("shared"))),
-            {kind: one[kind] for kind in REQUESTS} | {"warp_operations": {"requests": one["warp_operations"]}},
-            one["barriers"],
+            one.symbol,
+            math.prod(one.grid),
+            math.prod(one.block),
+            one.shared_bytes,
+            float(sum(requests.units for kind, requests in one.requests.items() if kind.startswith("shared"))),
+            one.requests,
+            one.barriers,
+            one.warp_operations,
         )
 
-    def buffer(one: Mapping[str, Any]) -> Buffer:
-        once = one["loaded_once"] + one["stored_once"]
-        return Buffer(one["role"], one["bytes"], once, one["load"] + one["store"] + one["atomic"])
-
-    return [
-        Counted(one["op"], one["shape"], tuple(map(launch, one["launches"])), tuple(map(buffer, one["buffers"])))
-        for one in profiles
-    ]
+    launches = tuple(map(launch, counts.launches))
+    return Counted(counts.op, counts.shape, launches, tuple(counts.buffers), counts.least_bytes)
 
 
 def asked_by_warp(launch: Launch) -> dict[str, Asked]:
     """What a warp of the launch asks for on average, as if all lanes of a request took part."""
     warps = launch.blocks * launch.warps_of_block
-    asked = {"barriers": Asked(launch.barriers / launch.blocks)}
+    asked = {
+        "barriers": Asked(launch.barriers / launch.blocks),
+        "warp_operations": Asked(launch.warp_operations / warps),
+    }
     for kind, sums in launch.requests.items():
-        per_lane = sums["bytes"] / sums["lanes"] if sums.get("lanes") else 0.0
-        asked[kind] = Asked(sums["requests"] / warps, per_lane * WARP * sums["requests"] / warps)
+        per_lane = sums.bytes / sums.lanes if sums.lanes else 0.0
+        asked[kind] = Asked(sums.requests / warps, per_lane * WARP * sums.requests / warps)
     return asked
 
 
@@ -280,9 +257,11 @@ def repeated(counted: Counted, rows: int) -> Counted | None:
     def buffer(one: Buffer) -> Buffer:
         if one.role == "table":
             return one
-        return Buffer(one.role, *(size * rows // before for size in (one.bytes, one.once, one.all)))
+        sizes = ("bytes", "loaded_once", "stored_once", "load", "store", "atomic")
+        return dataclasses.replace(one, **{size: getattr(one, size) * rows // before for size in sizes})
 
-    return Counted(counted.op, f"{rows}x{match[2]}", (larger,), tuple(map(buffer, counted.buffers)), before)
+    buffers = tuple(map(buffer, counted.buffers))
+    return Counted(counted.op, f"{rows}x{match[2]}", (larger,), buffers, counted.least_bytes * rows // before, before)
 
 
 @dataclass(frozen=True)
@@ -354,25 +333,6 @@ def table(head: str, cells: Sequence[Sequence[str]], left: int = 2) -> str:
     columns = head.split(" | ")
     marks = ["---"] * left + ["---:"] * (len(columns) - left)
     return "\n".join([row(columns), "|" + "|".join(marks) + "|", *map(row, cells)]) + "\n"
-
-
-def units(counted: Counted, memory: str) -> str:
-    """Sectors or wavefronts of all requests over the least."""
-    sums = [launch.requests[kind] for launch in counted.launches for kind in REQUESTS if kind.startswith(memory)]
-    return ratio(sum(one["units"] for one in sums), sum(one["least"] for one in sums))
-
-
-def table_of_counts(counted: Sequence[Counted]) -> str:
-    cells = []
-    for one in counted:
-        deepest = max(launch.requests[kind]["deepest"] for launch in one.launches for kind in REQUESTS)
-        cells.append([
-            one.op, one.shape, str(len(one.launches)), kib(one.least_bytes),
-            ratio(SECTOR * sum(buffer.once for buffer in one.buffers), one.least_bytes),
-            ratio(SECTOR * sum(buffer.all for buffer in one.buffers), one.least_bytes),
-            units(one, "global"), units(one, "shared"), str(deepest) if deepest else "-",
-        ])  # fmt: skip
-    return table("operator | shape | launches | KiB | once | all | sectors | wavefronts | pile-up", cells)
 
 
 def table_of_code(counted: Sequence[Counted], architecture: str) -> str:
@@ -485,15 +445,9 @@ def measured_table(
     return table("operator | shape | measured | torch | ratio", cells)
 
 
-def counts_from(program: Path) -> list[Counted]:
-    if not program.is_file():
-        raise FileNotFoundError(f"{program} is not built: build its tree with tests, or give --counts FILE")
-    return read_counts(json.loads(subprocess.run([program], check=True, capture_output=True, text=True).stdout))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--counts", type=Path, help="the output of cuda_profile")
+    parser.add_argument("--counts", type=Path, help="the output of cuda_on_host_profile")
     parser.add_argument("--build", type=Path, help="the build tree (default: that of pip install)")
     parser.add_argument("--code", type=Path, help="a library with CUDA code (default: the build tree's)")
     parser.add_argument("--gpu", choices=[gpu.name for gpu in GPUS], help="one GPU alone")
@@ -503,9 +457,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--update writes the tables of all GPUs")
     tree = options.build or build_tree()
     if options.counts:
-        counted = read_counts(json.loads(options.counts.read_text()))
+        counts = gpu_counts.read_counts(json.loads(options.counts.read_text()))
     else:
-        counted = counts_from(tree / PROFILE)
+        counts = gpu_counts.counted(gpu_counts.counts_program(tree))
+    counted = list(map(counted_of, counts))
     gpus = [gpu for gpu in GPUS if options.gpu in (None, gpu.name)]
     codes = code_of(options.code or tree / LIBRARY, counted, gpus)
     forms = forms_of(counted)
@@ -515,7 +470,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plain = [one.counted for one in rows[first] if one.counted.counted_rows is None]
     tables = {
         "gpus": table_of_gpus(codes, gpus),
-        "counts": table_of_counts(counted),
+        "counts": "\n".join(gpu_counts.table(counts)) + "\n",
         "code": table_of_code(plain, first),
         "forms": table_of_forms(rows[first]),
     }

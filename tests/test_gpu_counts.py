@@ -1,7 +1,6 @@
 """What CUDA kernels ask of a GPU's memory stays within bench/gpu_bounds.toml."""
 
 import importlib
-import json
 import os
 
 import pytest
@@ -31,7 +30,7 @@ def counts_of(**kinds):
         | {"store": 40, "atomic": 0},
     ]
     entry = {"op": "copy", "shape": "1x32", "launches": [launch, launch], "buffers": buffers}
-    return gpu_counts.read_counts(json.dumps([entry]))
+    return gpu_counts.read_counts([entry])
 
 
 def bounds(*exceptions):

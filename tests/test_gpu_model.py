@@ -10,6 +10,7 @@ import torch
 
 from torch_hrr import _library
 
+gpu_counts = importlib.import_module("bench.gpu_counts")
 gpu_model = importlib.import_module("bench.gpu_model")
 gpu_torch = importlib.import_module("bench.gpu_torch")
 kernel_code = importlib.import_module("bench.kernel_code")
@@ -29,7 +30,7 @@ def requests(count, width, units=None, least=None):
 
 
 def profile(launches, buffers, op="copy", shape="64x1024"):
-    """An entry of cuda_profile's output. A launch is (blocks, threads, requests by kind)."""
+    """An entry of cuda_on_host_profile's output. A launch is (blocks, threads, requests by kind)."""
     return {
         "op": op,
         "shape": shape,
@@ -37,7 +38,7 @@ def profile(launches, buffers, op="copy", shape="64x1024"):
             {
                 "name": op, "symbol": "_Z4copyPfS_", "grid": [blocks, 1, 1], "block": [threads, 1, 1],
                 "shared_bytes": 0, "barriers": 0, "warp_operations": 0,
-                **dict.fromkeys(gpu_model.REQUESTS, NONE), **kinds,
+                **dict.fromkeys(gpu_counts.RATIOS + gpu_counts.ATOMICS, NONE), **kinds,
             }
             for blocks, threads, kinds in launches
         ],
@@ -51,12 +52,16 @@ def profile(launches, buffers, op="copy", shape="64x1024"):
     }  # fmt: skip
 
 
+def counted_of(entries):
+    return list(map(gpu_model.counted_of, gpu_counts.read_counts(entries)))
+
+
 def copy(size, times=1, launches=1):
     """A copy of `size` bytes, every sector read and written `times` over, a block for every 4 KiB."""
     warps = size // 128
     kinds = {"global_load": requests(warps * times, 4), "global_store": requests(warps * times, 4)}
     buffers = [("argument", size, size // 32, 0, times), ("result", size, 0, size // 32, times)]
-    (counted,) = gpu_model.read_counts([profile([(size // 4096, 1024, kinds)] * launches, buffers)])
+    (counted,) = counted_of([profile([(size // 4096, 1024, kinds)] * launches, buffers)])
     return counted
 
 
@@ -85,14 +90,14 @@ def test_what_is_read_again_comes_from_memory_only_if_it_does_not_fit_into_l2():
 def test_a_table_is_read_once_and_a_workspace_stays_in_l2():
     kinds = {"global_load": requests(8, 4)}
     buffers = [("argument", 4096, 128, 0, 1), ("table", 1024, 32, 0, 100), ("workspace", 4096, 128, 128, 2)]
-    (one,) = gpu_model.read_counts([profile([(1, 32, kinds)], buffers)])
+    (one,) = counted_of([profile([(1, 32, kinds)], buffers)])
     assert one.least_bytes == 4096
     assert one.bytes_from_memory(1 << 20) == 4096 + 1024
     assert one.bytes_from_memory(1) == 4096 + 1024 + 2 * 2 * 4096
 
 
 def test_an_argument_that_is_not_read_is_not_asked_of_memory():
-    (one,) = gpu_model.read_counts([profile([(1, 32, {})], [("argument", 4096, 0, 0, 1), ("result", 4096, 0, 128, 1)])])
+    (one,) = counted_of([profile([(1, 32, {})], [("argument", 4096, 0, 0, 1), ("result", 4096, 0, 128, 1)])])
     assert one.least_bytes == 4096
 
 
@@ -100,11 +105,10 @@ def test_an_argument_that_is_not_read_is_not_asked_of_memory():
 def test_conflicts_are_bounded_by_wavefronts_of_the_busiest_sm(conflicts, blocks, busiest):
     each = 100_000
     shared = requests(each * blocks, 4, units=conflicts * each * blocks, least=each * blocks)
-    (one,) = gpu_model.read_counts([profile([(blocks, 256, {"shared_load": shared})], [("result", 32, 0, 1, 1)])])
+    (one,) = counted_of([profile([(blocks, 256, {"shared_load": shared})], [("result", 32, 0, 1, 1)])])
     time = gpu_model.modelled(one, A100)
     assert time.bound == "wavefronts"
     assert time.total == pytest.approx(conflicts * each * busiest / 1.41e9)
-    assert gpu_model.units(one, "shared") == f"{conflicts:.2f}"
 
 
 def test_issue_slots_are_shared_by_four_schedulers():
@@ -123,7 +127,7 @@ def test_blocks_are_repeated_for_more_rows():
         [("argument", 1 << 18, 1 << 13, 0, 2), ("table", 1024, 32, 0, 9)],
         op="bind",
     )
-    (one,) = gpu_model.read_counts([entry])
+    (one,) = counted_of([entry])
     more = gpu_model.repeated(one, 1000)
     assert (more.shape, more.counted_rows, more.launches[0].blocks) == ("1000x1024", 64, 500)
     assert more.launches[0].wavefronts == 1280 * 500 / 32
@@ -309,7 +313,7 @@ def test_tables_have_a_line_for_every_shape_and_dashes_for_what_is_not_known():
         profile([(2, 32, {})], [("argument", 256, 8, 0, 1)], op="bind", shape="4x16"),
         profile([(1, 32, {})], [("result", 64, 0, 2, 1)], op="brain's round", shape="2000"),
     ]
-    counted = gpu_model.read_counts(entries)
+    counted = counted_of(entries)
     rows = gpu_model.rows_of(counted, gpu_model.Code("sm_80", {}, {}), gpu_model.forms_of(counted))
     times = lines_of(gpu_model.table_of_times(rows, A100))
     assert [line[:3] for line in times] == [
@@ -320,9 +324,9 @@ def test_tables_have_a_line_for_every_shape_and_dashes_for_what_is_not_known():
     assert [line[6:9] for line in times] == [["-", "2.50", "launch"]] * 3
     assert [line[-2:] for line in times] == [["15.00", "6.0"], ["15.00", "6.0"], ["-", "-"]]
     assert lines_of(gpu_model.table_of_code([row.counted for row in rows], "sm_80")) == []
-    assert lines_of(gpu_model.table_of_counts(counted)) == [
-        ["bind", "4x16", "1", "0.2", "1.00", "1.00", "-", "-", "-"],
-        ["brain's round", "2000", "1", "0.1", "1.00", "1.00", "-", "-", "-"],
+    assert lines_of("\n".join(gpu_counts.table(gpu_counts.read_counts(entries)))) == [
+        ["bind", "4x16", "1", "0.2", "1.00", "1.00", "- / -", "- / -", "-"],
+        ["brain's round", "2000", "1", "0.1", "1.00", "1.00", "- / -", "- / -", "-"],
     ]
     assert [line[2] for line in lines_of(gpu_model.table_of_forms(rows))] == [
         "`_fft_r2c`", "`mul`", "`clone`", "`_fft_c2r`", "`mul_`",
@@ -330,7 +334,7 @@ def test_tables_have_a_line_for_every_shape_and_dashes_for_what_is_not_known():
 
 
 def test_measured_times_are_of_the_same_shapes():
-    counted = gpu_model.read_counts([profile([(2, 32, {})], [("argument", 256, 8, 0, 1)], op="bind", shape="4x16")])
+    counted = counted_of([profile([(2, 32, {})], [("argument", 256, 8, 0, 1)], op="bind", shape="4x16")])
     measured = lines_of(gpu_model.measured_table(counted, "cpu", gpu_model.CpuClock))
     assert [line[:2] for line in measured] == [["bind", "4x16"], ["bind", "1000x16"]]
     for _, _, ours, form, ratio in measured:
@@ -345,11 +349,11 @@ def missing(reason):
 
 @pytest.fixture(scope="module")
 def counted():
-    program = kernel_code.build_tree() / gpu_model.PROFILE
+    program = gpu_counts.counts_program(kernel_code.build_tree())
     if not program.is_file():
         # make builds it with the C++ tests where clang is found; cuobjdump is not needed to count.
         pytest.skip(reason=f"{program} is not built")
-    return gpu_model.counts_from(program)
+    return list(map(gpu_model.counted_of, gpu_counts.counted(program)))
 
 
 def test_the_page_lists_every_counted_operator_and_shape(counted):

@@ -28,7 +28,7 @@ def test_the_source_tree_says_that_it_is_one(bare):
     (bare / "CMakeLists.txt").touch()
     assert import_error(bare) == (
         f"torch_hrr: {bare} is the source tree, whose native library is not built; "
-        "leave this directory, or install with: pip install --no-build-isolation --editable .\n"
+        "leave this directory, or run: python setup.py build_ext --inplace\n"
     )
 
 

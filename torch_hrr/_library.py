@@ -12,7 +12,7 @@ import torch
 _PACKAGE = Path(__file__).resolve().parent
 _LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
 _REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps . (in the torch_hrr source tree)"
-_LEAVE = "leave this directory, or install with: pip install --no-build-isolation --editable ."
+_LEAVE = "leave this directory, or run: python setup.py build_ext --inplace"
 
 
 def _minor(version: str) -> str:

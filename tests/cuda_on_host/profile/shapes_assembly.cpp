@@ -176,7 +176,6 @@ void profile_assembly(std::vector<Profile>& all) {
   profile_connectome_inputs(all, 100'000, 300, 0.01);
   profile_philox(all, 1 << 16);
   profile_rounds(all, 1);
-  profile_rounds(all, 8);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
