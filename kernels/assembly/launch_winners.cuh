@@ -57,8 +57,8 @@ void launch_winners_rows(const WinnersParams& params, const WinnersPlan& plan, v
   if (plan.chunks == 1) {
     const bool keep = keeps_rows<S>(params.n, shared_limit);
     const std::size_t kept_bytes = keep ? static_cast<std::size_t>(kept_row_bytes<S>(params.n)) : 0;
-    launch_kernel("k_winners", winners_row_kernel<S>, grid(params.rows), block, sizeof(RadixShared<S>) + kept_bytes,
-                  params, keep);
+    launch_kernel("k_winners", keep ? winners_row_kernel<S, true> : winners_row_kernel<S, false>, grid(params.rows),
+                  block, sizeof(RadixShared<S>) + kept_bytes, params);
     return;
   }
   const WinnersWorkspace<S> workspace(memory, params.rows, plan);

@@ -20,9 +20,6 @@ namespace torch_hrr::kernels {
 
 constexpr int kWinnersThreads = 512;
 constexpr int kWinnersBlocks = 3;  // of a multiprocessor: 40 registers a thread
-// Of winners_row_kernel, which 40 registers do not hold for floating-point types of up to 4 bytes.
-template <typename S>
-constexpr int kWinnersRowBlocks = std::is_integral_v<S> || sizeof(S) == 8 ? kWinnersBlocks : 2;
 constexpr int64_t kOneBlockElements = 16384;
 constexpr int64_t kMinChunkElements = 4096;
 constexpr int64_t kTargetChunks = 1024;  // of all rows together: two to four waves of blocks
@@ -74,20 +71,25 @@ KERNEL_DEVICE winners_key_t<S> keep_row(WinnersSpan<S>& span, S* kept) {
       differing |= i < size ? winners_key(run.elements[i]) ^ first_key : 0;
     }
   }
-  span = WinnersSpan<S>(kept, 0, span.end);
+  span.row = kept;
+  span.aligned = true;
   return differing;
 }
 
-// A block a row does everything; with `keep` from shared memory.
-template <typename S>
-__global__ void __launch_bounds__(kWinnersThreads, kWinnersRowBlocks<S>)
-    winners_row_kernel(WinnersParams params, bool keep) {
+// For a kept row of elements of two bytes 40 registers are one too few.
+template <typename S, bool kKeep>
+constexpr int kWinnersRowBlocks = kKeep && sizeof(S) == 2 ? 2 : kWinnersBlocks;
+
+// A block a row does everything; with kKeep from shared memory.
+template <typename S, bool kKeep>
+__global__ void __launch_bounds__(kWinnersThreads, kWinnersRowBlocks<S, kKeep>)
+    winners_row_kernel(WinnersParams params) {
   auto& shared = *dynamic_shared<RadixShared<S>>();
   clear_counters(shared.counters);
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
     WinnersSpan<S> span(params, r, 0, params.n);
     KthKey<S> kth = unknown_key<S>(params.n, params.k);
-    if (keep) {
+    if constexpr (kKeep) {
       const auto differing = keep_row(span, reinterpret_cast<S*>(&shared + 1));
       // Inputs of neurons leave half of their 64 bits alone.
       if constexpr (std::is_integral_v<S>) {

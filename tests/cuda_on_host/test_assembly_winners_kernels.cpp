@@ -78,9 +78,9 @@ TYPED_TEST(WinnersKernels, RowKernel) {
         std::vector<S> values;
         std::vector<int64_t> indices;
         const int64_t kept_bytes = keep ? kept_row_bytes<S>(kN) : 0;
-        host_launch("winners_row_kernel", winners_row_kernel<S>, grid, block,
-                    sizeof(RadixShared<S>) + static_cast<size_t>(kept_bytes), schedule, problem.params(values, indices),
-                    keep);
+        host_launch("winners_row_kernel", keep ? winners_row_kernel<S, true> : winners_row_kernel<S, false>, grid,
+                    block, sizeof(RadixShared<S>) + static_cast<size_t>(kept_bytes), schedule,
+                    problem.params(values, indices));
         EXPECT_EQ(winners_of(values, indices), problem.expected());
       }
     });
