@@ -9,8 +9,8 @@
 //   histogram over the keys that match all higher digits), pick; count (elements above and equal to the k-th, by
 //   chunk), write.
 //
-// Once the elements that may still win are a quarter of a chunk or fewer, refine or count lists them, and the kernels
-// after it read the list: of a row with few winners two reads.
+// Once the elements that may still win are a quarter of the row or fewer, refine or count lists those of each chunk,
+// and the kernels after it read the lists: of a row with few winners two reads.
 #pragma once
 
 #include "kernels/assembly/radix_select.cuh"
@@ -125,6 +125,12 @@ KERNEL_DEVICE WinnersSpan<S> span_of_chunk(const WinnersParams& params, const Wi
   return {params, block / plan.chunks, block % plan.chunks * plan.chunk, plan.chunk};
 }
 
+// Whether what may still win would fit into the lists if all chunks had the same share.
+template <typename S>
+KERNEL_DEVICE bool is_worth_listing(const WinnersParams& params, const KthKey<S>& kth) {
+  return params.k - kth.need + kth.match <= params.n / 4;
+}
+
 // Lists what of a chunk may still win, if it is few, and calls count(key) for all of it. Returns the chunk's tally.
 template <typename S, typename Count>
 KERNEL_DEVICE Tally list_chunk(const WinnersParams& params, const WinnersPlan& plan, const WinnersLists<S>& lists,
@@ -206,10 +212,11 @@ __global__ void __launch_bounds__(kWinnersThreads, kWinnersBlocks)
     }
     DigitCounter<S> counter{kth, shared.counters};
     const auto count = [&](auto key) { counter.add(key); };
-    if (lists.sizes[block] == lists.kNone) {
+    const bool listed = lists.sizes[block] != lists.kNone;
+    if (!listed && is_worth_listing(params, kth)) {
       list_chunk(params, plan, lists, block, kth, shared.scan, count);
     } else {
-      lists.span(block).visit_keys(count);
+      (listed ? lists.span(block) : span_of_chunk<S>(params, plan, block)).visit_keys(count);
     }
     counter.flush();
     block_sync();
@@ -238,10 +245,12 @@ __global__ void __launch_bounds__(kWinnersThreads, kWinnersBlocks)
   for (int64_t block = blockIdx.x; block < params.rows * plan.chunks; block += gridDim.x) {
     const KthKey<S> kth = states[block / plan.chunks];
     Tally tally = 0;
-    if (lists.sizes[block] == lists.kNone) {
+    const bool listed = lists.sizes[block] != lists.kNone;
+    if (!listed && is_worth_listing(params, kth)) {
       tally = list_chunk(params, plan, lists, block, kth, scan, [](auto) {});
     } else {
-      lists.span(block).visit_keys([&](auto key) { tally += kth.tally(key); });
+      const WinnersSpan<S> span = listed ? lists.span(block) : span_of_chunk<S>(params, plan, block);
+      span.visit_keys([&](auto key) { tally += kth.tally(key); });
       tally = block_sum(tally, scan);
     }
     if (thread_rank() == 0) {

@@ -2,6 +2,7 @@
 #include "tests/cuda_on_host/assembly_testing.h"
 
 #include <array>
+#include <utility>
 
 #include "kernels/assembly/launch_winners.cuh"
 
@@ -13,6 +14,7 @@ using namespace assembly_testing;
 constexpr int64_t kRows = 3;
 constexpr int64_t kN = 203;
 constexpr int64_t kK = 70;
+constexpr int64_t kFew = 20;
 constexpr WinnersPlan kPlan{40, 6};
 
 struct Shape {
@@ -126,7 +128,8 @@ struct Lists {
   }
 };
 
-// Whether each chunk has a list exactly where what may still win is few, of that in the order of the row.
+// Whether each chunk has a list exactly where what may still win is few, in the row and in the chunk; it is that, in
+// the order of the row.
 template <typename S>
 void expect_lists(const Lists<S>& lists, const WinnersProblem<S>& problem, const std::vector<State<S>>& states,
                   const std::vector<bool>& listed) {
@@ -143,7 +146,8 @@ void expect_lists(const Lists<S>& lists, const WinnersProblem<S>& problem, const
       }
       const int64_t at = r * kPlan.chunks + chunk;
       const auto count = static_cast<int64_t>(elements.size());
-      const bool few = listed[static_cast<size_t>(r)] && count <= lists.capacity;
+      const bool few =
+          listed[static_cast<size_t>(r)] && count <= lists.capacity && 4 * (problem.k - state.need + state.match) <= kN;
       ASSERT_EQ(lists.sizes[static_cast<size_t>(at)], few ? count : WinnersLists<S>::kNone) << r << ", " << chunk;
       for (int64_t i = 0; few && i < count; ++i) {
         const auto place = static_cast<size_t>(at * lists.capacity + i);
@@ -177,7 +181,7 @@ TYPED_TEST(WinnersKernels, HistogramKernel) {
 // The second digit of rows 0 and 1; row 2 is settled and adds nothing. The second launch finds the lists of the first.
 TYPED_TEST(WinnersKernels, RefineKernel) {
   using S = TypeParam;
-  const WinnersProblem<S> problem(Kind::kNormal, kRows, kN, kK);
+  const WinnersProblem<S> problem(Kind::kNormal, kRows, kN, kFew);
   std::vector<S> values;
   std::vector<int64_t> indices;
   const WinnersParams params = problem.params(values, indices);
@@ -231,43 +235,46 @@ TYPED_TEST(WinnersKernels, PickKernel) {
   });
 }
 
-// From the k-th key to the winners, with lists and without.
+// From the k-th key to the winners, with lists and without: of a row of which all is left, and of one whose winners are
+// few and in its last chunks.
 TYPED_TEST(WinnersKernels, CountAndWriteKernels) {
   using S = TypeParam;
-  const WinnersProblem<S> problem(Kind::kRelu, kRows, kN, kN - 20);
-  std::vector<S> values;
-  std::vector<int64_t> indices;
-  std::vector<State<S>> states;
-  std::vector<Tally> expected;
-  for (int64_t r = 0; r < kRows; ++r) {
-    states.push_back(known_state(problem, r, 0));
-    for (int64_t chunk = 0; chunk < kPlan.chunks; ++chunk) {
-      Tally tally = 0;
-      for (int64_t j = chunk * kPlan.chunk; j < std::min(kN, (chunk + 1) * kPlan.chunk); ++j) {
-        const auto key = winners_key(problem.row(r)[j]);
-        tally += key > states.back().prefix ? kAbove : key == states.back().prefix ? kEqual : 0;
+  for (const auto& [kind, k] : {std::pair{Kind::kRelu, kN - 20}, std::pair{Kind::kAscending, kFew}}) {
+    const WinnersProblem<S> problem(kind, kRows, kN, k);
+    std::vector<S> values;
+    std::vector<int64_t> indices;
+    std::vector<State<S>> states;
+    std::vector<Tally> expected;
+    for (int64_t r = 0; r < kRows; ++r) {
+      states.push_back(known_state(problem, r, 0));
+      for (int64_t chunk = 0; chunk < kPlan.chunks; ++chunk) {
+        Tally tally = 0;
+        for (int64_t j = chunk * kPlan.chunk; j < std::min(kN, (chunk + 1) * kPlan.chunk); ++j) {
+          const auto key = winners_key(problem.row(r)[j]);
+          tally += key > states.back().prefix ? kAbove : key == states.back().prefix ? kEqual : 0;
+        }
+        expected.push_back(tally);
       }
-      expected.push_back(tally);
     }
-    // Some of the zeros win, in the middle of the row.
-    ASSERT_LT(states.back().need, states.back().match);
+    // Some of the k-th key's equals win, not all.
+    ASSERT_LT(states[1].need, states[1].match);
+    for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
+      for (const int64_t capacity : {3, 40}) {
+        const WinnersParams params = problem.params(values, indices);
+        Lists<S> lists(capacity);
+        for (int launch = 0; launch < 2; ++launch) {
+          auto tallies = poisoned<Tally>(expected.size());
+          host_launch("winners_count_kernel", winners_count_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
+                      kPlan, lists.view(), states.data(), tallies.data());
+          EXPECT_EQ(tallies, expected);
+        }
+        expect_lists(lists, problem, states, {true, true, true});
+        host_launch("winners_write_kernel", winners_write_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
+                    kPlan, lists.view(), states.data(), expected.data());
+        EXPECT_EQ(winners_of(values, indices), problem.expected());
+      }
+    });
   }
-  for_each_launch([&](const Schedule& schedule, dim3 grid, dim3 block) {
-    for (const int64_t capacity : {3, 40}) {
-      const WinnersParams params = problem.params(values, indices);
-      Lists<S> lists(capacity);
-      for (int launch = 0; launch < 2; ++launch) {
-        auto tallies = poisoned<Tally>(expected.size());
-        host_launch("winners_count_kernel", winners_count_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
-                    kPlan, lists.view(), states.data(), tallies.data());
-        EXPECT_EQ(tallies, expected);
-      }
-      expect_lists(lists, problem, states, {true, true, true});
-      host_launch("winners_write_kernel", winners_write_kernel<S>, grid, block, kWinnersScanBytes, schedule, params,
-                  kPlan, lists.view(), states.data(), expected.data());
-      EXPECT_EQ(winners_of(values, indices), problem.expected());
-    }
-  });
 }
 
 template <typename S>

@@ -18,6 +18,7 @@ template <typename S>
 void profile_winners(std::vector<Profile>& all, const std::string& type, int64_t rows, int64_t n, int64_t k) {
   const std::vector<float> normal = normal_elements(rows * n, 1);
   std::vector<S> input;
+  input.reserve(normal.size());  // what is named is what is allocated
   for (const float x : normal) {
     input.push_back(static_cast<S>(std::is_integral_v<S> ? x * 1e6f : x));
   }
