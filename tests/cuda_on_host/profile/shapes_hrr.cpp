@@ -15,7 +15,7 @@ using namespace torch_hrr::kernels;
 using hrr_testing::contiguous_rows;
 using hrr_testing::twiddle_table;
 
-using ProfiledLengths = Lengths<8, 12>;
+using LongLengths = Lengths<8, 12>;
 
 std::string shape_of(int64_t rows, int64_t dim) {
   return std::to_string(rows) + "x" + std::to_string(dim);
@@ -43,8 +43,8 @@ void profile_bind(std::vector<Profile>& all, int64_t rows, int64_t dim, bool nor
         recorder.name("twiddles", twiddle_table<float>(), Role::kTable);
       },
       [&] {
-        launch_product<false, ProfiledLengths>("bind", Storage::kFloat, sum_of_one(params), Product::kConvolution,
-                                               twiddle_table<float>(), HostLauncher{});
+        launch_product<false, AllLengths>("bind", Storage::kFloat, sum_of_one(params), Product::kConvolution,
+                                          twiddle_table<float>(), HostLauncher{});
       });
 }
 
@@ -76,8 +76,8 @@ void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim,
         recorder.name("twiddles", twiddle_table<float>(), Role::kTable);
       },
       [&] {
-        launch_product_backward<ProfiledLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
-                                                 HostLauncher{});
+        launch_product_backward<LongLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
+                                             HostLauncher{});
       });
 }
 
@@ -104,8 +104,8 @@ void profile_bind_superpose(std::vector<Profile>& all, int64_t rows, int64_t ite
         recorder.name("twiddles", twiddle_table<float>(), Role::kTable);
       },
       [&] {
-        launch_product<true, ProfiledLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,
-                                              twiddle_table<float>(), HostLauncher{});
+        launch_product<true, LongLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,
+                                          twiddle_table<float>(), HostLauncher{});
       });
 }
 
@@ -136,6 +136,9 @@ void profile_superpose(std::vector<Profile>& all, int64_t rows, int64_t items, i
 }  // namespace
 
 void profile_hrr(std::vector<Profile>& all) {
+  for (const int64_t dim : {32, 64, 128, 256}) {
+    profile_bind(all, 16, dim, true);
+  }
   for (const bool normalize : {false, true}) {
     profile_bind(all, 16, 512, normalize);
     profile_bind(all, 64, 1024, normalize);
