@@ -149,9 +149,9 @@ KERNEL_DEVICE void add_small_inputs(const SmallRounds& call) {
         start_delivery(batch, link.fiber, link.source, area, call.changes);
         block_sync();
         const DeliverLaunch delivery = wire.delivery(call.changes);
-        if (wire.search.gaps.two_level) {
+        if (!delivery.gaps.empty && delivery.gaps.two_level) {
           deliver_edges<true>(delivery);
-        } else {
+        } else if (!delivery.gaps.empty) {
           deliver_edges<false>(delivery);
         }
       } else {

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(not BUILD or not FOLDER.is_dir(), reason="make t
 
 
 class BothEngines:
-    """The operators of the library; rounds run on copies by the kernels on the host, and by the CPU's engine."""
+    """The operators of the library; rounds run on copies by the kernels on the host, the short way of small areas and
+    the long one, and by the CPU's engine."""
 
     def __init__(self):
         torch.ops.load_library(str(FOLDER / "libtorch_hrr_on_host.so"))
@@ -29,13 +30,15 @@ class BothEngines:
         return getattr(torch.ops.torch_hrr, name)
 
     def _project_(self, tensors, layout, rates, seed):
-        copies = [tensor.clone() for tensor in tensors]
-        torch.ops.torch_hrr_on_host.project_(copies, layout, rates, seed)
+        ways = {small: [tensor.clone() for tensor in tensors] for small in (True, False)}
+        for small, copies in ways.items():
+            torch.ops.torch_hrr_on_host.project_(copies, layout, rates, seed, small)
         torch.ops.torch_hrr._project_(tensors, layout, rates, seed)
         self.calls += 1
         self.unfinished += bool(tensors[-1][:, 0].any())
-        for place, (tensor, copy) in enumerate(zip(tensors, copies, strict=True)):
-            assert torch.equal(tensor, copy), f"tensor {place} of layout {layout}"
+        for small, copies in ways.items():
+            for place, (tensor, copy) in enumerate(zip(tensors, copies, strict=True)):
+                assert torch.equal(tensor, copy), f"tensor {place} of layout {layout}, small {small}"
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 // torch_hrr_on_host::project_: what _project_ does on a GPU, by the same kernels in the same order, on CPU tensors.
+// Small areas go the short way or, where `small` is false, launch by launch.
 //
 // Tests of brains load this library and run their programs through it.
 
@@ -14,13 +15,14 @@
 namespace torch_hrr::cuda_on_host {
 namespace {
 
-void project(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed) {
+void project(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed, bool small) {
   const assembly::State state = assembly::read_state(tensors, layout, rates, seed);
   std::vector<kernels::DeviceGapTables> gaps;
   for (const auto& tables : state.tables) {
     gaps.push_back(tables != nullptr ? kernels::DeviceGapTables(*tables, tables.get()) : kernels::DeviceGapTables());
   }
-  const kernels::assembly_testing::RoundsHost host{{Schedule{Schedule::Order::kShuffled, 1}}};
+  kernels::assembly_testing::RoundsHost host{{Schedule{Schedule::Order::kShuffled, 1}}};
+  host.small = small;
   using Unit = kernels::assembly_testing::WorkspaceUnit;
   const kernels::RoundsLaunch params = state.launch(gaps);
   std::vector<Unit> workspace =
@@ -32,7 +34,7 @@ void project(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<doubl
 }  // namespace torch_hrr::cuda_on_host
 
 TORCH_LIBRARY(torch_hrr_on_host, m) {
-  m.def("project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()");
+  m.def("project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed, bool small) -> ()");
 }
 TORCH_LIBRARY_IMPL(torch_hrr_on_host, CPU, m) {
   m.impl("project_", torch_hrr::cuda_on_host::project);
