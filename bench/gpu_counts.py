@@ -109,8 +109,8 @@ class Counts:
 
     @property
     def least_bytes(self) -> int:
-        """Arguments and results, each once, as far as they are touched at all."""
-        ours = (buffer for buffer in self.buffers if buffer.role in ("argument", "result"))
+        """Arguments, results and states, each once, as far as they are touched at all."""
+        ours = (buffer for buffer in self.buffers if buffer.role in ("argument", "result", "state"))
         return sum(min(buffer.bytes, SECTOR * buffer.once) for buffer in ours)
 
     @property

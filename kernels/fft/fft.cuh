@@ -123,6 +123,7 @@ struct RowFft {
   KERNEL_DEVICE RowFft with_fresh_addresses() const {
     RowFft same = *this;
     same.thread = shuffle(thread, lane_index());
+    same.first_point = shuffle(first_point, lane_index());
     return same;
   }
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torch_hrr  # noqa: F401 - loads the operators
+
 ops = torch.ops.torch_hrr
 
 

@@ -13,7 +13,7 @@ namespace torch_hrr::cuda_on_host::profile {
 uint64_t Profile::bytes_of_arguments_and_results() const {
   uint64_t bytes = 0;
   for (const BufferCounts& buffer : buffers) {
-    bytes += buffer.role == Role::kArgument || buffer.role == Role::kResult ? buffer.bytes : 0;
+    bytes += buffer.role != Role::kTable && buffer.role != Role::kWorkspace ? buffer.bytes : 0;
   }
   return bytes;
 }
@@ -261,7 +261,7 @@ std::string to_json(const Profile& profile) {
   }
   json << "], \"buffers\": [";
   separator = "";
-  const char* const roles[] = {"argument", "result", "table", "workspace"};
+  const char* const roles[] = {"argument", "result", "state", "table", "workspace"};
   for (const BufferCounts& buffer : profile.buffers) {
     json << separator << "{\"name\": \"" << buffer.name << "\", \"role\": \"" << roles[static_cast<int>(buffer.role)]
          << "\", \"bytes\": " << buffer.bytes << ", \"loaded_once\": " << buffer.loaded_once

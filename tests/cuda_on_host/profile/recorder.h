@@ -52,7 +52,7 @@ struct KernelCounts {
   }
 };
 
-enum class Role { kArgument, kResult, kTable, kWorkspace };
+enum class Role { kArgument, kResult, kState, kTable, kWorkspace };  // a state is read and changed in place
 
 struct BufferCounts {
   std::string name;

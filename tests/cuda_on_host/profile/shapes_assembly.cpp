@@ -136,7 +136,7 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
   profile(
       all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds",
       [&](Recorder& recorder) {
-        const auto name = [&](const std::string& array, const auto& values, Role role = Role::kResult) {
+        const auto name = [&](const std::string& array, const auto& values, Role role = Role::kState) {
           recorder.name(array, values.data(), role);
         };
         for (std::size_t a = 0; a < brains.areas.size(); ++a) {
@@ -158,8 +158,8 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
           name("weight" + of, fiber.weight);
           name("known" + of, fiber.known);
         }
-        name("tables of the fibers", brains.fibers, Role::kArgument);
-        name("counts of the stimulus", brains.stimuli[0].counts, Role::kArgument);
+        name("tables of the fibers", brains.fibers, Role::kTable);
+        name("counts of the stimulus", brains.stimuli[0].counts, Role::kTable);
         name("weight of the stimulus", brains.stimuli[0].weight);
       },
       [&] { brains.run(kRounds, host); });
