@@ -325,10 +325,6 @@ def us(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1e6 * seconds:.2f}"
 
 
-def ratio(part: float, whole: float) -> str:
-    return "-" if whole == 0 else f"{part / whole:.2f}"
-
-
 def table(head: str, cells: Sequence[Sequence[str]], left: int = 2) -> str:
     columns = head.split(" | ")
     marks = ["---"] * left + ["---:"] * (len(columns) - left)
@@ -368,6 +364,9 @@ def table_of_times(rows: Sequence[Row], gpu: Gpu) -> str:
         launch = max(counted.launches, key=lambda launch: launch.wavefronts)
         share = occupancy(gpu.architecture, launch.registers, launch.threads, launch.shared_bytes)
         form = None if one.form is None else modelled_torch(one.form, counted.least_bytes, gpu)
+        if launch.issued and share == 0:  # counted with more shared memory than a block of this GPU may have
+            cells.append([counted.op, counted.shape, "0%", *["-"] * 7, us(form), "-"])
+            continue
         cells.append([
             counted.op, counted.shape + (" *" if counted.counted_rows else ""),
             percent(share) if launch.issued else "-",

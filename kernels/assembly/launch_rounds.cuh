@@ -27,8 +27,8 @@ namespace torch_hrr::kernels {
 
 // Whether a call fits the parameters of a kernel, and a block does a brain's round in about the time that it saves.
 inline bool is_small(const RoundsLaunch& params) {
-  bool small = params.area_count <= SmallRounds::kAreas && params.fiber_count <= SmallRounds::kFibers &&
-               params.stimulus_count <= SmallRounds::kStimuli;
+  bool small = params.brains <= kSmallBrains && params.area_count <= SmallRounds::kAreas &&
+               params.fiber_count <= SmallRounds::kFibers && params.stimulus_count <= SmallRounds::kStimuli;
   for (int64_t a = 0; a < params.area_count; ++a) {
     small = small && params.areas[a].n <= kSmallNeurons;
   }
@@ -38,6 +38,11 @@ inline bool is_small(const RoundsLaunch& params) {
       // Winners that came and that left; those that fire are drawn twice for edges into new slots.
       const int64_t rows = (fiber.learns() ? 4 : 2) * params.areas[fiber.source].k;
       small = small && rows * block_count(params.gaps[f], params.areas[fiber.target].n) <= kSmallDraws;
+    }
+    if (fiber.connectome == nullptr) {
+      // A graph of the user's own may be dense: a row's chunks follow one another.
+      const int64_t chunks = (params.areas[fiber.target].n + kEdgesPerChunk - 1) / kEdgesPerChunk;
+      small = small && params.areas[fiber.source].k * chunks <= kSmallChunks;
     }
   }
   return small;

@@ -34,8 +34,8 @@ struct WinnersWorkspace {
   }
 };
 
-// Whether rows stay in shared memory: where a multiprocessor, which has what a block may have and 1 KiB more, and takes
-// 1 KiB for each block, has room for two.
+// Whether rows stay in shared memory: where a multiprocessor has room for two. From 8.0 on it has what a block may have
+// and 1 KiB more, and takes 1 KiB for each block.
 template <typename S>
 bool keeps_rows(int64_t n, std::size_t shared_limit) {
   constexpr std::size_t kReserved = 1024;

@@ -1,11 +1,11 @@
 // Radix selection by a block: the k-th largest key of a row digit by digit, and the elements above and equal to it.
 //
-// Digits have 11 bits: 3 passes over 32-bit keys and 6 over 64-bit ones where 8 bits take 4 and 8, and the first digit
-// of a float then includes two bits of its fraction, so that few threads meet at one counter. The first digit of an
-// integer is what a float would begin with: its sign, how many bits it has and the four after the highest. Its top 11
-// bits would be the same for almost all. The 8 KiB of counters still let blocks of 512 threads fill a multiprocessor. A
-// row is settled, and needs no further pass, once all keys that match are winners: usually when the first digits have
-// told the k-th key from all others.
+// Digits have 11 bits: 3 passes over 32-bit keys and 6 over 64-bit ones (integers one more) where 8 bits take 4 and 8,
+// and the first digit of a float then includes two bits of its fraction, so that few threads meet at one counter. The
+// first digit of an integer is what a float would begin with: its sign, how many bits it has and the four after the
+// highest. Its top 11 bits would be the same for almost all. The 8 KiB of counters still let blocks of 512 threads fill
+// a multiprocessor. A row is settled, and needs no further pass, once all keys that match are winners: usually when the
+// first digits have told the k-th key from all others.
 #pragma once
 
 #include <type_traits>

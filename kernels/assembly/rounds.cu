@@ -6,8 +6,13 @@ namespace torch_hrr::kernels {
 namespace {
 
 struct RoundsDevice : DeviceLauncher {
+  // Parameters beyond 4 KiB need a driver of CUDA 12.1.
   static bool takes_small() {
-    return true;
+    static const bool takes = [] {
+      int version = 0;
+      return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12010;
+    }();
+    return takes;
   }
   static int64_t select_bytes(const WinnersParams& params) {
     return winners_workspace_bytes(params);

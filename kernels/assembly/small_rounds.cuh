@@ -13,11 +13,14 @@ namespace torch_hrr::kernels {
 
 constexpr int kSmallThreads = 512;
 
-// How much a block does in about the time that its launches would take. A launch is some 4,000 cycles, which a phase
-// over the neurons of an area takes at most. A fiber that learns has twelve launches a round; a row that a block of
-// warps draws, in a column block, is some 150 cycles, and a round seldom draws all rows that it might.
+// What is small, by estimates: no GPU has run this. A launch takes some 4,000 cycles, and a phase over 4096 neurons no
+// more. The twelve launches of a fiber that learns, 48,000 cycles, are 320 draws of a row by the warps of a block at
+// 150 cycles each, and a round seldom draws all rows that it might; or 100 chunks that each of 16 warps follows, at
+// 500. More brains than a few for each multiprocessor fill the GPU either way.
 constexpr int64_t kSmallNeurons = 4096;
-constexpr int64_t kSmallDraws = 512;  // of a fiber
+constexpr int64_t kSmallDraws = 512;    // of a fiber
+constexpr int64_t kSmallChunks = 2048;  // of a fiber
+constexpr int64_t kSmallBrains = 512;
 
 // A call. It travels as a parameter of its first kernel, which leaves it in memory for those that follow.
 struct SmallRounds {
@@ -28,7 +31,7 @@ struct SmallRounds {
 
   Batch batch;
   Changes changes;
-  int64_t* excess = nullptr;  // [brains, most slots] of one fiber after the other
+  int64_t* excess = nullptr;  // [brains, slots of the target], with room for the largest; of one fiber after the other
   int32_t area_count = 0;
   int32_t target_count = 0;
   int32_t wire_count = 0;

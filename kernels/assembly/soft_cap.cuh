@@ -25,8 +25,8 @@ struct CapRoom {
   int32_t elements = 0;  // or so many elements, the first ones
 };
 
-// A row of which less than two thirds fit is not worth the second block of a multiprocessor. Any other is read about
-// four times at most: some ten passes read the last third.
+// Keeping part of a row leaves a multiprocessor room for one block only. It pays where two thirds fit: about ten passes
+// over the rest are then some 1 + 10/3 reads of the row.
 template <typename T>
 CapRoom cap_room(int64_t n, std::size_t shared_limit) {
   const std::size_t fixed = sizeof(RadixShared<T>);

@@ -76,7 +76,7 @@ KERNEL_DEVICE winners_key_t<S> keep_row(WinnersSpan<S>& span, S* kept) {
   return differing;
 }
 
-// For a kept row of elements of two bytes 40 registers are one too few.
+// Kept rows of elements of two bytes would spill at 40 registers: two blocks.
 template <typename S, bool kKeep>
 constexpr int kWinnersRowBlocks = kKeep && sizeof(S) == 2 ? 2 : kWinnersBlocks;
 

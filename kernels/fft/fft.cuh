@@ -307,10 +307,10 @@ struct RowFft {
     }
   }
 
-  // Where point n of an exchange lies, so that each phase meets every bank once. The last bits of a place tell the
-  // bank. Threads that read one after the other read points that follow each other, or every second one: then the bit
-  // above the bank's must count in it. Those that write do so kPeriod at a time; the further bits of the writing
-  // thread, which are those of n / (kRadix kNeighbours), must count too.
+  // Where point n of an exchange lies, so that each phase meets every bank once. Only the last bits, below kPhase, tell
+  // the bank, and only they change; place(m ^ n) = place(m) ^ place(n), on which joined stands. The second term: threads
+  // write kPeriod points side by side, and then kRadix kNeighbours further on, so the bits of n / (kRadix kNeighbours)
+  // above kPeriod are added. The third: where threads read every second point, the bit that is lost comes from above.
   template <typename From, typename To>
   static constexpr KERNEL_HOST_DEVICE int place(unsigned n) {
     constexpr unsigned kWriters = From::kPeriod < kPhase ? kPhase - From::kPeriod : 0;
@@ -319,8 +319,8 @@ struct RowFft {
 
   // The place of the sum of two indices that have no bit in common: of a variable and a constant one, which then costs
   // an addition in the address and, where it has a part in the bank, an exclusive or.
-  static constexpr KERNEL_HOST_DEVICE int joined(int place, int constant_place) {
-    return (place ^ constant_place % kPhase) + constant_place / kPhase * kPhase;
+  static constexpr KERNEL_HOST_DEVICE int joined(int variable_place, int constant_place) {
+    return (variable_place ^ constant_place % kPhase) + constant_place / kPhase * kPhase;
   }
 
   template <typename From, typename To>

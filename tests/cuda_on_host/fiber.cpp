@@ -125,11 +125,6 @@ void Fiber::suspend() {
   switch_in();
 }
 
-bool Fiber::has_on_stack(const void* address) const {
-  const auto* byte = static_cast<const unsigned char*>(address);
-  return byte >= memory_ && byte < memory_ + kGuardBytes + kStackBytes;
-}
-
 void Fiber::publish(void* token) {
   void* const caller = current_race_context();
   switch_race_context(race_context_);

@@ -30,8 +30,6 @@ class Fiber {
   // Returns to the caller of resume(); called inside the fiber.
   void suspend();
 
-  bool has_on_stack(const void* address) const;
-
   // Orders all the fiber has done before whatever acquires the token, for ThreadSanitizer; called outside any fiber.
   void publish(void* token);
 

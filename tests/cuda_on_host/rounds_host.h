@@ -20,6 +20,7 @@ struct RoundsHost : HostLauncher {
   unsigned most_x = ~0u;
   unsigned most_y = ~0u;
   bool small = true;
+  std::size_t shared_limit = kDefaultSharedBytes;
   int64_t* launches = nullptr;  // counts them
 
   template <typename... Params, typename... Args>
@@ -38,7 +39,8 @@ struct RoundsHost : HostLauncher {
     return WinnersWorkspace<int64_t>::bytes(params.rows, winners_plan(params.rows, params.n));
   }
   void select_top(const WinnersParams& params, void* workspace) const {
-    launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace, *this);
+    launch_winners_rows<int64_t>(params, winners_plan(params.rows, params.n), workspace, *this, kWinnersThreads,
+                                 kMaxGridX, shared_limit);
   }
   void deliver(const DeliverLaunch& params) const {
     launch_deliver_with(params, *this);

@@ -261,7 +261,7 @@ void Grid::run_block(std::size_t shared_bytes) {
     }
     threadIdx = thread.index;
     if (observer_ != nullptr) {
-      observer_->enter_thread(current_, thread.fiber);
+      observer_->enter_thread(current_);
     }
     thread.fiber.resume();
     if (observer_ != nullptr) {

@@ -20,7 +20,7 @@ class LaunchObserver {
   virtual ~LaunchObserver() = default;
   virtual void begin_launch(const char* name, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) = 0;
   virtual void begin_block(const void* shared, int threads) = 0;
-  virtual void enter_thread(int rank, const Fiber& fiber) = 0;
+  virtual void enter_thread(int rank) = 0;
   virtual void leave_thread() = 0;
   virtual void barrier() = 0;
   virtual void warp_operation() = 0;

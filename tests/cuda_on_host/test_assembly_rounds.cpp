@@ -251,6 +251,11 @@ TEST(RoundsKernels, SmallIsWhatABlockCanDo) {
     return params;
   };
   EXPECT_TRUE(is_small(with(SmallRounds::kAreas, 0, SmallRounds::kStimuli)));
+  RoundsLaunch many = with(1, 1, 0);
+  many.brains = kSmallBrains;
+  EXPECT_TRUE(is_small(many));
+  many.brains = kSmallBrains + 1;
+  EXPECT_FALSE(is_small(many));
   EXPECT_FALSE(is_small(with(SmallRounds::kAreas + 1, 0, 0)));
   EXPECT_FALSE(is_small(with(1, 0, SmallRounds::kStimuli + 1)));
   EXPECT_TRUE(is_small(with(1, SmallRounds::kFibers, 0)));
@@ -265,6 +270,12 @@ TEST(RoundsKernels, SmallIsWhatABlockCanDo) {
   fibers[0].factor = 2;
   EXPECT_TRUE(is_small(with(1, 1, 0)));
   areas[0].k = most / 2 + 1;
+  EXPECT_FALSE(is_small(with(1, 1, 0)));
+  // A graph of one's own is walked, not drawn.
+  fibers[0].connectome = nullptr;
+  areas[0].k = kSmallChunks * kEdgesPerChunk / kSmallNeurons;
+  EXPECT_TRUE(is_small(with(1, 1, 0)));
+  ++areas[0].k;
   EXPECT_FALSE(is_small(with(1, 1, 0)));
   areas[0].k = 1;
   areas[1].n = kSmallNeurons + 1;

@@ -44,7 +44,6 @@ void Recorder::start(std::string op, std::string shape) {
   profile_.op = std::move(op);
   profile_.shape = std::move(shape);
   buffers_.clear();
-  recording_ = true;
   observe_launches(this);
 }
 
@@ -56,7 +55,6 @@ void Recorder::name(std::string buffer, const void* address, Role role) {
 
 Profile Recorder::finish() {
   observe_launches(nullptr);
-  recording_ = false;
   for (auto& [address, buffer] : buffers_) {
     buffer.counts.loaded_once = static_cast<uint64_t>(std::count(buffer.loaded.begin(), buffer.loaded.end(), true));
     buffer.counts.stored_once = static_cast<uint64_t>(std::count(buffer.stored.begin(), buffer.stored.end(), true));
@@ -81,7 +79,7 @@ void Recorder::begin_launch(const char* name, const void* kernel, dim3 grid, dim
   counts.shared_bytes = shared_bytes;
   profile_.launches.push_back(std::move(counts));
   nodes_.clear();
-  fiber_ = nullptr;
+  in_thread_ = false;
 }
 
 void Recorder::begin_block(const void* shared, int threads) {
@@ -98,13 +96,13 @@ void Recorder::begin_block(const void* shared, int threads) {
   }
 }
 
-void Recorder::enter_thread(int rank, const Fiber& fiber) {
+void Recorder::enter_thread(int rank) {
   rank_ = rank;
-  fiber_ = &fiber;
+  in_thread_ = true;
 }
 
 void Recorder::leave_thread() {
-  fiber_ = nullptr;
+  in_thread_ = false;
 }
 
 void Recorder::barrier() {
@@ -126,13 +124,13 @@ void Recorder::add_step(const void* block) {
 }
 
 void Recorder::enter_block_of_code(const void* block) {
-  if (fiber_ != nullptr) {
+  if (in_thread_) {
     add_step(block);
   }
 }
 
 void Recorder::enter_function(const void* call) {
-  if (fiber_ != nullptr) {
+  if (in_thread_) {
     Calls& calls = calls_[static_cast<std::size_t>(rank_)];
     const uint64_t chain = calls.chain.back() * 0x9e3779b97f4a7c15u + reinterpret_cast<std::uintptr_t>(call);
     calls.chain.push_back(chain);
@@ -142,7 +140,7 @@ void Recorder::enter_function(const void* call) {
 
 // What the caller does after the call is a step of its own.
 void Recorder::leave_function() {
-  if (fiber_ != nullptr) {
+  if (in_thread_) {
     Calls& calls = calls_[static_cast<std::size_t>(rank_)];
     const void* const call = calls.from.back();
     calls.from.pop_back();
@@ -152,7 +150,7 @@ void Recorder::leave_function() {
 }
 
 void Recorder::access(const void* address, std::size_t bytes, Action action) {
-  if (fiber_ == nullptr) {
+  if (!in_thread_) {
     return;
   }
   TracedAccess access;

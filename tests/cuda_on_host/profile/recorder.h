@@ -90,7 +90,7 @@ class Recorder final : public LaunchObserver {
 
   void begin_launch(const char* name, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) override;
   void begin_block(const void* shared, int threads) override;
-  void enter_thread(int rank, const Fiber& fiber) override;
+  void enter_thread(int rank) override;
   void leave_thread() override;
   void barrier() override;
   void warp_operation() override;
@@ -113,13 +113,12 @@ class Recorder final : public LaunchObserver {
   Node node_of(const void* block);
   void add_step(const void* block);
 
-  bool recording_ = false;
   Profile profile_;
   std::map<std::uintptr_t, Buffer> buffers_;  // by the address where the allocation begins
 
   std::vector<Trace> traces_;  // of the block that runs, by thread
   std::vector<Calls> calls_;
-  const Fiber* fiber_ = nullptr;
+  bool in_thread_ = false;
   int rank_ = 0;
   int threads_ = 0;
   std::uintptr_t shared_ = 0;

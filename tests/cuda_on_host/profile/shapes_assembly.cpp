@@ -133,6 +133,7 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
   testing::Brains brains(model, count, memory);
   testing::RoundsHost host;
   host.threads = kMaxBlockXY;
+  host.shared_limit = kMaxSharedBytes;
   profile(
       all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds",
       [&](Recorder& recorder) {
