@@ -375,7 +375,10 @@ def code(counted):
 
 
 def test_the_compiled_kernels_explain_what_was_counted(counted, code):
-    for one in {one.op: one for one in counted}.values():
+    operators = {one.op: one for one in counted}
+    if os.environ.get("TORCH_HRR_TEST_ALL") != "1":
+        operators = {op: operators[op] for op in ("bind_normalize", "superpose", "k_winners float", "philox_fill")}
+    for one in operators.values():
         for launch in code[A100.architecture].joined(one).launches:
             assert launch.issued is not None, f"{launch.symbol}: the library has no such kernel"
             assert launch.issued.explained > 0.5, f"{one.op} {one.shape}: {launch.symbol}"
