@@ -308,9 +308,10 @@ struct RowFft {
   }
 
   // Where point n of an exchange lies, so that each phase meets every bank once. Only the last bits, below kPhase, tell
-  // the bank, and only they change; place(m ^ n) = place(m) ^ place(n), on which joined stands. The second term: threads
-  // write kPeriod points side by side, and then kRadix kNeighbours further on, so the bits of n / (kRadix kNeighbours)
-  // above kPeriod are added. The third: where threads read every second point, the bit that is lost comes from above.
+  // the bank, and only they change; place(m ^ n) = place(m) ^ place(n), on which joined stands. The second term:
+  // threads write kPeriod points side by side, and then kRadix kNeighbours further on, so the bits of n / (kRadix
+  // kNeighbours) above kPeriod are added. The third: where threads read every second point, the bit that is lost comes
+  // from above.
   template <typename From, typename To>
   static constexpr KERNEL_HOST_DEVICE int place(unsigned n) {
     constexpr unsigned kWriters = From::kPeriod < kPhase ? kPhase - From::kPeriod : 0;
