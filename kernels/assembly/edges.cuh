@@ -294,6 +294,7 @@ KERNEL_DEVICE void append_edges(const EdgeSearchLaunch& search) {
     const Link own = search.link.of_brain(b);
     const auto slots = static_cast<int32_t>(own.target.slots[0]);
     for_each_row_of_warps(own, [&](int64_t i, int64_t neuron) {
+      // Its pointers are made anew for each row: held through the loop, they would cost registers.
       append_edges_of_row<kTwoLevel>(search, search.link.of_brain(b), tables, b, i, neuron, slots);
     });
     if (blockIdx.x == 0 && thread_rank() == 0) {

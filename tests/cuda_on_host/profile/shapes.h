@@ -17,17 +17,31 @@ void profile_assembly(std::vector<Profile>& all);
 // Whether the operator was asked for.
 bool is_wanted(const std::string& op);
 
-template <typename Arrays, typename Launches>
-void profile(std::vector<Profile>& all, const std::string& op, const std::string& shape, const Arrays& name_arrays,
-             const Launches& launches) {
+struct NamedArray {
+  std::string name;
+  const void* address;
+  Role role = Role::kArgument;
+};
+
+template <typename Launches>
+void profile(std::vector<Profile>& all, const std::string& op, const std::string& shape,
+             const std::vector<NamedArray>& arrays, const Launches& launches) {
   if (!is_wanted(op)) {
     return;
   }
   Recorder& recorder = Recorder::instance();
   recorder.start(op, shape);
-  name_arrays(recorder);
+  for (const NamedArray& array : arrays) {
+    recorder.name(array.name, array.address, array.role);
+  }
   launches();
   all.push_back(recorder.finish());
+}
+
+// "64x1024"
+template <typename... Sizes>
+std::string shape_of(int64_t first, Sizes... others) {
+  return (std::to_string(first) + ... + ("x" + std::to_string(others)));
 }
 
 inline std::vector<float> normal_elements(int64_t count, unsigned seed) {

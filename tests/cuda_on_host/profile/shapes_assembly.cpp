@@ -35,12 +35,8 @@ void profile_winners(std::vector<Profile>& all, const std::string& type, int64_t
   const WinnersPlan plan = winners_plan(rows, n);
   auto workspace = poisoned<unsigned char>(static_cast<std::size_t>(WinnersWorkspace<S>::bytes(rows, plan)));
   profile(
-      all, "k_winners " + type, std::to_string(rows) + "x" + std::to_string(n) + " k" + std::to_string(k),
-      [&](Recorder& recorder) {
-        recorder.name("input", input.data(), Role::kArgument);
-        recorder.name("values", values.data(), Role::kResult);
-        recorder.name("indices", indices.data(), Role::kResult);
-      },
+      all, "k_winners " + type, shape_of(rows, n) + " k" + std::to_string(k),
+      {{"input", input.data()}, {"values", values.data(), Role::kResult}, {"indices", indices.data(), Role::kResult}},
       [&] {
         launch_winners_rows<S>(params, plan, workspace.data(), HostLauncher{}, kWinnersThreads, kMaxGridX,
                                kMaxSharedBytes);
@@ -64,17 +60,13 @@ void profile_soft_cap(std::vector<Profile>& all, int64_t rows, int64_t n, int64_
   params.map.strides[1][0] = n;
   params.storage = Storage::kFloat;
   params.result = result;
-  profile(
-      all, result == CapResult::kSoft ? "k_cap soft" : "k_cap soft backward",
-      std::to_string(rows) + "x" + std::to_string(n) + " k" + std::to_string(k),
-      [&](Recorder& recorder) {
-        recorder.name("inputs", inputs.data(), Role::kArgument);
-        if (result != CapResult::kSoft) {
-          recorder.name("v", v.data(), Role::kArgument);
-        }
-        recorder.name("out", out.data(), Role::kResult);
-      },
-      [&] { launch_soft_cap_with(params, kMaxSharedBytes, HostLauncher{}); });
+  std::vector<NamedArray> arrays = {{"inputs", inputs.data()}, {"out", out.data(), Role::kResult}};
+  if (result != CapResult::kSoft) {
+    arrays.push_back({"v", v.data()});
+  }
+  profile(all, result == CapResult::kSoft ? "k_cap soft" : "k_cap soft backward",
+          shape_of(rows, n) + " k" + std::to_string(k), arrays,
+          [&] { launch_soft_cap_with(params, kMaxSharedBytes, HostLauncher{}); });
 }
 
 void profile_philox(std::vector<Profile>& all, int64_t words) {
@@ -82,13 +74,9 @@ void profile_philox(std::vector<Profile>& all, int64_t words) {
   PhiloxFillParams params;
   params.out = out.data();
   params.words = words;
-  profile(
-      all, "philox_fill", std::to_string(words),
-      [&](Recorder& recorder) { recorder.name("out", out.data(), Role::kResult); },
-      [&] {
-        host_launch("philox_fill", philox_fill_kernel, grid_for((words + 3) / 4, 256), dim3(256), 0, Schedule{},
-                    params);
-      });
+  profile(all, "philox_fill", std::to_string(words), {{"out", out.data(), Role::kResult}}, [&] {
+    host_launch("philox_fill", philox_fill_kernel, grid_for((words + 3) / 4, 256), dim3(256), 0, Schedule{}, params);
+  });
 }
 
 // The inputs of n neurons from `fired` neurons of a random graph of density p.
@@ -109,14 +97,9 @@ void profile_connectome_inputs(std::vector<Profile>& all, int64_t n, int64_t fir
   params.row_count = fired;
   params.n = n;
   params.counts = counts.data();
-  profile(
-      all, "connectome_inputs", "n" + std::to_string(n) + " fired" + std::to_string(fired),
-      [&](Recorder& recorder) {
-        recorder.name("rows", rows.data(), Role::kArgument);
-        recorder.name("counts", counts.data(), Role::kResult);
-        recorder.name("gaps", uploaded.data(), Role::kTable);
-      },
-      [&] { launch_deliver_with(params, HostLauncher{}); });
+  profile(all, "connectome_inputs", "n" + std::to_string(n) + " fired" + std::to_string(fired),
+          {{"rows", rows.data()}, {"counts", counts.data(), Role::kResult}, {"gaps", uploaded.data(), Role::kTable}},
+          [&] { launch_deliver_with(params, HostLauncher{}); });
 }
 
 // Two areas that excite each other and themselves, as those of docs' examples: their first rounds.
@@ -134,36 +117,34 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
   testing::RoundsHost host;
   host.threads = kMaxBlockXY;
   host.shared_limit = kMaxSharedBytes;
-  profile(
-      all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds",
-      [&](Recorder& recorder) {
-        const auto name = [&](const std::string& array, const auto& values, Role role = Role::kState) {
-          recorder.name(array, values.data(), role);
-        };
-        for (std::size_t a = 0; a < brains.areas.size(); ++a) {
-          const std::string of = " of area " + std::to_string(a);
-          name("winners" + of, brains.areas[a].winners);
-          name("slot_of" + of, brains.areas[a].slot_of);
-          name("neuron_of" + of, brains.areas[a].neuron_of);
-          name("won" + of, brains.areas[a].won);
-        }
-        for (std::size_t f = 0; f < brains.fibers.size(); ++f) {
-          const std::string of = " of fiber " + std::to_string(f);
-          const testing::FiberArrays& fiber = brains.fibers[f];
-          name("counts" + of, fiber.counts);
-          name("delivered" + of, fiber.delivered);
-          name("head" + of, fiber.head);
-          name("length" + of, fiber.length);
-          name("next" + of, fiber.next);
-          name("target" + of, fiber.target);
-          name("weight" + of, fiber.weight);
-          name("known" + of, fiber.known);
-        }
-        name("tables of the fibers", brains.fibers, Role::kTable);
-        name("counts of the stimulus", brains.stimuli[0].counts, Role::kTable);
-        name("weight of the stimulus", brains.stimuli[0].weight);
-      },
-      [&] { brains.run(kRounds, host); });
+  std::vector<NamedArray> arrays;
+  const auto name = [&](const std::string& array, const auto& values, Role role = Role::kState) {
+    arrays.push_back({array, values.data(), role});
+  };
+  for (std::size_t a = 0; a < brains.areas.size(); ++a) {
+    const std::string of = " of area " + std::to_string(a);
+    name("winners" + of, brains.areas[a].winners);
+    name("slot_of" + of, brains.areas[a].slot_of);
+    name("neuron_of" + of, brains.areas[a].neuron_of);
+    name("won" + of, brains.areas[a].won);
+  }
+  for (std::size_t f = 0; f < brains.fibers.size(); ++f) {
+    const std::string of = " of fiber " + std::to_string(f);
+    const testing::FiberArrays& fiber = brains.fibers[f];
+    name("counts" + of, fiber.counts);
+    name("delivered" + of, fiber.delivered);
+    name("head" + of, fiber.head);
+    name("length" + of, fiber.length);
+    name("next" + of, fiber.next);
+    name("target" + of, fiber.target);
+    name("weight" + of, fiber.weight);
+    name("known" + of, fiber.known);
+  }
+  name("tables of the fibers", brains.fibers, Role::kTable);
+  name("counts of the stimulus", brains.stimuli[0].counts, Role::kTable);
+  name("weight of the stimulus", brains.stimuli[0].weight);
+  profile(all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds", arrays,
+          [&] { brains.run(kRounds, host); });
 }
 
 }  // namespace

@@ -17,34 +17,26 @@ constexpr int64_t kDim = 1024;
 using OneLength = Lengths<9, 9>;
 
 template <typename Launches>
-void profile_rows(std::vector<Profile>& all, const char* op, const std::string& shape,
-                  const std::vector<std::pair<const char*, const void*>>& arguments, const void* out,
-                  const Launches& launches) {
-  profile(
-      all, op, shape,
-      [&](Recorder& recorder) {
-        for (const auto& [name, address] : arguments) {
-          recorder.name(name, address, Role::kArgument);
-        }
-        recorder.name("out", out, Role::kResult);
-        recorder.name("twiddles", twiddle_table<float>(), Role::kTable);
-      },
-      launches);
+void profile_rows(std::vector<Profile>& all, const char* op, const std::string& shape, std::vector<NamedArray> arrays,
+                  const void* out, const Launches& launches) {
+  arrays.push_back({"out", out, Role::kResult});
+  arrays.push_back({"twiddles", twiddle_table<float>(), Role::kTable});
+  profile(all, op, shape, arrays, launches);
 }
 
 }  // namespace
 
 void profile_hrr_spectra(std::vector<Profile>& all) {
-  const std::string shape = std::to_string(kRows) + "x" + std::to_string(kDim);
+  const std::string shape = shape_of(kRows, kDim);
   const Rows<float> a = tame_rows<float>(kRows, kDim, 1);
   const Rows<float> v(kRows, kDim, 2);
   auto out = poisoned<float>(a.values.size());
   const auto map = [&](const char* op, SpectralMap kind) {
     SpectralMapParams params = map_params(kind, a, v, kRows);
     params.out = out.data();
-    std::vector<std::pair<const char*, const void*>> arguments = {{"a", a.values.data()}};
+    std::vector<NamedArray> arguments = {{"a", a.values.data()}};
     if (takes_direction(kind)) {
-      arguments.emplace_back("v", v.values.data());
+      arguments.push_back({"v", v.values.data()});
     }
     profile_rows(all, op, shape, arguments, out.data(), [&] {
       launch_spectral_map<OneLength>(Storage::kFloat, params, twiddle_table<float>(), HostLauncher{});
@@ -82,7 +74,6 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   constexpr int64_t kItems = 4;
   MultibindParams multibind;
   multibind.vectors = a.values.data();
-  multibind.out = out.data();
   multibind.rows = kRows / kItems;
   multibind.items = kItems;
   multibind.dim = kDim;
@@ -91,8 +82,7 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   auto product = poisoned<float>(static_cast<std::size_t>(multibind.rows * kDim));
   multibind.out = product.data();
   profile_rows(
-      all, "multibind", std::to_string(multibind.rows) + "x" + std::to_string(kItems) + "x" + std::to_string(kDim),
-      {{"vectors", a.values.data()}}, product.data(),
+      all, "multibind", shape_of(multibind.rows, kItems, kDim), {{"vectors", a.values.data()}}, product.data(),
       [&] { launch_multibind<OneLength>(Storage::kFloat, multibind, twiddle_table<float>(), HostLauncher{}); });
 }
 
