@@ -2,7 +2,7 @@
 
 Importing the package loads the native library and registers its operators as ``torch.ops.torch_hrr.*``; the
 subpackages wrap them: ``torch_hrr.hrr`` (holographic reduced representations), ``torch_hrr.assembly`` (assemblies of
-neurons) and ``torch_hrr.runtime`` (devices).
+neurons), ``torch_hrr.encoding`` (sinusoids of positions) and ``torch_hrr.runtime`` (devices).
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch_hrr import _library, _vmap
 _library.load()
 _vmap.register()
 
-from torch_hrr import assembly, hrr, runtime  # noqa: E402
+from torch_hrr import assembly, encoding, hrr, runtime  # noqa: E402
 from torch_hrr._storage import IntegrityError  # noqa: E402
 from torch_hrr.runtime import DeviceError  # noqa: E402
 
@@ -21,4 +21,13 @@ __version__ = (Path(__file__).parent / "version.txt").read_text().strip()
 cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
 """For CMAKE_PREFIX_PATH, beside ``torch.utils.cmake_prefix_path``: then ``find_package(TorchHRR)`` works."""
 
-__all__ = ["DeviceError", "IntegrityError", "__version__", "assembly", "cmake_prefix_path", "hrr", "runtime"]
+__all__ = [
+    "DeviceError",
+    "IntegrityError",
+    "__version__",
+    "assembly",
+    "cmake_prefix_path",
+    "encoding",
+    "hrr",
+    "runtime",
+]
