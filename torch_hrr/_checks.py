@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -68,3 +73,43 @@ def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
     dtype = torch.get_default_dtype() if dtype is None else dtype
     check_dtype(op, dtype)
     return dtype
+
+
+def integer(
+    op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
+) -> int:
+    """An int within bounds; `limit` names the upper one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
+    number = int(value.__index__())
+    if (least is not None and number < least) or (most is not None and number > most):
+        upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
+        raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {number}")
+    return number
+
+
+def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """A finite float within bounds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    if isinstance(value, int) and abs(value) > 2**1000:
+        raise ValueError(f"{op}: {argument} must be a finite number, got an int of {value.bit_length()} bits")
+    if not math.isfinite(value) or not least <= float(value) <= most:
+        lower = "" if math.isinf(least) else f" >= {least:g}"
+        upper = "" if math.isinf(most) else f" and <= {most:g}"
+        raise ValueError(f"{op}: {argument} must be a finite number{lower}{upper}, got {value}")
+    return float(value)
+
+
+def plain(value: Any) -> Any:
+    """The int or float of a number of another kind, such as NumPy's; anything else as it is."""
+    if isinstance(value, (bool, int, float)) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
+    """One of the known words."""
+    if value not in known:
+        raise ValueError(f"{op}: {argument} must be one of {', '.join(map(repr, known))}, got {value!r}")
+    return str(value)
