@@ -85,6 +85,11 @@ inline void check_strided(const char* op, std::initializer_list<Argument> argume
   }
 }
 
+inline void check_same_device(const char* op, const Argument& first, const Argument& other) {
+  TORCH_CHECK(first.tensor.device() == other.tensor.device(), op, ": ", first.name, " and ", other.name,
+              " must be on the same device, got ", first.tensor.device(), " and ", other.tensor.device());
+}
+
 // Defined, strided, real floating point, and all on one device.
 inline void check_floating(const char* op, std::initializer_list<Argument> arguments) {
   const Argument* first = nullptr;
@@ -96,8 +101,7 @@ inline void check_floating(const char* op, std::initializer_list<Argument> argum
     if (first == nullptr) {
       first = &argument;
     }
-    TORCH_CHECK(argument.tensor.device() == first->tensor.device(), op, ": ", first->name, " and ", argument.name,
-                " must be on the same device, got ", first->tensor.device(), " and ", argument.tensor.device());
+    check_same_device(op, *first, argument);
   }
 }
 

@@ -29,7 +29,8 @@ bool share_memory(const at::Tensor& a, const at::Tensor& b) {
 template <typename Int>
 void check_out_metadata(const char* op, const at::Tensor& out, const ResultContract<Int>& contract,
                         c10::ArrayRef<Argument> inputs) {
-  check_floating(op, {inputs.front(), {"out", out}});
+  check_floating(op, {{"out", out}});
+  check_same_device(op, inputs.front(), {"out", out});
   TORCH_CHECK_TYPE(out.scalar_type() == contract.dtype, op, ": out must have dtype ", contract.dtype, ", got ",
                    out.scalar_type());
   const c10::ArrayRef<Int> sizes = sizes_of<Int>(out);

@@ -15,9 +15,10 @@
 //
 // A formula is built from the arguments that are not tensors, or from all arguments by a static function formula().
 // Derivative::kComposition needs compose(), a static function of all arguments, instead: the same result from
-// differentiable operators, called only when a derivative is asked for. An operator that returns nothing writes into
-// the operands that are marked `written`. It has check() in place of contract(), for Meta too, and run() takes what
-// check() returns as its first argument.
+// differentiable operators, called only when a derivative is asked for. An operator whose result alone autocast decides
+// has a static function autocast(type, all arguments), which returns the arguments to call it with. An operator that
+// returns nothing writes into the operands that are marked `written`. It has check() in place of contract(), for Meta
+// too, and run() takes what check() returns as its first argument.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -164,12 +165,17 @@ const at::Tensor& first_tensor(const T& first, const Rest&... rest) {
   }
 }
 
+// Asks Linux to back a large new result in main memory by pages of 2 MiB: its first use faults 512 times less often.
+void prefer_huge_pages(const at::Tensor& result);
+
 template <typename Int>
 at::Tensor allocate_one(const ResultContract<Int>& contract, const at::TensorOptions& options) {
   if constexpr (std::is_same_v<Int, c10::SymInt>) {
     return at::empty_symint(contract.sizes, options.dtype(contract.dtype));
   } else {
-    return at::empty(contract.sizes, options.dtype(contract.dtype));
+    at::Tensor result = at::empty(contract.sizes, options.dtype(contract.dtype));
+    prefer_huge_pages(result);
+    return result;
   }
 }
 
@@ -378,7 +384,13 @@ struct Lanes<Op, Result(A...)> {
 
   template <c10::DeviceType kDevice>
   static Result autocast(A... args) {
-    return lanes::with_autocast<kDevice, Op>(args...);
+    if constexpr (requires(at::ScalarType type) { Op::autocast(type, args...); }) {
+      const Autocast<kDevice> below;
+      return std::apply([](const auto&... own) { return call<Op>(own...); },
+                        Op::autocast(at::autocast::get_autocast_dtype(kDevice), args...));
+    } else {
+      return lanes::with_autocast<kDevice, Op>(args...);
+    }
   }
 
   static void out(A... args, at::Tensor& out) {

@@ -46,4 +46,32 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_k_cap_backward(Tensor grad, Tensor inputs, SymInt k, float temperature, str surrogate) -> Tensor", tags);
   m.def("_project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
   m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
+
+  // Sinusoids of positions
+  m.def(
+      "sinusoidal_encoding(Tensor positions, SymInt dim, float base=10000., float scale=1., float phase=0., "
+      "str layout='interleaved', ScalarType? dtype=None) -> Tensor",
+      tags);
+  m.def(
+      "sinusoidal_encoding.out(Tensor positions, SymInt dim, float base=10000., float scale=1., float phase=0., "
+      "str layout='interleaved', ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
+      tags);
+  m.def(
+      "sinusoidal_features(Tensor positions, Tensor frequencies, Tensor? phase=None, str layout='interleaved', "
+      "ScalarType? dtype=None) -> Tensor",
+      tags);
+  m.def(
+      "sinusoidal_features.out(Tensor positions, Tensor frequencies, Tensor? phase=None, str layout='interleaved', "
+      "ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
+      tags);
+  m.def(
+      "embed_positions(Tensor tokens, Tensor table, Tensor? positions=None, int padding_idx=-1, "
+      "float temperature=1., float base=10000., float scale=1., float phase=0., str layout='interleaved', "
+      "ScalarType? dtype=None) -> Tensor",
+      tags);
+  m.def(
+      "embed_positions.out(Tensor tokens, Tensor table, Tensor? positions=None, int padding_idx=-1, "
+      "float temperature=1., float base=10000., float scale=1., float phase=0., str layout='interleaved', "
+      "ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
+      tags);
 }

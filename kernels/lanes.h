@@ -86,6 +86,14 @@ KERNEL_HOST_DEVICE double number_of(uint64_t bits) {
   return x;
 }
 
+// The nearest number to an integer in two's complement.
+KERNEL_HOST_DEVICE float signed_number(uint32_t integer) {
+  return static_cast<float>(static_cast<int32_t>(integer));
+}
+KERNEL_HOST_DEVICE double signed_number(uint64_t integer) {
+  return static_cast<double>(static_cast<int64_t>(integer));
+}
+
 // condition ? yes : no
 KERNEL_HOST_DEVICE float select(bool condition, float yes, float no) {
   return condition ? yes : no;

@@ -43,6 +43,36 @@ struct Simd {
   }
 };
 
+// A store past the caches, for memory that will not be read soon; the address is a multiple of the vector's size. Other
+// threads see it after finish_streaming.
+template <typename T, int W>
+KERNEL_HOST_DEVICE void stream(Simd<T, W> a, T* target) {
+  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(target), (__m512i)a.lanes);
+  } else
+#endif
+#if defined(__AVX2__)
+      if constexpr (kBytes == 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(target), (__m256i)a.lanes);
+  } else
+#endif
+#if defined(__x86_64__)
+      if constexpr (kBytes == 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(target), (__m128i)a.lanes);
+  } else
+#endif
+  {
+    a.store(target);
+  }
+}
+KERNEL_HOST_DEVICE void finish_streaming() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
 KERNEL_ISA_END
 
 template <typename T, int W>
@@ -418,6 +448,16 @@ KERNEL_HOST_DEVICE Simd<double, W> number_of(Simd<uint64_t, W> bits) {
   return {(typename Simd<double, W>::Lanes)bits.lanes};
 }
 
+// The nearest number to every integer in two's complement.
+template <int W>
+KERNEL_HOST_DEVICE Simd<float, W> signed_number(Simd<uint32_t, W> integers) {
+  return converted<float>(Simd<int32_t, W>{(typename Simd<int32_t, W>::Lanes)integers.lanes});
+}
+template <int W>
+KERNEL_HOST_DEVICE Simd<double, W> signed_number(Simd<uint64_t, W> integers) {
+  return converted<double>(Simd<int64_t, W>{(typename Simd<int64_t, W>::Lanes)integers.lanes});
+}
+
 // a b + c, rounded once on every machine: lane by lane where the instruction is missing.
 template <typename T, int W>
 KERNEL_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Simd<T, W> c) {
@@ -505,6 +545,18 @@ struct InterleaveHigh {
     return w / 2 + j / 2 + (j % 2) * w;
   }
 };
+// The high half of every 64-bit integer, of two vectors one after the other.
+template <int W>
+KERNEL_HOST_DEVICE Simd<uint32_t, 2 * W> high_halves(Simd<uint64_t, W> a, Simd<uint64_t, W> b) {
+  using Halves = typename Simd<uint32_t, 2 * W>::Lanes;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  using High = OddLanes;
+#else
+  using High = EvenLanes;
+#endif
+  return shuffle<High>(Simd<uint32_t, 2 * W>{(Halves)a.lanes}, Simd<uint32_t, 2 * W>{(Halves)b.lanes});
+}
+
 struct Reversed {
   static constexpr int of(int j, int w) {
     return w - 1 - j;

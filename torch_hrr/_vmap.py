@@ -63,7 +63,7 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ]
         result = operator(*moved, *arguments[count:])
-        numbers = any(
+        numbers = any(own > 0 for own in trailing) and any(
             own == 0 and batch_dim is not None and tensor.dim() == 1
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         )

@@ -93,6 +93,41 @@ TORCH_HRR_API at::Tensor connectome_inputs(const at::Tensor& winners, int64_t n,
 TORCH_HRR_API at::Tensor k_cap(const at::Tensor& inputs, int64_t k, double temperature = 1,
                                std::string_view surrogate = "sigmoid", bool soft = false);
 
+// Sinusoids of positions (integers or floating; their derivatives are those of floating ones). With angles t_i =
+// position f_i + phase: sin t_0, cos t_0, sin t_1, ... (layout "interleaved") or all sines, then all cosines ("half").
+// The angle is an exact fraction of a turn, so no position is too large: the error of float32 stays below 1.5e-7 to
+// 2^31. The same bits on every device. Without a dtype the result has that of floating positions, else float32; half
+// types are rounded from float32. A position that is NaN or infinite gives a NaN row.
+
+// f_i = scale base^(-2i/dim); an odd dim lacks the last cosine.
+TORCH_HRR_API at::Tensor sinusoidal_encoding(const at::Tensor& positions, int64_t dim, double base = 10000,
+                                             double scale = 1, double phase = 0,
+                                             std::string_view layout = "interleaved",
+                                             std::optional<at::ScalarType> dtype = std::nullopt);
+// f = frequencies[F] and phase[F] or 0, as held by the tensors, both with derivatives; [..., 2F].
+TORCH_HRR_API at::Tensor sinusoidal_features(const at::Tensor& positions, const at::Tensor& frequencies,
+                                             const std::optional<at::Tensor>& phase = std::nullopt,
+                                             std::string_view layout = "interleaved",
+                                             std::optional<at::ScalarType> dtype = std::nullopt);
+// (table[tokens] + encoding of positions) / temperature in the table's dtype, [..., L, dim]; rows of tokens equal to
+// padding_idx are 0, unless it is negative. tokens[..., L] are int32 or int64; without positions they are 0 to L - 1. A
+// token outside the table is an error on the CPU and gives a NaN row on a GPU.
+TORCH_HRR_API at::Tensor embed_positions(const at::Tensor& tokens, const at::Tensor& table,
+                                         const std::optional<at::Tensor>& positions = std::nullopt,
+                                         int64_t padding_idx = -1, double temperature = 1, double base = 10000,
+                                         double scale = 1, double phase = 0, std::string_view layout = "interleaved",
+                                         std::optional<at::ScalarType> dtype = std::nullopt);
+// The same into a preallocated result, whose dtype and last dimension decide.
+TORCH_HRR_API void sinusoidal_encoding_out(at::Tensor& out, const at::Tensor& positions, double base = 10000,
+                                           double scale = 1, double phase = 0, std::string_view layout = "interleaved");
+TORCH_HRR_API void sinusoidal_features_out(at::Tensor& out, const at::Tensor& positions, const at::Tensor& frequencies,
+                                           const std::optional<at::Tensor>& phase = std::nullopt,
+                                           std::string_view layout = "interleaved");
+TORCH_HRR_API void embed_positions_out(at::Tensor& out, const at::Tensor& tokens, const at::Tensor& table,
+                                       const std::optional<at::Tensor>& positions = std::nullopt,
+                                       int64_t padding_idx = -1, double temperature = 1, double base = 10000,
+                                       double scale = 1, double phase = 0, std::string_view layout = "interleaved");
+
 }  // namespace torch_hrr
 
 // "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces

@@ -1,0 +1,246 @@
+// sinusoidal_encoding and sinusoidal_features: sines and cosines of positions, at analytic or held frequencies.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+
+#include "csrc/encoding/sinusoid.h"
+
+#include "csrc/encoding/waves.h"
+#include "csrc/include/torch_hrr/torch_hrr.h"
+#include "csrc/operator.h"
+#include "csrc/types.h"
+
+namespace torch_hrr::encoding {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using OptionalTensor = std::optional<Tensor>;
+using OptionalType = std::optional<at::ScalarType>;
+
+kernels::SinusoidParams params_of(const HeldPositions& held, int64_t dim, Layout layout, const Tensor& out) {
+  kernels::SinusoidParams params;
+  params.positions = held.positions;
+  params.out = out.mutable_data_ptr();
+  params.rows = held.tensor.numel();
+  params.dim = dim;
+  params.interleaved = layout == Layout::kInterleaved;
+  return params;
+}
+
+template <typename Int>
+ResultContract<Int> result_of(const char* op, const Tensor& positions, const Int& dim, OptionalType dtype) {
+  Sizes<Int> sizes(sizes_of<Int>(positions).begin(), sizes_of<Int>(positions).end());
+  sizes.push_back(dim);
+  check_numel<Int>(op, sizes);
+  return {sizes, result_type(op, positions, dtype)};
+}
+
+struct SinusoidalEncoding : Operator {
+  static constexpr const char* kName = "sinusoidal_encoding";
+  static constexpr Operand kOperands[] = {{"positions", 0}};
+  using Signature = Tensor(const Tensor& positions, SymInt dim, double base, double scale, double phase,
+                           std::string_view layout, OptionalType dtype);
+  static constexpr bool kHasOut = true;
+  static constexpr bool kAutocast = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& positions, const Int& dim, double base, double scale, double phase,
+                                      std::string_view layout, OptionalType dtype) {
+    check_positions(kName, positions);
+    TORCH_CHECK_VALUE(holds(at_most(0, dim)), "sinusoidal_encoding: dim must be at least 0, got ", dim);
+    const Ladder ladder{base, scale, phase};
+    check_ladder(kName, ladder);
+    check_frequency_range(kName, dim, ladder);
+    (void)layout_of(kName, layout);
+    return result_of<Int>(kName, positions, dim, dtype);
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& positions, int64_t dim, double base,
+                  double scale, double phase, std::string_view layout, OptionalType) {
+    if (out.numel() == 0) {
+      return;
+    }
+    const HeldPositions held(positions);
+    execute(params_of(held, dim, layout_of(kName, layout), out), *ladder_turns(dim, {base, scale, phase}), out);
+  }
+
+  static auto autocast(at::ScalarType type, const Tensor& positions, const SymInt& dim, double base, double scale,
+                       double phase, std::string_view layout, OptionalType dtype) {
+    return std::tuple(positions, dim, base, scale, phase, layout, autocast_type(type, positions, dtype));
+  }
+
+  // Positions alone have a derivative.
+  struct Formula {
+    SymInt dim;
+    Ladder ladder;
+    Layout layout;
+    at::ScalarType type;
+
+    variable_list backward(const Saved& saved, const Tensor& grad, const Wanted&) const {
+      return {(in_compute_type(grad) * position_slope(saved[0], dim, ladder, layout, type)).sum(-1)};
+    }
+    Tensor jvp(const Saved& saved, const variable_list& tangents) const {
+      return position_slope(saved[0], dim, ladder, layout, type) * in_compute_type(tangents[0]).unsqueeze(-1);
+    }
+  };
+  static Formula formula(const Tensor& positions, const SymInt& dim, double base, double scale, double phase,
+                         std::string_view layout, OptionalType dtype) {
+    return {dim, {base, scale, phase}, layout_of(kName, layout), compute_type(result_type(kName, positions, dtype))};
+  }
+};
+
+struct SinusoidalFeatures : Operator {
+  static constexpr const char* kName = "sinusoidal_features";
+  static constexpr Operand kOperands[] = {{"positions", 0}, {"frequencies", kNotBatched}, {"phase", kNotBatched}};
+  using Signature = Tensor(const Tensor& positions, const Tensor& frequencies, const OptionalTensor& phase,
+                           std::string_view layout, OptionalType dtype);
+  static constexpr bool kHasOut = true;
+  static constexpr bool kAutocast = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& positions, const Tensor& frequencies, const OptionalTensor& phase,
+                                      std::string_view layout, OptionalType dtype) {
+    check_positions(kName, positions);
+    const auto check_numbers = [&](const Argument& numbers) {
+      check_floating(kName, {numbers});
+      check_same_device(kName, {"positions", positions}, numbers);
+      TORCH_CHECK(numbers.tensor.dim() == 1, kName, ": ", numbers.name, " must have 1 dimension [F], got ",
+                  numbers.tensor.dim());
+    };
+    check_numbers({"frequencies", frequencies});
+    if (phase.has_value() && phase->defined()) {
+      check_numbers({"phase", *phase});
+      (void)check_same_last<Int>(kName, {"frequencies", frequencies}, {"phase", *phase});
+    }
+    (void)layout_of(kName, layout);
+    return result_of<Int>(kName, positions, 2 * sizes_of<Int>(frequencies)[0], dtype);
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& positions, const Tensor& frequencies,
+                  const OptionalTensor& phase, std::string_view layout, OptionalType) {
+    if (out.numel() == 0) {
+      return;
+    }
+    const HeldPositions held(positions);
+    execute(params_of(held, 2 * frequencies.size(0), layout_of(kName, layout), out), frequencies,
+            phase.value_or(Tensor()), out);
+  }
+
+  static auto autocast(at::ScalarType type, const Tensor& positions, const Tensor& frequencies,
+                       const OptionalTensor& phase, std::string_view layout, OptionalType dtype) {
+    return std::tuple(positions, frequencies, phase, layout, autocast_type(type, positions, dtype));
+  }
+
+  // With t = position f + phase: d sin t = cos t dt = sin(t + pi/2) dt, and the same for cos.
+  struct Formula {
+    Layout layout;
+    at::ScalarType type;
+
+    Tensor slope(const variable_list& inputs) const {
+      const auto& [positions, frequencies, phase] = std::tie(inputs[0], inputs[1], inputs[2]);
+      // In float64: a quarter of a turn in float would err by 2^-25.
+      const Tensor offset = phase.defined() ? phase.to(at::kDouble) + kQuarterTurn
+                                            : at::full_symint({frequencies.sym_size(0)}, kQuarterTurn,
+                                                              frequencies.options().dtype(at::kDouble));
+      return call<SinusoidalFeatures>(positions, frequencies, OptionalTensor(offset), name_of(layout),
+                                      OptionalType(type));
+    }
+    // Sums over the sine and the cosine of a frequency; columns from one number a frequency.
+    Tensor sum_of_pairs(const Tensor& columns, const SymInt& count) const {
+      return layout == Layout::kInterleaved ? columns.unflatten_symint(-1, {count, 2}).sum(-1)
+                                            : columns.unflatten_symint(-1, {2, count}).sum(-2);
+    }
+    Tensor in_pairs(const Tensor& numbers) const {
+      return layout == Layout::kInterleaved ? at::stack({numbers, numbers}, -1).flatten(-2)
+                                            : at::cat({numbers, numbers}, -1);
+    }
+    at::ScalarType sum_type(const variable_list& inputs) const {
+      at::ScalarType wide = c10::promoteTypes(type, inputs[1].scalar_type());
+      if (inputs[0].is_floating_point()) {
+        wide = c10::promoteTypes(wide, inputs[0].scalar_type());
+      }
+      return compute_type(wide);
+    }
+
+    variable_list backward(const Saved& saved, const Tensor& grad, const Wanted& wanted) const {
+      const variable_list& inputs = saved.tensors();
+      const at::ScalarType wide = sum_type(inputs);
+      // dL/dt of every angle.
+      const Tensor angles = sum_of_pairs(in_compute_type(grad) * slope(inputs), inputs[1].sym_size(0)).to(wide);
+      variable_list grads(3);
+      if (wanted[0]) {
+        grads[0] = (angles * inputs[1]).sum(-1);
+      }
+      if (wanted[1]) {
+        grads[1] = angles * inputs[0].to(wide).unsqueeze(-1);
+      }
+      if (wanted[2]) {
+        grads[2] = angles;
+      }
+      return grads;
+    }
+    Tensor jvp(const Saved& saved, const variable_list& tangents) const {
+      const variable_list& inputs = saved.tensors();
+      const at::ScalarType wide = sum_type(inputs);
+      Tensor angles;
+      if (tangents[0].defined()) {
+        angles = tangents[0].to(wide).unsqueeze(-1) * inputs[1];
+      }
+      if (tangents[1].defined()) {
+        angles = sum_of_defined(angles, inputs[0].to(wide).unsqueeze(-1) * tangents[1]);
+      }
+      if (tangents[2].defined()) {
+        angles = sum_of_defined(angles, tangents[2].to(wide));
+      }
+      return slope(inputs) * in_pairs(angles);
+    }
+  };
+  static Formula formula(const Tensor& positions, const Tensor&, const OptionalTensor&, std::string_view layout,
+                         OptionalType dtype) {
+    return {layout_of(kName, layout), compute_type(result_type(kName, positions, dtype))};
+  }
+};
+
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<SinusoidalEncoding, SinusoidalFeatures>(m);
+}
+
+}  // namespace
+
+Tensor position_slope(const Tensor& positions, const SymInt& dim, const Ladder& ladder, Layout layout,
+                      at::ScalarType type) {
+  const Tensor waves = call<SinusoidalEncoding>(positions, dim, ladder.base, ladder.scale, ladder.phase + kQuarterTurn,
+                                                name_of(layout), OptionalType(type));
+  return waves * column_frequencies(dim, ladder, layout, positions);
+}
+
+}  // namespace torch_hrr::encoding
+
+namespace torch_hrr {
+
+at::Tensor sinusoidal_encoding(const at::Tensor& positions, int64_t dim, double base, double scale, double phase,
+                               std::string_view layout, std::optional<at::ScalarType> dtype) {
+  return call<encoding::SinusoidalEncoding>(positions, dim, base, scale, phase, layout, dtype);
+}
+void sinusoidal_encoding_out(at::Tensor& out, const at::Tensor& positions, double base, double scale, double phase,
+                             std::string_view layout) {
+  TORCH_CHECK(out.defined() && out.dim() > 0,
+              "sinusoidal_encoding: out must be a defined tensor of at least 1 dimension [..., dim]");
+  call_out<encoding::SinusoidalEncoding>(positions, out.size(-1), base, scale, phase, layout,
+                                         std::optional<at::ScalarType>(out.scalar_type()), out);
+}
+at::Tensor sinusoidal_features(const at::Tensor& positions, const at::Tensor& frequencies,
+                               const std::optional<at::Tensor>& phase, std::string_view layout,
+                               std::optional<at::ScalarType> dtype) {
+  return call<encoding::SinusoidalFeatures>(positions, frequencies, phase, layout, dtype);
+}
+void sinusoidal_features_out(at::Tensor& out, const at::Tensor& positions, const at::Tensor& frequencies,
+                             const std::optional<at::Tensor>& phase, std::string_view layout) {
+  TORCH_CHECK(out.defined(), "sinusoidal_features: out must be a defined tensor, got an undefined one");
+  call_out<encoding::SinusoidalFeatures>(positions, frequencies, phase, layout,
+                                         std::optional<at::ScalarType>(out.scalar_type()), out);
+}
+
+}  // namespace torch_hrr

@@ -1,0 +1,250 @@
+// Sinusoids of positions on the CPU; compiled once per instruction set.
+#include "kernels/encoding/sinusoid.h"
+
+#include <limits>
+#include <type_traits>
+
+#include "kernels/finite.h"
+#include "kernels/registry.h"
+
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+namespace {
+
+constexpr int kPhaseLanes = kVectorBytes / 8;
+using Phases = Simd<uint64_t, kPhaseLanes>;
+
+// Short rows are made by the block and leave in whole lines; a block stays in the first-level cache.
+constexpr int64_t kBlockElements = 2048;
+// Results of at least so many bytes leave the caches anyway, and a plain store would read their lines first.
+constexpr int64_t kStreamBytes = int64_t{1} << 25;
+constexpr int64_t kLineBytes = 64;
+
+template <typename T>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <bool kFractional>
+KERNEL_HOST_DEVICE Phases load_phases(const TurnArrays& turns, const FixedPoint& position, int64_t i) {
+  const Phases fraction = Phases::load(turns.fraction + i);
+  Phases phase = Phases::broadcast(position.whole) * fraction + Phases::load(turns.offset + i);
+  if constexpr (kFractional) {
+    const Phases low = Phases::broadcast(0xffffffffu);
+    const Phases own_high = Phases::broadcast(position.fraction >> 32);
+    const Phases own_low = Phases::broadcast(position.fraction & 0xffffffffu);
+    const Phases high = fraction >> 32;
+    phase = phase + Phases::broadcast(position.fraction) * Phases::load(turns.whole + i) + own_high * high +
+            ((own_high * (fraction & low)) >> 32) + ((own_low * high) >> 32);
+  }
+  return phase;
+}
+
+// sine and cosine of kLanes<T> angles from frequency i on
+template <typename T, bool kFractional>
+KERNEL_HOST_DEVICE SineCosine<Simd<T, kLanes<T>>> load_sinusoids(const TurnArrays& turns, const FixedPoint& position,
+                                                                 int64_t i) {
+  using V = Simd<T, kLanes<T>>;
+  const Phases first = load_phases<kFractional>(turns, position, i);
+  if constexpr (sizeof(T) == 8) {
+    return sine_cosine_of_phase<V>(first);
+  } else {
+    const Phases second = load_phases<kFractional>(turns, position, i + kPhaseLanes);
+    const Phases half = Phases::broadcast(0x80000000u);
+    return sine_cosine_of_phase<V>(high_halves(first + half, second + half));
+  }
+}
+
+template <typename T, bool kFractional, bool kInterleaved>
+void make_row_of(const TurnArrays& turns, const FixedPoint& position, int64_t dim, T* row) {
+  constexpr int W = kLanes<T>;
+  using V = Simd<T, W>;
+  const int64_t count = dim / 2;
+  T* const cosines = row + (dim + 1) / 2;
+  int64_t i = 0;
+  for (; i + W <= count; i += W) {
+    const SineCosine<V> pair = load_sinusoids<T, kFractional>(turns, position, i);
+    if constexpr (kInterleaved) {
+      shuffle<InterleaveLow>(pair.sine, pair.cosine).store(row + 2 * i);
+      shuffle<InterleaveHigh>(pair.sine, pair.cosine).store(row + 2 * i + W);
+    } else {
+      pair.sine.store(row + i);
+      pair.cosine.store(cosines + i);
+    }
+  }
+  if (2 * i < dim) {
+    const SineCosine<V> pair = load_sinusoids<T, kFractional>(turns, position, i);
+    for (int j = 0; i + j < (dim + 1) / 2; ++j) {
+      row[kInterleaved ? 2 * (i + j) : i + j] = pair.sine.lanes[j];
+    }
+    for (int j = 0; i + j < count; ++j) {
+      (kInterleaved ? row + 2 * (i + j) + 1 : cosines + i + j)[0] = pair.cosine.lanes[j];
+    }
+  }
+}
+
+template <typename T>
+void make_row(const SinusoidParams& params, const TurnArrays& turns, int64_t r, T* row) {
+  const LoadedPosition position = load_position(params.positions, r);
+  if (!position.finite) {
+    return fill_nan(row, params.dim);
+  }
+  if (position.value.fraction == 0) {
+    params.interleaved ? make_row_of<T, false, true>(turns, position.value, params.dim, row)
+                       : make_row_of<T, false, false>(turns, position.value, params.dim, row);
+  } else {
+    params.interleaved ? make_row_of<T, true, true>(turns, position.value, params.dim, row)
+                       : make_row_of<T, true, false>(turns, position.value, params.dim, row);
+  }
+  if (turns.finite != nullptr) {
+    for (int64_t column = 0; column < params.dim; ++column) {
+      const int64_t i = params.interleaved ? column / 2 : column % params.frequencies();
+      if (turns.finite[i] == 0) {
+        row[column] = std::numeric_limits<T>::quiet_NaN();
+      }
+    }
+  }
+}
+
+// A line of memory from elements of the compute type.
+template <typename S>
+KERNEL_HOST_DEVICE void stream_line(const compute_t<S>* source, S* target) {
+  constexpr int kElements = static_cast<int>(kLineBytes) / static_cast<int>(sizeof(S));
+  if constexpr (sizeof(S) == 2) {
+    using Halves = Simd<uint16_t, kConvertBlock>;
+    for (int j = 0; j < kElements; j += kConvertBlock) {
+      stream(Halves{narrow(S{}, Simd<float, kConvertBlock>::load(source + j))},
+             reinterpret_cast<uint16_t*>(target) + j);
+    }
+  } else {
+    for (int j = 0; j < kElements; j += kLanes<S>) {
+      stream(Simd<S, kLanes<S>>::load(source + j), target + j);
+    }
+  }
+}
+
+template <typename S>
+KERNEL_HOST_DEVICE void write_elements(const compute_t<S>* source, int64_t count, bool streams, S* target) {
+  constexpr int64_t kElements = kLineBytes / static_cast<int64_t>(sizeof(S));
+  if (!streams) {
+    return narrow_row(source, count, compute_t<S>{1}, target);
+  }
+  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % kLineBytes);
+  int64_t i = misplaced == 0 ? 0 : (kLineBytes - misplaced) / static_cast<int64_t>(sizeof(S));
+  i = i < count ? i : count;
+  narrow_row(source, i, compute_t<S>{1}, target);
+  for (; i + kElements <= count; i += kElements) {
+    stream_line(source + i, target + i);
+  }
+  narrow_row(source + i, count - i, compute_t<S>{1}, target + i);
+}
+
+// finish(row, r) changes the sinusoids of row r; `memory` holds a block.
+template <typename S, typename Finish>
+KERNEL_HOST_DEVICE void make_rows(const SinusoidParams& params, const TurnArrays& turns, int64_t begin, int64_t end,
+                                  void* memory, const Finish& finish) {
+  using T = compute_t<S>;
+  T* const block = static_cast<T*>(memory);
+  const int64_t dim = params.dim;
+  const bool streams = params.rows * dim >= kStreamBytes / static_cast<int64_t>(sizeof(S));
+  const int64_t block_rows = dim < kBlockElements ? kBlockElements / dim : 1;
+  for (int64_t first = begin; first < end; first += block_rows) {
+    const int64_t count = end - first < block_rows ? end - first : block_rows;
+    for (int64_t r = 0; r < count; ++r) {
+      make_row(params, turns, first + r, block + r * dim);
+      finish(block + r * dim, first + r);
+    }
+    write_elements(block, count * dim, streams, static_cast<S*>(params.out) + first * dim);
+  }
+  if (streams) {
+    finish_streaming();
+  }
+}
+
+template <typename S>
+int64_t block_bytes(int64_t dim) {
+  return (dim < kBlockElements ? kBlockElements : dim) * static_cast<int64_t>(sizeof(compute_t<S>));
+}
+
+template <typename S>
+void sinusoid_rows(const SinusoidRowParams& params, int64_t begin, int64_t end, void* scratch) {
+  make_rows<S>(params, params.turns, begin, end, scratch, [](auto*, int64_t) {});
+}
+
+template <typename S>
+constexpr RowKernel<SinusoidRowParams> kSinusoid = {
+    [](const SinusoidRowParams& params) { return params.dim; },
+    [](const SinusoidRowParams& params) { return block_bytes<S>(params.dim); }, sinusoid_rows<S>};
+
+// row = (row + table row) / temperature; `wide` holds the row of the table in the compute type.
+template <typename T>
+KERNEL_HOST_DEVICE void add_table_row(const T* wide, int64_t dim, T temperature, T* row) {
+  constexpr int W = kLanes<T>;
+  using V = Simd<T, W>;
+  const V divisor = V::broadcast(temperature);
+  int64_t i = 0;
+  for (; i + W <= dim; i += W) {
+    ((V::load(wide + i) + V::load(row + i)) / divisor).store(row + i);
+  }
+  for (; i < dim; ++i) {
+    row[i] = (wide[i] + row[i]) / temperature;
+  }
+}
+
+template <typename T>
+KERNEL_HOST_DEVICE void load_table_row(const TableParams& params, int64_t token, T* wide) {
+  const auto load = [&](auto zero) {
+    using Stored = decltype(zero);
+    const Stored* const source = static_cast<const Stored*>(params.table) + token * params.table_stride;
+    if constexpr (std::is_same_v<compute_t<Stored>, T>) {
+      widen_row(source, params.sinusoid.dim, wide);
+    } else {
+      for (int64_t i = 0; i < params.sinusoid.dim; ++i) {
+        wide[i] = static_cast<T>(source[i]);
+      }
+    }
+  };
+  switch (params.table_storage) {
+    case Storage::kFloat:
+      return load(float{});
+    case Storage::kDouble:
+      return load(double{});
+    case Storage::kHalf:
+      return load(Half{});
+    case Storage::kBFloat16:
+      return load(BFloat16{});
+  }
+}
+
+template <typename S>
+void table_rows(const TableRowParams& params, int64_t begin, int64_t end, void* scratch) {
+  using T = compute_t<S>;
+  const int64_t dim = params.sinusoid.dim;
+  T* const wide = reinterpret_cast<T*>(static_cast<char*>(scratch) + block_bytes<S>(dim));
+  const T temperature = static_cast<T>(params.temperature);
+  make_rows<S>(params.sinusoid, params.turns, begin, end, scratch, [&](T* row, int64_t r) {
+    const int64_t token = load_token(params, r);
+    if (token == params.padding) {
+      __builtin_memset(static_cast<void*>(row), 0, static_cast<size_t>(dim) * sizeof(T));
+    } else if (token < 0 || token >= params.table_rows) {
+      fill_nan(row, dim);
+    } else {
+      load_table_row(params, token, wide);
+      add_table_row(wide, dim, temperature, row);
+    }
+  });
+}
+
+template <typename S>
+constexpr RowKernel<TableRowParams> kTable = {[](const TableRowParams& params) { return 2 * params.sinusoid.dim; },
+                                              [](const TableRowParams& params) {
+                                                return block_bytes<S>(params.sinusoid.dim) +
+                                                       params.sinusoid.dim * static_cast<int64_t>(sizeof(compute_t<S>));
+                                              },
+                                              table_rows<S>};
+
+}  // namespace
+
+KERNEL_REGISTER_BY_STORAGE(RowKernel<SinusoidRowParams>, kSinusoid)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<TableRowParams>, kTable)
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels
