@@ -102,7 +102,9 @@ DualInputs::DualInputs(const variable_list& inputs, const variable_list& other_r
 
 void set_tangent(const at::Tensor& result, const at::Tensor& tangent) {
   if (tangent.defined()) {
-    result._set_fw_grad(tangent.to(result.scalar_type()), /*level=*/0, /*is_inplace_op=*/false);
+    // A tangent that is the same along a dimension may come without it.
+    const at::Tensor whole = tangent.expand_symint(result.sym_sizes()).to(result.scalar_type());
+    result._set_fw_grad(whole, /*level=*/0, /*is_inplace_op=*/false);
   }
 }
 

@@ -11,7 +11,8 @@
 // returns a variable_list of tangents. The other results, such as indices, follow the inputs in Saved.
 //
 // Formulas use differentiable operators, so double backward and forward-over-reverse work. They may return gradients in
-// any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them.
+// any shape that broadcasts with the input's and in any floating type: the node expands, sums and casts them; and
+// tangents in any shape that broadcasts to the result's.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>

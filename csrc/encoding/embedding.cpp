@@ -156,7 +156,8 @@ struct EmbedPositions : Operator {
       variable_list grads(3);
       if (wanted[1]) {
         const Tensor all = within(tokens, count).expand_symint(own.sym_sizes().slice(0, own.sym_sizes().size() - 1));
-        grads[1] = count.sym_eq(0).guard_bool(__FILE__, __LINE__)
+        // torch's derivative of its own operator cannot shape a result without elements.
+        grads[1] = own.sym_numel().sym_eq(0).guard_bool(__FILE__, __LINE__)
                        ? at::zeros_symint(saved.sizes(1), own.options())
                        : at::embedding_dense_backward_symint(own, all, count, -1, false);
       }

@@ -149,12 +149,18 @@ struct SinusoidalFeatures : Operator {
     }
     // Sums over the sine and the cosine of a frequency; columns from one number a frequency.
     Tensor sum_of_pairs(const Tensor& columns, const SymInt& count) const {
-      return layout == Layout::kInterleaved ? columns.unflatten_symint(-1, {count, 2}).sum(-1)
-                                            : columns.unflatten_symint(-1, {2, count}).sum(-2);
+      return layout == Layout::kInterleaved
+                 ? columns.slice(-1, 0, std::nullopt, 2) + columns.slice(-1, 1, std::nullopt, 2)
+                 : columns.slice_symint(-1, 0, count) + columns.slice_symint(-1, count, 2 * count);
     }
     Tensor in_pairs(const Tensor& numbers) const {
-      return layout == Layout::kInterleaved ? at::stack({numbers, numbers}, -1).flatten(-2)
-                                            : at::cat({numbers, numbers}, -1);
+      if (layout == Layout::kHalf) {
+        return at::cat({numbers, numbers}, -1);
+      }
+      // flatten and unflatten have no batching rule in gradients that are batched by torch.autograd.
+      c10::SymDimVector sizes(numbers.sym_sizes());
+      sizes.back() = 2 * sizes.back();
+      return at::stack({numbers, numbers}, -1).reshape_symint(sizes);
     }
     at::ScalarType sum_type(const variable_list& inputs) const {
       at::ScalarType wide = c10::promoteTypes(type, inputs[1].scalar_type());
