@@ -155,7 +155,7 @@ def embed_positions(
         return _ops.embed_positions.default(  # type: ignore[no-any-return]
             tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype
         )
-    dtype = out.dtype if dtype is None else dtype
+    dtype = _of_out(out) if dtype is None else dtype
     _ops.embed_positions.out(
         tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype, out=out
     )
@@ -164,7 +164,15 @@ def embed_positions(
 
 def _resolve(positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
-    if dtype is not None or out is not None:
-        return out.dtype if dtype is None and out is not None else dtype
+    if dtype is not None:
+        return dtype
+    if out is not None:
+        return _of_out(out)
     default = torch.get_default_dtype()
-    return None if positions.is_floating_point() or default == torch.float32 else default
+    is_integer = isinstance(positions, Tensor) and not positions.is_floating_point()
+    return default if is_integer and default != torch.float32 else None
+
+
+def _of_out(out: Tensor) -> torch.dtype | None:
+    """The dtype that ``out`` asks for; where no result can have it, the operator says so of ``out``."""
+    return out.dtype if isinstance(out, Tensor) and out.is_floating_point() else None
