@@ -5,7 +5,7 @@ import io
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import build, floating, tensors_of
+from cases.base import build, floating, floats_of, tensors_of
 from torch._dynamo.backends.debugging import aot_eager
 from torch.export import Dim
 
@@ -48,6 +48,18 @@ class Call(torch.nn.Module):
 
 def inputs_of(case, batch, items, dim, seed=0):
     return tuple(tensors_of(build(case.sized(batch, items, dim), seed=seed)).values())
+
+
+def leaves_of(case, batch, items, dim):
+    """The inputs, and those of them that now require a gradient."""
+    arguments = build(case.sized(batch, items, dim))
+    leaves = [tensor.requires_grad_() for tensor in floats_of(arguments).values()]
+    return list(tensors_of(arguments).values()), leaves
+
+
+def shapes_of(case):
+    """What export is told of every input's dimensions."""
+    return tuple({0: BATCH} if argument.batched else None for argument in case.arguments)
 
 
 def module_of(case):
@@ -94,11 +106,11 @@ def test_compile_takes_gradients_in_one_graph(case, counter):
     module = module_of(case)
     compiled = torch.compile(module, backend=counter, fullgraph=True, dynamic=True)
     for batch, items, dim in ((3, 4, 40), (5, 6, 48)):
-        inputs = [x.requires_grad_() for x in inputs_of(case, batch, items, dim)]
+        inputs, leaves = leaves_of(case, batch, items, dim)
         grads = []
         for function in (compiled, module):
             results = floating(flat(function(*inputs)))
-            grads.append(torch.autograd.grad([(result.sin()).sum() for result in results], inputs))
+            grads.append(torch.autograd.grad([(result.sin()).sum() for result in results], leaves))
         assert same(grads[0], grads[1])
     assert len(counter.graphs) == 1
 
@@ -107,7 +119,7 @@ def test_compile_takes_gradients_in_one_graph(case, counter):
 def test_export_keeps_one_node_and_any_batch(case):
     module = module_of(case)
     inputs = inputs_of(case, 3, 4, 40)
-    program = torch.export.export(module, inputs, dynamic_shapes=(({0: BATCH},) * len(inputs),))
+    program = torch.export.export(module, inputs, dynamic_shapes=(shapes_of(case),))
     stored = io.BytesIO()
     torch.export.save(program, stored)
     stored.seek(0)
@@ -141,7 +153,8 @@ def test_one_package_of_all_operators(tmp_path):
         return tuple(tensor for case in PACKAGED for tensor in inputs_of(case, batch, 3, 24, seed=batch))
 
     example = inputs(3)
-    program = torch.export.export(module, example, dynamic_shapes=(({0: BATCH},) * len(example),))
+    shapes = tuple(shape for case in PACKAGED for shape in shapes_of(case))
+    program = torch.export.export(module, example, dynamic_shapes=(shapes,))
     path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "operators.pt2"))
     package = torch._inductor.aoti_load_package(path)
     for batch in (3, 8):
@@ -158,11 +171,12 @@ def test_inductor_trains_through_all_operators():
     torch._dynamo.reset()
     compiled = torch.compile(module, fullgraph=True, dynamic=True)
     for batch in (3, 5):
-        inputs = [x.requires_grad_() for case in cases for x in inputs_of(case, batch, 3, 24)]
+        pairs = [leaves_of(case, batch, 3, 24) for case in cases]
+        inputs, leaves = ([x for pair in pairs for x in pair[i]] for i in range(2))
         grads = []
         for function in (compiled, module):
             loss = sum((result * result.detach().sign()).sum() for result in function(*inputs))
-            grads.append(torch.autograd.grad(loss, inputs))
+            grads.append(torch.autograd.grad(loss, leaves))
         for grad, expected in zip(*grads, strict=True):
             torch.testing.assert_close(grad, expected, rtol=1e-5, atol=1e-6)
     torch._dynamo.reset()

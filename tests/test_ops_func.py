@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import as_tuple, build, floating, named, split
+from cases.base import as_tuple, build, floating, named, split, tensors_of
 from torch import func
 
 DERIVED = [case for case in ALL_CASES if case.takes("func")]
@@ -18,7 +18,8 @@ def is_short(sample):
 
 
 derived = pytest.mark.parametrize(
-    ("case", "sample"), named((case, s) for case in DERIVED for s in case.lane_samples if is_short(s))
+    ("case", "sample"),
+    named((case, s) for case in DERIVED for s in case.lane_samples if is_short(s) and case.leaves(build(s))),
 )
 mapped = pytest.mark.parametrize(
     ("case", "sample"), named((case, s) for case in MAPPED for s in case.lane_samples if s.id != "library")
@@ -28,7 +29,7 @@ mapped = pytest.mark.parametrize(
 def functions(case, sample):
     """The operator and its oracle as functions of their tensors, those tensors, and positions to differentiate in."""
     arguments = build(sample, torch.float64)
-    tensors, join = split(arguments, case.differentiable)
+    tensors, join = split(arguments, case.leaves(arguments))
 
     def ours(*given):
         return floating(as_tuple(case.op(**join(*given))))
@@ -113,13 +114,26 @@ def test_hessian(case, sample):
     check(func.jacrev(func.jacrev(scalar(ours), argnums=every), argnums=every)(*tensors), exact)
 
 
-@derived
+@pytest.mark.parametrize(
+    ("case", "sample"),
+    named(
+        (case, s)
+        for case in DERIVED
+        for s in case.lane_samples
+        if is_short(s) and set(case.leaves(build(s))) - case.unbatched
+    ),
+)
 def test_per_sample_gradients(case, sample):
-    """vmap over grad, with every tensor mapped."""
+    """vmap over grad, with every tensor mapped that has a batch."""
     ours, definition, tensors, every = functions(case, sample)
-    many = tuple(torch.stack([tensor, tensor.neg() + 0.5, tensor * 0.25]) for tensor in tensors)
-    per_sample = func.vmap(func.grad(scalar(ours), argnums=every))(*many)
-    rows = [func.grad(scalar(definition), argnums=every)(*(tensor[i] for tensor in many)) for i in range(3)]
+    dims = tuple(None if name in case.unbatched else 0 for name in case.leaves(build(sample)))
+    many = tuple(
+        tensor if where is None else torch.stack([tensor, tensor.neg() + 0.5, tensor * 0.25])
+        for tensor, where in zip(tensors, dims, strict=True)
+    )
+    per_sample = func.vmap(func.grad(scalar(ours), argnums=every), in_dims=dims)(*many)
+    samples = [[x if where is None else x[i] for x, where in zip(many, dims, strict=True)] for i in range(3)]
+    rows = [func.grad(scalar(definition), argnums=every)(*tensors) for tensors in samples]
     check(per_sample, tuple(torch.stack(parts) for parts in zip(*rows, strict=True)))
 
 
@@ -127,12 +141,16 @@ def batched(tensor, where, size):
     """The tensor at several values along a new dimension; the tensor itself where it is not mapped."""
     if where is None:
         return tensor
+    if not tensor.is_floating_point():
+        return torch.stack([tensor.roll(i) for i in range(size)], where)
     return torch.stack([tensor * (i + 1) - i for i in range(size)], where)
 
 
-def in_dims_of(tensors, limit=12):
+def in_dims_of(case, tensors, limit=12):
     """Every tensor mapped at any place or not at all, at least one of them mapped; a spread of at most `limit`."""
-    places = [[None, *range(tensor.dim() + 1)] for tensor in tensors]
+    places = [
+        [None] if name in case.unbatched else [None, *range(tensor.dim() + 1)] for name, tensor in tensors.items()
+    ]
     every = [dims for dims in itertools.product(*places) if any(where is not None for where in dims)]
     return every[:: max(1, len(every) // limit)]
 
@@ -140,8 +158,9 @@ def in_dims_of(tensors, limit=12):
 @mapped
 def test_vmap_equals_a_loop(case, sample):
     """Bit for bit, for every place of the mapped dimension."""
-    tensors, join = split(build(sample), tuple(argument.name for argument in case.arguments))
-    for dims in in_dims_of(tensors):
+    arguments = build(sample)
+    tensors, join = split(arguments, tuple(argument.name for argument in case.arguments))
+    for dims in in_dims_of(case, tensors_of(arguments)):
         inputs = tuple(batched(tensor, where, 3) for tensor, where in zip(tensors, dims, strict=True))
         results = func.vmap(lambda *given: as_tuple(case.op(**join(*given))), in_dims=dims)(*inputs)
         for i in range(3):
@@ -152,11 +171,13 @@ def test_vmap_equals_a_loop(case, sample):
 
 @mapped
 def test_nested_vmap_equals_two_loops(case, sample):
-    tensors, join = split(build(sample), tuple(argument.name for argument in case.arguments))
-    inner = tuple(batched(tensor, tensor.dim() if i % 2 else 0, 2) for i, tensor in enumerate(tensors))
-    outer = tuple(batched(tensor, None if i == 1 else tensor.dim() - 1, 3) for i, tensor in enumerate(inner))
-    inner_dims = tuple(tensor.dim() if i % 2 else 0 for i, tensor in enumerate(tensors))
-    outer_dims = tuple(None if i == 1 else tensor.dim() - 1 for i, tensor in enumerate(inner))
+    arguments = build(sample)
+    tensors, join = split(arguments, tuple(argument.name for argument in case.arguments))
+    fixed = [name in case.unbatched for name in tensors_of(arguments)]
+    inner_dims = tuple(None if fixed[i] else (tensor.dim() if i % 2 else 0) for i, tensor in enumerate(tensors))
+    inner = tuple(batched(tensor, where, 2) for tensor, where in zip(tensors, inner_dims, strict=True))
+    outer_dims = tuple(None if fixed[i] or i == 1 else tensor.dim() - 1 for i, tensor in enumerate(inner))
+    outer = tuple(batched(tensor, where, 3) for tensor, where in zip(inner, outer_dims, strict=True))
 
     def function(*given):
         return as_tuple(case.op(**join(*given)))
@@ -164,7 +185,7 @@ def test_nested_vmap_equals_two_loops(case, sample):
     results = func.vmap(func.vmap(function, in_dims=inner_dims), in_dims=outer_dims)(*outer)
     for i, j in itertools.product(range(3), range(2)):
         row = [x if where is None else x.select(where, i) for x, where in zip(outer, outer_dims, strict=True)]
-        row = [x.select(where, j) for x, where in zip(row, inner_dims, strict=True)]
+        row = [x if where is None else x.select(where, j) for x, where in zip(row, inner_dims, strict=True)]
         for result, expected in zip(results, function(*row), strict=True):
             assert torch.equal(result[i, j], expected)
 
@@ -177,11 +198,19 @@ def test_vmap_in_chunks_and_with_out_dims(case):
     def function(*given):
         return as_tuple(case.op(**join(*given)))
 
-    whole = func.vmap(function)(*tensors)
+    dims = case.batch_dims(arguments)
+    whole = func.vmap(function, in_dims=dims)(*tensors)
     for result, expected in zip(whole, case.run(arguments), strict=True):
         assert torch.equal(result, expected)
     for chunk in (1, 2, 5):
-        chunked = func.vmap(function, chunk_size=chunk)(*tensors)
+        chunked = func.vmap(function, in_dims=dims, chunk_size=chunk)(*tensors)
         assert all(torch.equal(a, b) for a, b in zip(chunked, whole, strict=True))
-    outward = func.vmap(function, out_dims=-1)(*tensors)
+    outward = func.vmap(function, in_dims=dims, out_dims=-1)(*tensors)
     assert all(torch.equal(a.movedim(-1, 0), b) for a, b in zip(outward, whole, strict=True))
+
+
+@pytest.mark.parametrize(("case", "name"), named((case, name) for case in MAPPED for name in sorted(case.unbatched)))
+def test_vmap_over_an_argument_without_a_batch_is_an_error(case, name):
+    arguments = build(case.sized(5, 3, 20))
+    with pytest.raises(RuntimeError, match=f"{case.name}: {name} must not be batched by vmap"):
+        func.vmap(lambda tensor: case.op(**(arguments | {name: tensor})))(torch.stack([arguments[name]] * 2))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import LANES, as_tuple, build, named, tensors_of, with_tensors
+from cases.base import LANES, as_tuple, build, floats_of, named, tensors_of, with_floats, with_tensors
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPCHECK_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
@@ -31,7 +31,7 @@ def test_asking_an_out_form_for_a_derivative_or_vmap_is_an_error(case):
     arguments = build(case.sized(2, 3, 8))
     out = case.make_out(arguments)
     before = out.clone()
-    for name, tensor in tensors_of(arguments).items():
+    for name, tensor in floats_of(arguments).items():
         with pytest.raises(RuntimeError, match=case.holes["gradient"].error):
             case.op(**(arguments | {name: tensor.clone().requires_grad_()}), out=out)
         with pytest.raises(RuntimeError, match=case.holes["func"].error):
@@ -45,12 +45,16 @@ def test_asking_an_out_form_for_a_derivative_or_vmap_is_an_error(case):
     with pytest.raises(RuntimeError, match=case.holes["gradient"].error):
         case.op(**arguments, out=out.clone().requires_grad_())
     with pytest.raises(RuntimeError, match=case.holes["vmap"].error):
-        torch.vmap(lambda *given: case.op(**dict(zip(arguments, given, strict=False)), out=torch.empty(8)) or given[0])(
-            *tensors_of(arguments).values()
-        )
+        tensors = tensors_of(arguments)
+        torch.vmap(
+            lambda *given: (
+                case.op(**(arguments | dict(zip(tensors, given, strict=True))), out=torch.empty(8)) or given[0]
+            ),
+            in_dims=case.batch_dims(arguments),
+        )(*tensors.values())
     assert torch.equal(out, before) or (out.isnan().all() and before.isnan().all())
     with torch.no_grad():
-        case.op(**with_tensors(arguments, lambda x: x.clone().requires_grad_()), out=out)
+        case.op(**with_floats(arguments, lambda x: x.clone().requires_grad_()), out=out)
     assert torch.equal(out, case.functional(**arguments))
 
 
@@ -59,9 +63,8 @@ def test_asking_an_out_form_for_a_derivative_or_vmap_is_an_error(case):
 @samples
 def test_opcheck(case, sample):
     arguments = ready(case, build(sample))
-    for name in case.differentiable:
-        if arguments[name] is not None:
-            arguments[name].requires_grad_()
+    for name in case.leaves(arguments):
+        arguments[name].requires_grad_()
     keywords = {name: arguments.pop(name) for name in ("out",) if name in arguments}
     report = torch.library.opcheck(case.op, tuple(arguments.values()), keywords)
     assert report == dict.fromkeys(OPCHECK_TESTS, "SUCCESS")
@@ -85,9 +88,11 @@ def test_meta_agrees_with_the_result(case, sample):
 def test_fake_tensors_follow_the_arguments_and_cost_nothing(case):
     """A call of any size: a fake tensor has no memory."""
     with FakeTensorMode() as mode:
+        sample = case.sized(3, 4, 2**20)
         arguments = {
-            name: torch.empty(2**20, *shape[1:], dtype=case.dtypes[0]) if shape else shape
-            for name, shape in case.sized(3, 4, 2**20).shapes.items()
+            name: torch.empty(2**20, *shape[1:], dtype=torch.int64 if name in sample.integers else case.dtypes[0])
+            for name, shape in sample.shapes.items()
+            if shape is not None
         }
         arguments |= dict(case.sized(1, 1, 1).options)
         results = as_tuple(case.op(**arguments))

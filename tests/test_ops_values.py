@@ -5,7 +5,19 @@ import itertools
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, FULL, HALF_TYPES, as_tuple, build, named, row_norm, tensors_of, with_tensors
+from cases.base import (
+    FLOATS,
+    FULL,
+    HALF_TYPES,
+    as_tuple,
+    build,
+    floats_of,
+    in_float64,
+    named,
+    row_norm,
+    tensors_of,
+    with_tensors,
+)
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
 # One dimension of every algorithm class.
@@ -84,7 +96,7 @@ def test_equals_the_direct_sum(case, sample):
         if FULL:
             check_values(case, rounded, results)
         elif dtype != torch.float64:
-            exact = case.run(with_tensors(rounded, torch.Tensor.double))
+            exact = case.run(in_float64(rounded))
             check_values(case, rounded, results, exact, scales if case.magnitude else map(row_norm, exact))
 
 
@@ -115,6 +127,7 @@ def test_plain_torch_equals_the_direct_sum(case, sample):
     [
         pytest.param(case, dtypes, id="-".join([case.id, *(str(d).removeprefix("torch.") for d in dtypes)]))
         for case in FLOATING_CASES
+        if case.typed_by is None
         for dtypes in itertools.product(FLOATS, repeat=len(case.arguments))
         if len(set(dtypes)) == min(2, len(case.arguments))
     ],
@@ -134,12 +147,23 @@ def test_dtypes_promote_as_in_torch_mul(case, dtypes):
     assert all(torch.equal(result, same) for result, same in zip(results, promoted, strict=True))
 
 
+@pytest.mark.parametrize("case", [case for case in FLOATING_CASES if case.typed_by], ids=lambda case: case.id)
+def test_one_argument_or_the_option_decides_the_dtype(case):
+    arguments = build(case.sized(2, 3, 20))
+    for dtypes in itertools.product(FLOATS, repeat=2):
+        mixed = with_tensors(arguments, lambda x, dtype=dtypes[1]: x.to(dtype) if x.is_floating_point() else x)
+        mixed[case.typed_by] = arguments[case.typed_by].to(dtypes[0])
+        assert case.run(mixed)[0].dtype == dtypes[0]
+        for asked in FLOATS:
+            assert case.run(mixed | {"dtype": asked})[0].dtype == asked
+
+
 @pytest.mark.parametrize("dim", CLASS_DIMS)
 @pytest.mark.parametrize("ratio", [1e-8, 1e-4, 1e4, 1e8])
 @pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
 def test_operands_of_unlike_size_keep_the_precision(case, ratio, dim):
-    first = case.arguments[0].name
     arguments = build(case.sized(1, 2, dim))
+    first = next(iter(floats_of(arguments)))
     arguments[first] = arguments[first] * ratio
     check_values(case, arguments, case.run(arguments))
 

@@ -1,8 +1,15 @@
 """The cases of every registered operator."""
 
-from cases import assembly, assembly_cap, assembly_connectome, hrr, hrr_algebra, hrr_spectrum
+from cases import assembly, assembly_cap, assembly_connectome, encoding, hrr, hrr_algebra, hrr_spectrum
 
-FLOATING_CASES = (*hrr.CASES, *hrr_algebra.CASES, *hrr_spectrum.CASES, *assembly.CASES, *assembly_cap.CASES)
+FLOATING_CASES = (
+    *hrr.CASES,
+    *hrr_algebra.CASES,
+    *hrr_spectrum.CASES,
+    *assembly.CASES,
+    *assembly_cap.CASES,
+    *encoding.CASES,
+)
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)
 ALL_CASES = (*FLOATING_CASES, *INTEGER_CASES)

@@ -77,7 +77,7 @@ def result_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
 def call(id: str, *shape: int, n: int = 40, p: float = 0.3, **numbers: int) -> Sample:
     options: dict[str, Any] = {"n": n, "p": p, "seed": 1, "fiber": 2, "brain": 3}
     # Some lanes multiply arguments by small numbers.
-    return Sample(id, {"winners": shape}, options | numbers, (torch.int64,), below=2**28)
+    return Sample(id, {"winners": shape}, options | numbers, (torch.int64,), integers={"winners": 2**28})
 
 
 CASES = (

@@ -34,19 +34,25 @@ FLOATS = (torch.float32, torch.float64, *HALF_TYPES)
 
 @dataclasses.dataclass(frozen=True)
 class TensorArgument:
-    """An argument by its schema name and the dimensions of its own that follow the leading ones."""
+    """An argument by its schema name and the dimensions of its own that follow the leading ones.
+
+    One that is not batched has no leading dimensions, such as a table; vmap does not map it.
+    """
 
     name: str
     dims: str
     optional: bool = False
+    batched: bool = True
+    takes_integers: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
     """One call: a shape for every tensor argument (None: an optional one left out), and the other arguments.
 
-    `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape. With `below`
-    tensors are int64 from 0 up to it instead, of whatever dtype.
+    `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape. Tensors that
+    `integers` names are int64 from 0 up to its number instead, of whatever dtype. A call that `asks_dtype` has the
+    option dtype too, that of its floating tensors.
     """
 
     id: str
@@ -54,7 +60,8 @@ class Sample:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtypes: tuple[torch.dtype, ...] = FLOATS
     adjust: Mapping[str, Callable[[Tensor], Tensor]] = dataclasses.field(default_factory=dict)
-    below: int | None = None
+    integers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    asks_dtype: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +112,9 @@ class OpCase:
         moves_elements: whether results are elements of the argument in another order, so that NaN fills no row.
         selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
             derivative.
-        unread: the arguments whose values backward never reads, as of a linear operator.
+        unread: the differentiable arguments whose values backward never reads, as of a linear operator.
+        typed_by: the argument whose dtype a result has if it is floating, and else float32, unless an option asks for
+            another; by default all arguments promote.
         dtypes: those that the operator takes.
         integer_dtype: of the results of an operator of integers, which are the oracle's exactly; else None.
         holes: lanes that do not take the operator.
@@ -129,6 +138,7 @@ class OpCase:
     moves_elements: bool = False
     selects: bool = False
     unread: tuple[str, ...] = ()
+    typed_by: str | None = None
     dtypes: tuple[torch.dtype, ...] = FLOATS
     integer_dtype: torch.dtype | None = None
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
@@ -142,13 +152,35 @@ class OpCase:
     def is_out(self) -> bool:
         return self.functional is not None
 
+    @property
+    def unbatched(self) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.arguments if not argument.batched)
+
     def takes(self, lane: str) -> bool:
         return lane not in self.holes
+
+    def leaves(self, arguments: Arguments) -> tuple[str, ...]:
+        """The arguments of a call that may require a gradient."""
+        return tuple(name for name in self.differentiable if name in floats_of(arguments))
+
+    def batch_dims(self, arguments: Arguments) -> tuple[int | None, ...]:
+        """in_dims of a vmap over the first dimension of every tensor that has a batch."""
+        return tuple(None if name in self.unbatched else 0 for name in tensors_of(arguments))
+
+    def with_rows(self, arguments: Arguments, function: Callable[[Tensor], Tensor]) -> Arguments:
+        """with_tensors but for those that have no batch."""
+        rows = {name: value for name, value in arguments.items() if name not in self.unbatched}
+        return arguments | with_tensors(rows, function)
 
     def result_dtype(self, arguments: Arguments) -> torch.dtype:
         """As of torch.mul: a tensor without dimensions takes no part in promotion."""
         if self.integer_dtype is not None:
             return self.integer_dtype
+        if arguments.get("dtype") is not None:
+            return arguments["dtype"]
+        if self.typed_by is not None:
+            dtype = arguments[self.typed_by].dtype
+            return dtype if dtype.is_floating_point else torch.float32
         dtypes = [tensor.dtype for tensor in tensors_of(arguments).values() if tensor.dim()]
         return functools.reduce(torch.promote_types, dtypes)
 
@@ -179,13 +211,13 @@ class OpCase:
 
     def expect(self, arguments: Arguments) -> tuple[Tensor, ...]:
         """The oracle's results in float64."""
-        return as_tuple(self.oracle(**with_tensors(arguments, Tensor.double)))
+        return as_tuple(self.oracle(**in_float64(arguments)))
 
     def scale(self, arguments: Arguments, expected: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """What an error in a row is relative to."""
         if self.magnitude is None:
             return tuple(row_norm(result) for result in expected)
-        return as_tuple(self.magnitude(**with_tensors(arguments, Tensor.double)))
+        return as_tuple(self.magnitude(**in_float64(arguments)))
 
 
 def as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -199,6 +231,20 @@ def floating(results: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 def tensors_of(arguments: Arguments) -> dict[str, Tensor]:
     return {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
+
+
+def floats_of(arguments: Arguments) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors_of(arguments).items() if tensor.is_floating_point()}
+
+
+def with_floats(arguments: Arguments, function: Callable[[Tensor], Tensor]) -> Arguments:
+    return arguments | {name: function(tensor) for name, tensor in floats_of(arguments).items()}
+
+
+def in_float64(arguments: Arguments) -> Arguments:
+    """The same call with float64 arguments; where it asks for a dtype, for float64."""
+    asked = {} if arguments.get("dtype") is None else {"dtype": torch.float64}
+    return with_floats(arguments, Tensor.double) | asked
 
 
 def with_tensors(arguments: Arguments, function: Callable[[Tensor], Tensor]) -> Arguments:
@@ -220,13 +266,14 @@ def build(sample: Sample, dtype: torch.dtype = torch.float32, seed: int = 0, dev
     def draw(name: str, shape: tuple[int, ...] | None) -> Tensor | None:
         if shape is None:
             return None
-        if sample.below is not None:
-            return torch.randint(sample.below, shape, generator=generator).to(device)
+        if name in sample.integers:
+            return torch.randint(sample.integers[name], shape, generator=generator).to(device)
         drawn = torch.randn(shape, dtype=torch.float64, generator=generator)
         adjusted = sample.adjust[name](drawn) if name in sample.adjust else drawn
         return adjusted.to(device=device, dtype=dtype)
 
-    return {name: draw(name, shape) for name, shape in sample.shapes.items()} | dict(sample.options)
+    asked = {"dtype": dtype} if sample.asks_dtype else {}
+    return {name: draw(name, shape) for name, shape in sample.shapes.items()} | dict(sample.options) | asked
 
 
 def split(arguments: Arguments, names: tuple[str, ...]) -> tuple[tuple[Tensor, ...], Callable[..., Arguments]]:

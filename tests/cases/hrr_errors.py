@@ -102,11 +102,11 @@ def outs(table: Table) -> None:
 
         def overlap(arguments: Arguments, name: str = argument.name) -> Arguments:
             given, out = arguments[name], arguments["out"]
-            memory = torch.zeros(given.numel() + out.numel())
-            start = given.numel() - 1
+            memory = torch.zeros(given.nbytes + out.nbytes, dtype=torch.uint8)
+            start = given.nbytes - given.element_size()
             return {
-                name: memory[: given.numel()].view(given.shape),
-                "out": memory[start:][: out.numel()].view(out.shape),
+                name: memory[: given.nbytes].view(given.dtype).view(given.shape),
+                "out": memory[start:][: out.nbytes].view(out.dtype).view(out.shape),
             }
 
         table.add("out", f"overlaps-{argument.name}", overlap, RuntimeError, message, ("cpu",))

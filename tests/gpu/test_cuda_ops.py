@@ -40,7 +40,7 @@ def test_determinism_of_batches_and_repeats(case, dim):
     for _ in range(1000 if dim == 64 else 20):
         assert all(torch.equal(bits(a), bits(b)) for a, b in zip(whole, case.run(arguments), strict=True))
     for row in (0, 16, 32):
-        alone = case.run(with_tensors(arguments, lambda tensor, row=row: tensor[row : row + 1]))
+        alone = case.run(case.with_rows(arguments, lambda tensor, row=row: tensor[row : row + 1]))
         assert all(torch.equal(bits(a[row : row + 1]), bits(b)) for a, b in zip(whole, alone, strict=True))
 
 

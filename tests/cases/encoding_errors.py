@@ -1,0 +1,135 @@
+"""Malformed calls of the encodings: what each must refuse, and in which words."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor
+
+from cases.base import ErrorInput, Sample, TensorArgument
+from cases.errors import Table, devices, quantized, repeated, unsupported_layouts, unsupported_tensors
+from cases.hrr_errors import outs
+
+NAN, INF = float("nan"), float("inf")
+OVERFLOW = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+# Of every argument that is a number: the requirement, and values that do not meet it.
+BAD_NUMBERS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "dim": ("at least 0", (-1, -(2**63))),
+    "base": ("finite and above 0", (0.0, -2.0, NAN, INF)),
+    "scale": ("finite", (NAN, INF, -INF)),
+    "phase": ("finite", (NAN, INF, -INF)),
+    "temperature": ("finite and not 0", (0.0, NAN, INF)),
+}
+
+
+def errors(
+    name: str, arguments: tuple[TensorArgument, ...], good: Sample, out: tuple[int, ...] | None
+) -> tuple[ErrorInput, ...]:
+    """Every defect of every argument. `good` gives a value to each, and `out` is its result's shape."""
+    table = Table(name, arguments, good, out)
+    first = arguments[0].name
+    for argument in arguments:
+        devices(table, argument.name, first)
+        # A call without any tensor reaches no kernel of ours.
+        if not argument.optional and len(arguments) > 1:
+            undefined = f"{argument.name} must be a defined tensor, got an undefined one"
+            table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
+        if not argument.takes_integers:
+            unsupported_tensors(table, argument.name)
+    for argument in arguments:
+        {"positions": positions, "tokens": tokens, "table": rows}.get(argument.name, numbers)(table, argument.name)
+    options(table)
+    if out is not None:
+        unsupported_tensors(table, "out")
+        devices(table, "out", first)
+        outs(table)
+        undefined = "out must be a defined tensor, got an undefined one"
+        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+    return tuple(table.errors)
+
+
+def not_of(table: Table, argument: str, taken: str, refused: dict[torch.dtype, str]) -> None:
+    """Other dtypes and layouts of an argument that takes integers."""
+    for dtype, word in refused.items():
+        message = f"{argument} must be {taken}, got {word}"
+        table.replace(argument, f"{dtype}".removeprefix("torch."), lambda x, t=dtype: x.to(t), TypeError, message)
+    message = f"{argument} must (be {taken}|not be quantized), got QInt8"
+    table.replace(argument, "quantized", lambda x: quantized(x.float()), TypeError, message, ("cpu",))
+    unsupported_layouts(table, argument)
+
+
+def positions(table: Table, name: str) -> None:
+    refused = {torch.bool: "Bool", torch.complex64: "ComplexFloat"}
+    not_of(table, name, "integers, float32, float64, float16 or bfloat16", refused)
+    if "tokens" in table.good.shapes:
+        message = r"tokens and positions must broadcast, got sizes \d+ and \d+ at dimension \d+"
+        table.replace(name, "not-broadcastable", lambda x: x.repeat(2), RuntimeError, message)
+        enlarged = {"tokens": repeated((2**31, 1), torch.int64), name: repeated((2**31, 1, 1))}
+        table.add(name, "overflow", lambda _: enlarged, RuntimeError, OVERFLOW)
+    else:
+        table.replace(name, "overflow-alone", lambda _: repeated((2**60,)), RuntimeError, OVERFLOW)
+
+
+def tokens(table: Table, name: str) -> None:
+    refused = {torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.float32: "Float", torch.int16: "Short"}
+    not_of(table, name, "int32 or int64", refused)
+    rank = re.escape("tokens must have at least 1 dimension [..., L], got 0")
+    table.replace(name, "rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
+    count = table.good.shapes["table"][0]
+    last = torch.tensor(table.good.shapes[name][-1] - 1)
+    for value in (-1, count, 2**62, -(2**63)):
+        message = f"tokens must be from 0 to {count - 1}, the last row of table, got {value}"
+        table.replace(
+            name, f"value-{value}", lambda x, v=value: x.index_fill(-1, last, v), IndexError, message, ("cpu",)
+        )
+    large = {name: repeated((2**60, 4), torch.int64)}
+    table.add(name, "overflow", lambda _: large, RuntimeError, OVERFLOW)
+
+
+def rows(table: Table, name: str) -> None:
+    for shape, rank in (((8,), 1), ((1, 5, 8), 3)):
+        message = re.escape(f"{name} must have 2 dimensions [V, dim], got {rank}")
+        defect = "rank" if rank == 1 else "rank-3"
+        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), RuntimeError, message)
+
+    def no_rows(x: Tensor) -> Tensor:
+        return x[:0]
+
+    table.replace(name, "no-rows", no_rows, IndexError, "tokens must be from 0 to -1, the last row of table", ("cpu",))
+
+
+def numbers(table: Table, name: str) -> None:
+    """Of frequencies and phase, one number a frequency."""
+    for shape, rank in (((), 0), ((2, 4), 2)):
+        message = re.escape(f"{name} must have 1 dimension [F], got {rank}")
+        defect = "rank" if rank == 0 else "rank-2"
+        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), RuntimeError, message)
+    message = r"frequencies and phase must have the same last dimension, got \d+ and \d+"
+    table.replace(name, "longer", lambda x: torch.cat([x, x]), RuntimeError, message)
+    if name == "frequencies":
+        table.add(
+            name,
+            "overflow",
+            lambda _: dict.fromkeys(("frequencies", "phase"), repeated((2**60,))) | {"positions": repeated((8,))},
+            RuntimeError,
+            OVERFLOW,
+        )
+
+
+def options(table: Table) -> None:
+    for name in table.good.options:
+        requirement, values = BAD_NUMBERS.get(name, ("", ()))
+        for value in values:
+            written = str(value) if isinstance(value, int) else f"{value:g}"
+            message = re.escape(f"{name} must be {requirement}, got {written}")
+            table.replace(name, written, lambda _, v=value: v, ValueError, message)
+    if "scale" in table.good.options:
+        for name, value in (("scale", 2.0**60 * 1.01), ("scale", -(2.0**61)), ("base", 1e-300)):
+            message = re.escape("scale base^(-2i/dim) must be at most 2^60 for every i, got ")
+            table.replace(name, f"frequency-{value:g}", lambda _, v=value: v, ValueError, message)
+    message = "layout must be 'interleaved' or 'half', got 'Half'"
+    table.replace("layout", "unknown", lambda _: "Half", ValueError, message)
+    for dtype, word in ((torch.int64, "Long"), (torch.complex64, "ComplexFloat"), (torch.bool, "Bool")):
+        message = f"dtype must be float32, float64, float16 or bfloat16, got {word}"
+        table.replace("dtype", word, lambda _, t=dtype: t, TypeError, message)
