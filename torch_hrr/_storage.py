@@ -18,10 +18,12 @@ import hmac
 import io
 import json
 import math
+import mmap
 import os
 import secrets
 import stat
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -176,7 +178,76 @@ def load(
     return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
 
 
+def open_mapped(
+    path: str | os.PathLike[str], *, format: str, version: int = 1, key: bytes | None = None, verify: bool = True
+) -> _Content:
+    """As `load`, but the tensors are the file: pages of it are read when elements are, and writing ends the process.
+
+    The header is always checked. With ``verify`` the bytes are too, in pieces; without it a damaged tensor goes
+    unnoticed. What happens to the file afterwards happens to the tensors: shortening it ends the process that reads
+    what is gone. Replacing it by `save` leaves the mapped one as it was.
+
+    Raises:
+        RuntimeError: The machine is big-endian, and the file is not.
+        IntegrityError, TypeError, ValueError, OSError: As `load`.
+    """
+    _check_options("open_mapped", format, version, key)
+    if sys.byteorder == "big":
+        raise RuntimeError("open_mapped: files are little-endian, and cannot be mapped on this machine")
+    with open(path, "rb") as file:
+        try:
+            at, manifest, entries = _read_header(file, format, version, key)
+            tensors = {}
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_RANDOM"):
+                # Rows are read here and there: what lies around them is not read ahead.
+                pages.madvise(mmap.MADV_RANDOM)
+            for name in _layout(entries):
+                if verify:
+                    _verify_bytes(file, name, entries[name])
+                tensors[name] = _mapped(pages, at, entries[name])
+                at += entries[name].nbytes
+            if hasattr(os, "posix_fadvise"):
+                # What was read to be verified is dropped: a page that is cached in a large block maps the whole block.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        except IntegrityError as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
+    return {name: tensors[name] for name in sorted(tensors)}, manifest["metadata"]
+
+
+def _verify_bytes(file: io.BufferedReader, name: str, entry: _Entry) -> None:
+    hashed, left = hashlib.sha256(), entry.nbytes
+    while left:
+        piece = file.read(min(left, 1 << 20))
+        if not piece:
+            raise IntegrityError(f"is cut short: it ends inside tensor {name!r}")
+        hashed.update(piece)
+        left -= len(piece)
+    if hashed.hexdigest() != entry.sha256:
+        raise IntegrityError(f"is damaged: the bytes of tensor {name!r} do not match their SHA-256")
+
+
+def _mapped(pages: mmap.mmap, at: int, entry: _Entry) -> Tensor:
+    count = math.prod(entry.shape)
+    if not count:
+        return torch.empty(entry.shape, dtype=_DTYPES[entry.dtype], device="cpu")
+    with warnings.catch_warnings():
+        # That the pages may not be written is meant.
+        warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
+        flat = torch.frombuffer(pages, dtype=_DTYPES[entry.dtype], count=count, offset=at)
+    return flat.view(entry.shape)
+
+
 def _read(file: io.BufferedReader, format: str, version: int, key: bytes | None) -> _Content:
+    _, manifest, entries = _read_header(file, format, version, key)
+    tensors = {name: _read_tensor(file, name, entries[name]) for name in _layout(entries)}
+    return {name: tensors[name] for name in sorted(tensors)}, manifest["metadata"]
+
+
+def _read_header(
+    file: io.BufferedReader, format: str, version: int, key: bytes | None
+) -> tuple[int, dict[str, Any], dict[str, _Entry]]:
+    """The header's length, the sealed manifest and its tensors; the file is left at the first of them."""
     size = os.fstat(file.fileno()).st_size
     prefix = file.read(_PREFIX_BYTES)
     if len(prefix) < _PREFIX_BYTES:
@@ -196,8 +267,7 @@ def _read(file: io.BufferedReader, format: str, version: int, key: bytes | None)
         raise IntegrityError(f"is {'cut short' if promised > size else 'too long'}, having {size} bytes")
     if _header(text, entries, key) != header:
         raise IntegrityError("is damaged: its header is not the canonical one for its manifest")
-    tensors = {name: _read_tensor(file, name, entries[name]) for name in _layout(entries)}
-    return {name: tensors[name] for name in sorted(tensors)}, manifest["metadata"]
+    return len(header), manifest, entries
 
 
 def _sealed_manifest(header: bytes, key: bytes | None) -> str:

@@ -1,5 +1,25 @@
 """Sinusoidal encodings: positions, time stamps and tokens as sinusoids, exact at any position."""
 
+from torch_hrr.encoding.acceleration import GPUAccelerator, GPUConfig
+from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
+from torch_hrr.encoding.relative import RelativePositionBias, attention_weights, rotate
+from torch_hrr.encoding.tables import MappedTable, MemoryStorageConfig, save_table
 
-__all__ = ["embed_positions", "sinusoidal_encoding", "sinusoidal_features"]
+__all__ = [
+    "ConfigurableSinusoidalEmbedder",
+    "GPUAccelerator",
+    "GPUConfig",
+    "LearnableFrequencies",
+    "MappedTable",
+    "MemoryStorageConfig",
+    "RelativePositionBias",
+    "SinusoidalConfig",
+    "attention_weights",
+    "embed_positions",
+    "rotate",
+    "save_table",
+    "sinusoidal_encoding",
+    "sinusoidal_features",
+]

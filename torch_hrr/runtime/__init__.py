@@ -1,4 +1,4 @@
-"""What all systems share: the current device and transfers to and from it."""
+"""What all systems share: the current device, transfers to and from it, and the memory it has to give."""
 
 from torch_hrr.runtime.device import (
     DeviceError,
@@ -12,11 +12,13 @@ from torch_hrr.runtime.device import (
     to_cpu,
     to_gpu,
 )
+from torch_hrr.runtime.memory import available_memory
 
 __all__ = [
     "DeviceError",
     "DeviceInfo",
     "GPUContext",
+    "available_memory",
     "get_device",
     "get_device_info",
     "resolve_device",

@@ -1,0 +1,281 @@
+"""Devices, precision, compilation and memory of the encodings: what is asked for, and what does it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_hrr import runtime
+from torch_hrr._checks import check_bool, check_dtype, choice, integer, number
+from torch_hrr.encoding import functional, relative
+from torch_hrr.reference import encoding as reference
+
+POLICIES = {"mixed_float16": torch.float16, "mixed_bfloat16": torch.bfloat16, "float32": None}
+_MEGABYTE = 2**20
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class GPUConfig:
+    """What a `GPUAccelerator` may use.
+
+    Attributes:
+        enable_gpu: Whether to use a GPU if there is one that works and the library has kernels for; else the CPU.
+        enable_mixed_precision: Whether results and `autocast` blocks are in the dtype of the policy, parameters staying
+            in float32.
+        mixed_precision_policy: "mixed_float16" (with loss scaling), "mixed_bfloat16" or "float32", which is none.
+        memory_limit: In units of 2^20 bytes; None means what is free. On CUDA torch gives this process no more than
+            that; on the CPU it bounds what batch sizes are reckoned from.
+        memory_growth: False reserves the memory limit on the GPU at once, so that later allocations cannot fail for
+            what other programs take meanwhile.
+        enable_xla: Whether `GPUAccelerator.compile` compiles, which is torch.compile's work here.
+        vectorize: Whether to use the fused operators; False takes their definitions in plain torch.
+        min_batch_for_gpu: Batches (first dimension) below this stay where they are; others move to the GPU.
+        enable_profiling: Whether benchmarks report what each operator took.
+    """
+
+    enable_gpu: bool = True
+    enable_mixed_precision: bool = False
+    mixed_precision_policy: str = "mixed_float16"
+    memory_limit: int | None = None
+    memory_growth: bool = True
+    enable_xla: bool = False
+    vectorize: bool = True
+    min_batch_for_gpu: int = 1
+    enable_profiling: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks every field; TypeError or ValueError."""
+        op = "GPUConfig"
+        switches = ("enable_gpu", "enable_mixed_precision", "memory_growth", "enable_xla", "vectorize")
+        for name in (*switches, "enable_profiling"):
+            check_bool(op, name, getattr(self, name))
+        choice(op, "mixed_precision_policy", self.mixed_precision_policy, POLICIES)
+        object.__setattr__(self, "min_batch_for_gpu", integer(op, "min_batch_for_gpu", self.min_batch_for_gpu, 1))
+        if self.memory_limit is not None:
+            object.__setattr__(self, "memory_limit", integer(op, "memory_limit", self.memory_limit, 1))
+        elif not self.memory_growth:
+            raise ValueError(f"{op}: memory_growth must be True without a memory_limit, got False")
+
+    @property
+    def compute_dtype(self) -> torch.dtype | None:
+        """The half type of the policy; None without mixed precision."""
+        return POLICIES[self.mixed_precision_policy] if self.enable_mixed_precision else None
+
+
+class GPUAccelerator:
+    """Runs the encodings on the best device that is there, in the precision and within the memory of a `GPUConfig`.
+
+    Attributes:
+        config: The configuration.
+        device: Where work goes: a GPU that works and that the library has kernels for, else the CPU.
+        scaler: Scales the loss of float16 training; passes everything through under other policies.
+    """
+
+    def __init__(self, config: GPUConfig | None = None, device: torch.device | str | None = None) -> None:
+        """Chooses the device; on CUDA sets the memory limit of this process.
+
+        Args:
+            config: None means `GPUConfig()`.
+            device: Where to work whatever is there; None means the current device, `runtime.get_device()`, if that is
+                a GPU that the library has kernels for and the configuration allows it, else the CPU.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: torch does not know the device.
+        """
+        self.config = GPUConfig() if config is None else config
+        if not isinstance(self.config, GPUConfig):
+            raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
+        self.device = choose_device(self.config.enable_gpu) if device is None else runtime.resolve_device(device)
+        self.scaler = torch.amp.GradScaler(
+            self.device.type if self.on_gpu else "cpu", enabled=self.config.compute_dtype == torch.float16
+        )
+        self._profile: torch.profiler.profile | None = None
+        if self.device.type == "cuda" and self.config.memory_limit is not None:
+            limit = self.config.memory_limit * _MEGABYTE
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(limit / total, 1.0), self.device)
+            if not self.config.memory_growth:
+                # Freed at once, to torch's allocator, which keeps it for this process; it rounds up to 2 MiB.
+                rest = max(limit - torch.cuda.memory_reserved(self.device), 0) // (2 * _MEGABYTE) * 2 * _MEGABYTE
+                torch.empty(rest, dtype=torch.uint8, device=self.device)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether work goes to a GPU."""
+        return self.device.type == "cuda"
+
+    def place(self, x: Tensor) -> Tensor:
+        """The tensor where it is worked on: on the device unless its first dimension is below ``min_batch_for_gpu``."""
+        large = x.dim() == 0 or x.shape[0] >= self.config.min_batch_for_gpu
+        return x.to(self.device, non_blocking=True) if large else x
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Matrix products of a block in the dtype of the policy; angles are computed as ever."""
+        dtype = self.config.compute_dtype
+        return torch.autocast(self.device.type, dtype=dtype) if dtype is not None else contextlib.nullcontext()
+
+    def train_step(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """Backward pass and step: the loss scaled, gradients unscaled, steps with infinite ones left out.
+
+        Source: Micikevicius et al., Mixed precision training, ICLR 2018; `torch.amp.GradScaler` does it.
+        """
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+    def compile(self, function: _Function) -> _Function:
+        """The function through torch.compile, with ``enable_xla``; else as it is."""
+        return torch.compile(function) if self.config.enable_xla else function  # type: ignore[return-value]
+
+    def vectorized_sinusoidal_encoding(
+        self,
+        positions: Tensor,
+        embedding_dim: int,
+        base_frequency: float = 10000.0,
+        frequency_scaling: float = 1.0,
+        phase_shift: float = 0.0,
+        layout: str = "interleaved",
+    ) -> Tensor:
+        """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
+        encode = functional.sinusoidal_encoding if self.config.vectorize else reference.sinusoidal_encoding
+        positions, dtype = self.place(positions), self.config.compute_dtype
+        return encode(positions, embedding_dim, base_frequency, frequency_scaling, phase_shift, layout, dtype)
+
+    def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
+        """Rows of a table ``[V, dim]``, ``[..., dim]``, in the dtype of the policy; zeros at padding.
+
+        Gathered where the table is, then `place`. Differentiable in the table. A token outside 0 to V - 1 is an
+        IndexError on the CPU.
+        """
+        ids = ids.to(table.device)
+        rows = F.embedding(ids, table)
+        if padding_id is not None:
+            rows = rows.masked_fill((ids == padding_id).unsqueeze(-1), 0.0)
+        return self.place(rows if self.config.compute_dtype is None else rows.to(self.config.compute_dtype))
+
+    def parallel_frequency_computation(
+        self,
+        embedding_dim: int,
+        base_frequency: float = 10000.0,
+        frequency_scaling: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """The ladder ``frequency_scaling base_frequency^(-2i/dim)``, ``[ceil(dim / 2)]``, rounded once from float64."""
+        return ladder(embedding_dim, base_frequency, frequency_scaling, dtype).to(self.device)
+
+    def optimized_attention_weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        mask: Tensor | None = None,
+        relative_bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """`attention_weights`, after `place` of the queries, in their dtype; errors as there."""
+        query = self.place(query)
+        key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
+        relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
+        return relative.attention_weights(query, key, mask, relative_bias, causal)
+
+    def available_memory(self) -> int:
+        """Bytes that tensors can still take: what is really free, within the memory limit."""
+        free = runtime.available_memory(self.device)
+        if self.config.memory_limit is None:
+            return free
+        limit = self.config.memory_limit * _MEGABYTE
+        used = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
+        return min(free, max(limit - used, 0))
+
+    def optimal_batch_size(self, item_bytes: int, fixed_bytes: int = 0, available_bytes: int | None = None) -> int:
+        """How many items of a batch fit into nine tenths of the memory beside what is needed once; 0 for none.
+
+        Args:
+            item_bytes: Bytes of one item with all that computing it takes, at least 1.
+            fixed_bytes: Bytes needed once.
+            available_bytes: Memory to reckon with; None means `available_memory`.
+        """
+        integer("optimal_batch_size", "item_bytes", item_bytes, 1)
+        integer("optimal_batch_size", "fixed_bytes", fixed_bytes, 0)
+        available = self.available_memory() if available_bytes is None else available_bytes
+        integer("optimal_batch_size", "available_bytes", available, 0)
+        return max((available * 9 // 10 - fixed_bytes) // item_bytes, 0)
+
+    def start_profiling(self) -> None:
+        """Records every operator from now on, with torch.profiler; at once again, if it already did."""
+        self.stop_profiling()
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self.on_gpu:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profile = torch.profiler.profile(activities=activities)
+        self._profile.start()
+
+    def stop_profiling(self, trace: str | None = None) -> dict[str, dict[str, float]]:
+        """Stops recording.
+
+        Args:
+            trace: Where to write the recording for chrome://tracing or Perfetto; None writes none.
+
+        Returns:
+            ``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside; empty
+            where nothing was recorded.
+        """
+        if self._profile is None:
+            return {}
+        profile, self._profile = self._profile, None
+        profile.stop()
+        if trace is not None:
+            profile.export_chrome_trace(trace)
+        return {
+            event.key: {
+                "calls": event.count,
+                "cpu_ms": event.self_cpu_time_total / 1e3,
+                "device_ms": event.self_device_time_total / 1e3,
+            }
+            for event in profile.key_averages()
+        }
+
+    def info(self) -> dict[str, Any]:
+        """What is used: device, kernels, precision, memory; all of it measured or asked for now."""
+        dtype = self.config.compute_dtype
+        return {
+            "gpu_acceleration_enabled": self.on_gpu,
+            "device": str(self.device),
+            "device_name": runtime.get_device_info()["device_name"] if self.on_gpu else "CPU",
+            "vectorized": self.config.vectorize,
+            "compiled": self.config.enable_xla,
+            "mixed_precision": dtype is not None,
+            "mixed_precision_policy": self.config.mixed_precision_policy if dtype is not None else "float32",
+            "loss_scaling": self.scaler.is_enabled(),
+            "memory_limit_mb": self.config.memory_limit,
+            "available_memory_mb": self.available_memory() / _MEGABYTE,
+        }
+
+
+def choose_device(enable_gpu: bool) -> torch.device:
+    """The current device if it is a GPU, allowed, and this build of the library has kernels for it; else the CPU."""
+    if enable_gpu:
+        current = runtime.resolve_device(None)
+        if current.type == "cuda" and torch._C._dispatch_has_kernel_for_dispatch_key(
+            "torch_hrr::embed_positions", "CUDA"
+        ):
+            return current
+    return torch.device("cpu")
+
+
+def ladder(dim: int, base: float, scale: float, dtype: torch.dtype) -> Tensor:
+    """The frequencies of `sinusoidal_encoding`, ``[ceil(dim / 2)]``, rounded once from float64."""
+    op = "parallel_frequency_computation"
+    check_dtype(op, dtype)
+    dim, base, scale = integer(op, "dim", dim, 0), number(op, "base", base), number(op, "scale", scale)
+    if base <= 0:
+        raise ValueError(f"{op}: base must be above 0, got {base}")
+    pairs = torch.arange((dim + 1) // 2, dtype=torch.float64, device="cpu")
+    return (scale * torch.pow(base, -2 * pairs / max(dim, 1))).to(dtype)

@@ -1,0 +1,152 @@
+"""The configuration of a sinusoidal embedder, checked when it is made and kept in files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_bool, choice, integer, number
+from torch_hrr._storage import IntegrityError
+from torch_hrr.encoding.acceleration import GPUConfig
+from torch_hrr.encoding.relative import LAYOUTS
+
+PRECISIONS = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+_FORMAT = "torch_hrr.sinusoidal_config"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SinusoidalConfig:
+    """What a `ConfigurableSinusoidalEmbedder` is made of; every field is checked when the object is made.
+
+    Attributes:
+        vocab_size: Number of tokens V, at least 1.
+        embedding_dim: Width of a row, at least 1.
+        max_sequence_length: The length that batch sizes are reckoned for. Longer sequences are embedded as well: no
+            table of positions ends.
+        base_frequency: Ratio of the ladder ``f_i = frequency_scaling base_frequency^(-2i/dim)``, above 0.
+        frequency_scaling: Factor of all frequencies.
+        phase_shift: Added to every angle, in radians.
+        layout: "interleaved" or "half", as for `sinusoidal_encoding`.
+        temperature: Divisor of token plus encoding, not 0.
+        padding_id: The token whose rows are zero; None means none.
+        learnable_frequencies: Whether the frequencies are a parameter, which starts at the ladder. By default they stay
+            the ladder's: a gradient by a frequency grows with the position.
+        log_frequency: Whether that parameter is the logarithm, so that a step changes a frequency by a factor; needs
+            ``frequency_scaling`` above 0.
+        use_relative_position: Whether the embedder has a learned bias by i - j, which its `attention_weights` adds.
+        relative_position_window: The largest distance with a weight of its own.
+        precision: Dtype of table and results: "float32", "float64", "float16" or "bfloat16".
+        use_mixed_precision: Whether results are in the half type of the policy of ``gpu_config``.
+        gradient_checkpointing: Whether a backward pass computes the embedding again rather than keep what it needs. The
+            fused operator keeps token ids alone; plain torch keeps sinusoids.
+        enable_gpu_acceleration: Whether the embedder is made on a GPU if there is one that the library has kernels for.
+        use_vectorized_operations: Whether to use the fused operators; False takes their definitions in plain torch.
+        enable_xla_compilation: Whether the embedder runs through torch.compile.
+        gpu_config: More on the GPU; None means `GPUConfig()`.
+    """
+
+    vocab_size: int = 10000
+    embedding_dim: int = 128
+    max_sequence_length: int = 512
+    base_frequency: float = 10000.0
+    frequency_scaling: float = 1.0
+    phase_shift: float = 0.0
+    layout: str = "interleaved"
+    temperature: float = 1.0
+    padding_id: int | None = 0
+    learnable_frequencies: bool = False
+    log_frequency: bool = False
+    use_relative_position: bool = False
+    relative_position_window: int = 64
+    precision: str = "float32"
+    use_mixed_precision: bool = False
+    gradient_checkpointing: bool = False
+    enable_gpu_acceleration: bool = True
+    use_vectorized_operations: bool = True
+    enable_xla_compilation: bool = False
+    gpu_config: GPUConfig | None = None
+
+    def __post_init__(self) -> None:
+        """Checks every field; TypeError or ValueError. NumPy's numbers become Python's."""
+        op = "SinusoidalConfig"
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "bool":
+                check_bool(op, field.name, value)
+            elif field.type == "int":
+                object.__setattr__(self, field.name, integer(op, field.name, value, 1))
+            elif field.type == "float":
+                object.__setattr__(self, field.name, number(op, field.name, value))
+        if self.base_frequency <= 0:
+            raise ValueError(f"{op}: base_frequency must be above 0, got {self.base_frequency}")
+        if self.temperature == 0:
+            raise ValueError(f"{op}: temperature must not be 0")
+        choice(op, "layout", self.layout, LAYOUTS)
+        choice(op, "precision", self.precision, PRECISIONS)
+        if self.padding_id is not None:
+            object.__setattr__(self, "padding_id", integer(op, "padding_id", self.padding_id, 0, self.vocab_size - 1))
+        if self.log_frequency and not self.learnable_frequencies:
+            raise ValueError(f"{op}: log_frequency must be False without learnable_frequencies, got True")
+        if self.log_frequency and self.frequency_scaling <= 0:
+            raise ValueError(
+                f"{op}: frequency_scaling must be above 0 with log_frequency, got {self.frequency_scaling}"
+            )
+        if self.gpu_config is not None and not isinstance(self.gpu_config, GPUConfig):
+            raise TypeError(f"{op}: gpu_config must be a GPUConfig or None, got {type(self.gpu_config).__name__}")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The torch dtype of ``precision``."""
+        return PRECISIONS[self.precision]
+
+    def acceleration(self) -> GPUConfig:
+        """``gpu_config`` together with the switches of this configuration."""
+        given = self.gpu_config or GPUConfig()
+        return dataclasses.replace(
+            given,
+            enable_gpu=given.enable_gpu and self.enable_gpu_acceleration,
+            enable_mixed_precision=given.enable_mixed_precision or self.use_mixed_precision,
+            enable_xla=given.enable_xla or self.enable_xla_compilation,
+            vectorize=given.vectorize and self.use_vectorized_operations,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the configuration to one checked file, whole or not at all; OSError if it cannot be written."""
+        _storage.save(path, {}, self.to_metadata(), format=_FORMAT, version=_VERSION)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a configuration that `save` or an embedder's `save_config` wrote.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged or holds something else.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+        """
+        _, metadata = _storage.load(path, format=_FORMAT, version=_VERSION)
+        return cls.from_metadata(path, metadata)
+
+    def to_metadata(self) -> dict[str, Any]:
+        """The fields as JSON can hold them, for the metadata of a file."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_metadata(cls, path: str | os.PathLike[str], metadata: dict[str, Any]) -> Self:
+        """The configuration that `to_metadata` made this of; IntegrityError, naming the file, if none could be."""
+        try:
+            fields = dict(metadata)
+            if fields.get("gpu_config") is not None:
+                fields["gpu_config"] = GPUConfig(**fields["gpu_config"])
+            return cls(**fields)
+        except (TypeError, ValueError) as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must hold a configuration: {error}") from None

@@ -1,0 +1,507 @@
+"""Tokens and their places as vectors: a table of rows plus sinusoids, configured, saved and measured."""
+
+import copy
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils import benchmark
+from torch.utils.checkpoint import checkpoint
+
+from torch_hrr import _storage
+from torch_hrr._checks import integer, number
+from torch_hrr._storage import IntegrityError
+from torch_hrr.encoding.acceleration import GPUAccelerator, ladder
+from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
+from torch_hrr.encoding.tables import MappedTable
+from torch_hrr.reference import encoding as reference
+
+_FORMAT = "torch_hrr.sinusoidal_embedder"
+_VERSION = 1
+_MEGABYTE = 2**20
+
+
+class LearnableFrequencies(nn.Module):
+    """Frequencies as a parameter, which starts at the ladder and is never stored in a half type.
+
+    Attributes:
+        weight: ``[ceil(dim / 2)]``, the frequencies or their logarithms.
+    """
+
+    log: Final[bool]
+
+    def __init__(self, dim: int, base: float, scale: float, log: bool, dtype: torch.dtype) -> None:
+        """Starts at ``scale base^(-2i/dim)``."""
+        super().__init__()
+        self.log = log
+        start = ladder(dim, base, scale, torch.float64)
+        self.weight = nn.Parameter((start.log() if log else start).to(dtype))
+
+    def forward(self) -> Tensor:
+        """The frequencies."""
+        # In double: an error of the exponential would be one of the frequency, times the position.
+        return self.weight.double().exp() if self.log else self.weight
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moves and converts as `nn.Module` does, but into no half type, in which a frequency would be another one."""
+
+        def widened(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            halved = changed.dtype in (torch.float16, torch.bfloat16)
+            return tensor.to(changed.device) if halved else changed
+
+        return super()._apply(widened, recurse)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class ConfigurableSinusoidalEmbedder(nn.Module):
+    """Embeds tokens: ``(table[token] + sinusoidal_encoding(position)) / temperature``, zero rows for padding.
+
+    By default one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype; positions
+    count from 0 along the last dimension of the ids unless they are given. Input ``[..., L]``, int32 or int64, from any
+    device; output ``[..., L, dim]`` on the module's. Angles are never computed in a half type, whatever the module, its
+    table or autocast are in.
+
+    A module as any other: it trains, compiles, exports and, with the fused operators and a table of its own, scripts.
+
+    Attributes:
+        config: What it was made of.
+        accelerator: Device, precision, memory and profile.
+        weight: The table ``[V, dim]``, a parameter drawn from N(0, 1) with zeros at padding; None with a mapped table.
+        table: The mapped table or None.
+        frequencies: `LearnableFrequencies` or None.
+        relative_bias: `RelativePositionBias` or None.
+
+    Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
+    """
+
+    weight: Tensor | None
+    result_dtype: torch.dtype | None
+    # So that a script leaves out what is not used.
+    __constants__ = ("vectorized",)
+
+    def __init__(
+        self,
+        config: SinusoidalConfig | None = None,
+        table: MappedTable | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """Draws the table, on the CPU, so that a generator gives the same one on every device.
+
+        Args:
+            config: None means `SinusoidalConfig()`.
+            table: A table in a file in place of a parameter; its shape must be the configuration's.
+            generator: A CPU generator; None draws from torch's default one.
+            device: Where to be; None means a GPU, if the configuration allows one, there is one that works and the
+                library has kernels for it, else the CPU.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: The table's shape is not ``[vocab_size, embedding_dim]``, or torch does not know the device.
+        """
+        super().__init__()
+        name = type(self).__name__
+        config = SinusoidalConfig() if config is None else config
+        if not isinstance(config, SinusoidalConfig):
+            raise TypeError(f"{name}: config must be a SinusoidalConfig, got {type(config).__name__}")
+        if table is not None:
+            if not isinstance(table, MappedTable):
+                raise TypeError(f"{name}: table must be a MappedTable, got {type(table).__name__}")
+            if table.shape != (config.vocab_size, config.embedding_dim):
+                wanted = [config.vocab_size, config.embedding_dim]
+                raise ValueError(f"{name}: table must have shape {wanted}, got {list(table.shape)}")
+            device = table.device if device is None else device
+        self.accelerator = GPUAccelerator(config.acceleration(), device)
+        self.table = table
+        self._configure(config)
+        weight = None
+        if table is None:
+            size = (config.vocab_size, config.embedding_dim)
+            weight = torch.empty(
+                size, dtype=config.dtype, device="meta" if self.accelerator.device.type == "meta" else "cpu"
+            )
+            self._draw(weight, generator)
+        self.register_parameter("weight", None if weight is None else nn.Parameter(weight))
+        self.frequencies = self._new_frequencies()
+        window = config.relative_position_window
+        self.relative_bias = RelativePositionBias(window, device="cpu") if config.use_relative_position else None
+        self.to(self.accelerator.device)
+        self._compile_if_asked()
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Embeds.
+
+        Args:
+            ids: ``[..., L]``, int32 or int64, 0 to V - 1.
+            positions: Any integer or floating dtype, broadcast to the shape of ``ids``; None means 0 to L - 1.
+
+        Returns:
+            ``[..., L, dim]``, in the module's dtype, in the half type of the policy with mixed precision, or under
+            autocast in its dtype.
+
+        Raises:
+            IndexError: A token is outside 0 to V - 1, on the CPU. On a GPU its row is NaN.
+            TypeError, ValueError: As for `embed_positions`.
+        """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if self.checkpointed and torch.is_grad_enabled():
+                again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
+                return again
+        return self._embed(ids, positions)
+
+    def embed(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """The same as calling the module."""
+        embedded: Tensor = self(ids, positions)
+        return embedded
+
+    def _embed(self, ids: Tensor, positions: Tensor | None) -> Tensor:
+        padding, weight = self.padding, self.weight
+        if self.table is not None:
+            # The different rows of this call are a small table, and the ids numbers of its rows.
+            tokens, weight, ids = self.table.gather(ids)
+            place = (tokens == padding).nonzero()
+            padding = int(place[0, 0]) if len(place) else -1
+        assert weight is not None
+        ids = ids.to(weight.device)
+        if positions is not None:
+            positions = positions.to(weight.device)
+        if self.vectorized and self.frequencies is None:
+            embedded: Tensor = torch.ops.torch_hrr.embed_positions(
+                ids,
+                weight,
+                positions,
+                padding,
+                self.temperature,
+                self.base,
+                self.scale,
+                self.phase,
+                self.layout,
+                self.result_dtype,
+            )
+            return embedded
+        return self._composed(ids, weight, positions, padding)
+
+    def _composed(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
+        """The definition step by step: with frequencies of its own, or in plain torch."""
+        if positions is None:
+            positions = torch.arange(ids.shape[-1], device=ids.device)
+        wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
+        dim = weight.shape[-1]
+        if self.frequencies is None:
+            waves = reference.sinusoidal_encoding(positions, dim, self.base, self.scale, self.phase, self.layout, wide)
+        else:
+            held = self.frequencies()
+            shift = torch.full_like(held, self.phase) if self.phase != 0.0 else None
+            if self.vectorized:
+                waves = torch.ops.torch_hrr.sinusoidal_features(positions, held, shift, self.layout, wide)
+            else:
+                waves = reference.sinusoidal_features(positions, held, shift, self.layout, wide)
+            waves = waves[..., :dim]
+        embedded = (F.embedding(ids, weight).to(wide) + waves) / self.temperature
+        if padding >= 0:
+            embedded = embedded.masked_fill((ids == padding).unsqueeze(-1), 0.0)
+        dtype = weight.dtype
+        result_dtype = self.result_dtype
+        if result_dtype is not None:
+            dtype = result_dtype
+        elif not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            if wide == torch.float32 and torch.is_autocast_enabled(ids.device.type):
+                dtype = torch.get_autocast_dtype(ids.device.type)
+        result: Tensor = embedded.to(dtype)
+        return result
+
+    def attention_weights(self, query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """`attention_weights` with this embedder's bias by i - j, if it has one; the last query is at the last key.
+
+        Args and errors as there. Leading dimensions of queries and keys are the batch.
+        """
+        bias = None
+        if self.relative_bias is not None:
+            queries, keys = query.shape[-2], key.shape[-2]
+            bias = self.relative_bias(queries, keys, keys - queries)[0]
+        return attention_weights(query, key, mask, bias, causal)
+
+    def adapt_to_vocabulary(self, vocab_size: int, generator: torch.Generator | None = None) -> None:
+        """Changes the number of tokens: known ones keep their rows, new ones are drawn, those beyond are forgotten.
+
+        The parameter is a new one, which optimizers made before do not know.
+
+        Raises:
+            ValueError: ``vocab_size`` is less than 1 or leaves padding out, or the table is mapped.
+            TypeError: It is not an int.
+        """
+        self._adapt(replace(self.config, vocab_size=vocab_size), "adapt_to_vocabulary", generator)
+
+    def adapt_embedding_dimension(self, embedding_dim: int, generator: torch.Generator | None = None) -> None:
+        """Changes the width: rows keep their first elements, new ones are drawn.
+
+        Frequencies depend on the width and start at its ladder again. Parameters are new ones, as for
+        `adapt_to_vocabulary`; errors too.
+        """
+        self._adapt(replace(self.config, embedding_dim=embedding_dim), "adapt_embedding_dimension", generator)
+
+    def _adapt(self, config: SinusoidalConfig, op: str, generator: torch.Generator | None) -> None:
+        if self.weight is None:
+            raise ValueError(f"{op}: table must be a parameter, got a mapped one")
+        before = self.weight.detach()
+        weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
+        self._draw(weight, generator)
+        rows, columns = (min(sizes) for sizes in zip(weight.shape, before.shape, strict=True))
+        weight[:rows, :columns] = before[:rows, :columns].to("cpu")
+        if config.padding_id is not None:
+            weight[config.padding_id] = 0
+        same_width = config.embedding_dim == self.config.embedding_dim
+        self._configure(config)
+        self.weight = nn.Parameter(weight.to(before.device), requires_grad=self.weight.requires_grad)
+        if not same_width and self.frequencies is not None:
+            device = self.frequencies.weight.device
+            fresh = self._new_frequencies()
+            self.frequencies = fresh if fresh is None else fresh.to(device)
+
+    def get_gpu_acceleration_info(self) -> dict[str, Any]:
+        """What the embedder uses: `GPUAccelerator.info`, the device and the bytes of its parameters.
+
+        ``gpu_acceleration_enabled`` says whether the embedder is on a GPU now.
+        """
+        device = self._device()
+        return {
+            **self.accelerator.info(),
+            "gpu_acceleration_enabled": device.type == "cuda",
+            "device": str(device),
+            "parameter_bytes": sum(parameter.nbytes for parameter in self.parameters()),
+            "cache_hit_rate": None if self.table is None else self.table.hit_rate,
+        }
+
+    def benchmark_gpu_performance(
+        self, batch_size: int = 32, seq_length: int = 128, num_iterations: int = 100
+    ) -> dict[str, Any]:
+        """Times forward passes of random tokens, and the same in plain torch on the same device.
+
+        Both run without gradients; plain torch computes angles in float64, as it must to be right at large positions.
+
+        Returns:
+            ``ms`` a pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
+            ``seq_length``, ``device``, ``gpu_acceleration_enabled``; with ``enable_profiling``, ``profile`` as
+            `GPUAccelerator.stop_profiling` returns it.
+
+        Raises:
+            ValueError: An argument is less than 1.
+        """
+        op = "benchmark_gpu_performance"
+        sizes = {"batch_size": batch_size, "seq_length": seq_length, "num_iterations": num_iterations}
+        batch, length, iterations = (integer(op, name, value, 1) for name, value in sizes.items())
+        device = self._device()
+        ids = torch.randint(self.config.vocab_size, (batch, length), device=device)
+
+        def milliseconds(function: Callable[[Tensor], Tensor]) -> float:
+            arguments = {"function": function, "ids": ids}
+            timer = benchmark.Timer("function(ids)", globals=arguments, num_threads=torch.get_num_threads())
+            return 1e3 * timer.timeit(iterations).mean
+
+        peer = copy.copy(self)
+        peer.vectorized = False
+        peer._compiled_call_impl = None
+        with torch.no_grad():
+            self(ids)
+            fused, plain = milliseconds(self), milliseconds(peer)
+            result: dict[str, Any] = {
+                "ms": fused,
+                "tokens_per_second": 1e3 * batch * length / fused,
+                "plain_ms": plain,
+                "speedup": plain / fused,
+                "batch_size": batch,
+                "seq_length": length,
+                "device": str(device),
+                "gpu_acceleration_enabled": device.type == "cuda",
+            }
+            if self.accelerator.config.enable_profiling:
+                self.accelerator.start_profiling()
+                self(ids)
+                result["profile"] = self.accelerator.stop_profiling()
+        return result
+
+    def optimize_for_gpu(
+        self, available_memory_mb: float | None = None, sequence_length: int | None = None, training: bool = True
+    ) -> dict[str, Any]:
+        """Advice on batch sizes: how many sequences fit, reckoned from length, width and dtype.
+
+        Counted are ids and results, in training their gradients, what the way of computing holds at once, and the
+        parameters with their gradients; not the model behind, nor an optimizer's state.
+
+        Args:
+            available_memory_mb: Memory to reckon with, in units of 2^20 bytes; None means what is really free now.
+            sequence_length: None means ``max_sequence_length``.
+            training: Whether gradients are needed.
+
+        Returns:
+            ``optimal_batch_size`` (0 if not one sequence fits), ``sequence_bytes``, ``fixed_bytes``,
+            ``available_memory_mb``, ``sequence_length``, ``dtype``, and ``recommendations``: settings that would let
+            more fit, in words.
+
+        Raises:
+            ValueError: A number is outside its range.
+        """
+        op = "optimize_for_gpu"
+        length = self.config.max_sequence_length if sequence_length is None else sequence_length
+        length = integer(op, "sequence_length", length, 1)
+        available = None
+        if available_memory_mb is not None:
+            available = int(number(op, "available_memory_mb", available_memory_mb, 0) * _MEGABYTE)
+        fixed = sum(p.nbytes * (2 if training and p.requires_grad else 1) for p in self.parameters())
+        dtype = self.result_dtype or self._table_dtype()
+        sequence = self._sequence_bytes(length, dtype, training)
+        memory = self.accelerator.available_memory() if available is None else available
+        batch = self.accelerator.optimal_batch_size(sequence, fixed, memory)
+        advice = []
+        if not self.vectorized:
+            advice.append("use_vectorized_operations=True keeps no float64 sinusoids")
+        if dtype == torch.float32:
+            halved = self._sequence_bytes(length, torch.bfloat16, training)
+            more = self.accelerator.optimal_batch_size(halved, fixed, memory)
+            advice.append(f"use_mixed_precision=True lets {more} sequences fit in place of {batch}")
+        return {
+            "optimal_batch_size": batch,
+            "sequence_bytes": sequence,
+            "fixed_bytes": fixed,
+            "available_memory_mb": memory / _MEGABYTE,
+            "sequence_length": length,
+            "dtype": str(dtype).removeprefix("torch."),
+            "recommendations": advice,
+        }
+
+    def _sequence_bytes(self, length: int, dtype: torch.dtype, training: bool) -> int:
+        """Ids, results and what is live beside them at the most."""
+        width = self.config.embedding_dim * dtype.itemsize * (2 if training else 1)
+        if not (self.vectorized and self.frequencies is None):
+            # A row as gathered, the sum and the quotient, in the wide type.
+            wide = 8 if self._table_dtype() == torch.float64 else 4
+            width += 3 * self.config.embedding_dim * wide
+        return length * (8 + width)
+
+    def enable_gpu_profiling(self) -> None:
+        """Records every operator from now on, until `disable_gpu_profiling`."""
+        self.accelerator.start_profiling()
+
+    def disable_gpu_profiling(self, trace: str | None = None) -> dict[str, dict[str, float]]:
+        """What was recorded since `enable_gpu_profiling`, as `GPUAccelerator.stop_profiling` returns it."""
+        return self.accelerator.stop_profiling(trace)
+
+    def save_config(self, path: str | os.PathLike[str]) -> None:
+        """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read."""
+        self.config.save(path)
+
+    @classmethod
+    def load_config(
+        cls,
+        path: str | os.PathLike[str],
+        table: MappedTable | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """A new embedder of the configuration in a file, with a table drawn anew; errors as `SinusoidalConfig.load`."""
+        return cls(SinusoidalConfig.load(path), table, generator=generator, device=device)
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes configuration and parameters to one checked safetensors file; a mapped table stays in its own.
+
+        Args:
+            path: Where to write; an existing file is replaced at once, or on an error kept.
+            key: Seals the file with HMAC-SHA256.
+
+        Raises:
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: The file cannot be written.
+        """
+        metadata = {"config": self.config.to_metadata()}
+        _storage.save(path, self.state_dict(), metadata, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        table: MappedTable | None = None,
+        *,
+        key: bytes | None = None,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """Reads an embedder that `save` wrote, with the dtypes that it had.
+
+        Args:
+            path: The file.
+            table: The mapped table, if it had one.
+            key: The key it was saved with; None for a file without one.
+            device: As for the class; the device that it was saved from does not matter.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key or the table.
+            OSError: The file cannot be read.
+        """
+        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        config = SinusoidalConfig.from_metadata(path, metadata.get("config", {}))
+        embedder = cls(config, table, device="meta")
+        try:
+            embedder.load_state_dict(tensors, assign=True)
+        except RuntimeError as error:
+            raise IntegrityError(
+                f"load: {os.fsdecode(path)} must hold the state of its configuration: {error}"
+            ) from None
+        embedder.accelerator = GPUAccelerator(config.acceleration(), device if table is None else table.device)
+        return embedder.to(embedder.accelerator.device)
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        mapped = "" if self.table is None else ", mapped"
+        return f"{self.config.vocab_size}, {self.config.embedding_dim}, layout={self.layout!r}{mapped}"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was compiled is not part of a copy."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._compile_if_asked()
+
+    def _configure(self, config: SinusoidalConfig) -> None:
+        """Fields that the forward pass reads, as TorchScript can."""
+        acceleration = self.accelerator.config
+        self.config = config
+        self.vectorized = acceleration.vectorize
+        self.checkpointed = config.gradient_checkpointing
+        self.padding = -1 if config.padding_id is None else config.padding_id
+        self.temperature = config.temperature
+        self.base = config.base_frequency
+        self.scale = config.frequency_scaling
+        self.phase = config.phase_shift
+        self.layout = config.layout
+        # None leaves it to the table, and to autocast.
+        self.result_dtype = None if config.precision == "float64" else acceleration.compute_dtype
+        if self.table is not None and self.result_dtype is None:
+            self.result_dtype = config.dtype
+
+    def _new_frequencies(self) -> LearnableFrequencies | None:
+        config = self.config
+        if not config.learnable_frequencies:
+            return None
+        dtype = torch.float64 if config.precision == "float64" else torch.float32
+        scale, log = config.frequency_scaling, config.log_frequency
+        return LearnableFrequencies(config.embedding_dim, config.base_frequency, scale, log, dtype)
+
+    def _draw(self, weight: Tensor, generator: torch.Generator | None) -> None:
+        if not weight.is_meta:
+            weight.normal_(generator=generator)
+            if self.config.padding_id is not None and self.config.padding_id < len(weight):
+                weight[self.config.padding_id] = 0
+
+    def _compile_if_asked(self) -> None:
+        if self.accelerator.config.enable_xla:
+            self.compile()
+
+    def _table_dtype(self) -> torch.dtype:
+        return self.config.dtype if self.weight is None else self.weight.dtype
+
+    def _device(self) -> torch.device:
+        return self.accelerator.device if self.weight is None else self.weight.device

@@ -1,0 +1,190 @@
+"""Relative positions: a rotation of queries and keys, or a bias of attention scores, by i - j alone."""
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr._checks import check_bool, check_floating, choice, integer, number, resolve_dtype
+
+LAYOUTS = ("interleaved", "half")
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def rotate(
+    x: Tensor,
+    positions: Tensor | None = None,
+    base: float = 10000.0,
+    scale: float = 1.0,
+    layout: str = "interleaved",
+) -> Tensor:
+    """Turns the pairs of every row by the angles of its position: the R(k) for which ``PE(t + k) = R(k) PE(t)``.
+
+    Pair i is elements 2i and 2i + 1 ("interleaved") or i and i + D/2 ("half"), as ``sinusoidal_encoding`` lays out the
+    sine and the cosine of frequency ``f_i = scale base^(-2i/D)``; a pair (s, c) becomes
+    ``(s cos(a) + c sin(a), c cos(a) - s sin(a))`` with ``a = position f_i``. So ``rotate(PE(t), k)`` is ``PE(t + k)``,
+    norms are kept, and of rotated queries and keys the score ``<rotate(q, i), rotate(k, j)>`` depends on q, k and i - j
+    alone, at positions of any size. Rotary embeddings as published turn the other way: for weights that were trained
+    with them give ``-positions``.
+
+    Differentiable in ``x`` in every mode, and in floating positions. Half types are computed in float32 and rounded
+    once. Deterministic. Cost: a few passes over ``x``.
+
+    Args:
+        x: ``[..., L, D]`` with an even D: queries or keys; or any rows, given their positions.
+        positions: ``[..., L]``, integer or floating, broadcast against the rows of ``x``; None means 0 to L - 1.
+        base: as for `sinusoidal_encoding`.
+        scale: as for `sinusoidal_encoding`.
+        layout: "interleaved" or "half".
+
+    Returns:
+        The rotated rows, in the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` or ``positions`` is of a dtype not named above.
+        ValueError: D is odd, or a number or ``layout`` is outside its range.
+
+    Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Vaswani et al. 2017, section
+    3.5, for R(k).
+    """
+    check_floating("rotate", "x", x)
+    choice("rotate", "layout", layout, LAYOUTS)
+    if x.dim() < (2 if positions is None else 1) or x.shape[-1] % 2:
+        raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
+    if positions is None:
+        positions = torch.arange(x.shape[-2], device=x.device)
+    wide = x.float() if x.dtype in _HALVES else x
+    half = x.shape[-1] // 2
+    waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(positions, 2 * half, base, scale, 0.0, "half", wide.dtype)
+    sine, cosine = waves[..., :half], waves[..., half:]
+    if layout == "half":
+        s, c = wide[..., :half], wide[..., half:]
+        return torch.cat((s * cosine + c * sine, c * cosine - s * sine), -1).to(x.dtype)
+    s, c = wide[..., 0::2], wide[..., 1::2]
+    return torch.stack((s * cosine + c * sine, c * cosine - s * sine), -1).flatten(-2).to(x.dtype)
+
+
+class RelativePositionBias(nn.Module):
+    """A learned bias of attention scores, ``b[h, i - j]`` for head h, query i and key j.
+
+    One number a head and distance, where distances beyond the window count as the window's ends; or, with ``features``,
+    a learned combination of that many sinusoids of the distance, which reaches to any distance and is smooth in it. All
+    weights start at 0, so that a bias that was not trained changes nothing.
+
+    Attributes:
+        weight: The parameter: ``[heads, 2 window + 1]`` for distances -window to window, or ``[heads, features]``.
+
+    Source: the table: Raffel et al., Exploring the limits of transfer learning with a unified text-to-text transformer,
+    2020, section 2.1, with bins of width 1; clipping: Shaw et al., Self-attention with relative position
+    representations, 2018.
+    """
+
+    def __init__(
+        self,
+        window: int = 64,
+        heads: int = 1,
+        features: int = 0,
+        base: float = 10000.0,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Makes a bias of zeros.
+
+        Args:
+            window: The largest distance with a weight of its own, at least 1; not used with ``features``.
+            heads: Number of heads, at least 1.
+            features: 0 for a table of distances, else the number of sinusoids.
+            base: Of the sinusoids' frequencies, as for `sinusoidal_encoding`.
+            device: Of the parameter; None means torch's default device.
+            dtype: Of the parameter; None means torch's default dtype.
+
+        Raises:
+            ValueError: A number is outside its range.
+            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
+        """
+        super().__init__()
+        name = type(self).__name__
+        self.window = integer(name, "window", window, 1)
+        self.heads = integer(name, "heads", heads, 1)
+        self.features = integer(name, "features", features, 0)
+        self.base = number(name, "base", base)
+        width = self.features or 2 * self.window + 1
+        dtype = resolve_dtype(name, dtype)
+        self.weight = nn.Parameter(torch.zeros(self.heads, width, device=device, dtype=dtype))
+
+    def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
+        """The bias ``[heads, queries, keys]``, to be added to scores ``[..., heads, queries, keys]``.
+
+        Args:
+            queries: Number of queries, at positions ``first_query``, ``first_query + 1``, ...
+            keys: Number of keys, at positions 0, 1, ...
+            first_query: Position of the first query: not 0 where earlier keys were kept.
+        """
+        # Every distance once: the bias is constant along diagonals. Descending j - i, ascending i - j.
+        distances = torch.arange(first_query - keys + 1, first_query + queries, device=self.weight.device)
+        if self.features:
+            dtype = torch.float64 if self.weight.dtype == torch.float64 else torch.float32
+            waves = torch.ops.torch_hrr.sinusoidal_encoding(
+                distances, self.features, self.base, 1.0, 0.0, "half", dtype
+            )
+            each = torch.matmul(self.weight.to(dtype), waves.transpose(0, 1)).to(self.weight.dtype)
+        else:
+            each = self.weight.index_select(1, distances.clamp(-self.window, self.window) + self.window)
+        if queries == 0 or keys == 0:
+            return self.weight.new_zeros((self.heads, queries, keys))
+        return each.unfold(1, keys, 1).flip(2)
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        kind = f"features={self.features}" if self.features else f"window={self.window}"
+        return f"{kind}, heads={self.heads}"
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, relative_bias: Tensor | None = None, causal: bool = False
+) -> Tensor:
+    """``softmax(q k^T / sqrt(d) + relative_bias)`` over the keys that the mask lets through, in float32 at least.
+
+    Products, sums and the softmax of half types are those of float32, under autocast too; the weights are rounded once,
+    at the end. A query without any key gets zeros. Differentiable in queries, keys and bias. As deterministic as
+    torch's matrix products; O(Lq Lk d).
+
+    Args:
+        query: ``[..., Lq, d]``, floating.
+        key: ``[..., Lk, d]``, of the same dtype; leading dimensions broadcast.
+        mask: bool, broadcast to ``[..., Lq, Lk]``: True where a query may see a key, as in
+            `torch.nn.functional.scaled_dot_product_attention`.
+        relative_bias: added to the scores, broadcast to ``[..., Lq, Lk]``, as `RelativePositionBias` makes it.
+        causal: whether a query sees only keys at or before its own position; the last query is at the last key.
+
+    Returns:
+        ``[..., Lq, Lk]``, in the dtype of ``query``.
+
+    Raises:
+        TypeError: A tensor is of another dtype.
+        ValueError: The last dimensions differ or are 0.
+    """
+    op = "attention_weights"
+    check_floating(op, "query", query)
+    check_floating(op, "key", key)
+    check_bool(op, "causal", causal)
+    if query.dtype != key.dtype:
+        raise TypeError(f"{op}: query and key must be of one dtype, got {query.dtype} and {key.dtype}")
+    if query.dim() < 2 or key.dim() < 2 or query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
+        shapes = f"{list(query.shape)} and {list(key.shape)}"
+        raise ValueError(f"{op}: query and key must have shapes [..., L, d] with the same d >= 1, got {shapes}")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
+        raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype if isinstance(mask, Tensor) else mask!r}")
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    if causal:
+        offset = key.shape[-2] - query.shape[-2]
+        seen = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril(offset)
+        mask = seen if mask is None else mask & seen
+    with torch.autocast(query.device.type, enabled=False):
+        scores = torch.matmul(query.to(wide) * query.shape[-1] ** -0.5, key.to(wide).transpose(-2, -1))
+        if relative_bias is not None:
+            scores = scores + relative_bias.to(wide)
+        if mask is None:
+            return scores.softmax(-1).to(query.dtype)
+        # Finite, and zero once more afterwards: a softmax of nothing is NaN, and so would its gradient be.
+        weights = scores.masked_fill(~mask, torch.finfo(wide).min).softmax(-1)
+        return weights.masked_fill(~mask, 0.0).to(query.dtype)

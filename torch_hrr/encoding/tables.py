@@ -1,0 +1,205 @@
+"""Learned tables too large for memory: rows of a mapped file, the hot ones kept on the device."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr import _storage, runtime
+from torch_hrr._checks import FLOATING, check_bool, check_floating, integer
+from torch_hrr._storage import IntegrityError
+from torch_hrr.encoding.acceleration import choose_device
+
+_FORMAT = "torch_hrr.embedding_table"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class MemoryStorageConfig:
+    """How a `MappedTable` serves its rows.
+
+    Attributes:
+        enable_gpu_acceleration: Whether rows go to a GPU if there is one that the library has kernels for.
+        use_gpu_memory_mapping: Whether the rows used last stay in the device's memory.
+        cache_rows: How many of them, at least 1.
+    """
+
+    enable_gpu_acceleration: bool = True
+    use_gpu_memory_mapping: bool = False
+    cache_rows: int = 4096
+
+    def __post_init__(self) -> None:
+        """Checks every field; TypeError or ValueError."""
+        op = "MemoryStorageConfig"
+        check_bool(op, "enable_gpu_acceleration", self.enable_gpu_acceleration)
+        check_bool(op, "use_gpu_memory_mapping", self.use_gpu_memory_mapping)
+        object.__setattr__(self, "cache_rows", integer(op, "cache_rows", self.cache_rows, 1))
+
+
+def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
+    """Writes a table ``[V, dim]`` to a checked safetensors file that `MappedTable` opens.
+
+    Raises:
+        TypeError: ``table`` is not float32, float64, float16 or bfloat16.
+        ValueError: It is not ``[V, dim]`` with both at least 1.
+        OSError: The file cannot be written; an older one stays as it was.
+
+    Cost: one host copy of the table.
+    """
+    check_floating("save_table", "table", table)
+    if table.dim() != 2 or 0 in table.shape:
+        raise ValueError(f"save_table: table must have shape [V, dim], both at least 1, got {list(table.shape)}")
+    _storage.save(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
+
+
+class MappedTable:
+    """A learned table ``[V, dim]`` in a file that is mapped and not read: memory holds the pages of rows in use.
+
+    The rows of a call are gathered once each into a buffer, pinned where they go to a GPU, and copied without waiting
+    for the device. With ``use_gpu_memory_mapping`` the rows used last stay on the device, the least recently used ones
+    making room; results are the same bits without. A table is read-only: nothing of it is trained.
+
+    Calls may come from several threads. Token ids on a GPU are copied to the host, which waits for the device.
+
+    Attributes:
+        config: The configuration.
+        device: Where rows go.
+        hits: Rows found on the device so far, each counted once a call.
+        misses: Rows read from the file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: MemoryStorageConfig | None = None,
+        *,
+        device: torch.device | str | None = None,
+        verify: bool = True,
+    ) -> None:
+        """Opens a file that `save_table` wrote.
+
+        Args:
+            path: The file; it must not be changed while it is open. Replacing it by `save_table` is safe.
+            config: None means `MemoryStorageConfig()`.
+            device: Where rows go; None means what the configuration says.
+            verify: Whether to read the file once and compare its SHA-256; without, only its header is checked.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged or holds something else.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+            TypeError: An argument of another type.
+        """
+        check_bool("MappedTable", "verify", verify)
+        self.config = MemoryStorageConfig() if config is None else config
+        if not isinstance(self.config, MemoryStorageConfig):
+            raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")
+        tensors, _ = _storage.open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify)
+        table = tensors.get("table")
+        if table is None or len(tensors) > 1 or table.dim() != 2 or 0 in table.shape or table.dtype not in FLOATING:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must hold one floating table [V, dim]")
+        self._path, self._table = os.path.abspath(os.fsdecode(path)), table
+        wanted = self.config.enable_gpu_acceleration
+        self.device = choose_device(wanted) if device is None else runtime.resolve_device(device)
+        self._lock = threading.Lock()
+        self.clear_cache()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, in another process too, opens the file again; it must still be there."""
+        return _reopen, (self._path, self.config, self.device)
+
+    @property
+    def shape(self) -> torch.Size:
+        """``[V, dim]``."""
+        return self._table.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the rows."""
+        return self._table.dtype
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of rows found on the device; 0 before the first one."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+    def clear_cache(self) -> None:
+        """Forgets the rows on the device and the counts."""
+        size = min(self.config.cache_rows, self.shape[0]) if self.config.use_gpu_memory_mapping else 0
+        self._cache = torch.empty(size, self.shape[1], dtype=self.dtype, device=self.device)
+        # The token of a slot and when it was last used; the slot of a token, -1 for none. 4 bytes a token, on the host.
+        self._token_of = torch.full((size,), -1, dtype=torch.int64, device="cpu")
+        self._used = torch.zeros(size, dtype=torch.int64, device="cpu")
+        self._slot_of = torch.full((self.shape[0] if size else 0,), -1, dtype=torch.int32, device="cpu")
+        self._clock = 0
+        self.hits = self.misses = 0
+
+    def gather(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The different rows that ids ask for, and which is whose.
+
+        Args:
+            ids: ``[...]``, int32 or int64, 0 to V - 1.
+
+        Returns:
+            The different ids ``[U]``, ascending, on the CPU; their rows ``[U, dim]`` and, for every id, its index among
+            them ``[...]``, on the device.
+
+        Raises:
+            IndexError: An id is outside 0 to V - 1.
+            TypeError: ``ids`` is not int32 or int64.
+        """
+        if not isinstance(ids, Tensor) or ids.dtype not in (torch.int32, torch.int64):
+            got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+            raise TypeError(f"MappedTable: ids must be int32 or int64, got {got}")
+        tokens, inverse = torch.unique(ids.detach().cpu().to(torch.int64), return_inverse=True)
+        if tokens.numel() and not 0 <= int(tokens[0]) <= int(tokens[-1]) < self.shape[0]:
+            outside = int(tokens[0]) if int(tokens[0]) < 0 else int(tokens[-1])
+            raise IndexError(f"MappedTable: ids must be in 0..{self.shape[0] - 1}, got {outside}")
+        with self._lock:
+            rows = self._cached(tokens) if len(self._cache) else self._fetch(tokens)
+        return tokens, rows, inverse.to(self.device, non_blocking=True)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """The rows of ids, ``[..., dim]``, on the device; errors as for `gather`."""
+        _, rows, inverse = self.gather(ids)
+        return rows[inverse]
+
+    def _fetch(self, tokens: Tensor) -> Tensor:
+        """Rows from the file."""
+        self.misses += len(tokens)
+        pinned = self.device.type == "cuda"
+        buffer = torch.empty(len(tokens), self.shape[1], dtype=self.dtype, device="cpu", pin_memory=pinned)
+        torch.index_select(self._table, 0, tokens, out=buffer)
+        # torch gives a pinned buffer out again only when the copy from it is done.
+        return buffer.to(self.device, non_blocking=True)
+
+    def _cached(self, tokens: Tensor) -> Tensor:
+        """Rows from the device as far as it has them; those that it has not are kept in place of the oldest."""
+        slots = self._slot_of[tokens].long()
+        known = slots >= 0
+        missing = (~known).nonzero().squeeze(1)
+        rows = torch.empty(len(tokens), self.shape[1], dtype=self.dtype, device=self.device)
+        found = known.nonzero().squeeze(1)
+        rows[found.to(self.device)] = self._cache[slots[found].to(self.device)]
+        fetched = self._fetch(tokens[missing])
+        rows[missing.to(self.device)] = fetched
+        self.hits += len(found)
+        self._clock += 1
+        self._used[slots[found]] = self._clock
+        # Rows of this call make no room for one another.
+        kept = missing[: len(self._cache) - len(found)]
+        free = self._used.topk(len(kept), largest=False).indices
+        evicted = self._token_of[free]
+        self._slot_of[evicted[evicted >= 0]] = -1
+        self._cache[free.to(self.device)] = fetched[: len(kept)]
+        self._token_of[free], self._used[free] = tokens[kept], self._clock
+        self._slot_of[tokens[kept]] = free.int()
+        return rows
+
+
+def _reopen(path: str, config: MemoryStorageConfig, device: torch.device) -> MappedTable:
+    return MappedTable(path, config, device=device, verify=False)
