@@ -86,7 +86,8 @@ struct EmbedPositions : Operator {
     if (out.numel() == 0) {
       return;
     }
-    const Tensor rows = with_unit_rows(table, table.scalar_type());
+    const bool same = compute_type(table.scalar_type()) == compute_type(contract.dtype);
+    const Tensor rows = with_unit_rows(table, same ? table.scalar_type() : compute_type(contract.dtype));
     kernels::TableParams params;
     params.table = rows.const_data_ptr();
     params.table_storage = storage_of(rows);

@@ -40,7 +40,8 @@ struct SinusoidParams {
 };
 
 // The rows of a table to which sinusoids are added: out = (table[token] + sinusoids) / temperature. Rows whose token is
-// `padding` are 0. A token outside the table gives a NaN row.
+// `padding` are 0. A token outside the table gives a NaN row. The table is stored in the type of out or one that is
+// computed in the same type.
 struct TableParams {
   static constexpr int64_t kNoPadding = INT64_MIN;
 
@@ -75,13 +76,18 @@ using TableRowParams = WithTurns<TableParams>;
 
 KERNEL_ISA_BEGIN
 
+// a mod b of numbers that are not negative: a GPU divides 32 bits much faster.
+KERNEL_HOST_DEVICE int64_t remainder(int64_t a, int64_t b) {
+  return static_cast<uint64_t>(a | b) >> 32 == 0 ? static_cast<uint32_t>(a) % static_cast<uint32_t>(b) : a % b;
+}
+
 // A position as the kernels take it; not finite: no angle.
 struct LoadedPosition {
   FixedPoint value;
   bool finite = true;
 };
 KERNEL_HOST_DEVICE LoadedPosition load_position(const Positions& positions, int64_t row) {
-  const int64_t i = row % positions.period;
+  const int64_t i = row < positions.period ? row : remainder(row, positions.period);
   if (positions.data == nullptr) {
     return {{0, static_cast<uint64_t>(i)}};
   }

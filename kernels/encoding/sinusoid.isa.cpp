@@ -192,25 +192,17 @@ KERNEL_HOST_DEVICE void add_table_row(const T* wide, int64_t dim, T temperature,
 template <typename T>
 KERNEL_HOST_DEVICE void load_table_row(const TableParams& params, int64_t token, T* wide) {
   const auto load = [&](auto zero) {
-    using Stored = decltype(zero);
-    const Stored* const source = static_cast<const Stored*>(params.table) + token * params.table_stride;
-    if constexpr (std::is_same_v<compute_t<Stored>, T>) {
-      widen_row(source, params.sinusoid.dim, wide);
-    } else {
-      for (int64_t i = 0; i < params.sinusoid.dim; ++i) {
-        wide[i] = static_cast<T>(source[i]);
-      }
-    }
+    widen_row(static_cast<const decltype(zero)*>(params.table) + token * params.table_stride, params.sinusoid.dim,
+              wide);
   };
-  switch (params.table_storage) {
-    case Storage::kFloat:
-      return load(float{});
-    case Storage::kDouble:
-      return load(double{});
-    case Storage::kHalf:
-      return load(Half{});
-    case Storage::kBFloat16:
-      return load(BFloat16{});
+  if constexpr (std::is_same_v<T, double>) {
+    load(double{});
+  } else if (params.table_storage == Storage::kFloat) {
+    load(float{});
+  } else if (params.table_storage == Storage::kHalf) {
+    load(Half{});
+  } else {
+    load(BFloat16{});
   }
 }
 

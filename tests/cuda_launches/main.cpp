@@ -14,6 +14,7 @@
 #include "kernels/assembly/rounds_launch.h"
 #include "kernels/assembly/soft_cap_launch.h"
 #include "kernels/cuda/philox_fill.h"
+#include "kernels/encoding/cuda_launch.h"
 #include "kernels/hrr/cuda_launch.h"
 #include "tests/cuda_launches/cuda_runtime.h"
 
@@ -219,8 +220,28 @@ void launch_brains(bool two_level, int64_t n) {
   launch_rounds(params, somewhere<void>(), kStream);
 }
 
+void launch_sinusoids() {
+  // Few frequencies, and more than one launch's parameters hold.
+  for (const int64_t dim : {64, 10000}) {
+    const std::vector<uint64_t> numbers(static_cast<size_t>(dim));
+    const TurnArrays turns{numbers.data(), numbers.data(), numbers.data()};
+    for (const Storage storage : kStorages) {
+      for (const bool interleaved : {false, true}) {
+        TableParams table;
+        table.sinusoid = shaped<SinusoidParams>(dim);
+        table.sinusoid.interleaved = interleaved;
+        table.table_storage = storage;
+        launch_sinusoids(storage, table.sinusoid, turns, kStream);
+        launch_sinusoids(storage, table.sinusoid, HeldFrequencies(), kStream);
+        launch_sinusoids(storage, table, turns, kStream);
+      }
+    }
+  }
+}
+
 void launch_everything() {
   launch_hrr();
+  launch_sinusoids();
   launch_winners_and_caps();
   // The way of small areas, and of large ones.
   for (const int64_t n : {1000, 100000}) {

@@ -1,0 +1,95 @@
+// Which kernels and blocks sinusoids take; `launch_kernel` as in kernels/hrr/launch_transform.cuh.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/encoding/sinusoid.cuh"
+
+namespace torch_hrr::kernels {
+
+constexpr int kSinusoidThreads = 256;
+// About as many as the largest GPUs hold at once; a thread then takes several rows.
+constexpr int64_t kMostSinusoidThreads = int64_t{1} << 18;
+
+// Frequencies that a launch's parameters have room for: most encodings have few. Longer rows take several launches.
+constexpr int kFewTurns = 192;
+constexpr int kManyTurns = kMaxParameterBytes > 4096 ? 1536 : kFewTurns;
+
+template <typename Angles, typename Finish, typename LaunchKernel>
+void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidParams& params, const FrequencySlice& slice,
+                           const Angles& angles, const Finish& finish, const LaunchKernel& launch_kernel,
+                           int64_t most_threads) {
+  const auto launch_runs = [&](auto zero, auto elements, auto interleaved) {
+    using T = decltype(zero);
+    constexpr int kElements = decltype(elements)::value;
+    constexpr bool kInterleaved = decltype(interleaved)::value;
+    constexpr int64_t kPairs = kInterleaved ? kElements / 2 : kElements;
+    const int64_t groups = (slice.count + kPairs - 1) / kPairs;
+    const int64_t threads = groups * std::clamp<int64_t>(most_threads / groups, 1, params.rows);
+    launch_kernel(name, sinusoid_kernel<T, kElements, kInterleaved, Angles, Finish>,
+                  grid_for(threads, kSinusoidThreads), dim3(kSinusoidThreads), std::size_t{0}, params, storage, slice,
+                  angles, finish);
+  };
+  const auto launch_layout = [&](auto zero, auto elements) {
+    if (params.interleaved) {
+      launch_runs(zero, elements, std::true_type{});
+    } else {
+      launch_runs(zero, elements, std::false_type{});
+    }
+  };
+  if (storage == Storage::kDouble) {
+    launch_layout(double{}, std::integral_constant<int, 2>{});
+  } else if (storage == Storage::kFloat) {
+    launch_layout(float{}, std::integral_constant<int, 4>{});
+  } else {
+    launch_layout(float{}, std::integral_constant<int, 8>{});
+  }
+}
+
+template <int kCapacity, typename Finish, typename LaunchKernel>
+void launch_ladder(const char* name, Storage storage, const SinusoidParams& params, const TurnArrays& turns,
+                   const Finish& finish, const LaunchKernel& launch_kernel, int64_t most_threads) {
+  for (int64_t first = 0; first < params.frequencies(); first += kCapacity) {
+    const FrequencySlice slice{first, std::min<int64_t>(kCapacity, params.frequencies() - first)};
+    LadderAngles<kCapacity> angles{turns.offset[0], {}};
+    for (int64_t i = 0; i < slice.count; ++i) {
+      angles.turns[i] = {turns.fraction[first + i], turns.whole[first + i]};
+    }
+    launch_sinusoid_slice(name, storage, params, slice, angles, finish, launch_kernel, most_threads);
+  }
+}
+template <typename Finish, typename LaunchKernel>
+void launch_ladder(const char* name, Storage storage, const SinusoidParams& params, const TurnArrays& turns,
+                   const Finish& finish, const LaunchKernel& launch_kernel, int64_t most_threads) {
+  if (params.rows == 0) {
+    return;
+  }
+  if (params.frequencies() <= kFewTurns) {
+    launch_ladder<kFewTurns>(name, storage, params, turns, finish, launch_kernel, most_threads);
+  } else {
+    launch_ladder<kManyTurns>(name, storage, params, turns, finish, launch_kernel, most_threads);
+  }
+}
+
+// turns: arrays on the host with one offset for all. Grids of any size give the same bits.
+template <typename LaunchKernel>
+void launch_sinusoids_with(Storage storage, const SinusoidParams& params, const TurnArrays& turns,
+                           const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
+  launch_ladder("sinusoidal_encoding", storage, params, turns, PlainRows{}, launch_kernel, most_threads);
+}
+template <typename LaunchKernel>
+void launch_sinusoids_with(Storage storage, const SinusoidParams& params, const HeldFrequencies& held,
+                           const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
+  if (params.rows != 0 && params.dim != 0) {
+    launch_sinusoid_slice("sinusoidal_features", storage, params, {0, params.frequencies()}, HeldAngles{held},
+                          PlainRows{}, launch_kernel, most_threads);
+  }
+}
+template <typename LaunchKernel>
+void launch_sinusoids_with(Storage storage, const TableParams& params, const TurnArrays& turns,
+                           const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
+  launch_ladder("embed_positions", storage, params.sinusoid, turns, TableRows{params}, launch_kernel, most_threads);
+}
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,182 @@
+// Kernels of sinusoids: a thread keeps the frequencies of its columns, which fill 16 bytes, and strides through rows.
+#pragma once
+
+#include "kernels/cuda/element_run.cuh"
+#include "kernels/cuda/stored.cuh"
+#include "kernels/encoding/sinusoid.h"
+
+namespace torch_hrr::kernels {
+
+// A frequency in turns per position, and the turns at position 0.
+struct Angle {
+  FixedPoint turn;
+  uint64_t offset = 0;
+  bool finite = true;
+};
+
+// The frequencies from `first` on, as many as a launch takes.
+struct FrequencySlice {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Analytic frequencies come as a parameter of the kernel: nothing is uploaded.
+template <int kCapacity>
+struct LadderAngles {
+  uint64_t offset;
+  FixedPoint turns[kCapacity];
+
+  KERNEL_DEVICE Angle operator()(int64_t i) const {
+    return {turns[i], offset};
+  }
+};
+
+// Of a slice that begins with the first frequency.
+struct HeldAngles {
+  HeldFrequencies held;
+
+  static KERNEL_DEVICE double load(const void* numbers, Storage storage, int64_t i) {
+    return storage == Storage::kDouble ? stored_input<double>(numbers, storage)[i]
+                                       : static_cast<double>(stored_input<float>(numbers, storage)[i]);
+  }
+  KERNEL_DEVICE Angle operator()(int64_t i) const {
+    const double frequency = load(held.frequencies, held.frequency_storage, i);
+    const double phase = held.phases == nullptr ? 0 : load(held.phases, held.phase_storage, i);
+    return {turns_of(frequency), turns_of(phase).fraction, frequency - frequency == 0 && phase - phase == 0};
+  }
+};
+
+template <typename T>
+KERNEL_DEVICE SineCosine<T> sine_cosine_at(const LoadedPosition& position, const Angle& angle) {
+  if (!position.finite || !angle.finite) {
+    return {NumberLimits<T>::kNaN, NumberLimits<T>::kNaN};
+  }
+  const uint64_t phase = phase_of(position.value, angle.turn, angle.offset);
+  if constexpr (sizeof(T) == 4) {
+    return sine_cosine_of_phase<T>(short_phase(phase));
+  } else {
+    return sine_cosine_of_phase<T>(phase);
+  }
+}
+
+// body(S{}) with the type S of which kElements fill 16 bytes.
+template <int kElements, typename Body>
+KERNEL_DEVICE void with_run_type(Storage storage, const Body& body) {
+  if constexpr (kElements == 2) {
+    body(double{});
+  } else if constexpr (kElements == 4) {
+    body(float{});
+  } else if (storage == Storage::kHalf) {
+    body(Half{});
+  } else {
+    body(BFloat16{});
+  }
+}
+
+// Leaves sinusoids as they are.
+struct PlainRows {
+  template <typename T>
+  struct Row {
+    template <int kElements>
+    KERNEL_DEVICE void finish(T (&)[kElements], int64_t, int) const {}
+  };
+  template <typename T>
+  KERNEL_DEVICE Row<T> row(int64_t) const {
+    return {};
+  }
+};
+
+// Adds the row of a table that a token names, and divides; TableParams without its sinusoid. The table is stored in a
+// type that is computed in T.
+struct TableRows {
+  TableParams params;
+
+  template <typename T>
+  struct Row {
+    const TableParams& params;
+    int64_t token;
+
+    template <int kElements>
+    KERNEL_DEVICE void finish(T (&values)[kElements], int64_t column, int size) const {
+      const bool padding = token == params.padding;
+      if (padding || token < 0 || token >= params.table_rows) {
+        for (T& value : values) {
+          value = padding ? T{0} : NumberLimits<T>::kNaN;
+        }
+        return;
+      }
+      const auto temperature = static_cast<T>(params.temperature);
+      const auto table = stored_input<T>(params.table, params.table_storage) + (token * params.table_stride + column);
+      table.visit([&](const auto* elements) {
+        using S = std::remove_cvref_t<decltype(*elements)>;
+        const auto run = load_run<S, kElements>(elements, size, is_run_aligned<S, kElements>(elements));
+        for (int i = 0; i < kElements; ++i) {
+          values[i] = (static_cast<T>(run.elements[i]) + values[i]) / temperature;
+        }
+      });
+    }
+  };
+  template <typename T>
+  KERNEL_DEVICE Row<T> row(int64_t r) const {
+    return {params, load_token(params, r)};
+  }
+};
+
+// T: of the results; kElements: as many as fill 16 bytes.
+template <typename T, int kElements, bool kInterleaved, typename Angles, typename Finish>
+__global__ void sinusoid_kernel(SinusoidParams params, Storage storage, FrequencySlice slice, Angles angles,
+                                Finish finish) {
+  constexpr int kPairs = kInterleaved ? kElements / 2 : kElements;
+  const int64_t groups = (slice.count + kPairs - 1) / kPairs;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank();
+  const int64_t row_step = threads / groups;
+  const int64_t own = thread % groups * kPairs;
+  const int64_t frequency = slice.first + own;
+  Angle columns[kPairs];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    if (own + j < slice.count) {
+      columns[j] = angles(own + j);
+    }
+  }
+  const int64_t sines = params.frequencies();
+  const int64_t cosines = params.dim / 2;
+  // At most kElements: the rest of a row, or of its sines or cosines.
+  const auto run_size = [](int64_t left) { return static_cast<int>(left < kElements ? left : kElements); };
+  // Threads beyond the last full row of groups begin after the last row.
+  for (int64_t r = thread < row_step * groups ? thread / groups : params.rows; r < params.rows; r += row_step) {
+    const LoadedPosition position = load_position(params.positions, r);
+    const auto row = finish.template row<T>(r);
+    T first[kElements];
+    T second[kInterleaved ? 1 : kElements];
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const SineCosine<T> pair = sine_cosine_at<T>(position, columns[j]);
+      first[kInterleaved ? 2 * j : j] = pair.sine;
+      (kInterleaved ? first[2 * j + 1] : second[kInterleaved ? 0 : j]) = pair.cosine;
+    }
+    const auto store = [&](T(&values)[kElements], int64_t column, int size) {
+      row.finish(values, column, size);
+      with_run_type<kElements>(storage, [&](auto zero) {
+        using S = decltype(zero);
+        ElementRun<S, kElements> run;
+        for (int i = 0; i < kElements; ++i) {
+          run.elements[i] = static_cast<S>(values[i]);
+        }
+        S* const target = static_cast<S*>(params.out) + r * params.dim + column;
+        store_run(target, run, size, is_run_aligned<S, kElements>(target));
+      });
+    };
+    if constexpr (kInterleaved) {
+      store(first, 2 * frequency, run_size(params.dim - 2 * frequency));
+    } else {
+      store(first, frequency, run_size(sines - frequency));
+      if (frequency < cosines) {
+        store(second, sines + frequency, run_size(cosines - frequency));
+      }
+    }
+  }
+}
+
+}  // namespace torch_hrr::kernels
