@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bench.assembly import topk
+from bench.encoding import encoded, features
 from bench.entry import Inputs
 from bench.hrr import bind_normalize_rfft, bind_rfft
 from torch_hrr.reference import assembly as reference
@@ -198,6 +199,26 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
         x, grad = normal(*sizes), normal(*sizes)
         backward = gradients(partial(soft_cap, k=k), (x,), device)
         return Case(lambda: ops._k_cap_backward(grad, x, k, 1.0, "sigmoid"), backward)
+    if op.startswith(("sinusoidal_", "embed_positions")):
+        rows, dim = numbers
+        positions = torch.arange(rows, device=device)
+        if op == "sinusoidal_features":
+            frequencies = normal(dim)
+            return Case(
+                lambda: ops.sinusoidal_features(positions, frequencies), partial(features, positions, frequencies)
+            )
+        dtype = getattr(torch, {"float": "float32", "double": "float64"}.get(op.split()[1], op.split()[1]))
+        if op.startswith("sinusoidal_encoding"):
+            layout = "half" if shape.endswith("half") else "interleaved"
+            return Case(
+                lambda: ops.sinusoidal_encoding(positions, dim, layout=layout, dtype=dtype),
+                partial(encoded, positions, dim, layout, dtype),
+            )
+        table = normal(rows, dim).to(dtype)
+        return Case(
+            lambda: ops.embed_positions(positions, table),
+            lambda: F.embedding(positions, table) + encoded(positions, dim, "interleaved", dtype),
+        )
     if op == "philox_fill":
         words = torch.empty(numbers[0], dtype=torch.int32, device=device)
         return Case(None, words.random_)

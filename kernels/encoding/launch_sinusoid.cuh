@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/encoding/sinusoid.cuh"
@@ -16,6 +17,9 @@ constexpr int64_t kMostSinusoidThreads = int64_t{1} << 18;
 constexpr int kFewTurns = 192;
 constexpr int kManyTurns = kMaxParameterBytes > 4096 ? 1536 : kFewTurns;
 
+// A held frequency becomes turns in each thread that uses it: worth it for some rows.
+constexpr int64_t kLeastRowsOfHeld = 8;
+
 template <typename Angles, typename Finish, typename LaunchKernel>
 void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidParams& params, const FrequencySlice& slice,
                            const Angles& angles, const Finish& finish, const LaunchKernel& launch_kernel,
@@ -26,7 +30,9 @@ void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidPara
     constexpr bool kInterleaved = decltype(interleaved)::value;
     constexpr int64_t kPairs = kInterleaved ? kElements / 2 : kElements;
     const int64_t groups = (slice.count + kPairs - 1) / kPairs;
-    const int64_t threads = groups * std::clamp<int64_t>(most_threads / groups, 1, params.rows);
+    constexpr int64_t kLeastRows = std::is_same_v<Angles, HeldAngles> ? kLeastRowsOfHeld : 1;
+    const int64_t most_rows = (params.rows + kLeastRows - 1) / kLeastRows;
+    const int64_t threads = groups * std::clamp<int64_t>(most_threads / groups, 1, most_rows);
     launch_kernel(name, sinusoid_kernel<T, kElements, kInterleaved, Angles, Finish>,
                   grid_for(threads, kSinusoidThreads), dim3(kSinusoidThreads), std::size_t{0}, params, storage, slice,
                   angles, finish);

@@ -20,14 +20,21 @@ struct FrequencySlice {
   int64_t count = 0;
 };
 
-// Analytic frequencies come as a parameter of the kernel: nothing is uploaded.
+// load(i, size, columns): the first `size` of kPairs angles from i on. Analytic frequencies come as a parameter of the
+// kernel: nothing is uploaded.
 template <int kCapacity>
 struct LadderAngles {
   uint64_t offset;
   FixedPoint turns[kCapacity];
 
-  KERNEL_DEVICE Angle operator()(int64_t i) const {
-    return {turns[i], offset};
+  template <int kPairs>
+  KERNEL_DEVICE void load(int64_t i, int size, Angle (&columns)[kPairs]) const {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      if (j < size) {
+        columns[j] = {turns[i + j], offset};
+      }
+    }
   }
 };
 
@@ -35,14 +42,37 @@ struct LadderAngles {
 struct HeldAngles {
   HeldFrequencies held;
 
-  static KERNEL_DEVICE double load(const void* numbers, Storage storage, int64_t i) {
-    return storage == Storage::kDouble ? stored_input<double>(numbers, storage)[i]
-                                       : static_cast<double>(stored_input<float>(numbers, storage)[i]);
+  template <int kPairs>
+  static KERNEL_DEVICE void load_numbers(const void* numbers, Storage storage, int64_t i, int size,
+                                         double (&values)[kPairs]) {
+    const auto load_as = [&](auto zero) {
+      using S = decltype(zero);
+      const S* const first = static_cast<const S*>(numbers) + i;
+      const auto run = load_run<S, kPairs>(first, size, is_run_aligned<S, kPairs>(first));
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        values[j] = static_cast<double>(run.elements[j]);
+      }
+    };
+    if (storage == Storage::kDouble) {
+      load_as(double{});
+    } else {
+      with_stored_type<float>(storage, load_as);
+    }
   }
-  KERNEL_DEVICE Angle operator()(int64_t i) const {
-    const double frequency = load(held.frequencies, held.frequency_storage, i);
-    const double phase = held.phases == nullptr ? 0 : load(held.phases, held.phase_storage, i);
-    return {turns_of(frequency), turns_of(phase).fraction, frequency - frequency == 0 && phase - phase == 0};
+  template <int kPairs>
+  KERNEL_DEVICE void load(int64_t i, int size, Angle (&columns)[kPairs]) const {
+    double frequencies[kPairs];
+    double phases[kPairs] = {};
+    load_numbers(held.frequencies, held.frequency_storage, i, size, frequencies);
+    if (held.phases != nullptr) {
+      load_numbers(held.phases, held.phase_storage, i, size, phases);
+    }
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      columns[j] = {turns_of(frequencies[j]), turns_of(phases[j]).fraction,
+                    frequencies[j] - frequencies[j] == 0 && phases[j] - phases[j] == 0};
+    }
   }
 };
 
@@ -134,12 +164,7 @@ __global__ void sinusoid_kernel(SinusoidParams params, Storage storage, Frequenc
   const int64_t own = thread % groups * kPairs;
   const int64_t frequency = slice.first + own;
   Angle columns[kPairs];
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    if (own + j < slice.count) {
-      columns[j] = angles(own + j);
-    }
-  }
+  angles.load(own, static_cast<int>(slice.count - own < kPairs ? slice.count - own : kPairs), columns);
   const int64_t sines = params.frequencies();
   const int64_t cosines = params.dim / 2;
   // At most kElements: the rest of a row, or of its sines or cosines.
