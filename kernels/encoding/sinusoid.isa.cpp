@@ -137,20 +137,29 @@ KERNEL_HOST_DEVICE void write_elements(const compute_t<S>* source, int64_t count
   narrow_row(source + i, count - i, compute_t<S>{1}, target + i);
 }
 
-// finish(row, r) changes the sinusoids of row r; `memory` holds a block.
-template <typename S, typename Finish>
-KERNEL_HOST_DEVICE void make_rows(const SinusoidParams& params, const TurnArrays& turns, int64_t begin, int64_t end,
-                                  void* memory, const Finish& finish) {
-  using T = compute_t<S>;
-  T* const block = static_cast<T*>(memory);
+template <typename S>
+KERNEL_HOST_DEVICE bool streams_result(const SinusoidParams& params) {
+  return params.rows * params.dim >= kStreamBytes / static_cast<int64_t>(sizeof(S));
+}
+
+KERNEL_HOST_DEVICE int64_t rows_of_block(int64_t dim) {
+  return dim < kBlockElements ? kBlockElements / dim : 1;
+}
+template <typename S>
+int64_t block_bytes(int64_t dim) {
+  return (dim < kBlockElements ? kBlockElements : dim) * static_cast<int64_t>(sizeof(compute_t<S>));
+}
+
+template <typename S>
+void sinusoid_rows(const SinusoidRowParams& params, int64_t begin, int64_t end, void* scratch) {
+  auto* const block = static_cast<compute_t<S>*>(scratch);
   const int64_t dim = params.dim;
-  const bool streams = params.rows * dim >= kStreamBytes / static_cast<int64_t>(sizeof(S));
-  const int64_t block_rows = dim < kBlockElements ? kBlockElements / dim : 1;
+  const bool streams = streams_result<S>(params);
+  const int64_t block_rows = rows_of_block(dim);
   for (int64_t first = begin; first < end; first += block_rows) {
     const int64_t count = end - first < block_rows ? end - first : block_rows;
     for (int64_t r = 0; r < count; ++r) {
-      make_row(params, turns, first + r, block + r * dim);
-      finish(block + r * dim, first + r);
+      make_row(params, params.turns, first + r, block + r * dim);
     }
     write_elements(block, count * dim, streams, static_cast<S*>(params.out) + first * dim);
   }
@@ -160,78 +169,116 @@ KERNEL_HOST_DEVICE void make_rows(const SinusoidParams& params, const TurnArrays
 }
 
 template <typename S>
-int64_t block_bytes(int64_t dim) {
-  return (dim < kBlockElements ? kBlockElements : dim) * static_cast<int64_t>(sizeof(compute_t<S>));
-}
-
-template <typename S>
-void sinusoid_rows(const SinusoidRowParams& params, int64_t begin, int64_t end, void* scratch) {
-  make_rows<S>(params, params.turns, begin, end, scratch, [](auto*, int64_t) {});
-}
-
-template <typename S>
 constexpr RowKernel<SinusoidRowParams> kSinusoid = {
     [](const SinusoidRowParams& params) { return params.dim; },
     [](const SinusoidRowParams& params) { return block_bytes<S>(params.dim); }, sinusoid_rows<S>};
 
-// row = (row + table row) / temperature; `wide` holds the row of the table in the compute type.
+// sum = (table row + sinusoids) / temperature
 template <typename T>
-KERNEL_HOST_DEVICE void add_table_row(const T* wide, int64_t dim, T temperature, T* row) {
+KERNEL_HOST_DEVICE void add_rows(const T* table, const T* sinusoids, int64_t dim, T temperature, T* sum) {
   constexpr int W = kLanes<T>;
   using V = Simd<T, W>;
   const V divisor = V::broadcast(temperature);
+  const bool divides = temperature != 1;
   int64_t i = 0;
   for (; i + W <= dim; i += W) {
-    ((V::load(wide + i) + V::load(row + i)) / divisor).store(row + i);
+    const V both = V::load(table + i) + V::load(sinusoids + i);
+    (divides ? both / divisor : both).store(sum + i);
   }
   for (; i < dim; ++i) {
-    row[i] = (wide[i] + row[i]) / temperature;
+    sum[i] = (table[i] + sinusoids[i]) / temperature;
   }
 }
 
+// The row of a token in the compute type: where it lies, or copied to `wide`.
 template <typename T>
-KERNEL_HOST_DEVICE void load_table_row(const TableParams& params, int64_t token, T* wide) {
-  const auto load = [&](auto zero) {
-    widen_row(static_cast<const decltype(zero)*>(params.table) + token * params.table_stride, params.sinusoid.dim,
-              wide);
+KERNEL_HOST_DEVICE const T* table_row(const TableParams& params, int64_t token, T* wide) {
+  const auto place = [&](auto zero) {
+    return static_cast<const decltype(zero)*>(params.table) + token * params.table_stride;
   };
   if constexpr (std::is_same_v<T, double>) {
-    load(double{});
-  } else if (params.table_storage == Storage::kFloat) {
-    load(float{});
-  } else if (params.table_storage == Storage::kHalf) {
-    load(Half{});
+    return place(double{});
   } else {
-    load(BFloat16{});
+    if (params.table_storage == Storage::kFloat) {
+      return place(float{});
+    }
+    params.table_storage == Storage::kHalf ? widen_row(place(Half{}), params.sinusoid.dim, wide)
+                                           : widen_row(place(BFloat16{}), params.sinusoid.dim, wide);
+    return wide;
   }
 }
 
 template <typename S>
-void table_rows(const TableRowParams& params, int64_t begin, int64_t end, void* scratch) {
+struct TableScratch {
+  using T = compute_t<S>;
+
+  T* block;
+  T* wide;
+  T* sum;
+
+  TableScratch(void* memory, int64_t dim) : block(static_cast<T*>(memory)) {
+    wide = reinterpret_cast<T*>(static_cast<char*>(memory) + block_bytes<S>(dim));
+    sum = wide + dim;
+  }
+  static int64_t bytes(int64_t dim) {
+    return block_bytes<S>(dim) + 2 * dim * static_cast<int64_t>(sizeof(T));
+  }
+};
+
+template <typename S>
+KERNEL_HOST_DEVICE void write_table_row(const TableParams& params, int64_t r, const compute_t<S>* sinusoids,
+                                        bool streams, const TableScratch<S>& scratch) {
   using T = compute_t<S>;
   const int64_t dim = params.sinusoid.dim;
-  T* const wide = reinterpret_cast<T*>(static_cast<char*>(scratch) + block_bytes<S>(dim));
-  const T temperature = static_cast<T>(params.temperature);
-  make_rows<S>(params.sinusoid, params.turns, begin, end, scratch, [&](T* row, int64_t r) {
-    const int64_t token = load_token(params, r);
-    if (token == params.padding) {
-      __builtin_memset(static_cast<void*>(row), 0, static_cast<size_t>(dim) * sizeof(T));
-    } else if (token < 0 || token >= params.table_rows) {
-      fill_nan(row, dim);
-    } else {
-      load_table_row(params, token, wide);
-      add_table_row(wide, dim, temperature, row);
+  const int64_t token = load_token(params, r);
+  S* const out = static_cast<S*>(params.sinusoid.out) + r * dim;
+  T* sum = scratch.sum;
+  if constexpr (std::is_same_v<S, T>) {
+    sum = streams ? sum : out;
+  }
+  if (token == params.padding) {
+    __builtin_memset(static_cast<void*>(sum), 0, static_cast<size_t>(dim) * sizeof(T));
+  } else if (token < 0 || token >= params.table_rows) {
+    fill_nan(sum, dim);
+  } else {
+    add_rows(table_row(params, token, scratch.wide), sinusoids, dim, static_cast<T>(params.temperature), sum);
+  }
+  if (static_cast<const void*>(sum) != out) {
+    write_elements(sum, dim, streams, out);
+  }
+}
+
+// Positions that repeat, as in a batch of sequences, are encoded once for all rows from begin to end that have them.
+template <typename S>
+void table_rows(const TableRowParams& params, int64_t begin, int64_t end, void* memory) {
+  const SinusoidParams& sinusoid = params.sinusoid;
+  const int64_t dim = sinusoid.dim;
+  const TableScratch<S> scratch(memory, dim);
+  const bool streams = streams_result<S>(sinusoid);
+  const int64_t block_rows = rows_of_block(dim);
+  const int64_t period = sinusoid.positions.period;
+  // Of a part of a period, each row is one of its own.
+  const int64_t step = end - begin > period ? period : end - begin;
+  for (int64_t first = begin; first < begin + step; first += block_rows) {
+    const int64_t count = begin + step - first < block_rows ? begin + step - first : block_rows;
+    for (int64_t r = 0; r < count; ++r) {
+      make_row(sinusoid, params.turns, first + r, scratch.block + r * dim);
     }
-  });
+    for (int64_t again = first; again < end; again += step) {
+      for (int64_t r = 0; r < count && again + r < end; ++r) {
+        write_table_row<S>(params, again + r, scratch.block + r * dim, streams, scratch);
+      }
+    }
+  }
+  if (streams) {
+    finish_streaming();
+  }
 }
 
 template <typename S>
-constexpr RowKernel<TableRowParams> kTable = {[](const TableRowParams& params) { return 2 * params.sinusoid.dim; },
-                                              [](const TableRowParams& params) {
-                                                return block_bytes<S>(params.sinusoid.dim) +
-                                                       params.sinusoid.dim * static_cast<int64_t>(sizeof(compute_t<S>));
-                                              },
-                                              table_rows<S>};
+constexpr RowKernel<TableRowParams> kTable = {
+    [](const TableRowParams& params) { return 2 * params.sinusoid.dim; },
+    [](const TableRowParams& params) { return TableScratch<S>::bytes(params.sinusoid.dim); }, table_rows<S>};
 
 }  // namespace
 

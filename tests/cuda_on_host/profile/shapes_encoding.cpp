@@ -88,7 +88,7 @@ void profile_embedding(std::vector<Profile>& all, const std::string& type, Stora
 }  // namespace
 
 void profile_encoding(std::vector<Profile>& all) {
-  profile_encoding<float>(all, "float", Storage::kFloat, 128, 1024);
+  profile_encoding<float>(all, "float", Storage::kFloat, 1024, 1024);
   profile_encoding<float>(all, "float", Storage::kFloat, 128, 1024, false);
   profile_encoding<BFloat16>(all, "bfloat16", Storage::kBFloat16, 128, 1024);
   profile_encoding<double>(all, "double", Storage::kDouble, 128, 512);
