@@ -65,6 +65,10 @@ TORCH_LIBRARY(torch_hrr, m) {
       "ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
       tags);
   m.def(
+      "_sinusoidal_features_backward(Tensor grad, Tensor positions, Tensor frequencies, Tensor? phase, str layout) "
+      "-> Tensor",
+      tags);
+  m.def(
       "embed_positions(Tensor tokens, Tensor table, Tensor? positions=None, int padding_idx=-1, "
       "float temperature=1., float base=10000., float scale=1., float phase=0., str layout='interleaved', "
       "ScalarType? dtype=None) -> Tensor",

@@ -158,7 +158,7 @@ struct EmbedPositions : Operator {
       if (wanted[1]) {
         const Tensor all = within(tokens, count).expand_symint(own.sym_sizes().slice(0, own.sym_sizes().size() - 1));
         // torch's derivative of its own operator cannot shape a result without elements.
-        grads[1] = own.sym_numel().sym_eq(0).guard_bool(__FILE__, __LINE__)
+        grads[1] = (own.sym_numel() * count).sym_eq(0).guard_bool(__FILE__, __LINE__)
                        ? at::zeros_symint(saved.sizes(1), own.options())
                        : at::embedding_dense_backward_symint(own, all, count, -1, false);
       }

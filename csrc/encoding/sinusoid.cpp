@@ -1,12 +1,15 @@
 // sinusoidal_encoding and sinusoidal_features: sines and cosines of positions, at analytic or held frequencies.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
 
 #include "csrc/encoding/sinusoid.h"
 
 #include "csrc/encoding/waves.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
+#include "csrc/rows.h"
 #include "csrc/types.h"
 
 namespace torch_hrr::encoding {
@@ -90,6 +93,27 @@ struct SinusoidalEncoding : Operator {
   }
 };
 
+template <typename Int>
+void check_held(const char* op, const Tensor& positions, const Tensor& frequencies, const OptionalTensor& phase) {
+  check_positions(op, positions);
+  const auto check_numbers = [&](const Argument& numbers) {
+    check_floating(op, {numbers});
+    check_same_device(op, {"positions", positions}, numbers);
+    TORCH_CHECK(numbers.tensor.dim() == 1, op, ": ", numbers.name, " must have 1 dimension [F], got ",
+                numbers.tensor.dim());
+  };
+  check_numbers({"frequencies", frequencies});
+  if (phase.has_value() && phase->defined()) {
+    check_numbers({"phase", *phase});
+    (void)check_same_last<Int>(op, {"frequencies", frequencies}, {"phase", *phase});
+  }
+}
+
+Tensor features_slope(const Tensor& positions, const Tensor& frequencies, const Tensor& phase, Layout layout,
+                      at::ScalarType type);
+Tensor angle_gradient(const Tensor& grad, const Tensor& positions, const Tensor& frequencies,
+                      const OptionalTensor& phase, Layout layout);
+
 struct SinusoidalFeatures : Operator {
   static constexpr const char* kName = "sinusoidal_features";
   static constexpr Operand kOperands[] = {{"positions", 0}, {"frequencies", kNotBatched}, {"phase", kNotBatched}};
@@ -102,18 +126,7 @@ struct SinusoidalFeatures : Operator {
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& positions, const Tensor& frequencies, const OptionalTensor& phase,
                                       std::string_view layout, OptionalType dtype) {
-    check_positions(kName, positions);
-    const auto check_numbers = [&](const Argument& numbers) {
-      check_floating(kName, {numbers});
-      check_same_device(kName, {"positions", positions}, numbers);
-      TORCH_CHECK(numbers.tensor.dim() == 1, kName, ": ", numbers.name, " must have 1 dimension [F], got ",
-                  numbers.tensor.dim());
-    };
-    check_numbers({"frequencies", frequencies});
-    if (phase.has_value() && phase->defined()) {
-      check_numbers({"phase", *phase});
-      (void)check_same_last<Int>(kName, {"frequencies", frequencies}, {"phase", *phase});
-    }
+    check_held<Int>(kName, positions, frequencies, phase);
     (void)layout_of(kName, layout);
     return result_of<Int>(kName, positions, 2 * sizes_of<Int>(frequencies)[0], dtype);
   }
@@ -133,32 +146,18 @@ struct SinusoidalFeatures : Operator {
     return std::tuple(positions, frequencies, phase, layout, autocast_type(type, positions, dtype));
   }
 
-  // With t = position f + phase: d sin t = cos t dt = sin(t + pi/2) dt, and the same for cos.
+  // With t = position f + phase: dL/dphase = dL/dt, dL/df = position dL/dt, dL/dposition = f dL/dt.
   struct Formula {
     Layout layout;
     at::ScalarType type;
 
-    Tensor slope(const variable_list& inputs) const {
-      const auto& [positions, frequencies, phase] = std::tie(inputs[0], inputs[1], inputs[2]);
-      // In float64: a quarter of a turn in float would err by 2^-25.
-      const Tensor offset = phase.defined() ? phase.to(at::kDouble) + kQuarterTurn
-                                            : at::full_symint({frequencies.sym_size(0)}, kQuarterTurn,
-                                                              frequencies.options().dtype(at::kDouble));
-      return call<SinusoidalFeatures>(positions, frequencies, OptionalTensor(offset), name_of(layout),
-                                      OptionalType(type));
-    }
-    // Sums over the sine and the cosine of a frequency; columns from one number a frequency.
-    Tensor sum_of_pairs(const Tensor& columns, const SymInt& count) const {
-      return layout == Layout::kInterleaved
-                 ? columns.slice(-1, 0, std::nullopt, 2) + columns.slice(-1, 1, std::nullopt, 2)
-                 : columns.slice_symint(-1, 0, count) + columns.slice_symint(-1, count, 2 * count);
-    }
+    // One number a frequency becomes that of its two columns. Not flatten: torch's older vmap, that of gradcheck, lacks
+    // it.
     Tensor in_pairs(const Tensor& numbers) const {
       if (layout == Layout::kHalf) {
         return at::cat({numbers, numbers}, -1);
       }
-      // flatten and unflatten have no batching rule in gradients that are batched by torch.autograd.
-      c10::SymDimVector sizes(numbers.sym_sizes());
+      c10::SymDimVector sizes(numbers.sym_sizes().begin(), numbers.sym_sizes().end());
       sizes.back() = 2 * sizes.back();
       return at::stack({numbers, numbers}, -1).reshape_symint(sizes);
     }
@@ -173,14 +172,15 @@ struct SinusoidalFeatures : Operator {
     variable_list backward(const Saved& saved, const Tensor& grad, const Wanted& wanted) const {
       const variable_list& inputs = saved.tensors();
       const at::ScalarType wide = sum_type(inputs);
-      // dL/dt of every angle.
-      const Tensor angles = sum_of_pairs(in_compute_type(grad) * slope(inputs), inputs[1].sym_size(0)).to(wide);
+      const Tensor angles = angle_gradient(grad, inputs[0], inputs[1], optional_of(inputs[2]), layout).to(wide);
       variable_list grads(3);
       if (wanted[0]) {
-        grads[0] = (angles * inputs[1]).sum(-1);
+        grads[0] = at::matmul(angles, inputs[1].to(wide));
       }
       if (wanted[1]) {
-        grads[1] = angles * inputs[0].to(wide).unsqueeze(-1);
+        const SymInt rows = inputs[0].sym_numel();
+        grads[1] =
+            at::matmul(inputs[0].to(wide).reshape_symint({rows}), angles.reshape_symint({rows, inputs[1].sym_size(0)}));
       }
       if (wanted[2]) {
         grads[2] = angles;
@@ -200,7 +200,7 @@ struct SinusoidalFeatures : Operator {
       if (tangents[2].defined()) {
         angles = sum_of_defined(angles, tangents[2].to(wide));
       }
-      return slope(inputs) * in_pairs(angles);
+      return features_slope(inputs[0], inputs[1], inputs[2], layout, type) * in_pairs(angles);
     }
   };
   static Formula formula(const Tensor& positions, const Tensor&, const OptionalTensor&, std::string_view layout,
@@ -209,8 +209,81 @@ struct SinusoidalFeatures : Operator {
   }
 };
 
+// d sin t = cos t dt = sin(t + pi/2) dt, and the same for cos.
+Tensor features_slope(const Tensor& positions, const Tensor& frequencies, const Tensor& phase, Layout layout,
+                      at::ScalarType type) {
+  // In float64: a quarter of a turn in float would err by 2^-25.
+  const Tensor offset = phase.defined() ? phase.to(at::kDouble) + kQuarterTurn
+                                        : at::full_symint({frequencies.sym_size(0)}, kQuarterTurn,
+                                                          frequencies.options().dtype(at::kDouble));
+  return call<SinusoidalFeatures>(positions, frequencies, OptionalTensor(offset), name_of(layout), OptionalType(type));
+}
+
+// dL/dt of every angle, in the compute type of grad.
+struct AngleGradient : Operator {
+  static constexpr const char* kName = "_sinusoidal_features_backward";
+  static constexpr Operand kOperands[] = {
+      {"grad", 1}, {"positions", 0}, {"frequencies", kNotBatched}, {"phase", kNotBatched}};
+  using Signature = Tensor(const Tensor& grad, const Tensor& positions, const Tensor& frequencies,
+                           const OptionalTensor& phase, std::string_view layout);
+  static constexpr Derivative kDerivative = Derivative::kComposition;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& grad, const Tensor& positions, const Tensor& frequencies,
+                                      const OptionalTensor& phase, std::string_view layout) {
+    check_floating(kName, {{"grad", grad}});
+    check_rank(kName, {"grad", grad}, 1, "[..., 2F]");
+    check_held<Int>(kName, positions, frequencies, phase);
+    check_same_device(kName, {"positions", positions}, {"grad", grad});
+    (void)layout_of(kName, layout);
+    const Int count = sizes_of<Int>(frequencies)[0];
+    const Int dim = sizes_of<Int>(grad).back();
+    TORCH_CHECK(equal(dim, 2 * count), kName, ": grad must have a last dimension of 2F, got ", dim, " and F = ", count);
+    Sizes<Int> sizes(sizes_of<Int>(positions).begin(), sizes_of<Int>(positions).end());
+    broadcast_into<Int>(kName, all_but_last<Int>(sizes_of<Int>(grad)), "grad and positions", sizes);
+    sizes.push_back(count);
+    check_numel<Int>(kName, sizes);
+    return {sizes, compute_type(grad.scalar_type())};
+  }
+
+  static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& grad,
+                  const Tensor& positions, const Tensor& frequencies, const OptionalTensor& phase,
+                  std::string_view layout) {
+    if (out.numel() == 0) {
+      return;
+    }
+    const c10::ArrayRef<int64_t> batch = all_but_last<int64_t>(contract.sizes);
+    Sizes<int64_t> grad_sizes(batch.begin(), batch.end());
+    grad_sizes.push_back(grad.size(-1));
+    const Tensor rows = grad.expand(grad_sizes).contiguous();
+    const HeldPositions held(positions.expand(batch));
+    kernels::AngleGradientParams params;
+    params.sinusoid = params_of(held, grad.size(-1), layout_of(kName, layout), out);
+    params.grad = rows.const_data_ptr();
+    params.grad_storage = storage_of(rows);
+    execute(params, frequencies, phase.value_or(Tensor()), out);
+  }
+
+  static Tensor compose(const Tensor& grad, const Tensor& positions, const Tensor& frequencies,
+                        const OptionalTensor& phase, std::string_view layout) {
+    const Layout own = layout_of(kName, layout);
+    const Tensor products = in_compute_type(grad) * features_slope(positions, frequencies, phase.value_or(Tensor()),
+                                                                   own, compute_type(grad.scalar_type()));
+    const SymInt count = frequencies.sym_size(0);
+    // Not unflatten, for the same reason as above.
+    return own == Layout::kInterleaved
+               ? products.slice(-1, 0, std::nullopt, 2) + products.slice(-1, 1, std::nullopt, 2)
+               : products.slice_symint(-1, 0, count) + products.slice_symint(-1, count, 2 * count);
+  }
+};
+
+Tensor angle_gradient(const Tensor& grad, const Tensor& positions, const Tensor& frequencies,
+                      const OptionalTensor& phase, Layout layout) {
+  return call<AngleGradient>(grad, positions, frequencies, phase, name_of(layout));
+}
+
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  register_operators<SinusoidalEncoding, SinusoidalFeatures>(m);
+  register_operators<SinusoidalEncoding, SinusoidalFeatures, AngleGradient>(m);
 }
 
 }  // namespace

@@ -53,12 +53,29 @@ void visit_numbers(const Tensor& tensor, const T& visit) {
 }
 
 template <typename Params>
-void execute_on_cpu(const Params& params, int64_t rows, const TurnTable& turns, const Tensor& out) {
+void execute_on_cpu(const Params& params, int64_t rows, const TurnTable& turns, kernels::Storage storage) {
   kernels::WithTurns<Params> with_turns{params, turns.arrays()};
-  const auto& kernel = kernels::kernel_table<kernels::RowKernel<kernels::WithTurns<Params>>>(storage_of(out));
+  const auto& kernel = kernels::kernel_table<kernels::RowKernel<kernels::WithTurns<Params>>>(storage);
   for_row_ranges(rows, kernel.elements_per_row(with_turns), kernel.scratch(with_turns),
                  [&](int64_t begin, int64_t end, void* scratch) { kernel.run(with_turns, begin, end, scratch); });
 }
+
+#if defined(TORCH_HRR_WITH_CUDA)
+// Frequencies and phases where a kernel finds them.
+template <typename Params>
+void execute_held(const Params& params, const Tensor& frequencies, const Tensor& phases, const Tensor& out) {
+  const Tensor own = frequencies.contiguous();
+  const Tensor offsets = phases.defined() ? phases.contiguous() : phases;
+  kernels::HeldFrequencies held;
+  held.frequencies = own.const_data_ptr();
+  held.frequency_storage = storage_of(own);
+  if (offsets.defined()) {
+    held.phases = offsets.const_data_ptr();
+    held.phase_storage = storage_of(offsets);
+  }
+  cuda::execute(params, held, out);
+}
+#endif
 
 }  // namespace
 
@@ -193,26 +210,27 @@ void execute(const kernels::SinusoidParams& params, const TurnTable& turns, cons
     return cuda::execute(params, turns, out);
   }
 #endif
-  execute_on_cpu(params, params.rows, turns, out);
+  execute_on_cpu(params, params.rows, turns, storage_of(out));
 }
 
 void execute(const kernels::SinusoidParams& params, const Tensor& frequencies, const Tensor& phases,
              const Tensor& out) {
 #if defined(TORCH_HRR_WITH_CUDA)
   if (out.is_cuda()) {
-    const Tensor own = frequencies.contiguous();
-    const Tensor offsets = phases.defined() ? phases.contiguous() : phases;
-    kernels::HeldFrequencies held;
-    held.frequencies = own.const_data_ptr();
-    held.frequency_storage = storage_of(own);
-    if (offsets.defined()) {
-      held.phases = offsets.const_data_ptr();
-      held.phase_storage = storage_of(offsets);
-    }
-    return cuda::execute(params, held, out);
+    return execute_held(params, frequencies, phases, out);
   }
 #endif
-  execute_on_cpu(params, params.rows, *held_turns(frequencies, phases), out);
+  execute_on_cpu(params, params.rows, *held_turns(frequencies, phases), storage_of(out));
+}
+
+void execute(const kernels::AngleGradientParams& params, const Tensor& frequencies, const Tensor& phases,
+             [[maybe_unused]] const Tensor& out) {
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    return execute_held(params, frequencies, phases, out);
+  }
+#endif
+  execute_on_cpu(params, params.sinusoid.rows, *held_turns(frequencies, phases), params.grad_storage);
 }
 
 void execute(const kernels::TableParams& params, const TurnTable& turns, const Tensor& out) {
@@ -221,7 +239,7 @@ void execute(const kernels::TableParams& params, const TurnTable& turns, const T
     return cuda::execute(params, turns, out);
   }
 #endif
-  execute_on_cpu(params, params.sinusoid.rows, turns, out);
+  execute_on_cpu(params, params.sinusoid.rows, turns, storage_of(out));
 }
 
 }  // namespace torch_hrr::encoding

@@ -77,17 +77,20 @@ inline void check_frequency_range(const char* op, const c10::SymInt& dim, const 
   }
 }
 
-// `out` tells dtype and device; rows and dim are not 0.
+// `out` tells dtype and device, of a gradient the device alone; rows and dim are not 0.
 void execute(const kernels::SinusoidParams& params, const TurnTable& turns, const at::Tensor& out);
 void execute(const kernels::SinusoidParams& params, const at::Tensor& frequencies, const at::Tensor& phases,
              const at::Tensor& out);
 void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::AngleGradientParams& params, const at::Tensor& frequencies, const at::Tensor& phases,
+             const at::Tensor& out);
 
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
 void execute(const kernels::SinusoidParams& params, const TurnTable& turns, const at::Tensor& out);
 void execute(const kernels::SinusoidParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
 void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::AngleGradientParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
 }  // namespace cuda
 
 }  // namespace torch_hrr::encoding

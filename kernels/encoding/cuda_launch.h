@@ -15,5 +15,6 @@ namespace torch_hrr::kernels {
 void launch_sinusoids(Storage storage, const SinusoidParams& params, const TurnArrays& turns, CudaStream stream);
 void launch_sinusoids(Storage storage, const SinusoidParams& params, const HeldFrequencies& held, CudaStream stream);
 void launch_sinusoids(Storage storage, const TableParams& params, const TurnArrays& turns, CudaStream stream);
+void launch_angle_gradient(const AngleGradientParams& params, const HeldFrequencies& held, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

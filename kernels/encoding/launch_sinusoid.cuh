@@ -20,6 +20,12 @@ constexpr int kManyTurns = kMaxParameterBytes > 4096 ? 1536 : kFewTurns;
 // A held frequency becomes turns in each thread that uses it: worth it for some rows.
 constexpr int64_t kLeastRowsOfHeld = 8;
 
+// Threads for rows of so many groups of columns, each thread with at least `least_rows` where there are as many.
+inline dim3 sinusoid_grid(int64_t groups, int64_t rows, int64_t least_rows, int64_t most_threads) {
+  const int64_t most_rows = (rows + least_rows - 1) / least_rows;
+  return grid_for(groups * std::clamp<int64_t>(most_threads / groups, 1, most_rows), kSinusoidThreads);
+}
+
 template <typename Angles, typename Finish, typename LaunchKernel>
 void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidParams& params, const FrequencySlice& slice,
                            const Angles& angles, const Finish& finish, const LaunchKernel& launch_kernel,
@@ -31,11 +37,9 @@ void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidPara
     constexpr int64_t kPairs = kInterleaved ? kElements / 2 : kElements;
     const int64_t groups = (slice.count + kPairs - 1) / kPairs;
     constexpr int64_t kLeastRows = std::is_same_v<Angles, HeldAngles> ? kLeastRowsOfHeld : 1;
-    const int64_t most_rows = (params.rows + kLeastRows - 1) / kLeastRows;
-    const int64_t threads = groups * std::clamp<int64_t>(most_threads / groups, 1, most_rows);
     launch_kernel(name, sinusoid_kernel<T, kElements, kInterleaved, Angles, Finish>,
-                  grid_for(threads, kSinusoidThreads), dim3(kSinusoidThreads), std::size_t{0}, params, storage, slice,
-                  angles, finish);
+                  sinusoid_grid(groups, params.rows, kLeastRows, most_threads), dim3(kSinusoidThreads), std::size_t{0},
+                  params, storage, slice, angles, finish);
   };
   const auto launch_layout = [&](auto zero, auto elements) {
     if (params.interleaved) {
@@ -96,6 +100,24 @@ template <typename LaunchKernel>
 void launch_sinusoids_with(Storage storage, const TableParams& params, const TurnArrays& turns,
                            const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
   launch_ladder("embed_positions", storage, params.sinusoid, turns, TableRows{params}, launch_kernel, most_threads);
+}
+
+template <typename LaunchKernel>
+void launch_angle_gradient_with(const AngleGradientParams& params, const HeldFrequencies& held,
+                                const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
+  const SinusoidParams& sinusoid = params.sinusoid;
+  if (sinusoid.rows == 0 || sinusoid.dim == 0) {
+    return;
+  }
+  const int64_t groups = (sinusoid.dim / 2 + kGradientPairs - 1) / kGradientPairs;
+  const dim3 grid = sinusoid_grid(groups, sinusoid.rows, kLeastRowsOfHeld, most_threads);
+  const auto launch_type = [&](auto zero) {
+    using T = decltype(zero);
+    launch_kernel("sinusoidal_features",
+                  sinusoid.interleaved ? angle_gradient_kernel<T, true> : angle_gradient_kernel<T, false>, grid,
+                  dim3(kSinusoidThreads), std::size_t{0}, params, HeldAngles{held});
+  };
+  params.grad_storage == Storage::kDouble ? launch_type(double{}) : launch_type(float{});
 }
 
 }  // namespace torch_hrr::kernels

@@ -10,5 +10,8 @@ void launch_sinusoids(Storage storage, const SinusoidParams& params, const TurnA
 void launch_sinusoids(Storage storage, const SinusoidParams& params, const HeldFrequencies& held, CudaStream stream) {
   launch_sinusoids_with(storage, params, held, DeviceLauncher{stream});
 }
+void launch_angle_gradient(const AngleGradientParams& params, const HeldFrequencies& held, CudaStream stream) {
+  launch_angle_gradient_with(params, held, DeviceLauncher{stream});
+}
 
 }  // namespace torch_hrr::kernels

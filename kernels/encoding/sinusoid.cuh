@@ -152,25 +152,38 @@ struct TableRows {
   }
 };
 
+// The columns of a thread, `each` from `first` on of `count`, and its rows: groups of threads side by side make a row.
+struct ThreadRows {
+  int64_t first;
+  int64_t row;
+  int64_t step;
+
+  // Threads beyond the last full row of groups begin after the last row.
+  KERNEL_DEVICE ThreadRows(int64_t count, int each, int64_t rows) {
+    const int64_t groups = (count + each - 1) / each;
+    const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
+    const int64_t thread = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank();
+    step = threads / groups;
+    first = thread % groups * each;
+    row = thread < step * groups ? thread / groups : rows;
+  }
+};
+
 // T: of the results; kElements: as many as fill 16 bytes.
 template <typename T, int kElements, bool kInterleaved, typename Angles, typename Finish>
 __global__ void sinusoid_kernel(SinusoidParams params, Storage storage, FrequencySlice slice, Angles angles,
                                 Finish finish) {
   constexpr int kPairs = kInterleaved ? kElements / 2 : kElements;
-  const int64_t groups = (slice.count + kPairs - 1) / kPairs;
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * block_threads();
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * block_threads() + thread_rank();
-  const int64_t row_step = threads / groups;
-  const int64_t own = thread % groups * kPairs;
-  const int64_t frequency = slice.first + own;
+  const ThreadRows own(slice.count, kPairs, params.rows);
+  const int64_t frequency = slice.first + own.first;
   Angle columns[kPairs];
-  angles.load(own, static_cast<int>(slice.count - own < kPairs ? slice.count - own : kPairs), columns);
+  angles.load(own.first, static_cast<int>(slice.count - own.first < kPairs ? slice.count - own.first : kPairs),
+              columns);
   const int64_t sines = params.frequencies();
   const int64_t cosines = params.dim / 2;
   // At most kElements: the rest of a row, or of its sines or cosines.
   const auto run_size = [](int64_t left) { return static_cast<int>(left < kElements ? left : kElements); };
-  // Threads beyond the last full row of groups begin after the last row.
-  for (int64_t r = thread < row_step * groups ? thread / groups : params.rows; r < params.rows; r += row_step) {
+  for (int64_t r = own.row; r < params.rows; r += own.step) {
     const LoadedPosition position = load_position(params.positions, r);
     const auto row = finish.template row<T>(r);
     T first[kElements];
@@ -201,6 +214,54 @@ __global__ void sinusoid_kernel(SinusoidParams params, Storage storage, Frequenc
         store(second, sines + frequency, run_size(cosines - frequency));
       }
     }
+  }
+}
+
+// A thread keeps two frequencies: their gradients are 16 bytes of float.
+constexpr int kGradientPairs = 2;
+
+template <typename T, bool kInterleaved>
+__global__ void angle_gradient_kernel(AngleGradientParams params, HeldAngles angles) {
+  constexpr int kPairs = kGradientPairs;
+  const SinusoidParams& sinusoid = params.sinusoid;
+  const int64_t count = sinusoid.dim / 2;
+  const ThreadRows own(count, kPairs, sinusoid.rows);
+  const auto size = static_cast<int>(count - own.first < kPairs ? count - own.first : kPairs);
+  Angle columns[kPairs];
+  angles.load(own.first, size, columns);
+  for (int64_t r = own.row; r < sinusoid.rows; r += own.step) {
+    const LoadedPosition position = load_position(sinusoid.positions, r);
+    T sines[kPairs];
+    T cosines[kPairs];
+    stored_input<T>(params.grad, params.grad_storage).visit([&](const auto* elements) {
+      using S = std::remove_cvref_t<decltype(*elements)>;
+      const S* const row = elements + r * sinusoid.dim;
+      if constexpr (kInterleaved) {
+        const S* const first = row + 2 * own.first;
+        const auto run = load_run<S, 2 * kPairs>(first, 2 * size, is_run_aligned<S, 2 * kPairs>(first));
+        for (int j = 0; j < kPairs; ++j) {
+          sines[j] = static_cast<T>(run.elements[2 * j]);
+          cosines[j] = static_cast<T>(run.elements[2 * j + 1]);
+        }
+      } else {
+        const auto load = [&](const S* first, T(&values)[kPairs]) {
+          const auto run = load_run<S, kPairs>(first, size, is_run_aligned<S, kPairs>(first));
+          for (int j = 0; j < kPairs; ++j) {
+            values[j] = static_cast<T>(run.elements[j]);
+          }
+        };
+        load(row + own.first, sines);
+        load(row + count + own.first, cosines);
+      }
+    });
+    ElementRun<T, kPairs> run;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const SineCosine<T> pair = sine_cosine_at<T>(position, columns[j]);
+      run.elements[j] = sines[j] * pair.cosine - cosines[j] * pair.sine;
+    }
+    T* const target = static_cast<T*>(sinusoid.out) + r * count + own.first;
+    store_run(target, run, size, is_run_aligned<T, kPairs>(target));
   }
 }
 

@@ -56,6 +56,14 @@ struct TableParams {
   double temperature = 1;
 };
 
+// The gradient of every angle from that of its sine and cosine: out[r, i] = grad_sin cos t_i - grad_cos sin t_i, in the
+// compute type of grad, whose rows of `sinusoid.dim` elements, an even number, have the layout that `sinusoid` names.
+struct AngleGradientParams {
+  SinusoidParams sinusoid;
+  const void* grad = nullptr;
+  Storage grad_storage = Storage::kFloat;
+};
+
 // The CPU's frequencies: arrays of padded_frequencies(count) numbers, as turns per position and turns at position 0.
 struct TurnArrays {
   const uint64_t* fraction = nullptr;
@@ -73,6 +81,7 @@ struct WithTurns : Params {
 };
 using SinusoidRowParams = WithTurns<SinusoidParams>;
 using TableRowParams = WithTurns<TableParams>;
+using AngleGradientRowParams = WithTurns<AngleGradientParams>;
 
 KERNEL_ISA_BEGIN
 

@@ -280,10 +280,77 @@ constexpr RowKernel<TableRowParams> kTable = {
     [](const TableRowParams& params) { return 2 * params.sinusoid.dim; },
     [](const TableRowParams& params) { return TableScratch<S>::bytes(params.sinusoid.dim); }, table_rows<S>};
 
+// The gradients of a row's sines and cosines: where they lie, or apart from each other in `wide`.
+template <typename S>
+KERNEL_HOST_DEVICE SineCosine<const compute_t<S>*> split_gradients(const S* grad, int64_t count, bool interleaved,
+                                                                   compute_t<S>* wide) {
+  using T = compute_t<S>;
+  constexpr int W = kLanes<T>;
+  using V = Simd<T, W>;
+  const T* row = wide;
+  if constexpr (std::is_same_v<S, T>) {
+    row = grad;
+  } else {
+    widen_row(grad, 2 * count, wide);
+  }
+  if (!interleaved) {
+    return {row, row + count};
+  }
+  T* const apart = wide + 2 * count;
+  int64_t i = 0;
+  for (; i + W <= count; i += W) {
+    const V first = V::load(row + 2 * i);
+    const V second = V::load(row + 2 * i + W);
+    shuffle<EvenLanes>(first, second).store(apart + i);
+    shuffle<OddLanes>(first, second).store(apart + count + i);
+  }
+  for (; i < count; ++i) {
+    apart[i] = row[2 * i];
+    apart[count + i] = row[2 * i + 1];
+  }
+  return {apart, apart + count};
+}
+
+// S: of the gradient.
+template <typename S>
+void angle_gradient_rows(const AngleGradientRowParams& params, int64_t begin, int64_t end, void* scratch) {
+  using T = compute_t<S>;
+  constexpr int W = kLanes<T>;
+  using V = Simd<T, W>;
+  SinusoidParams sinusoid = params.sinusoid;
+  const bool interleaved = sinusoid.interleaved;
+  sinusoid.interleaved = false;
+  const int64_t count = sinusoid.dim / 2;
+  T* const sines = static_cast<T*>(scratch);
+  const T* const cosines = sines + count;
+  T* const wide = sines + sinusoid.dim;
+  for (int64_t r = begin; r < end; ++r) {
+    make_row(sinusoid, params.turns, r, sines);
+    const auto grad = split_gradients(static_cast<const S*>(params.grad) + r * sinusoid.dim, count, interleaved, wide);
+    T* const out = static_cast<T*>(sinusoid.out) + r * count;
+    int64_t i = 0;
+    for (; i + W <= count; i += W) {
+      (V::load(grad.sine + i) * V::load(cosines + i) - V::load(grad.cosine + i) * V::load(sines + i)).store(out + i);
+    }
+    for (; i < count; ++i) {
+      out[i] = grad.sine[i] * cosines[i] - grad.cosine[i] * sines[i];
+    }
+  }
+}
+
+template <typename S>
+constexpr RowKernel<AngleGradientRowParams> kAngleGradient = {
+    [](const AngleGradientRowParams& params) { return 2 * params.sinusoid.dim; },
+    [](const AngleGradientRowParams& params) {
+      return 3 * params.sinusoid.dim * static_cast<int64_t>(sizeof(compute_t<S>));
+    },
+    angle_gradient_rows<S>};
+
 }  // namespace
 
 KERNEL_REGISTER_BY_STORAGE(RowKernel<SinusoidRowParams>, kSinusoid)
 KERNEL_REGISTER_BY_STORAGE(RowKernel<TableRowParams>, kTable)
+KERNEL_REGISTER_BY_STORAGE(RowKernel<AngleGradientRowParams>, kAngleGradient)
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

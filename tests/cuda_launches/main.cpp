@@ -234,6 +234,10 @@ void launch_sinusoids() {
         launch_sinusoids(storage, table.sinusoid, turns, kStream);
         launch_sinusoids(storage, table.sinusoid, HeldFrequencies(), kStream);
         launch_sinusoids(storage, table, turns, kStream);
+        AngleGradientParams gradient;
+        gradient.sinusoid = table.sinusoid;
+        gradient.grad_storage = storage;
+        launch_angle_gradient(gradient, HeldFrequencies(), kStream);
       }
     }
   }

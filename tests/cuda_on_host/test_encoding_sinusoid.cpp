@@ -58,15 +58,15 @@ Turns ladder(int64_t dim, double scale = 1) {
   return all;
 }
 
+// S chooses the kernel.
 template <typename S, typename Params>
-std::vector<S> run_on_cpu(const Params& params, int64_t rows, const TurnArrays& turns, std::vector<S>& out) {
+void run_on_cpu(const Params& params, int64_t rows, const TurnArrays& turns) {
   const WithTurns<Params> all{params, turns};
   const auto& kernel = kernel_table<RowKernel<WithTurns<Params>>>(kStorage<S>);
   std::vector<char> memory(static_cast<size_t>(kernel.scratch(all)) + 64);
   void* scratch = memory.data();
   std::size_t space = memory.size();
   kernel.run(all, 0, rows, std::align(64, space - 64, scratch, space));
-  return out;
 }
 
 template <typename S>
@@ -117,7 +117,7 @@ TYPED_TEST(SinusoidTypes, AreBitwiseTheCpus) {
         auto cpu = poisoned<S>(static_cast<size_t>(one.rows * dim));
         auto gpu = cpu;
         SinusoidParams params{one.positions, cpu.data(), one.rows, dim, interleaved};
-        run_on_cpu<S>(params, one.rows, turns.arrays(), cpu);
+        run_on_cpu<S>(params, one.rows, turns.arrays());
         params.out = gpu.data();
         // Grids of every size.
         threads = threads % 400 + 37;
@@ -149,10 +149,45 @@ TYPED_TEST(SinusoidTypes, OfHeldFrequenciesAreBitwiseTheCpus) {
       auto cpu = poisoned<S>(14 * 26);
       auto gpu = cpu;
       SinusoidParams params{{positions.data(), PositionType::kDouble, 14}, cpu.data(), 14, 26, interleaved};
-      run_on_cpu<S>(params, 14, turns.arrays(false), cpu);
+      run_on_cpu<S>(params, 14, turns.arrays(false));
       params.out = gpu.data();
       launch_sinusoids_with(kStorage<S>, params, held, HostLauncher{}, 50);
       expect_same_bits(gpu, cpu, 26);
+    }
+  }
+}
+
+TYPED_TEST(SinusoidTypes, GradientsOfAnglesAreBitwiseTheCpus) {
+  using S = TypeParam;
+  using T = compute_t<S>;
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  const std::vector<double> positions = fractional_positions();
+  constexpr int64_t kRows = 14;
+  for (const int64_t count : {1, 2, 5, 16, 33}) {
+    std::vector<float> frequencies;
+    Turns turns(count);
+    for (int64_t i = 0; i < count; ++i) {
+      frequencies.push_back(normal(generator));
+      turns.set(i, turns_of(frequencies.back()), 0);
+    }
+    std::vector<S> grad;
+    for (int64_t i = 0; i < kRows * 2 * count; ++i) {
+      grad.push_back(static_cast<S>(normal(generator)));
+    }
+    HeldFrequencies held;
+    held.frequencies = frequencies.data();
+    for (const bool interleaved : {true, false}) {
+      auto cpu = poisoned<T>(static_cast<size_t>(kRows * count));
+      auto gpu = cpu;
+      AngleGradientParams params;
+      params.sinusoid = {{positions.data(), PositionType::kDouble, kRows}, cpu.data(), kRows, 2 * count, interleaved};
+      params.grad = grad.data();
+      params.grad_storage = kStorage<S>;
+      run_on_cpu<S>(params, kRows, turns.arrays());
+      params.sinusoid.out = gpu.data();
+      launch_angle_gradient_with(params, held, HostLauncher{}, 70);
+      expect_same_bits(gpu, cpu, count);
     }
   }
 }
@@ -188,7 +223,7 @@ TYPED_TEST(SinusoidTypes, AddedToATableAreBitwiseTheCpus) {
       params.wide_tokens = first;
       params.padding = first ? 3 : TableParams::kNoPadding;
       params.temperature = 1.7;
-      run_on_cpu<S>(params, 12, turns.arrays(), cpu);
+      run_on_cpu<S>(params, 12, turns.arrays());
       params.sinusoid.out = gpu.data();
       launch_sinusoids_with(kStorage<S>, params, turns.arrays(), HostLauncher{}, 45);
       expect_same_bits(gpu, cpu, dim);
@@ -205,7 +240,7 @@ TEST(Sinusoid, LongRowsTakeSeveralLaunches) {
       auto cpu = poisoned<float>(static_cast<size_t>(2 * dim));
       auto gpu = cpu;
       SinusoidParams params{{positions.data(), PositionType::kInt64, 2}, cpu.data(), 2, dim, interleaved};
-      run_on_cpu<float>(params, 2, turns.arrays(), cpu);
+      run_on_cpu<float>(params, 2, turns.arrays());
       params.out = gpu.data();
       launch_sinusoids_with(Storage::kFloat, params, turns.arrays(), HostLauncher{});
       expect_same_bits(gpu, cpu, dim);
