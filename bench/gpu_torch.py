@@ -207,6 +207,12 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
             return Case(
                 lambda: ops.sinusoidal_features(positions, frequencies), partial(features, positions, frequencies)
             )
+        if op == "sinusoidal_features backward":
+            frequencies, grad = normal(dim), normal(rows, 2 * dim)
+            return Case(
+                lambda: ops._sinusoidal_features_backward(grad, positions, frequencies, None, "interleaved"),
+                gradients(partial(features, positions), (frequencies,), device),
+            )
         dtype = getattr(torch, {"float": "float32", "double": "float64"}.get(op.split()[1], op.split()[1]))
         if op.startswith("sinusoidal_encoding"):
             layout = "half" if shape.endswith("half") else "interleaved"

@@ -10,8 +10,8 @@
 namespace torch_hrr::kernels {
 
 constexpr int kSinusoidThreads = 256;
-// About as many as the largest GPUs hold at once; a thread then takes several rows.
-constexpr int64_t kMostSinusoidThreads = int64_t{1} << 18;
+// Half of what the largest GPUs hold at once: enough to hide latency, and a thread that has several rows prepares less.
+constexpr int64_t kMostSinusoidThreads = int64_t{1} << 17;
 
 // Frequencies that a launch's parameters have room for: most encodings have few. Longer rows take several launches.
 constexpr int kFewTurns = 192;

@@ -60,6 +60,25 @@ void profile_features(std::vector<Profile>& all, int64_t rows, int64_t frequenci
           [&] { launch_sinusoids_with(Storage::kFloat, of.params, numbers, HostLauncher{}); });
 }
 
+void profile_angle_gradient(std::vector<Profile>& all, int64_t rows, int64_t frequencies) {
+  const Rows<float> of(rows, 2 * frequencies);
+  const std::vector<float> held = normal_elements(frequencies, 1);
+  const std::vector<float> grad = normal_elements(2 * rows * frequencies, 2);
+  auto out = poisoned<float>(static_cast<std::size_t>(rows * frequencies));
+  HeldFrequencies numbers;
+  numbers.frequencies = held.data();
+  AngleGradientParams params;
+  params.sinusoid = of.params;
+  params.sinusoid.out = out.data();
+  params.grad = grad.data();
+  profile(all, "sinusoidal_features backward", shape_of(rows, frequencies),
+          {{"grad", grad.data()},
+           {"positions", of.positions.data()},
+           {"frequencies", held.data()},
+           {"out", out.data(), Role::kResult}},
+          [&] { launch_angle_gradient_with(params, numbers, HostLauncher{}); });
+}
+
 // Every row of the table once.
 template <typename S>
 void profile_embedding(std::vector<Profile>& all, const std::string& type, Storage storage, int64_t rows, int64_t dim) {
@@ -88,11 +107,12 @@ void profile_embedding(std::vector<Profile>& all, const std::string& type, Stora
 }  // namespace
 
 void profile_encoding(std::vector<Profile>& all) {
-  profile_encoding<float>(all, "float", Storage::kFloat, 1024, 1024);
+  profile_encoding<float>(all, "float", Storage::kFloat, 2048, 1024);
   profile_encoding<float>(all, "float", Storage::kFloat, 128, 1024, false);
   profile_encoding<BFloat16>(all, "bfloat16", Storage::kBFloat16, 128, 1024);
   profile_encoding<double>(all, "double", Storage::kDouble, 128, 512);
   profile_features(all, 128, 512);
+  profile_angle_gradient(all, 128, 512);
   profile_embedding<float>(all, "float", Storage::kFloat, 128, 512);
   profile_embedding<BFloat16>(all, "bfloat16", Storage::kBFloat16, 128, 512);
 }
