@@ -331,8 +331,8 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
     ) -> dict[str, Any]:
         """Advice on batch sizes: how many sequences fit, reckoned from length, width and dtype.
 
-        Counted are ids and results, in training their gradients, what the way of computing holds at once, and the
-        parameters with their gradients; not the model behind, nor an optimizer's state.
+        Counted are ids, results, what is live beside them on the way there and, in training, back, and the parameters
+        with their gradients; not the model behind, nor an optimizer's state.
 
         Args:
             available_memory_mb: Memory to reckon with, in units of 2^20 bytes; None means what is really free now.
@@ -360,7 +360,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         batch = self.accelerator.optimal_batch_size(sequence, fixed, memory)
         advice = []
         if not self.vectorized:
-            advice.append("use_vectorized_operations=True keeps no float64 sinusoids")
+            advice.append("use_vectorized_operations=True computes in one pass without temporaries")
         if dtype == torch.float32:
             halved = self._sequence_bytes(length, torch.bfloat16, training)
             more = self.accelerator.optimal_batch_size(halved, fixed, memory)
@@ -376,13 +376,14 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         }
 
     def _sequence_bytes(self, length: int, dtype: torch.dtype, training: bool) -> int:
-        """Ids, results and what is live beside them at the most."""
-        width = self.config.embedding_dim * dtype.itemsize * (2 if training else 1)
-        if not (self.vectorized and self.frequencies is None):
-            # A row as gathered, the sum and the quotient, in the wide type.
-            wide = 8 if self._table_dtype() == torch.float64 else 4
-            width += 3 * self.config.embedding_dim * wide
-        return length * (8 + width)
+        """Ids, results and what is live beside them at the most, as measured: a test holds it."""
+        wide = 8 if self._table_dtype() == torch.float64 else 4
+        if training:
+            # The result, its gradient, and two steps on the way back.
+            element = 2 * dtype.itemsize + 2 * wide
+        else:
+            element = dtype.itemsize if self.vectorized and self.frequencies is None else 2 * wide
+        return length * (8 + self.config.embedding_dim * element)
 
     def enable_gpu_profiling(self) -> None:
         """Records every operator from now on, until `disable_gpu_profiling`."""

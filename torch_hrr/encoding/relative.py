@@ -1,5 +1,7 @@
 """Relative positions: a rotation of queries and keys, or a bias of attention scores, by i - j alone."""
 
+import contextlib
+
 import torch
 from torch import Tensor, nn
 
@@ -179,7 +181,9 @@ def attention_weights(
         offset = key.shape[-2] - query.shape[-2]
         seen = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril(offset)
         mask = seen if mask is None else mask & seen
-    with torch.autocast(query.device.type, enabled=False):
+    kind = query.device.type
+    casts = torch.amp.is_autocast_available(kind)
+    with torch.autocast(kind, enabled=False) if casts else contextlib.nullcontext():
         scores = torch.matmul(query.to(wide) * query.shape[-1] ** -0.5, key.to(wide).transpose(-2, -1))
         if relative_bias is not None:
             scores = scores + relative_bias.to(wide)

@@ -1,0 +1,69 @@
+"""The Python functions: dtypes that nobody named, out, and the formulas that other libraries and books give."""
+
+import math
+
+import pytest
+import torch
+
+from torch_hrr import encoding
+
+
+def test_dtype_of_integer_positions_is_the_default_one_or_autocasts():
+    positions, frequencies = torch.arange(4), torch.ones(3)
+
+    def results():
+        return (
+            encoding.sinusoidal_encoding(positions, 6).dtype,
+            encoding.sinusoidal_features(positions, frequencies).dtype,
+        )
+
+    assert results() == (torch.float32,) * 2
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert results() == (torch.bfloat16,) * 2
+    for default in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(default)
+        assert results() == (default,) * 2
+    torch.set_default_dtype(torch.float64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert results() == (torch.float64,) * 2
+
+
+def test_dtype_of_out_is_asked_for():
+    positions, table = torch.arange(4), torch.randn(9, 6)
+    tokens = torch.tensor([3, 0, 8, 3])
+    calls = {
+        "encoding": lambda **options: encoding.sinusoidal_encoding(positions, 6, **options),
+        "features": lambda **options: encoding.sinusoidal_features(positions, torch.ones(3), **options),
+        "embed": lambda **options: encoding.embed_positions(tokens, table, **options),
+    }
+    for call in calls.values():
+        for dtype in (torch.float64, torch.float16):
+            out = torch.empty(4, 6, dtype=dtype)
+            assert call(out=out) is out
+            assert torch.equal(out, call(dtype=dtype))
+        with pytest.raises((RuntimeError, TypeError)):
+            call(dtype=torch.float32, out=torch.empty(4, 6, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("layout", ("interleaved", "half"))
+def test_geometry(layout):
+    """Rows have norm^2 = dim / 2, and their products depend on the distance alone, at positions of any size."""
+    dim, distances = 64, torch.tensor([0, 1, 7, 100, 5000])
+    start = torch.tensor([0, 10**6, 2**31 - 6000])
+    rows = encoding.sinusoidal_encoding(start.unsqueeze(-1) + distances, dim, layout=layout, dtype=torch.float64)
+    frequencies = 10000.0 ** (-2 * torch.arange(dim // 2, dtype=torch.float64) / dim)
+    gram = ((distances.unsqueeze(-1) - distances).unsqueeze(-1) * frequencies).cos().sum(-1)
+    torch.testing.assert_close(rows @ rows.mT, gram.expand(3, -1, -1), atol=1e-9, rtol=0)
+    assert torch.equal(gram.diagonal(), torch.full((5,), dim / 2, dtype=torch.float64))
+
+
+def test_the_usual_formula_below_position_1000():
+    """As fairseq and Hugging Face write it, which is right there."""
+    dim, half = 32, 16
+    steps = torch.exp(torch.arange(half) * -(math.log(10000) / half))
+    angles = torch.arange(1000).float().unsqueeze(1) * steps
+    ours = encoding.sinusoidal_encoding(torch.arange(1000), dim, layout="half")
+    # The angles of float32 are what errs.
+    assert (ours - torch.cat((angles.sin(), angles.cos()), 1)).abs().max() < 1e-4
+    exact = torch.arange(1000).double().unsqueeze(1) * 10000.0 ** (-torch.arange(half).double() / half)
+    assert (ours - torch.cat((exact.sin(), exact.cos()), 1)).abs().max() < 1.5e-7

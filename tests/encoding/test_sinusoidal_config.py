@@ -1,0 +1,105 @@
+"""Configurations: defaults, what is refused, how switches meet, and files."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import torch_hrr
+from torch_hrr import _storage
+from torch_hrr.encoding import ConfigurableSinusoidalEmbedder, GPUConfig, SinusoidalConfig
+
+
+def test_defaults_are_those_written_down():
+    config = SinusoidalConfig()
+    assert (config.vocab_size, config.embedding_dim, config.max_sequence_length) == (10000, 128, 512)
+    assert (config.base_frequency, config.temperature, config.padding_id) == (10000.0, 1.0, 0)
+    assert not config.learnable_frequencies and config.dtype == torch.float32
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.vocab_size = 3
+    assert hash(config) == hash(SinusoidalConfig())
+
+
+REFUSED = [
+    ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1, got 0"),
+    ({"embedding_dim": 2.0}, TypeError, "embedding_dim must be an int, got float"),
+    ({"max_sequence_length": True}, TypeError, "max_sequence_length must be an int"),
+    ({"base_frequency": -1}, ValueError, "base_frequency must be above 0, got -1"),
+    ({"base_frequency": float("inf")}, ValueError, "base_frequency must be a finite number"),
+    ({"phase_shift": "0"}, TypeError, "phase_shift must be a number, got str"),
+    ({"temperature": 0}, ValueError, "temperature must not be 0"),
+    ({"layout": "both"}, ValueError, "layout must be one of 'interleaved', 'half', got 'both'"),
+    ({"precision": "float8"}, ValueError, "precision must be one of"),
+    ({"vocab_size": 5, "padding_id": 5}, ValueError, "padding_id must be at least 0 and at most 4, got 5"),
+    ({"log_frequency": True}, ValueError, "log_frequency must be False without learnable_frequencies"),
+    (
+        {"log_frequency": True, "learnable_frequencies": True, "frequency_scaling": -1},
+        ValueError,
+        "frequency_scaling must be above 0 with log_frequency, got -1",
+    ),
+    ({"use_mixed_precision": 1}, TypeError, "use_mixed_precision must be a bool, got int"),
+    ({"relative_position_window": 0}, ValueError, "relative_position_window must be at least 1"),
+    ({"gpu_config": {}}, TypeError, "gpu_config must be a GPUConfig or None, got dict"),
+]
+
+
+@pytest.mark.parametrize(("fields", "error", "text"), REFUSED, ids=lambda value: None)
+def test_a_bad_field_is_named(fields, error, text):
+    with pytest.raises(error, match=f"^SinusoidalConfig: {text}"):
+        SinusoidalConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "text"),
+    [
+        ({"mixed_precision_policy": "float16"}, ValueError, "mixed_precision_policy must be one of 'mixed_float16'"),
+        ({"memory_limit": 0}, ValueError, "memory_limit must be at least 1, got 0"),
+        ({"memory_growth": False}, ValueError, "memory_growth must be True without a memory_limit, got False"),
+        ({"min_batch_for_gpu": 1.5}, TypeError, "min_batch_for_gpu must be an int, got float"),
+        ({"vectorize": "no"}, TypeError, "vectorize must be a bool, got str"),
+    ],
+    ids=lambda value: None,
+)
+def test_a_bad_field_of_the_gpu_is_named(fields, error, text):
+    with pytest.raises(error, match=f"^GPUConfig: {text}"):
+        GPUConfig(**fields)
+
+
+def test_switches_meet():
+    """What either says of precision and compilation is on; what either forbids is off."""
+    plain = SinusoidalConfig().acceleration()
+    assert plain == GPUConfig() and plain.compute_dtype is None
+    both = SinusoidalConfig(use_mixed_precision=True, gpu_config=GPUConfig(mixed_precision_policy="mixed_bfloat16"))
+    assert both.acceleration().compute_dtype == torch.bfloat16
+    assert GPUConfig(enable_mixed_precision=True, mixed_precision_policy="float32").compute_dtype is None
+    for given in (
+        SinusoidalConfig(enable_gpu_acceleration=False, use_vectorized_operations=False, enable_xla_compilation=True),
+        SinusoidalConfig(gpu_config=GPUConfig(enable_gpu=False, vectorize=False, enable_xla=True)),
+    ):
+        met = given.acceleration()
+        assert (met.enable_gpu, met.vectorize, met.enable_xla) == (False, False, True)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "config"
+    config = SinusoidalConfig(
+        vocab_size=np.int64(50),
+        base_frequency=np.float32(500),
+        phase_shift=1,
+        padding_id=None,
+        gpu_config=GPUConfig(memory_limit=4096, enable_mixed_precision=True),
+    )
+    embedder = ConfigurableSinusoidalEmbedder(config)
+    embedder.save_config(path)
+    assert SinusoidalConfig.load(path) == config
+    assert type(SinusoidalConfig.load(path).vocab_size) is int
+    assert ConfigurableSinusoidalEmbedder.load_config(path).config == config
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"500", b"501"))
+    with pytest.raises(torch_hrr.IntegrityError, match="config"):
+        SinusoidalConfig.load(path)
+    for metadata in ({"vocab_size": 0}, {"colour": "red"}, {"gpu_config": {"memory_limit": -1}}, {"gpu_config": 3}):
+        _storage.save(path, {}, metadata, format="torch_hrr.sinusoidal_config", version=1)
+        with pytest.raises(torch_hrr.IntegrityError, match="must hold a configuration"):
+            SinusoidalConfig.load(path)
