@@ -106,6 +106,15 @@ def test_an_embedder_on_a_mapped_table(saved, tmp_path, cache):
         ConfigurableSinusoidalEmbedder(SinusoidalConfig(9, DIM), mapped)
 
 
+def test_a_compiled_embedder_leaves_the_file_to_the_host(saved):
+    module = ConfigurableSinusoidalEmbedder(SinusoidalConfig(ROWS, DIM), MappedTable(saved[1], device="cpu"))
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend="aot_eager")
+    for ids in requests(2):
+        assert torch.equal(compiled(ids), module(ids))
+    torch._dynamo.reset()
+
+
 def test_a_token_out_of_range_changes_nothing(saved):
     table, path = saved
     mapped = MappedTable(path, CACHES["small"], device="cpu")

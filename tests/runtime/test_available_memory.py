@@ -1,17 +1,16 @@
 """What memory a device has to give: the system's word, within what a container may use."""
 
+import os
+import sys
+
 import pytest
-import torch
 
 from torch_hrr import runtime
 from torch_hrr.runtime import memory
 
 
-def test_a_large_tensor_is_missing_afterwards():
-    before = runtime.available_memory()
-    taken = torch.ones(2**28, dtype=torch.uint8)
-    assert before - runtime.available_memory() > taken.nbytes // 4
-    assert 0 < before
+def test_there_is_some_and_not_more_than_all():
+    assert 0 < runtime.available_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_container_bounds_it(tmp_path, monkeypatch):
@@ -29,7 +28,7 @@ def test_a_container_bounds_it(tmp_path, monkeypatch):
 def test_a_system_that_does_not_tell(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "psutil", None)
+    monkeypatch.setitem(sys.modules, "psutil", None)
     with pytest.raises(RuntimeError, match="psutil must be installed"):
         runtime.available_memory()
     with pytest.raises(RuntimeError, match="device must be cpu or cuda, got meta"):

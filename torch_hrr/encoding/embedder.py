@@ -191,6 +191,9 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """The definition step by step: with frequencies of its own, or in plain torch."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
+        elif positions.dim() > ids.dim():
+            shapes = f"{list(positions.shape)} and {list(ids.shape)}"
+            raise ValueError(f"embed_positions: positions must broadcast to the shape of tokens, got {shapes}")
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
         dim = weight.shape[-1]
         if self.frequencies is None:
@@ -236,7 +239,9 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             ValueError: ``vocab_size`` is less than 1 or leaves padding out, or the table is mapped.
             TypeError: It is not an int.
         """
-        self._adapt(replace(self.config, vocab_size=vocab_size), "adapt_to_vocabulary", generator)
+        op = "adapt_to_vocabulary"
+        least = 1 if self.config.padding_id is None else self.config.padding_id + 1
+        self._adapt(replace(self.config, vocab_size=integer(op, "vocab_size", vocab_size, least)), op, generator)
 
     def adapt_embedding_dimension(self, embedding_dim: int, generator: torch.Generator | None = None) -> None:
         """Changes the width: rows keep their first elements, new ones are drawn.
@@ -244,7 +249,9 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         Frequencies depend on the width and start at its ladder again. Parameters are new ones, as for
         `adapt_to_vocabulary`; errors too.
         """
-        self._adapt(replace(self.config, embedding_dim=embedding_dim), "adapt_embedding_dimension", generator)
+        op = "adapt_embedding_dimension"
+        width = integer(op, "embedding_dim", embedding_dim, 1)
+        self._adapt(replace(self.config, embedding_dim=width), op, generator)
 
     def _adapt(self, config: SinusoidalConfig, op: str, generator: torch.Generator | None) -> None:
         if self.weight is None:

@@ -138,6 +138,8 @@ class MappedTable:
         self._clock = 0
         self.hits = self.misses = 0
 
+    # Host work, at which a compiled graph ends.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def gather(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The different rows that ids ask for, and which is whose.
 
@@ -166,7 +168,8 @@ class MappedTable:
     def __call__(self, ids: Tensor) -> Tensor:
         """The rows of ids, ``[..., dim]``, on the device; errors as for `gather`."""
         _, rows, inverse = self.gather(ids)
-        return rows[inverse]
+        served: Tensor = rows[inverse]
+        return served
 
     def _fetch(self, tokens: Tensor) -> Tensor:
         """Rows from the file."""
