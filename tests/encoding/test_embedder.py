@@ -86,10 +86,14 @@ def test_a_token_out_of_range_is_an_error(way):
 
 
 @ways
-@pytest.mark.parametrize("shape", ((4,), (2, 3, 3)))
-def test_positions_that_do_not_fit(way, shape):
-    with pytest.raises((ValueError, RuntimeError)):
-        embedder(way)(tokens(3, 3), torch.zeros(shape, dtype=torch.int64))
+def test_positions_broadcast_with_ids(way):
+    module, ids = embedder(way), tokens(3, 4)
+    positions = torch.randint(0, 100, (2, 1, 4))
+    each = torch.stack([module(ids, row) for row in positions])
+    assert torch.equal(module(ids, positions), each)
+    for shape in ((3,), (2, 4)):
+        with pytest.raises((ValueError, RuntimeError)):
+            module(ids, torch.zeros(shape, dtype=torch.int64))
 
 
 def test_longer_sequences_than_the_configuration_reckons_with():

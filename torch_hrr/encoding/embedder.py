@@ -66,7 +66,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
     device; output ``[..., L, dim]`` on the module's. Angles are never computed in a half type, whatever the module, its
     table or autocast are in.
 
-    A module as any other: it trains, compiles, exports and, with the fused operators and a table of its own, scripts.
+    A module as any other: it trains, compiles, exports and, with a table of its own, scripts.
 
     Attributes:
         config: What it was made of.
@@ -139,7 +139,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
 
         Args:
             ids: ``[..., L]``, int32 or int64, 0 to V - 1.
-            positions: Any integer or floating dtype, broadcast to the shape of ``ids``; None means 0 to L - 1.
+            positions: Any integer or floating dtype, broadcast with ``ids``; None means 0 to L - 1.
 
         Returns:
             ``[..., L, dim]``, in the module's dtype, in the half type of the policy with mixed precision, or under
@@ -191,9 +191,6 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """The definition step by step: with frequencies of its own, or in plain torch."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
-        elif positions.dim() > ids.dim():
-            shapes = f"{list(positions.shape)} and {list(ids.shape)}"
-            raise ValueError(f"embed_positions: positions must broadcast to the shape of tokens, got {shapes}")
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
         dim = weight.shape[-1]
         if self.frequencies is None:

@@ -129,7 +129,7 @@ def embed_positions(
     Args:
         tokens: ``[..., L]``, int32 or int64, 0 to V - 1.
         table: ``[V, dim]``, floating.
-        positions: any integer or floating dtype, broadcast to the shape of ``tokens``; None means 0 to L - 1.
+        positions: any integer or floating dtype, broadcast with ``tokens``; None means 0 to L - 1.
         padding_idx: the token that is padding; a negative one means none.
         temperature: divisor of the sum, finite and not 0.
         base: as for `sinusoidal_encoding`.
