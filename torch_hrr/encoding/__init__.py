@@ -5,6 +5,7 @@ from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights, rotate
+from torch_hrr.encoding.reservoir import LiquidStateMachine
 from torch_hrr.encoding.tables import MappedTable, MemoryStorageConfig, save_table
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "GPUAccelerator",
     "GPUConfig",
     "LearnableFrequencies",
+    "LiquidStateMachine",
     "MappedTable",
     "MemoryStorageConfig",
     "RelativePositionBias",

@@ -1,0 +1,291 @@
+"""The liquid state machine against NumPy: its reservoir, states, read-out, files and errors."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_hrr import IntegrityError, _storage
+from torch_hrr.encoding import LiquidStateMachine, reservoir
+
+# A dense product, and a sparse one where torch has it.
+UNITS = (40, 300)
+# SHA-256 of connections and weights: programs rely on a seed's reservoir.
+GOLDEN = "2808d465c29b185ebdcebd3c16786c69f1ad50c8d1b57f2b5a42a52ca5932847"
+
+
+def machine(units=40, **settings):
+    return LiquidStateMachine(2, units, dtype=torch.float64, **{"density": 0.1, "seed": 3} | settings)
+
+
+def inputs(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal((*shape, 2))
+
+
+def numpy_states(m, x):
+    """The definition, step by step."""
+    w, w_in, b = m.weights.numpy(), m.input_weights.numpy(), m.bias.numpy()
+    state, states = np.zeros(len(b)), []
+    for u in x:
+        state = (1 - m.leak) * state + m.leak * np.tanh(w @ state + w_in @ u + b)
+        states.append(state)
+    return np.array(states)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_states_are_those_of_the_definition(units, monkeypatch):
+    m, x = machine(units), inputs(3, 50)
+    expected = np.array([numpy_states(m, row) for row in x])
+    for chunk in (2**20, 7 * units):
+        monkeypatch.setattr(reservoir, "_CHUNK", chunk)
+        np.testing.assert_allclose(m.run(torch.from_numpy(x)).numpy(), expected, atol=1e-12)
+        np.testing.assert_allclose(m.run(x[1]).numpy(), expected[1], atol=1e-12)
+    begins = [(begin, chunk.shape) for begin, chunk in m.chunks(x, steps=20)]
+    assert begins == [(0, (3, 20, units)), (20, (3, 20, units)), (40, (3, 10, units))]
+
+
+def test_states_continue_where_they_are_told_to():
+    m, x = machine(leak=1.0), inputs(2, 30)
+    whole = m.run(x)
+    torch.testing.assert_close(m.run(x[:, 10:], state=whole[:, 9]), whole[:, 10:])
+    torch.testing.assert_close(m.run(x[0, 10:], state=whole[0, 9]), whole[0, 10:])
+    assert not torch.allclose(m.run(x[:, 10:]), whole[:, 10:])
+    start = whole[0, 9].clone()
+    m.run(x[0, 10:], state=start)
+    assert torch.equal(start, whole[0, 9])
+
+
+@pytest.mark.parametrize(("units", "density"), [(40, 0.2), (300, 0.1), (500, 0.02), (300, 1.0)])
+def test_spectral_radius_and_connections(units, density):
+    m = LiquidStateMachine(1, units, spectral_radius=0.7, density=density)
+    weights = m.weights.double().numpy()
+    assert np.abs(np.linalg.eigvals(weights)).max() == pytest.approx(0.7, rel=1e-6)
+    assert set((weights != 0).sum(1)) == {round(density * units)}
+    if density < 1:
+        # Every unit is heard about as often as any other.
+        heard = (weights != 0).sum(0)
+        assert abs(heard - density * units).max() < 6 * (density * units) ** 0.5
+
+
+def test_the_radius_of_a_matrix_whose_krylov_space_closes_early():
+    """Pairs that hear each other: two different eigenvalues in 800 dimensions."""
+    columns = torch.arange(800).view(-1, 2).flip(1).reshape(-1, 1)
+    assert reservoir.spectral_radius(columns, torch.full((800, 1), 0.5, dtype=torch.float64)) == pytest.approx(0.5)
+
+
+def test_a_reservoir_has_a_radius_however_sparse_it_is():
+    for units in (1, 2, 5):
+        m = LiquidStateMachine(1, units, density=1e-9, spectral_radius=0.5)
+        assert np.abs(np.linalg.eigvals(m.weights.double().numpy())).max() == pytest.approx(0.5, rel=1e-6)
+    assert not LiquidStateMachine(1, 20, spectral_radius=0).weights.any()
+
+
+def test_the_reservoir_of_a_seed_never_changes():
+    tensors, _ = LiquidStateMachine(3, 300, seed=-1).content()
+    digest = hashlib.sha256(b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors)))
+    assert digest.hexdigest() == GOLDEN
+    for seed, same in ((2**64 - 1, True), (2**65 - 1, True), (0, False)):
+        assert torch.equal(tensors["values"], LiquidStateMachine(3, 300, seed=seed).content()[0]["values"]) == same
+    # torch's own generator is left alone.
+    assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("chunk", [2**20, 17 * 40])
+def test_the_readout_is_ridge_regression(batch, chunk, monkeypatch):
+    """Normal equations with a constant that is not penalised, from states after the warmup alone."""
+    monkeypatch.setattr(reservoir, "_CHUNK", chunk)
+    m, x = machine(ridge=0.01), inputs(*batch, 80)
+    y = np.random.default_rng(1).standard_normal((*batch, 80, 3)) + 100
+    y[..., :25, :] = 1e9
+    assert m.fit(x, y, warmup=25) is m
+    states = m.run(x).numpy()[..., 25:, :].reshape(-1, 40)
+    z = np.concatenate([states, np.ones((len(states), 1))], 1)
+    penalty = 0.01 * np.eye(41)
+    penalty[-1, -1] = 0
+    expected = np.linalg.solve(z.T @ z + penalty, z.T @ y[..., 25:, :].reshape(-1, 3))
+    weights, constant = m.readout
+    np.testing.assert_allclose(weights.numpy(), expected[:-1], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(constant.numpy(), expected[-1], rtol=1e-9)
+    predicted = m.run(x).numpy() @ expected[:-1] + expected[-1]
+    np.testing.assert_allclose(m.predict(x).numpy(), predicted, rtol=1e-9)
+    assert torch.equal(m.predict(x), m.predict(x))
+
+
+def test_without_a_ridge_the_smallest_solution_is_found():
+    """Forty weights from ten steps: an exact fit, with the weights of the pseudo-inverse."""
+    m, x, y = machine(ridge=0), inputs(10), np.random.default_rng(1).standard_normal((10, 1))
+    m.fit(x, y, warmup=0)
+    states = m.run(x).numpy()
+    np.testing.assert_allclose(m.predict(x).numpy(), y, atol=1e-5)
+    expected = np.linalg.pinv(states - states.mean(0)) @ (y - y.mean(0))
+    np.testing.assert_allclose(m.readout[0].numpy(), expected, rtol=1e-3, atol=1e-4 * abs(expected).max())
+
+
+class Largest(TorchDispatchMode):
+    """Watches how many elements the largest result has."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.elements = max(self.elements, result.numel())
+        return result
+
+
+def test_a_long_series_is_fitted_without_holding_its_states(monkeypatch):
+    monkeypatch.setattr(reservoir, "_CHUNK", 2**11)
+    m, x = LiquidStateMachine(1, 64), torch.randn(5000, 1)
+    with Largest() as seen:
+        m.fit(x, x)
+        predicted = m.predict(x)
+    assert seen.elements == 5000
+    assert float((predicted - x)[100:].square().mean().sqrt()) < 0.3
+
+
+def test_arrays_of_any_real_kind_are_taken():
+    m = LiquidStateMachine(1, 30)
+    x = (np.arange(60) % 7)[:, None]
+    m.fit(x, x.astype(np.float16), warmup=5)
+    expected = m.predict(torch.from_numpy(x).float())
+    for given in (x, x.astype(np.uint8), x[::-1].copy()[::-1], torch.from_numpy(x), torch.from_numpy(x).half()):
+        torch.testing.assert_close(m.predict(given), expected)
+    assert m.predict(np.zeros((0, 1))).shape == (0, 1) and m.predict(np.zeros((2, 0, 1))).shape == (2, 0, 1)
+    assert m.run(np.zeros((0, 5, 1))).shape == (0, 5, 30)
+
+
+def test_dtype_follows_the_call_and_then_torch():
+    assert LiquidStateMachine(1, 5, dtype=torch.float64).run(torch.zeros(3, 1)).dtype == torch.float64
+    assert LiquidStateMachine(1, 5).run(torch.zeros(3, 1).double()).dtype == torch.float32
+    torch.set_default_dtype(torch.float64)
+    assert LiquidStateMachine(1, 5).dtype == torch.float64
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_file_brings_the_machine_back(tmp_path, fitted):
+    m, x = LiquidStateMachine(2, 300, seed=2**64 - 5, leak=0.5), inputs(50)
+    if fitted:
+        m.fit(x, x, warmup=1)
+    m.save(tmp_path / "m", key=b"k")
+    loaded = LiquidStateMachine.load(tmp_path / "m", key=b"k")
+    assert repr(loaded) == repr(m) and f"fitted={fitted}" in repr(m)
+    assert torch.equal(loaded.run(x), m.run(x))
+    if fitted:
+        assert torch.equal(loaded.predict(x), m.predict(x))
+
+
+def test_a_damaged_or_forged_file_is_an_error(tmp_path):
+    m = LiquidStateMachine(2, 300)
+    path = tmp_path / "m"
+    m.fit(inputs(20), inputs(20), warmup=0).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(IntegrityError, match="damaged"):
+        LiquidStateMachine.load(path)
+    tensors, settings = m.content()
+    outside = tensors["columns"].clone()
+    outside[5, -1] = 300
+    forged = [
+        (tensors | {"columns": outside}, settings),
+        (tensors | {"columns": tensors["columns"].flip(1)}, settings),
+        (tensors | {"bias": tensors["bias"].half()}, settings),
+        (tensors | {"bias": tensors["bias"][1:]}, settings),
+        ({name: value for name, value in tensors.items() if name != "readout_weights"}, settings),
+        ({}, settings),
+        (tensors, settings | {"units": 299}),
+        (tensors, settings | {"leak": 0}),
+        (tensors, settings | {"seed": "x"}),
+        (tensors, settings | {"more": 1}),
+    ]
+    for content in forged:
+        _storage.save(path, *content, format="torch_hrr.liquid_state_machine", version=1)
+        with pytest.raises(IntegrityError, match="must describe a machine"):
+            LiquidStateMachine.load(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"input_dim": 0}, ValueError, "input_dim must be at least 1, got 0"),
+        ({"units": 2.0}, TypeError, "units must be an int, got float"),
+        ({"spectral_radius": -1}, ValueError, "spectral_radius must be a finite number >= 0, got -1"),
+        ({"leak": 0}, ValueError, "leak must be above 0, got 0"),
+        ({"leak": 1.5}, ValueError, "leak must be a finite number >= 0 and <= 1, got 1.5"),
+        ({"density": float("nan")}, ValueError, "density must be a finite number"),
+        ({"ridge": "1"}, TypeError, "ridge must be a number, got str"),
+        ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
+        ({"dtype": torch.float16}, TypeError, "dtype must be float32 or float64, got torch.float16"),
+        ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
+        ({"device": "meta"}, ValueError, "device must hold data, got meta"),
+    ],
+)
+def test_bad_settings(settings, error, text):
+    with pytest.raises(error, match=f"^LiquidStateMachine: {text}"):
+        LiquidStateMachine(**{"input_dim": 2, "units": 10} | settings)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda m, x: m.run([1.0]), TypeError, "run: x must be a tensor or an array, got list"),
+        (lambda m, x: m.run(x.to_sparse()), TypeError, "run: x must be a strided tensor"),
+        (lambda m, x: m.run(x.bool()), TypeError, "run: x must hold real numbers, got torch.bool"),
+        (lambda m, x: m.run(x + 1j), TypeError, "run: x must hold real numbers"),
+        (lambda m, x: m.run(np.array([["a"]])), TypeError, "run: x must be an array of real numbers"),
+        (lambda m, x: m.run(x[:, :1]), ValueError, r"run: x must have shape \[T, 2\] or \[B, T, 2\], got \[20, 1\]"),
+        (lambda m, x: m.run(x, state=torch.zeros(3, 10)), ValueError, r"run: state must have shape \[1, 10\]"),
+        (lambda m, x: m.chunks(x, steps=0), ValueError, "chunks: steps must be at least 1, got 0"),
+        (
+            lambda m, x: m.fit(x, x[:9]),
+            ValueError,
+            r"fit: x and y must have the same .* \[20, 2\] and \[9, 2\]",
+        ),
+        (lambda m, x: m.fit(x, x[None]), ValueError, "fit: x and y must have the same leading"),
+        (lambda m, x: m.fit(x, x[:, :0]), ValueError, "fit: y must have at least one column"),
+        (lambda m, x: m.fit(x, x), ValueError, "fit: warmup must be below the number of steps, 20, got 100"),
+        (lambda m, x: m.fit(x, x, warmup=-1), ValueError, "fit: warmup must be at least 0, got -1"),
+        (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
+        (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float32"),
+        (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
+        (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
+        (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),
+    ],
+)
+def test_bad_calls_change_nothing(call, error, text):
+    m = LiquidStateMachine(2, 10)
+    with pytest.raises(error, match=f"^{text}"):
+        call(m, torch.ones(20, 2))
+    assert not m.fitted
+
+
+class Rows(torch.nn.Module):
+    """An embedder that remembers the positions that it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(5, 2))
+
+    def forward(self, tokens, positions):
+        self.positions = positions
+        return self.table[tokens]
+
+
+def test_tokens_enter_through_the_embedder_at_position_zero(tmp_path):
+    rows = Rows()
+    m, plain = (LiquidStateMachine(2, 30, embedder=each) for each in (rows, None))
+    tokens = torch.arange(40).view(2, 20) % 5
+    states = m.run(tokens)
+    torch.testing.assert_close(states, plain.run(rows.table[tokens]))
+    assert rows.positions.tolist() == [0] and not states.requires_grad
+    m.fit(tokens.numpy(), states[..., :1], warmup=0).save(tmp_path / "m")
+    torch.testing.assert_close(m.predict(tokens[0]), states[0, :, :1], atol=1e-4, rtol=0)
+    assert torch.equal(LiquidStateMachine.load(tmp_path / "m", embedder=rows).predict(tokens), m.predict(tokens))
+    with pytest.raises(TypeError, match=r"^run: x must hold integers, which are tokens, got torch\.float32"):
+        m.run(torch.zeros(20))
+    with pytest.raises(ValueError, match=r"^run: x must have shape \[T\] or \[B, T\], got \[1, 1, 20\]"):
+        m.run(tokens[None, :1])
+    with pytest.raises(ValueError, match=r"^embedder: rows must have width 3, got shape"):
+        LiquidStateMachine(3, 30, embedder=rows).run(tokens)

@@ -1,0 +1,131 @@
+"""Linear read-outs of streams of states: ridge regression and softmax regression, neither of which keeps the stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Relative to the largest eigenvalue: directions below it are rounding errors of a Gram matrix in float64.
+_RANK_TOLERANCE = 1e-14
+# Of the softmax regression: at least so many passes over the data, and at least so many steps.
+_PASSES, _STEPS = 4, 400
+# Variance added in every direction, relative to the mean variance, so that whitening amplifies at most a thousandfold.
+_WHITENING_FLOOR = 1e-6
+_LEARNING_RATE = 0.02
+
+Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
+
+
+class Moments:
+    """Sums over samples z and targets y from which a ridge regression follows; float64 throughout.
+
+    What is added up is centred at the mean of the first chunk, so that a large mean costs no digits.
+    """
+
+    def __init__(self, features: int, targets: int, device: torch.device) -> None:
+        """Nothing seen yet."""
+        self.count = 0
+        self._shift_z = torch.zeros(features, dtype=torch.float64, device=device)
+        self._shift_y = torch.zeros(targets, dtype=torch.float64, device=device)
+        self._sum_z = torch.zeros_like(self._shift_z)
+        self._sum_y = torch.zeros_like(self._shift_y)
+        self._gram = torch.zeros(features, features, dtype=torch.float64, device=device)
+        self._cross = torch.zeros(features, targets, dtype=torch.float64, device=device)
+
+    def add(self, z: Tensor, y: Tensor) -> None:
+        """Counts samples ``[n, features]`` with targets ``[n, targets]`` in."""
+        z, y = z.to(torch.float64), y.to(torch.float64)
+        if not len(z):
+            return
+        if not self.count:
+            self._shift_z, self._shift_y = z.mean(0), y.mean(0)
+        z, y = z - self._shift_z, y - self._shift_y
+        self.count += len(z)
+        self._sum_z += z.sum(0)
+        self._sum_y += y.sum(0)
+        self._gram.addmm_(z.mT, z)
+        self._cross.addmm_(z.mT, y)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean sample."""
+        return self._shift_z + self._sum_z / self.count
+
+    @property
+    def mean_target(self) -> Tensor:
+        """The mean target."""
+        return self._shift_y + self._sum_y / self.count
+
+    def scatter(self) -> Tensor:
+        """``sum (z - mean z) (z - mean z)^T``."""
+        return self._gram - torch.outer(self._sum_z, self._sum_z) / self.count
+
+    # w = (Z^T Z + ridge I)^-1 Z^T Y on centred samples, b = mean y - mean z w
+    def ridge(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """The weights ``[features, targets]`` and the constant of least squares with ``ridge |w|^2`` added.
+
+        Of the samples seen, not of their mean: the same ridge is weaker for longer data. Where the samples determine no
+        unique solution the one with the smallest weights is returned.
+        """
+        cross = self._cross - torch.outer(self._sum_z, self._sum_y) / self.count
+        gram = self.scatter()
+        gram.diagonal().add_(ridge)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if bool(failed):
+            values, vectors = torch.linalg.eigh(gram)
+            kept = values > values[-1] * _RANK_TOLERANCE * len(values)
+            weights = vectors @ (torch.where(kept, 1 / values, 0).unsqueeze(-1) * (vectors.mT @ cross))
+        else:
+            weights = torch.cholesky_solve(cross, factor)
+        return weights, self.mean_target - self.mean @ weights
+
+
+def fit_softmax(chunks: Chunks, features: int, classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Softmax regression: weights ``[features, classes]`` and constants of ``p = softmax(z w + b)``, in float64.
+
+    Adam on the cross-entropy in whitened coordinates, in which every direction has variance 1, from the logarithms of
+    the class frequencies, at a rate that falls linearly to 0. Deterministic: the chunks come in the order given.
+
+    Args:
+        chunks: Gives the data anew at each call: samples ``[n, features]`` and labels ``[n]`` in 0 .. classes - 1.
+        features: Width of a sample.
+        classes: Number of labels.
+        device: Where the data is.
+
+    Cost: one pass for the moments and at least four for the steps, one step a chunk.
+    """
+    moments, steps_per_pass = Moments(features, classes, device), 0
+    for z, label in chunks():
+        moments.add(z, F.one_hot(label, classes))
+        steps_per_pass += len(z) > 0
+    covariance = moments.scatter() / moments.count
+    floor = float(covariance.diagonal().mean()) * _WHITENING_FLOOR
+    covariance.diagonal().add_(floor if floor > 0 else 1.0)
+    identity = torch.eye(features, dtype=torch.float64, device=device)
+    # W = L^-T V for covariance = L L^T: z L^-T has the identity as its covariance.
+    whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(covariance).mT, identity, upper=True).float()
+    mean = moments.mean.float()
+    # A class that never occurs counts as half a sample.
+    frequency = (moments.mean_target * moments.count).clamp_min(0.5) / moments.count
+    bias = frequency.log().float().requires_grad_()
+    weights = torch.zeros(features, classes, device=device, requires_grad=True)
+    optimizer = torch.optim.Adam([weights, bias], lr=_LEARNING_RATE, betas=(0.9, 0.99))
+    passes = max(_PASSES, math.ceil(_STEPS / steps_per_pass))
+    steps, step = passes * steps_per_pass, 0
+    for _ in range(passes):
+        for z, label in chunks():
+            if not len(z):
+                continue
+            optimizer.param_groups[0]["lr"] = _LEARNING_RATE * (1 - step / steps)
+            step += 1
+            with torch.enable_grad():
+                loss = F.cross_entropy((z.float() - mean) @ (whiten @ weights) + bias, label)
+            weights.grad, bias.grad = torch.autograd.grad(loss, (weights, bias))
+            optimizer.step()
+    with torch.no_grad():
+        final = whiten.double() @ weights.double()
+        return final, bias.double() - moments.mean @ final

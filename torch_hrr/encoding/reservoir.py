@@ -1,0 +1,575 @@
+"""A liquid state machine: a sparse random recurrent network that is never trained, and a ridge read-out that is."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_dtype, integer, number
+from torch_hrr._storage import IntegrityError
+from torch_hrr.encoding.readout import Moments
+from torch_hrr.runtime import resolve_device
+
+_FORMAT, _VERSION = "torch_hrr.liquid_state_machine", 1
+# Elements of states computed at a time: small enough for the cache, large enough that a chunk costs little beside.
+_CHUNK = 2**20
+# Below so many units, and above so many connections a unit, a dense product takes less time than a sparse one.
+_DENSE_UNITS, _DENSE_SHARE = 256, 0.2
+# Units up to which all eigenvalues are computed; beyond, a Krylov space grows by as many until two agree to so much.
+_ALL_EIGENVALUES, _AGREEMENT = 256, 1e-9
+_SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
+
+
+class LiquidStateMachine:
+    """A reservoir of leaky tanh units with a linear read-out.
+
+    ``x[t] = (1 - leak) x[t-1] + leak tanh(W x[t-1] + W_in u[t] + b)`` from ``x = 0``; ``y[t] = w x[t] + c``.
+
+    Every unit hears ``max(1, round(density units))`` units, chosen at random, through weights drawn from U(-1, 1) and
+    then scaled so that the largest modulus of W's eigenvalues is ``spectral_radius``. W_in is of U(-1, 1) times
+    ``input_scaling``, b of U(-1/2, 1/2). Only w and c are learned, by ridge regression. The reservoir depends on the
+    settings alone and is the same on every machine; its states agree among machines up to rounding.
+
+    Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B sequences
+    that know nothing of each other. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose
+    rows enter one chunk at a time. Every token is embedded at position 0: the reservoir keeps the order itself, and
+    sinusoids of the position would be a second input that never repeats (measured on text: 2.2 bits a character without
+    them, 3.2 with them). All is moved to the machine's device and dtype. No gradients.
+
+    Source: Jaeger, The "echo state" approach to analysing and training recurrent neural networks, GMD report 148, 2001;
+    Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        units: int = 500,
+        spectral_radius: float = 0.9,
+        leak: float = 0.3,
+        input_scaling: float = 1.0,
+        density: float = 0.1,
+        ridge: float = 1e-6,
+        seed: int = 0,
+        *,
+        embedder: nn.Module | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the reservoir.
+
+        Args:
+            input_dim: Width of an input, at least 1.
+            units: Number of units, at least 1.
+            spectral_radius: Largest modulus of W's eigenvalues, at least 0. Below 1 old inputs fade.
+            leak: Share of a unit's state that is renewed in a step, above 0 and at most 1.
+            input_scaling: Largest input weight, at least 0.
+            density: Share of the units that a unit hears, above 0 and at most 1.
+            ridge: Added to the Gram matrix of the states, at least 0; it is not scaled by the number of steps.
+            seed: Any int; it counts modulo 2^64.
+            embedder: Called with tokens ``[B, n]`` and positions, gives ``[B, n, input_dim]``: for example a
+                `ConfigurableSinusoidalEmbedder`. It is used as it is and not saved.
+            device: Where states are computed; None means the current device of `runtime`.
+            dtype: Of states and predictions, float32 or float64; None means torch's default dtype.
+
+        Raises:
+            TypeError: An argument is of another type.
+            ValueError: An argument is outside its range.
+
+        Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
+        """
+        op = "LiquidStateMachine"
+        self._configure(op, input_dim, units, spectral_radius, leak, input_scaling, density, ridge, seed)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        check_dtype(op, dtype)
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype}")
+        target = resolve_device(device)
+        if target.type == "meta":
+            raise ValueError(f"{op}: device must hold data, got meta")
+        self._embedder = _check_embedder(op, embedder)
+        self._readout: tuple[Tensor, Tensor] | None = None
+        self._place(self._draw(), target, dtype)
+
+    def __repr__(self) -> str:
+        """The settings, and whether there is a read-out."""
+        settings = ", ".join(f"{name}={getattr(self, name)}" for name in _SETTINGS)
+        return f"{type(self).__name__}({settings}, fitted={self.fitted})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where states are computed."""
+        return self._bias.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of states and predictions."""
+        return self._bias.dtype
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a read-out."""
+        return self._readout is not None
+
+    @property
+    def weights(self) -> Tensor:
+        """W, dense, ``[units, units]``: row i holds what unit i hears; a copy."""
+        return _dense(self._columns, self._values)
+
+    @property
+    def input_weights(self) -> Tensor:
+        """W_in, ``[units, input_dim]``; a copy."""
+        return self._input_weights.clone()
+
+    @property
+    def bias(self) -> Tensor:
+        """b, ``[units]``; a copy."""
+        return self._bias.clone()
+
+    @property
+    def readout(self) -> tuple[Tensor, Tensor]:
+        """The learned w ``[units, out]`` and c ``[out]``, float64; RuntimeError before `fit`."""
+        weights, constant = self._fitted_readout("readout")
+        return weights.clone(), constant.clone()
+
+    def to(self, device: torch.device | str) -> Self:
+        """Moves the machine, choosing the device as `runtime.resolve_device` does, and returns it."""
+        self._place(self._tensors(), resolve_device(device), self.dtype)
+        return self
+
+    def run(self, x: Any, state: Tensor | None = None) -> Tensor:
+        """The states that inputs lead to.
+
+        Args:
+            x: Inputs.
+            state: ``[units]`` or ``[B, units]``, where to start: the last of earlier states; None means 0.
+
+        Returns:
+            ``[T, units]`` or ``[B, T, units]``.
+
+        Raises:
+            TypeError: Not a tensor or an array of real numbers, or of integers where they are tokens.
+            ValueError: Another shape.
+            IndexError: A token is outside the embedder's vocabulary.
+
+        A NaN input makes all later states of its sequence NaN. Cost: 2 units (connections + input_dim) operations a
+        step, one step after the other; B sequences at once take much less than one after the other.
+        """
+        inputs, batched = self._inputs("run", x)
+        start = self._start("run", state, len(inputs))
+        states = start.new_empty(*inputs.shape[:2], self.units)
+        for begin, chunk in self._chunks(inputs, start, None):
+            states[:, begin : begin + chunk.shape[1]] = chunk
+        return states if batched else states.squeeze(0)
+
+    def chunks(self, x: Any, state: Tensor | None = None, steps: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """The states of `run` one chunk of steps after the other, for inputs whose states are too many to hold.
+
+        Args:
+            x: As for `run`.
+            state: As for `run`.
+            steps: Steps in a chunk, at least 1; None means about a million numbers.
+
+        Yields:
+            The first step of a chunk, and its states ``[B, n, units]``, B being 1 for a single sequence.
+
+        Raises:
+            TypeError, ValueError, IndexError: As for `run`, before the first chunk.
+        """
+        inputs, _ = self._inputs("chunks", x)
+        start = self._start("chunks", state, len(inputs))
+        steps = None if steps is None else integer("chunks", "steps", steps, 1)
+        return self._chunks(inputs, start, steps)
+
+    def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
+        """Learns the read-out from inputs and targets; the reservoir stays as it is.
+
+        ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. States
+        are counted in float64 chunk by chunk and not kept, so that memory does not grow with T beyond x and y.
+
+        Args:
+            x: As for `run`, all of it finite.
+            y: ``[T, out]`` or ``[B, T, out]``, finite.
+            warmup: Steps at the start of every sequence whose states, which still depend on the start, do not count; at
+                least 0 and below T.
+
+        Returns:
+            The machine itself.
+
+        Raises:
+            TypeError: Not a tensor or an array of real numbers, ``warmup`` no int.
+            ValueError: Another shape, a value that is not finite, too long a warmup.
+
+        Cost: that of `run`, and ``units (units + out)`` multiplications a step in float64.
+        """
+        inputs, batched = self._inputs("fit", x)
+        targets, targets_batched = self._sequences("fit", "y", y, None)
+        if batched != targets_batched or inputs.shape[:2] != targets.shape[:2]:
+            got = f"{list(x.shape)} and {list(y.shape)}"
+            raise ValueError(f"fit: x and y must have the same leading dimensions, got {got}")
+        if not targets.shape[-1]:
+            raise ValueError(f"fit: y must have at least one column, got shape {list(y.shape)}")
+        warmup = check_warmup("fit", warmup, inputs)
+        for name, values in (("x", inputs), ("y", targets)):
+            if not bool(values.isfinite().all()):
+                raise ValueError(f"fit: {name} must be finite in {values.dtype}, got NaN or infinity")
+        moments = Moments(self.units, targets.shape[-1], self.device)
+        for begin, chunk in self._chunks(inputs, self._start("fit", None, len(inputs)), None):
+            skipped = min(max(warmup - begin, 0), chunk.shape[1])
+            kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format)
+            part = targets[:, begin + skipped : begin + chunk.shape[1]]
+            moments.add(kept.flatten(0, 1), part.flatten(0, 1))
+        self._readout = moments.ridge(self.ridge)
+        return self
+
+    def predict(self, x: Any) -> Tensor:
+        """The read-out of the states that inputs lead to from rest.
+
+        Args:
+            x: As for `run`.
+
+        Returns:
+            ``[T, out]`` or ``[B, T, out]``, computed in float64 and rounded to the machine's dtype.
+
+        Raises:
+            RuntimeError: There is no read-out yet.
+            TypeError, ValueError: As for `run`.
+        """
+        weights, constant = self._fitted_readout("predict")
+        inputs, batched = self._inputs("predict", x)
+        start = self._start("predict", None, len(inputs))
+        result = start.new_empty(*inputs.shape[:2], len(constant))
+        for begin, chunk in self._chunks(inputs, start, None):
+            result[:, begin : begin + chunk.shape[1]] = chunk.to(torch.float64) @ weights + constant
+        return result if batched else result.squeeze(0)
+
+    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
+        """Writes reservoir, settings and read-out to one checked file, whole or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+            TypeError, ValueError: ``key`` is not bytes, or is empty.
+        """
+        tensors, settings = self.content()
+        _storage.save(path, tensors, settings, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: nn.Module | None = None,
+        key: bytes | None = None,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """Reads a machine that `save` wrote.
+
+        Args:
+            path: The file.
+            embedder: The embedder, if it had one.
+            key: The key it was saved with; None for a file without one.
+            device: As for the class.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+            TypeError, ValueError: ``embedder`` or ``device`` is none.
+        """
+        _check_embedder("load", embedder)
+        target = resolve_device(device)
+        tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        try:
+            return cls.from_content(tensors, settings, embedder, target)
+        except (KeyError, TypeError, ValueError) as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a machine, got {error}") from None
+
+    def content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What a file holds: tensors and settings, from which `from_content` makes the machine again."""
+        tensors = self._tensors()
+        if self._readout is not None:
+            tensors["readout_weights"], tensors["readout_constant"] = self._readout
+        # As text, since other readers of JSON may not take integers of 64 bits.
+        return tensors, {name: getattr(self, name) for name in _SETTINGS} | {"seed": str(self.seed)}
+
+    @classmethod
+    def from_content(
+        cls, tensors: dict[str, Tensor], settings: dict[str, Any], embedder: nn.Module | None, device: torch.device
+    ) -> Self:
+        """The machine of a file's content; KeyError, TypeError or ValueError unless a machine would have saved it."""
+        machine = cls.__new__(cls)
+        machine._restore(tensors, settings, embedder, device)
+        return machine
+
+    def _configure(
+        self,
+        op: str,
+        input_dim: int,
+        units: int,
+        spectral_radius: float,
+        leak: float,
+        input_scaling: float,
+        density: float,
+        ridge: float,
+        seed: int,
+    ) -> None:
+        self.input_dim = integer(op, "input_dim", input_dim, 1)
+        self.units = integer(op, "units", units, 1, 2**24)
+        self.spectral_radius = number(op, "spectral_radius", spectral_radius, 0)
+        self.leak = _share(op, "leak", leak)
+        self.input_scaling = number(op, "input_scaling", input_scaling, 0)
+        self.density = _share(op, "density", density)
+        self.ridge = number(op, "ridge", ridge, 0)
+        self.seed = integer(op, "seed", seed) % 2**64
+
+    def _restore(
+        self, tensors: dict[str, Tensor], settings: dict[str, Any], embedder: nn.Module | None, device: torch.device
+    ) -> None:
+        self._configure("load", **{**settings, "seed": int(settings["seed"])})
+        connections, dtype = _connections(self.units, self.density), tensors["bias"].dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"states of {dtype}")
+        shapes = {
+            "columns": ((self.units, connections), torch.int32),
+            "values": ((self.units, connections), dtype),
+            "input_weights": ((self.units, self.input_dim), dtype),
+            "bias": ((self.units,), dtype),
+        }
+        if "readout_constant" in tensors:
+            out = tensors["readout_constant"].numel()
+            shapes["readout_weights"] = ((self.units, out), torch.float64)
+            shapes["readout_constant"] = ((out,), torch.float64)
+        found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        if found != shapes:
+            raise ValueError(f"tensors of other shapes: {found!r:.200}")
+        columns = tensors["columns"]
+        if bool((columns < 0).any() | (columns >= self.units).any() | (columns.diff(dim=1) <= 0).any()):
+            raise ValueError("connections that are not ascending indices of units")
+        self._embedder, self._readout = embedder, None
+        if "readout_constant" in tensors:
+            self._readout = tensors["readout_weights"], tensors["readout_constant"]
+        self._place({name: tensors[name] for name in ("columns", "values", "input_weights", "bias")}, device, dtype)
+
+    def _draw(self) -> dict[str, Tensor]:
+        """The reservoir of the seed, on the CPU in float64 but for its scale, whose 24 bits are the same everywhere."""
+        generator = torch.Generator("cpu").manual_seed(self.seed if self.seed < 2**63 else self.seed - 2**64)
+
+        # Uniform numbers are integers divided by a power of two; normal ones would depend on the instruction set.
+        def uniform(*shape: int) -> Tensor:
+            return 2 * torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") - 1
+
+        count = _connections(self.units, self.density)
+        rows = max(1, _CHUNK // self.units)
+        columns = torch.cat([
+            uniform(min(rows, self.units - row), self.units).argsort(dim=1, stable=True)[:, :count].sort(1).values
+            for row in range(0, self.units, rows)
+        ])  # fmt: skip
+        values = uniform(self.units, count)
+        input_weights, bias = self.input_scaling * uniform(self.units, self.input_dim), uniform(self.units) / 2
+        scale = torch.tensor(self.spectral_radius / spectral_radius(columns, values), dtype=torch.float32)
+        return {
+            "columns": columns.to(torch.int32),
+            "values": values * scale.double(),
+            "input_weights": input_weights,
+            "bias": bias,
+        }
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            "columns": self._columns,
+            "values": self._values,
+            "input_weights": self._input_weights,
+            "bias": self._bias,
+        }
+
+    def _place(self, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
+        self._columns = tensors["columns"].to(device)
+        self._values = tensors["values"].to(device, dtype)
+        self._input_weights = tensors["input_weights"].to(device, dtype)
+        self._bias = tensors["bias"].to(device, dtype)
+        self._matrix = _matrix(self._columns, self._values)
+        if self._readout is not None:
+            weights, constant = self._readout
+            self._readout = weights.to(device), constant.to(device)
+
+    def _fitted_readout(self, op: str) -> tuple[Tensor, Tensor]:
+        if self._readout is None:
+            raise RuntimeError(f"{op}: the machine must have a read-out: call fit first")
+        return self._readout
+
+    def _inputs(self, op: str, x: Any) -> tuple[Tensor, bool]:
+        """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
+        if self._embedder is None:
+            return self._sequences(op, "x", x, self.input_dim)
+        tokens = real_tensor(op, "x", x)
+        if tokens.is_floating_point():
+            raise TypeError(f"{op}: x must hold integers, which are tokens, got {tokens.dtype}")
+        if tokens.dim() not in (1, 2):
+            raise ValueError(f"{op}: x must have shape [T] or [B, T], got {list(tokens.shape)}")
+        batched = tokens.dim() == 2
+        return (tokens if batched else tokens.unsqueeze(0)).to(self.device, torch.int64), batched
+
+    def _sequences(self, op: str, name: str, given: Any, width: int | None) -> tuple[Tensor, bool]:
+        """Numbers as ``[B, T, width]`` on the device, and whether they came as a batch."""
+        tensor = real_tensor(op, name, given)
+        if tensor.dim() not in (2, 3) or (width is not None and tensor.shape[-1] != width):
+            last = "out" if width is None else width
+            raise ValueError(f"{op}: {name} must have shape [T, {last}] or [B, T, {last}], got {list(tensor.shape)}")
+        batched = tensor.dim() == 3
+        return (tensor if batched else tensor.unsqueeze(0)).to(self.device, self.dtype), batched
+
+    def _start(self, op: str, state: Tensor | None, batch: int) -> Tensor:
+        """``[B, units]``, a copy."""
+        if state is None:
+            return self._bias.new_zeros(batch, self.units)
+        start = real_tensor(op, "state", state).to(self.device, self.dtype, copy=True)
+        if start.shape not in ((batch, self.units), (self.units,)) or (start.dim() == 1 and batch != 1):
+            raise ValueError(f"{op}: state must have shape [{batch}, {self.units}], got {list(start.shape)}")
+        return start.view(batch, self.units)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        assert self._embedder is not None
+        embedded = self._embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
+        if embedded.shape != (*tokens.shape, self.input_dim):
+            raise ValueError(f"embedder: rows must have width {self.input_dim}, got shape {list(embedded.shape)}")
+        return embedded.to(self.device, self.dtype)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def _chunks(self, inputs: Tensor, state: Tensor, length: int | None) -> Iterator[tuple[int, Tensor]]:
+        """The first step of each chunk and the states ``[B, n, units]`` there."""
+        batch, steps = inputs.shape[:2]
+        if not batch:
+            return
+        # One sequence is a row of vectors, several are matrices [units, B], whose products read W's rows once.
+        alone = batch == 1
+        add_product = torch.addmv if alone else torch.addmm
+        last = state[0] if alone else state.mT.contiguous()
+        activation = torch.empty_like(last)
+        matrix, leak = self._matrix, self.leak
+        length = length or max(1, _CHUNK // (batch * self.units))
+        for begin in range(0, steps, length):
+            part = inputs[:, begin : begin + length]
+            if self._embedder is not None:
+                part = self._embed(part)
+            if alone:
+                chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
+            else:
+                chunk = torch.matmul(self._input_weights, part.permute(1, 2, 0)).add_(self._bias.unsqueeze(-1))
+            # A step's drive is replaced by its state; nothing is allocated.
+            for current in chunk.unbind(0):
+                add_product(current, matrix, last, out=activation)
+                activation.tanh_()
+                torch.lerp(last, activation, leak, out=current)
+                last = current
+            last = last.clone()
+            yield begin, chunk.unsqueeze(0) if alone else chunk.permute(2, 0, 1)
+
+
+def spectral_radius(columns: Tensor, values: Tensor) -> float:
+    """The largest modulus of the eigenvalues of a matrix with ``values`` ``[n, k]`` in ``columns`` of each row.
+
+    All eigenvalues for small matrices. Else those of its projections on Krylov spaces of growing dimension (Arnoldi),
+    until two agree: the extreme ones come first.
+    """
+    n = len(columns)
+    if n <= _ALL_EIGENVALUES:
+        return float(torch.linalg.eigvals(_dense(columns, values)).abs().max())
+    matrix = _matrix(columns.to(torch.int32), values)
+    basis = values.new_zeros(n + 1, n)
+    # Neither an eigenvector nor orthogonal to one but by chance.
+    basis[0] = torch.arange(1, n + 1, dtype=values.dtype).sqrt().frac() - 0.5
+    basis[0] /= basis[0].norm()
+    projected = values.new_zeros(n + 1, n)
+    previous = math.inf
+    for step in range(n):
+        vector = torch.mv(matrix, basis[step])
+        # Twice, so that the basis stays orthogonal to rounding.
+        for _ in range(2):
+            components = basis[: step + 1] @ vector
+            vector -= basis[: step + 1].mT @ components
+            projected[: step + 1, step] += components
+        size = vector.norm()
+        projected[step + 1, step] = size
+        closed = float(size) < 1e-12
+        if closed or (step + 1) % 100 == 0 or step + 1 == n:
+            radius = float(torch.linalg.eigvals(projected[: step + 1, : step + 1]).abs().max())
+            if closed or abs(radius - previous) <= _AGREEMENT * radius:
+                return radius
+            previous = radius
+        basis[step + 1] = vector / size
+    return previous
+
+
+def real_tensor(op: str, name: str, given: Any) -> Tensor:
+    """A tensor, or the tensor of a NumPy array; TypeError unless strided and of real numbers."""
+    if not isinstance(given, Tensor):
+        if not hasattr(given, "__array__"):
+            raise TypeError(f"{op}: {name} must be a tensor or an array, got {type(given).__name__}")
+        try:
+            # A copy: torch takes neither negative strides nor memory that it may not write.
+            given = torch.from_numpy(given.copy())
+        except (TypeError, AttributeError):
+            kind = getattr(given, "dtype", type(given).__name__)
+            raise TypeError(f"{op}: {name} must be an array of real numbers, got {kind}") from None
+    if given.layout is not torch.strided or given.is_nested or given.is_quantized or given.is_meta:
+        what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
+        raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
+    if given.is_complex() or given.dtype is torch.bool:
+        raise TypeError(f"{op}: {name} must hold real numbers, got {given.dtype}")
+    tensor: Tensor = given.detach()
+    return tensor
+
+
+def _share(op: str, argument: str, value: Any) -> float:
+    share = number(op, argument, value, 0, 1)
+    if share == 0:
+        raise ValueError(f"{op}: {argument} must be above 0, got {value}")
+    return share
+
+
+def _connections(units: int, density: float) -> int:
+    """What a unit hears: at least one other, so that W has a cycle and a spectral radius above 0."""
+    return max(1, round(density * units))
+
+
+def check_warmup(op: str, warmup: Any, inputs: Tensor) -> int:
+    """The warmup of sequences ``[B, T, ...]``: an int from 0 to T - 1; ValueError where there is no step at all."""
+    steps = inputs.shape[1]
+    if not len(inputs) or not steps:
+        raise ValueError(f"{op}: x must have at least one step, got shape {list(inputs.shape)}")
+    checked = integer(op, "warmup", warmup, 0)
+    if checked >= steps:
+        raise ValueError(f"{op}: warmup must be below the number of steps, {steps}, got {checked}")
+    return checked
+
+
+def _check_embedder(op: str, embedder: nn.Module | None) -> nn.Module | None:
+    if embedder is not None and not isinstance(embedder, nn.Module):
+        raise TypeError(f"{op}: embedder must be a torch.nn.Module or None, got {type(embedder).__name__}")
+    return embedder
+
+
+def _dense(columns: Tensor, values: Tensor) -> Tensor:
+    return values.new_zeros(len(values), len(values)).scatter_(1, columns.long(), values)
+
+
+def _matrix(columns: Tensor, values: Tensor) -> Tensor:
+    """The matrix in the form whose products are fastest."""
+    units, count = values.shape
+    # torch multiplies sparse matrices on the CPU through MKL alone.
+    supported = values.is_cuda or (values.device.type == "cpu" and torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+    if not supported or units < _DENSE_UNITS or count > _DENSE_SHARE * units:
+        return _dense(columns, values)
+    rows = torch.arange(units + 1, dtype=torch.int32, device=values.device) * count
+    with warnings.catch_warnings():
+        # That the layout is in beta, once per process.
+        warnings.simplefilter("ignore", UserWarning)
+        # 32-bit indices, which MKL takes as they are: a step then costs three quarters of one with 64-bit ones.
+        return torch.sparse_csr_tensor(
+            rows, columns.flatten(), values.flatten(), (units, units), check_invariants=False
+        )
