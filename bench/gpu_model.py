@@ -15,6 +15,7 @@ import dataclasses
 import json
 import math
 import re
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -332,19 +333,26 @@ def table(head: str, cells: Sequence[Sequence[str]], left: int = 2) -> str:
 
 
 def table_of_code(counted: Sequence[Counted], architecture: str) -> str:
+    """A line for every kernel and grid of an operator; what its launches issue is their mean."""
     cells = []
     for one in counted:
+        alike: dict[tuple[str, int, int], list[tuple[Launch, Issued]]] = {}
         for launch in one.launches:
-            found = launch.issued
-            if found is None:
-                continue
-            share = occupancy(architecture, launch.registers, launch.threads, launch.shared_bytes)
-            name = f"`{short_name(demangle(launch.symbol))}`"
+            if launch.issued is not None:
+                alike.setdefault((launch.symbol, launch.blocks, launch.threads), []).append((launch, launch.issued))
+        for (symbol, blocks, threads), launches in alike.items():
+            launch = launches[0][0]
+            share = occupancy(architecture, launch.registers, threads, launch.shared_bytes)
+            issued = statistics.fmean(issued.instructions for _, issued in launches)
+            explained = statistics.fmean(issued.explained for _, issued in launches)
             cells.append([
-                one.op, one.shape, name, f"{launch.blocks} x {launch.threads}", str(launch.registers),
-                percent(share), str(launch.code), f"{found.instructions:.0f}", percent(found.explained),
+                one.op, one.shape, f"`{short_name(demangle(symbol))}`", str(len(launches)), f"{blocks} x {threads}",
+                str(launch.registers), percent(share), str(launch.code), f"{issued:.0f}", percent(explained),
             ])  # fmt: skip
-    head = "operator | shape | kernel | blocks x threads | registers | occupancy | instructions | issued | explained"
+    head = (
+        "operator | shape | kernel | launches | blocks x threads | registers | occupancy | instructions | issued | "
+        "explained"
+    )
     return table(head, cells, left=3)
 
 

@@ -157,6 +157,14 @@ def gradients(form: Callable[..., Tensor], operands: Inputs, device: str) -> Cal
     return partial(torch.autograd.grad, result, leaves, gradient, retain_graph=True)
 
 
+TYPES = {"float": torch.float32, "double": torch.float64, "bfloat16": torch.bfloat16, "int64": torch.int64}
+
+
+def in_float(form: Callable[..., Tensor], *operands: Tensor) -> Tensor:
+    """Rows of half types, whose transforms torch does not have."""
+    return form(*(operand.float() for operand in operands)).to(operands[0].dtype)
+
+
 def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
     """The case of an operator and shape as the counter names them, such as "k_winners float", "8x4096 k100".
 
@@ -164,13 +172,18 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
     """
     numbers = [int(number) for number in re.findall(r"\d+", shape)]
     ops = torch.ops.torch_hrr
+    name, _, last = op.rpartition(" ")
+    dtype = TYPES.get(last, torch.float32)
+    op = name if last in TYPES else op
 
     def normal(*sizes: int) -> Tensor:
-        return torch.randn(sizes, device=device)
+        return torch.randn(sizes, device=device).to(dtype)
 
     if op in ("bind", "bind_normalize"):
         a, b = normal(*numbers), normal(*numbers)
         form = bind_rfft if op == "bind" else bind_normalize_rfft
+        if dtype.itemsize == 2:
+            form = partial(in_float, form)
         return Case(lambda: getattr(ops, op)(a, b), partial(form, a, b))
     if op in ("bind_backward", "bind_normalize_backward"):
         a, b, grad = (normal(*numbers) for _ in range(3))
@@ -184,11 +197,9 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
     if op == "bind_superpose":
         a, b = normal(*numbers), normal(*numbers)
         return Case(lambda: ops.bind_superpose(a, b), partial(record, a, b))
-    if op.startswith("k_winners"):
+    if op == "k_winners":
         *sizes, k = numbers
-        x = normal(*sizes)
-        if "int64" in op:
-            x = (1e6 * x).long()
+        x = normal(*sizes) if dtype.is_floating_point else (1e6 * torch.randn(sizes, device=device)).to(dtype)
         return Case(lambda: ops.k_winners(x, k), partial(topk, k, x))
     if op == "k_cap soft":
         *sizes, k = numbers

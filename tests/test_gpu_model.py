@@ -284,14 +284,17 @@ def test_topk_takes_one_block_a_row_or_several(rows, n, launches):
 def test_every_counted_operator_has_a_torch_form_and_a_call():
     backwards = {"bind_backward", "bind_normalize_backward", "k_cap soft backward"}
     shapes = {"superpose": "2x3x16", "bind_superpose": "2x3x16", "philox_fill": "64"}
-    shapes |= dict.fromkeys(("k_winners float", "k_winners int64", "k_cap soft", "k_cap soft backward"), "2x100 k5")
-    for op in ("bind", "bind_normalize", *backwards, *shapes):
+    winners = [f"k_winners {name}" for name in gpu_torch.TYPES]
+    shapes |= dict.fromkeys((*winners, "k_cap soft", "k_cap soft backward"), "2x100 k5")
+    halves = {"bind_normalize bfloat16"}
+    for op in ("bind", "bind_normalize", "bind_normalize double", *halves, *backwards, *shapes):
         case = gpu_torch.case_of(op, shapes.get(op, "2x16"))
         kernels = case.kernels()
         assert kernels and kernels == gpu_torch.case_of(op, shapes.get(op, "2x16"), "meta").kernels(), op
         ours = case.ours() if case.ours else None
         if op not in backwards and not op.startswith("k_winners") and ours is not None:
-            torch.testing.assert_close(ours, case.form(), atol=1e-4, rtol=1e-4)
+            tolerance = 1e-2 if op in halves else 1e-4
+            torch.testing.assert_close(ours, case.form(), atol=tolerance, rtol=tolerance)
     assert gpu_torch.case_of("brain's round", "2000") is None
 
 

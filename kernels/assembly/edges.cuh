@@ -125,8 +125,13 @@ struct Wire {
 KERNEL_DEVICE void find_newest_slots(const EdgeSearchLaunch& search) {
   for (int64_t b = blockIdx.y; b < search.batch.brains; b += gridDim.y) {
     const Area own = search.link.target.of_brain(b);
-    for_each_of_grid(search.batch.running[b] != 0 ? own.slots[0] : 0, [&](int64_t s) {
-      atomicMax(search.newest + b * search.blocks + own.neuron_of[s] / search.gaps.width, static_cast<int32_t>(s));
+    for_each_of_grid_in_step(search.batch.running[b] != 0 ? own.slots[0] : 0, [&](int64_t s, bool live) {
+      const auto block = live ? static_cast<int32_t>(own.neuron_of[s] / search.gaps.width) : -1;
+      // Of neighbours in one block the last is the newest: where there is one block, all of a warp meet in it.
+      const bool last = shuffle_down(block, 1) != block || lane_index() == kWarpSize - 1;
+      if (live && last) {
+        atomicMax(search.newest + b * search.blocks + block, static_cast<int32_t>(s));
+      }
     });
   }
 }

@@ -4,7 +4,8 @@
 // q + j M/R, multiplies point j by e^{-2 pi i (q mod P) j / (P R)}, and writes X_j to (q div P) P R + q mod P + j P.
 // Between two stages the points pass through shared memory. The layouts of thread t's array v that a caller sees:
 //
-//   time: v[g R + j] is point G t + g + j M/R, R the outer radix (kRadix), G = 8/R: forward's input, inverse's output.
+//   time: v[g 8/G + j] is point G t + g + (j mod R) M/R + (j div R) M/8, R the outer radix (kRadix), G (kRun) points of
+//   16 bytes together, 8/R at most: forward's input, inverse's output.
 //
 //   spectrum: v[j] is bin t + j M/4, v[4 + j] bin t' + j M/4, t' = M/4 - t (M/8 where t = 0): mirrors share a thread.
 #pragma once
@@ -86,11 +87,12 @@ struct RowFft {
   static constexpr int kThreads = kPoints / kPointsPerThread;
   static constexpr bool kTeamIsWarp = kThreads <= kWarpSize;
   static constexpr int kRadix = device_fft_stages(kLog2, false).radix[0];
-  static constexpr int kRun = kPointsPerThread / kRadix;  // G: neighbouring points of a thread in the time layout
   static constexpr int kStages = device_fft_stages(kLog2, false).count;
 
   using Point = TwiddlePoint<T>;
 
+  // G: neighbouring points of a thread in the time layout, one load of a lane.
+  static constexpr int kRun = sizeof(Point) < 16 ? kPointsPerThread / kRadix : 1;
   static constexpr int kPhasePoints = kSharedPhaseBytes / sizeof(Point);
   static constexpr bool kSharesPhase = kThreads < kPhasePoints;
   static constexpr int kPhase = kSharesPhase ? kThreads : kPhasePoints;  // threads of one row in a phase
@@ -198,7 +200,7 @@ struct RowFft {
 
   // The first point of run j in the time layout; the run has kRun points.
   KERNEL_DEVICE int time_point(int j) const {
-    return kRun * thread + j * (kPoints / kRadix);
+    return kRun * thread + j % kRadix * (kPoints / kRadix) + j / kRadix * kThreads;
   }
 
   KERNEL_DEVICE int mirror_thread() const {
@@ -232,7 +234,7 @@ struct RowFft {
     static constexpr int kStep = kPoints / kRadix;
     static constexpr bool kOuter = kStage == (kInverse ? kCount - 1 : 0);
     static constexpr bool kMirrored = kStage == (kInverse ? 0 : kCount - 1);
-    static constexpr int kNeighbours = kOuter ? kButterflies : 1;  // butterflies from a thread to the next
+    static constexpr int kNeighbours = kOuter ? kRun : 1;  // butterflies from a thread to the next
   };
 
   KERNEL_DEVICE static void swap_parts(Complex<T> (&v)[kPointsPerThread]) {
@@ -244,12 +246,10 @@ struct RowFft {
   // The butterfly q that is this thread's g-th.
   template <typename S>
   KERNEL_DEVICE unsigned butterfly(int g) const {
-    if constexpr (S::kOuter) {
-      return S::kButterflies * thread + g;
-    } else if constexpr (S::kMirrored) {
+    if constexpr (S::kMirrored) {
       return g == 0 ? thread : mirror_thread();
     } else {
-      return thread + g * kThreads;
+      return S::kNeighbours * thread + g % S::kNeighbours + g / S::kNeighbours * kThreads;
     }
   }
 

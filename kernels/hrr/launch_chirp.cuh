@@ -19,38 +19,39 @@ void with_chirp_fft(Lengths<kFirst, kLast>, const char* name, int64_t dim, const
   }
 }
 
-template <typename Params, typename Kernel, typename LaunchKernel>
+template <typename Lengths, typename Params, typename Kernel, typename LaunchKernel>
 void launch_chirp(const char* name, const Params& params, int64_t rows, int64_t dim,
                   const TwiddlePoint<double>* twiddles, const Kernel& kernel, const LaunchKernel& launch_kernel,
                   int threads) {
   if (rows == 0) {
     return;
   }
-  with_chirp_fft(AllLengths{}, name, dim, [&](auto log2) {
+  with_chirp_fft(Lengths{}, name, dim, [&](auto log2) {
     launch_transform<decltype(log2)::value>(name, rows, twiddles, kernel(log2), launch_kernel, threads, params);
   });
 }
 
-template <typename LaunchKernel>
+template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp_map(const ChirpMapParams& params, const TwiddlePoint<double>* twiddles,
                       const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_map_kernel<decltype(log2)::value>; };
-  launch_chirp("chirp_map", params, params.map.rows, params.map.dim, twiddles, kernel, launch_kernel, threads);
+  launch_chirp<Lengths>("chirp_map", params, params.map.rows, params.map.dim, twiddles, kernel, launch_kernel, threads);
 }
 
-template <typename LaunchKernel>
+template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp_multibind(const ChirpMultibindParams& params, const TwiddlePoint<double>* twiddles,
                             const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_multibind_kernel<decltype(log2)::value>; };
-  launch_chirp("chirp_multibind", params, params.multibind.rows, params.multibind.dim, twiddles, kernel, launch_kernel,
-               threads);
+  launch_chirp<Lengths>("chirp_multibind", params, params.multibind.rows, params.multibind.dim, twiddles, kernel,
+                        launch_kernel, threads);
 }
 
-template <typename LaunchKernel>
+template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp_packed(const ChirpPackedParams& params, const TwiddlePoint<double>* twiddles,
                          const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_packed_kernel<decltype(log2)::value>; };
-  launch_chirp("chirp_packed", params, params.packed.rows, params.packed.dim, twiddles, kernel, launch_kernel, threads);
+  launch_chirp<Lengths>("chirp_packed", params, params.packed.rows, params.packed.dim, twiddles, kernel, launch_kernel,
+                        threads);
 }
 
 }  // namespace torch_hrr::kernels

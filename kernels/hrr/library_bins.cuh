@@ -1,6 +1,7 @@
 // Maps the bins of a library's transform, a thread a bin.
 #pragma once
 
+#include "kernels/cuda/element_run.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -10,6 +11,9 @@ namespace torch_hrr::kernels {
 
 constexpr int kMapThreads = 256;
 
+// Complex numbers of a library lie at multiples of their size.
+using Bin = ElementRun<double, 2>;
+
 template <SpectralMap kMap>
 __global__ void __launch_bounds__(kMapThreads) map_library_bins_kernel(LibraryBinsParams params) {
   for_each_of_grid(params.rows * params.count, [&](int64_t i) {
@@ -17,13 +21,15 @@ __global__ void __launch_bounds__(kMapThreads) map_library_bins_kernel(LibraryBi
     const int64_t k = i - row * params.count;
     Complex<double> v{0, 0};
     if constexpr (takes_direction(kMap)) {
-      v = {params.v[2 * i], params.v[2 * i + 1]};
+      const Bin direction = reinterpret_cast<const Bin*>(params.v)[i];
+      v = {direction.elements[0], direction.elements[1]};
     }
+    Bin& bin = reinterpret_cast<Bin*>(params.bins)[i];
+    const Bin old = bin;
     const Complex<double> result =
-        map_bin<kMap>(Complex<double>{params.bins[2 * i], params.bins[2 * i + 1]}, v, scalars_of(params, row));
+        map_bin<kMap>(Complex<double>{old.elements[0], old.elements[1]}, v, scalars_of(params, row));
     const bool real = k == 0 || (params.last_is_real && k == params.count - 1);
-    params.bins[2 * i] = result.re;
-    params.bins[2 * i + 1] = real ? 0 : result.im;
+    bin = {result.re, real ? 0 : result.im};
   });
 }
 

@@ -80,20 +80,23 @@ KERNEL_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> 
   constexpr int kRun = RowFft<T, kLog2>::kRun;
   constexpr int kElements = 2 * kRun;
   constexpr int kRuns = kPointsPerThread / kRun;
-  const bool aligned = is_run_aligned<S, kElements>(row);
-  for (int j = 0; j < kRuns; ++j) {
-    ElementRun<S, kElements> run;
-    for (int g = 0; g < kRun; ++g) {
-      const Complex<T> z = v[g * kRuns + j];
-      run.elements[2 * g] = static_cast<S>(power.times(z.re));
-      run.elements[2 * g + 1] = static_cast<S>(power.times(z.im));
+  if (is_run_aligned<S, kElements>(row)) {
+    for (int j = 0; j < kRuns; ++j) {
+      ElementRun<S, kElements> run;
+      for (int g = 0; g < kRun; ++g) {
+        const Complex<T> z = v[g * kRuns + j];
+        run.elements[2 * g] = static_cast<S>(power.times(z.re));
+        run.elements[2 * g + 1] = static_cast<S>(power.times(z.im));
+      }
+      *reinterpret_cast<ElementRun<S, kElements>*>(row + 2 * fft.time_point(j)) = run;
     }
-    S* const target = row + 2 * fft.time_point(j);
-    if (aligned) {
-      *reinterpret_cast<ElementRun<S, kElements>*>(target) = run;
-    } else {
-      for (int i = 0; i < kElements; ++i) {
-        target[i] = run.elements[i];
+  } else {
+    for (int j = 0; j < kRuns; ++j) {
+      for (int g = 0; g < kRun; ++g) {
+        const Complex<T> z = v[g * kRuns + j];
+        S* const target = row + 2 * (fft.time_point(j) + g);
+        target[0] = static_cast<S>(power.times(z.re));
+        target[1] = static_cast<S>(power.times(z.im));
       }
     }
   }

@@ -43,7 +43,7 @@ struct AreaArrays {
   std::vector<uint8_t> won;
 };
 struct FiberArrays {
-  GapTables tables;
+  std::vector<GapTables> tables;  // one, as csrc uploads it
   std::vector<int32_t> counts, head, length, next, target, known;
   std::vector<int64_t> delivered, delivered_count, chunks;
   std::vector<float> weight;
@@ -66,7 +66,8 @@ class Brains {
       make_area(model.areas[a], areas[a]);
     }
     for (size_t f = 0; f < fibers.size(); ++f) {
-      make_gap_tables(model.fibers[f].p, fibers[f].tables);
+      fibers[f].tables.resize(1);
+      make_gap_tables(model.fibers[f].p, fibers[f].tables[0]);
       fibers[f].counts = poisoned<int32_t>(size(model.fibers[f].own_graph ? 0 : model.target_of(f).n));
       fibers[f].delivered = poisoned<int64_t>(size(model.source_of(f).k));
       fibers[f].delivered_count.assign(size(1), -1);
@@ -134,7 +135,7 @@ class Brains {
     std::vector<DeviceGapTables> gaps;
     for (size_t f = 0; f < fibers.size(); ++f) {
       gaps.push_back(model.fibers[f].own_graph ? DeviceGapTables()
-                                               : DeviceGapTables(fibers[f].tables, &fibers[f].tables));
+                                               : DeviceGapTables(fibers[f].tables[0], fibers[f].tables.data()));
     }
     RoundsLaunch params;
     params.brains = count;
@@ -304,7 +305,7 @@ inline std::vector<Fiber> Brains::fiber_pointers() {
     fiber.plastic = made.plastic;
     fiber.factor = 1 + made.beta;
     fiber.largest = made.largest;
-    fiber.connectome = made.own_graph ? nullptr : &arrays.tables;
+    fiber.connectome = made.own_graph ? nullptr : arrays.tables.data();
     fiber.seed = model.seed;
     fiber.id = f;
     fiber.counts = arrays.counts.data();

@@ -105,7 +105,8 @@ void host_launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 bl
   static_assert(kernels::parameters_fit<Params...>(),
                 "host_launch: parameters must be trivially copyable and within kMaxParameterBytes");
   static_assert(sizeof...(Params) == sizeof...(Args), "host_launch: one argument for each parameter of the kernel");
-  const auto closure = [&] { kernel(static_cast<Params>(args)...); };
+  // Copied before anything runs, as CUDA does.
+  const auto closure = [kernel, ... params = static_cast<Params>(args)] { kernel(params...); };
   const auto call = [](const void* address) { (*static_cast<const decltype(closure)*>(address))(); };
   run_grid(name, {call, &closure, reinterpret_cast<const void*>(kernel)}, grid, block, shared_bytes, schedule);
 }

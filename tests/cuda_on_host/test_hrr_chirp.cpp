@@ -3,30 +3,12 @@
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
 #include "tests/cuda_on_host/hrr_maps.h"
 
-#include "kernels/fft/chirp_plan.h"
 #include "kernels/hrr/launch_chirp.cuh"
 
 namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-// What csrc uploads for a length.
-class DeviceChirp {
- public:
-  explicit DeviceChirp(int64_t dim)
-      : length_(int64_t{1} << device_chirp_log2(dim)),
-        lease_(dim, length_, kernel_table<ChirpKernels>().transform),
-        numbers_(lease_.plan().wave_re, lease_.plan().wave_re + chirp_numbers(dim, length_)) {}
-  ChirpTables tables() const {
-    return {numbers_.data(), lease_.plan().dim, length_};
-  }
-
- private:
-  int64_t length_;
-  ChirpLease lease_;
-  std::vector<double> numbers_;
-};
 
 std::vector<double> mapped(const DeviceChirp& chirp, SpectralMapParams params, const Schedule& schedule = {},
                            int threads = 0) {
@@ -50,12 +32,7 @@ void expect_map_agrees(const DeviceChirp& chirp, SpectralMapParams params) {
 
 std::vector<double> packed(const DeviceChirp& chirp, const Rows<double>& in, int64_t rows, bool inverse,
                            const Schedule& schedule = {}, int threads = 0) {
-  PackedSpectrumParams params;
-  params.in = in.values.data();
-  params.rows = rows;
-  params.dim = in.dim;
-  params.map = contiguous_rows(rows, in.dim);
-  params.inverse = inverse;
+  PackedSpectrumParams params = packed_params(in, rows, inverse);
   auto out = poisoned<double>(static_cast<size_t>(rows * in.dim));
   params.out = out.data();
   launch_chirp_packed(ChirpPackedParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule},
@@ -145,13 +122,7 @@ TEST(Chirp, EmptyRowsScaledRowsAndRowsThatAreNotFinite) {
 
 std::vector<double> multibound(const DeviceChirp& chirp, const Rows<double>& vectors, int64_t rows, int64_t items,
                                const Schedule& schedule = {}, int threads = 0) {
-  MultibindParams params;
-  params.vectors = vectors.values.data();
-  params.rows = rows;
-  params.items = items;
-  params.dim = vectors.dim;
-  params.map = contiguous_rows(rows, items * vectors.dim);
-  params.item_stride = vectors.dim;
+  MultibindParams params = multibind_params(vectors, rows, items);
   auto out = poisoned<double>(static_cast<size_t>(rows * vectors.dim));
   params.out = out.data();
   launch_chirp_multibind(ChirpMultibindParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule},

@@ -15,11 +15,12 @@ __global__ void transform_kernel(const Complex<T>* in, Complex<T>* spectrum, Com
   const RowFft<T, kLog2> fft(twiddles, thread_rank());
   constexpr int kPoints = fft.kPoints;
   constexpr int kRun = fft.kRun;
+  constexpr int kRuns = kPointsPerThread / kRun;
   const int64_t offset = (static_cast<int64_t>(blockIdx.x) * fft.rows_per_block() + fft.row) * kPoints;
   Complex<T> v[kPointsPerThread];
-  for (int j = 0; j < fft.kRadix; ++j) {
+  for (int j = 0; j < kRuns; ++j) {
     for (int g = 0; g < kRun; ++g) {
-      v[g * fft.kRadix + j] = in[offset + fft.time_point(j) + g];
+      v[g * kRuns + j] = in[offset + fft.time_point(j) + g];
     }
   }
   fft.forward(v);
@@ -28,9 +29,9 @@ __global__ void transform_kernel(const Complex<T>* in, Complex<T>* spectrum, Com
     spectrum[offset + fft.mirror_thread() + j * (kPoints / 4)] = v[4 + j];
   }
   fft.inverse(v);
-  for (int j = 0; j < fft.kRadix; ++j) {
+  for (int j = 0; j < kRuns; ++j) {
     for (int g = 0; g < kRun; ++g) {
-      back[offset + fft.time_point(j) + g] = v[g * fft.kRadix + j];
+      back[offset + fft.time_point(j) + g] = v[g * kRuns + j];
     }
   }
 }

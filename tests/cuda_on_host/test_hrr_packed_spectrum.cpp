@@ -1,6 +1,7 @@
 // Packed spectra and products with them on the host: against the direct transform, the CPU kernels and each other; the
 // four types, every length, rows that need scaling, rows that are not finite, blocks and schedules.
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
+#include "tests/cuda_on_host/hrr_maps.h"
 #include "tests/cuda_on_host/hrr_problems.h"
 
 #include <complex>
@@ -9,17 +10,6 @@ namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-template <typename S>
-PackedSpectrumParams packed_params(const Rows<S>& in, int64_t rows, bool inverse) {
-  PackedSpectrumParams params;
-  params.in = in.values.data();
-  params.rows = rows;
-  params.dim = in.dim;
-  params.map = contiguous_rows(rows, in.dim);
-  params.inverse = inverse;
-  return params;
-}
 
 template <typename S>
 SpectrumBindParams binding_of(const Rows<S>& a, const Rows<S>& spectra, int64_t rows, Product product) {

@@ -138,18 +138,6 @@ std::vector<S> multibound_on_host(MultibindParams params, const Schedule& schedu
 }
 
 template <typename S>
-MultibindParams multibind_params(const Rows<S>& vectors, int64_t rows, int64_t items) {
-  MultibindParams params;
-  params.vectors = vectors.values.data();
-  params.rows = rows;
-  params.items = items;
-  params.dim = vectors.dim;
-  params.map = contiguous_rows(rows, items * vectors.dim);
-  params.item_stride = vectors.dim;
-  return params;
-}
-
-template <typename S>
 void expect_multibind_agrees(MultibindParams params) {
   const std::vector<S> on_cuda = multibound_on_host<S>(params);
   auto on_cpu = poisoned<S>(on_cuda.size());

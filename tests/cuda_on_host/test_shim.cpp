@@ -216,14 +216,14 @@ TEST(ElementRuns, LoadAndStoreWhatThereIs) {
 }
 
 TEST(Workspace, ArraysFollowEachOtherAndAreAligned) {
-  alignas(16) unsigned char memory[112];
+  alignas(32) unsigned char memory[128];
   WorkspaceCarver counting(nullptr);
   WorkspaceCarver carving(memory);
   for (WorkspaceCarver* carver : {&counting, &carving}) {
     void* const bytes = carver->take<unsigned char>(17);
     void* const none = carver->take<double>(0);
     void* const numbers = carver->take<int64_t>(9);
-    EXPECT_EQ(carver->used(), 32 + 80);
+    EXPECT_EQ(carver->used(), 32 + 96);
     const bool real = carver == &carving;
     EXPECT_EQ(bytes, real ? memory : nullptr);
     EXPECT_EQ(none, real ? memory + 32 : nullptr);

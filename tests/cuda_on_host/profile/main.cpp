@@ -27,6 +27,7 @@ int main(int count, char** arguments) {
   std::vector<Profile> all;
   profile_hrr(all);
   profile_hrr_spectra(all);
+  profile_hrr_bins(all);
   profile_assembly(all);
   profile_encoding(all);
   std::cout << "[\n";

@@ -79,6 +79,29 @@ void profile_philox(std::vector<Profile>& all, int64_t words) {
   });
 }
 
+// As k_winners sorts its results: by keys.
+void profile_winner_keys(std::vector<Profile>& all, int64_t count) {
+  const std::vector<float> values = normal_elements(count, 1);
+  auto keys = poisoned<int64_t>(values.size());
+  profile(all, "k_winners keys", std::to_string(count),
+          {{"values", values.data()}, {"keys", keys.data(), Role::kResult}},
+          [&] { launch_winner_keys_of<float>(values.data(), count, keys.data(), HostLauncher{}); });
+}
+
+// How many of `size` neurons of a stimulus have a synapse with each neuron.
+void profile_stimulus_counts(std::vector<Profile>& all, int64_t n, int64_t size, double p) {
+  std::vector<uint64_t> thresholds(static_cast<std::size_t>(binomial_capacity(size, p)));
+  auto counts = poisoned<int32_t>(static_cast<std::size_t>(n));
+  StimulusLaunch params;
+  make_binomial_table(size, p, thresholds.data(), params.table);
+  params.key = 5;
+  params.n = n;
+  params.counts = counts.data();
+  profile(all, "stimulus_counts", "n" + std::to_string(n) + " size" + std::to_string(size),
+          {{"counts", counts.data(), Role::kResult}, {"thresholds", thresholds.data(), Role::kTable}},
+          [&] { launch_stimulus_counts_with(params, HostLauncher{}); });
+}
+
 // The inputs of n neurons from `fired` neurons of a random graph of density p.
 void profile_connectome_inputs(std::vector<Profile>& all, int64_t n, int64_t fired, double p) {
   GapTables tables;
@@ -102,14 +125,19 @@ void profile_connectome_inputs(std::vector<Profile>& all, int64_t n, int64_t fir
           [&] { launch_deliver_with(params, HostLauncher{}); });
 }
 
+namespace testing = kernels::assembly_testing;
+
 // Two areas that excite each other and themselves, as those of docs' examples: their first rounds.
-void profile_rounds(std::vector<Profile>& all, int64_t count) {
-  namespace testing = kernels::assembly_testing;
-  constexpr int64_t kRounds = 3;
+testing::Model two_areas(const testing::AreaModel& first, const testing::AreaModel& second, double p) {
   testing::Model model;
-  model.areas = {{2000, 45}, {2000, 45}};
-  model.fibers = {{0, 0, 0.05}, {0, 1, 0.05}, {1, 0, 0.05}, {1, 1, 0.05}};
+  model.areas = {first, second};
+  model.fibers = {{0, 0, p}, {0, 1, p}, {1, 0, p}, {1, 1, p}};
   model.stimuli = {{0, 8}};
+  return model;
+}
+
+void profile_rounds(std::vector<Profile>& all, const testing::Model& model, int64_t count) {
+  constexpr int64_t kRounds = 3;
   testing::Memory memory(model);
   memory.slots = {400, 400};
   memory.chunks = {1000, 1000, 1000, 1000};
@@ -127,10 +155,18 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
     name("slot_of" + of, brains.areas[a].slot_of);
     name("neuron_of" + of, brains.areas[a].neuron_of);
     name("won" + of, brains.areas[a].won);
+    if (model.areas[a].bias_step != 0) {
+      name("bias" + of, brains.areas[a].bias);
+    }
+    if (model.areas[a].refractory_period != 0) {
+      name("last_win" + of, brains.areas[a].last_win);
+      name("penalties" + of, brains.areas[a].penalties, Role::kTable);
+    }
   }
   for (std::size_t f = 0; f < brains.fibers.size(); ++f) {
     const std::string of = " of fiber " + std::to_string(f);
     const testing::FiberArrays& fiber = brains.fibers[f];
+    name("gaps" + of, fiber.tables, Role::kTable);
     name("counts" + of, fiber.counts);
     name("delivered" + of, fiber.delivered);
     name("head" + of, fiber.head);
@@ -139,12 +175,17 @@ void profile_rounds(std::vector<Profile>& all, int64_t count) {
     name("target" + of, fiber.target);
     name("weight" + of, fiber.weight);
     name("known" + of, fiber.known);
+    if (model.fibers[f].normalised) {
+      name("scale" + of, fiber.scale, Role::kTable);
+    }
   }
-  name("tables of the fibers", brains.fibers, Role::kTable);
   name("counts of the stimulus", brains.stimuli[0].counts, Role::kTable);
   name("weight of the stimulus", brains.stimuli[0].weight);
-  profile(all, "project rounds", std::to_string(count) + "x2x2000 k45 3 rounds", arrays,
-          [&] { brains.run(kRounds, host); });
+  const testing::AreaModel& area = model.areas[0];
+  profile(all, "project rounds",
+          shape_of(count, static_cast<int64_t>(model.areas.size()), area.n) + " k" + std::to_string(area.k) + " " +
+              std::to_string(kRounds) + " rounds",
+          arrays, [&] { brains.run(kRounds, host); });
 }
 
 }  // namespace
@@ -153,12 +194,24 @@ void profile_assembly(std::vector<Profile>& all) {
   profile_winners<float>(all, "float", 8, 4096, 100);
   profile_winners<float>(all, "float", 1, 100000, 1000);
   profile_winners<int64_t>(all, "int64", 8, 4096, 100);
+  profile_winners<double>(all, "double", 8, 4096, 100);
+  profile_winners<BFloat16>(all, "bfloat16", 8, 4096, 100);
+  profile_winner_keys(all, 800);
   profile_soft_cap(all, 2, 10000, 100, CapResult::kSoft);
   profile_soft_cap(all, 2, 10000, 100, CapResult::kJacobian);
   profile_soft_cap(all, 1, 50000, 500, CapResult::kSoft);
   profile_connectome_inputs(all, 100'000, 300, 0.01);
+  profile_stimulus_counts(all, 10'000, 100, 0.05);
   profile_philox(all, 1 << 16);
-  profile_rounds(all, 1);
+  profile_rounds(all, two_areas({2000, 45}, {2000, 45}, 0.05), 1);
+  // Large areas with all that an area may have.
+  testing::AreaModel refracted{5000, 70};
+  refracted.bias_step = kFixedOne;
+  refracted.refractory_period = 3;
+  refracted.inhibition = kFixedOne;
+  testing::Model large = two_areas(refracted, {5000, 70}, 0.02);
+  large.fibers[1].normalised = true;
+  profile_rounds(all, large, 1);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile

@@ -15,19 +15,29 @@ using namespace torch_hrr::kernels;
 using namespace torch_hrr::kernels::hrr_testing;
 
 using LongLengths = Lengths<8, 12>;
+using OneLength = Lengths<9, 9>;
 
-const NamedArray kTwiddles = {"twiddles", twiddle_table<float>(), Role::kTable};
+template <typename T>
+NamedArray twiddles() {
+  return {"twiddles", twiddle_table<T>(), Role::kTable};
+}
+
+template <typename S, typename Lengths>
+void profile_bind(std::vector<Profile>& all, const std::string& type, int64_t rows, int64_t dim, bool normalize) {
+  using T = compute_t<S>;
+  const Rows<S> a(rows, dim, 1);
+  const Rows<S> b(rows, dim, 2);
+  auto out = poisoned<S>(a.values.size());
+  const BindParams params = binding_params(a, b, out, rows, Product::kConvolution, normalize);
+  profile(all, (normalize ? "bind_normalize" : "bind") + type, shape_of(rows, dim),
+          {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<T>()}, [&] {
+            launch_product<false, Lengths>("bind", kStorage<S>, sum_of_one(params), Product::kConvolution,
+                                           twiddle_table<T>(), HostLauncher{});
+          });
+}
 
 void profile_bind(std::vector<Profile>& all, int64_t rows, int64_t dim, bool normalize) {
-  const Rows<float> a(rows, dim, 1);
-  const Rows<float> b(rows, dim, 2);
-  auto out = poisoned<float>(a.values.size());
-  const BindParams params = binding_params(a, b, out, rows, Product::kConvolution, normalize);
-  profile(all, normalize ? "bind_normalize" : "bind", shape_of(rows, dim),
-          {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, kTwiddles}, [&] {
-            launch_product<false, AllLengths>("bind", Storage::kFloat, sum_of_one(params), Product::kConvolution,
-                                              twiddle_table<float>(), HostLauncher{});
-          });
+  profile_bind<float, AllLengths>(all, "", rows, dim, normalize);
 }
 
 void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim, bool normalize) {
@@ -40,7 +50,7 @@ void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim,
            {"b", params.b},
            {"grad_a", params.grad_a, Role::kResult},
            {"grad_b", params.grad_b, Role::kResult},
-           kTwiddles},
+           twiddles<float>()},
           [&] {
             launch_product_backward<LongLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
                                                  HostLauncher{});
@@ -53,7 +63,7 @@ void profile_bind_superpose(std::vector<Profile>& all, int64_t rows, int64_t ite
   auto out = poisoned<float>(static_cast<std::size_t>(rows * dim));
   const BindSuperposeParams params = records.params(out);
   profile(all, "bind_superpose", shape_of(rows, items, dim),
-          {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, kTwiddles}, [&] {
+          {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<float>()}, [&] {
             launch_product<true, LongLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,
                                               twiddle_table<float>(), HostLauncher{});
           });
@@ -74,9 +84,12 @@ void profile_superpose(std::vector<Profile>& all, int64_t rows, int64_t items, i
 }  // namespace
 
 void profile_hrr(std::vector<Profile>& all) {
-  for (const int64_t dim : {32, 64, 128, 256}) {
-    profile_bind(all, 16, dim, true);
+  for (const int64_t dim : {16, 32, 64, 128, 256}) {
+    profile_bind(all, dim == 16 ? 64 : 16, dim, true);
   }
+  profile_bind<double, OneLength>(all, " double", 16, 1024, true);
+  profile_bind<BFloat16, AllLengths>(all, " bfloat16", 16, 1024, true);
+  profile_bind_backward(all, 64, 16, true);
   for (const bool normalize : {false, true}) {
     profile_bind(all, 16, 512, normalize);
     profile_bind(all, 64, 1024, normalize);

@@ -47,14 +47,9 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   map("unitary", SpectralMap::kUnitary);
   map("bind_power", SpectralMap::kPower);
 
-  PackedSpectrumParams packed;
-  packed.in = a.values.data();
-  packed.out = out.data();
-  packed.rows = kRows;
-  packed.dim = kDim;
-  packed.map = contiguous_rows(kRows, kDim);
   for (const bool inverse : {false, true}) {
-    packed.inverse = inverse;
+    PackedSpectrumParams packed = packed_params(a, kRows, inverse);
+    packed.out = out.data();
     profile_rows(all, inverse ? "from_spectrum" : "spectrum", shape, {{"in", a.values.data()}}, out.data(), [&] {
       launch_packed_spectrum<OneLength>(Storage::kFloat, packed, twiddle_table<float>(), HostLauncher{});
     });
@@ -72,13 +67,7 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   });
 
   constexpr int64_t kItems = 4;
-  MultibindParams multibind;
-  multibind.vectors = a.values.data();
-  multibind.rows = kRows / kItems;
-  multibind.items = kItems;
-  multibind.dim = kDim;
-  multibind.map = contiguous_rows(multibind.rows, kItems * kDim);
-  multibind.item_stride = kDim;
+  MultibindParams multibind = multibind_params(a, kRows / kItems, kItems);
   auto product = poisoned<float>(static_cast<std::size_t>(multibind.rows * kDim));
   multibind.out = product.data();
   profile_rows(
