@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 
 import pytest
 
@@ -94,3 +95,12 @@ def test_every_launch_names_its_kernel(counts):
     for one in counts:
         for launch in one.launches:
             assert launch.kernel.partition("<")[0].endswith("_kernel"), f"{one.name}: {launch.symbol}"
+
+
+def test_every_kernel_is_counted(counts):
+    counted = {launch.kernel.partition("<")[0] for one in counts for launch in one.launches}
+    sources = (gpu_counts.ROOT / "kernels").rglob("*.cuh")
+    defined = {
+        name for source in sources for name in re.findall(r"__global__[^;{]*?\b(\w+_kernel)\(", source.read_text())
+    }
+    assert counted and sorted(defined - counted) == []

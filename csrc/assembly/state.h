@@ -32,7 +32,8 @@ State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<d
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {
 // Queues the rounds of every brain on the current stream; no synchronisation but for the upload of a density's tables
-// on its first use on a device, which must not be captured in a graph.
+// on its first use on a device, which must not be captured in a graph. A replay is the next call with these tensors:
+// rounds are numbered within a call, and progress alone says how many are left.
 void project(const State& state);
 // counts [brains, n] = the sums of a stimulus, by a table that is on the host.
 void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint64_t>& thresholds, int64_t seed,

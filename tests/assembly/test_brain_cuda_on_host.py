@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from brain_programs import PROGRAMS, trace
+from brain_programs import PROGRAMS, assert_same, state_of, trace
 
 from torch_hrr.assembly import Brain, _rounds
 
@@ -35,10 +35,18 @@ class BothEngines:
             torch.ops.torch_hrr_on_host.project_(copies, layout, rates, seed, small)
         torch.ops.torch_hrr._project_(tensors, layout, rates, seed)
         self.calls += 1
+        self.arguments = tensors, layout, rates, seed
         self.unfinished += bool(tensors[-1][:, 0].any())
         for small, copies in ways.items():
             for place, (tensor, copy) in enumerate(zip(tensors, copies, strict=True)):
                 assert torch.equal(tensor, copy), f"tensor {place} of layout {layout}, small {small}"
+
+    def again(self, rounds):
+        """The last call once more, as a graph that captured it would: the rounds left are set anew, nothing else."""
+        progress = self.arguments[0][-1]
+        progress.zero_()
+        progress[:, 0] = rounds
+        self._project_(*self.arguments)
 
 
 @pytest.fixture
@@ -67,6 +75,25 @@ def without_spare_chunks(brain):
         for name in ("next", "target", "weight"):
             fiber.hold(name, getattr(fiber, name)[:, :used].clone())
     return brain
+
+
+def test_a_call_that_is_replayed_runs_the_next_rounds(engines):
+    call = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A", "B"], "B": ["A"]}}
+    brain, expected = (Brain(p=0.05, seed=2, batch=2) for _ in range(2))
+    for each in (brain, expected):
+        each.add_stimulus("s", 40)
+        each.add_area("A", 300, 20, 0.1, refracted=True)
+        each.add_area("B", 300, 20, 0.1)
+        each.project({"s": ["A", "B"]})
+        # Memory for every neuron.
+        each.project(**call, rounds=15)
+    expected.project(**call, rounds=8)
+    brain.project(**call, rounds=2)
+    engines.unfinished = 0
+    for _ in range(3):
+        engines.again(2)
+    assert not engines.unfinished
+    assert_same(state_of(brain), state_of(expected))
 
 
 @pytest.mark.parametrize("batch", [None, 2])

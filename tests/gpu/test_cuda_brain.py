@@ -239,6 +239,41 @@ def test_a_call_waits_three_times_whatever_it_does():
         assert sum("synchronizing" in str(each.message) for each in caught) == 3
 
 
+# Graphs
+
+
+# The short way of small areas, and launch by launch.
+@pytest.mark.parametrize("n", [3000, 20_000])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_a_captured_call_replays_as_the_next_rounds(n, batch):
+    every = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A", "B"], "B": ["A"]}}
+    brain, expected = (brain_of("cuda", n=n, k=50, batch=batch) for _ in range(2))
+    for each in (brain, expected):
+        each.add_area("B", n=n, k=50, beta=0.1)
+        each.project({"s": ["A", "B"]})
+        # Uploads the tables, and makes memory for more rounds than follow.
+        each.project(**every, rounds=30)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        left = brain.project(**every, rounds=2)
+    assert_same(state_of(brain), state_of(expected))
+    for _ in range(3):
+        graph.replay()
+        expected.project(**every, rounds=2)
+        assert not left.any()
+        assert_same(state_of(brain), state_of(expected))
+    # It goes on outside of the graph.
+    for each in (brain, expected):
+        each.project(**every)
+    assert_same(state_of(brain), state_of(expected))
+
+
+def test_a_call_is_not_captured_before_it_was_made_once():
+    brain = brain_of("cuda", n=3000, k=50)
+    with pytest.raises(RuntimeError, match="tables of a brain must exist"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        brain.project(**RECURRENT)
+
+
 # Published figures
 
 

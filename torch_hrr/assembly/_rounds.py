@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import column_scale
 from torch_hrr.assembly._wiring import Wiring, fiber_id
 
@@ -19,7 +20,9 @@ Projections = Mapping[str, Iterable[str]]
 class Rounds(Wiring):
     """Projections between the parts of a brain. `Brain` says what they do."""
 
-    def project(self, stimuli: Projections | None = None, areas: Projections | None = None, rounds: int = 1) -> None:
+    def project(
+        self, stimuli: Projections | None = None, areas: Projections | None = None, rounds: int = 1
+    ) -> Tensor | None:
         """Runs synchronous rounds in which sources fire into targets.
 
         Args:
@@ -29,16 +32,26 @@ class Rounds(Wiring):
 
         Inhibited areas and fibers take no part.
 
+        Returns:
+            None. While a CUDA graph is captured: how many of its rounds a replay leaves out because they lack memory,
+            int64 (``[batch]`` with a batch); every replay sets it.
+
         Raises:
             ValueError: an unknown name, or a source without winners that fires into another area; the brain is
                 unchanged.
+            RuntimeError: captured without a call of the same kind before, or with what looks at every round: mode
+                "sampled", an area with normalize=True, a monitor.
         """
         rounds = checks.rounds("project", rounds)
         plan = self._plan(stimuli or {}, areas or {})
         if rounds == 0 or not (plan[0] or plan[1]):
-            return
+            return None
         targets = {target for _, target in (*plan[0], *plan[1])}
         normalized = [name for name in self._areas if name in targets and self._areas[name].normalize]
+        if _state.is_capturing(self._device):
+            if normalized or self._hooks or self._engines:
+                raise RuntimeError("project: rounds that are looked at one by one cannot be captured")
+            return self._unbatched(self._run(*plan, rounds))
         step = 1 if normalized or self._hooks else rounds
         for first in range(0, rounds, step):
             for name in normalized:
@@ -46,6 +59,7 @@ class Rounds(Wiring):
             (self._run_sampled if self._engines else self._run)(*plan, min(step, rounds - first))
             for hook in self._hooks:
                 hook(self)
+        return None
 
     project_rounds = project
 
@@ -88,7 +102,7 @@ class Rounds(Wiring):
 
     def _silent(self, names: Collection[str]) -> list[str]:
         """Which of the areas have no winners in some brain; one transfer from the device for all of them."""
-        if not names:
+        if not names or _state.is_capturing(self._device):
             return []
         counts = torch.stack([self._areas[name].winner_count for name in names]).tolist()
         return [name for name, count in zip(names, counts, strict=True) if 0 in count]
@@ -124,7 +138,8 @@ class Rounds(Wiring):
                 state.winner_count[brain] = len(winners)
                 state.slots[brain, 1] = engine.support(name)
 
-    def _run(self, from_stimuli: list[tuple[str, str]], from_areas: list[tuple[str, str]], rounds: int) -> None:
+    def _run(self, from_stimuli: list[tuple[str, str]], from_areas: list[tuple[str, str]], rounds: int) -> Tensor:
+        """Returns how many rounds are left, of every brain: none but in a captured call."""
         fibers = [self._fiber(*pair) for pair in from_areas]
         sources = [self._source(*pair) for pair in from_stimuli]
         involved = dict.fromkeys(name for pair in from_areas for name in pair) | dict.fromkeys(
@@ -148,15 +163,22 @@ class Rounds(Wiring):
             rates += [self._beta(source, target), float("inf") if w_max is None else w_max]
         progress = torch.zeros(self._brains, 1 + len(fibers), dtype=torch.int64, device=self._device)
         progress[:, 0] = rounds
+
+        def queue(rounds: int) -> None:
+            state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
+            _ops._project_([*state, progress], [self._brains, rounds, *layout], rates, self.seed)
+
         left = rounds
+        if _state.is_capturing(self._device):
+            queue(left)
+            left = 0
         # A device is waited for twice a turn: before the call for the slots in use, after it for what is left to do.
         while left:
             used = torch.stack([area.slots for area in areas])[..., 0].amax(1).tolist()
             for area, slots in zip(areas, used, strict=True):
                 # Winners that were set from outside may need slots too.
                 self._reserve_area(area, min(area.n, slots + (left + 1) * area.k))
-            state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
-            _ops._project_([*state, progress], [self._brains, left, *layout], rates, self.seed)
+            queue(left)
             before = left
             left, *chunks = progress.amax(0).tolist()
             short = [
@@ -168,6 +190,7 @@ class Rounds(Wiring):
                 raise RuntimeError(f"project: memory must suffice for every slot, got stuck with {left} rounds left")
             for fiber, needed in short:
                 fiber.reserve_chunks(max(needed, 2 * fiber.next.shape[1]))
+        return progress[:, 0]
 
     # Reading and setting
 

@@ -30,6 +30,13 @@ _FIRST_BYTES = 64 << 20
 _BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: nothing runs until it is replayed, so that nothing can be read."""
+    if device.type != "cuda" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    return torch.cuda.is_current_stream_capturing()
+
+
 class State(nn.Module):
     """A module of buffers whose sizes grow and whose dtypes never change."""
 
@@ -39,6 +46,11 @@ class State(nn.Module):
 
     def hold(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
         """Registers or replaces a buffer."""
+        if is_capturing(tensor.device):
+            # Every replay would make it anew.
+            raise RuntimeError(
+                "tables of a brain must exist before a CUDA graph is captured: make the call once before"
+            )
         self.register_buffer(name, _writable(tensor), persistent=persistent)
 
     def clear(self) -> None:
