@@ -117,6 +117,14 @@ def sinusoidal_features(
     return columns(angles, 2 * frequencies.shape[0], layout)
 
 
+def features_backward(
+    grad: Tensor, positions: Tensor, frequencies: Tensor, phase: Tensor | None, layout: str
+) -> Tensor:
+    sines, cosines = sinusoidal_features(positions, frequencies, phase, "half").chunk(2, -1)
+    by_sine, by_cosine = (grad[..., 0::2], grad[..., 1::2]) if layout == "interleaved" else grad.chunk(2, -1)
+    return by_sine * cosines - by_cosine * sines
+
+
 def embed_positions(
     tokens: Tensor,
     table: Tensor,
