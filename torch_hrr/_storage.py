@@ -24,7 +24,7 @@ import secrets
 import stat
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import torch
@@ -54,6 +54,8 @@ _PREFIX_BYTES = _ALIGNMENT = 8
 _MAX_HEADER = 100_000_000
 # Far below the interpreter's recursion limit, so that whatever was saved can be read at any depth of the stack.
 _MAX_NESTING = 32
+# What is hashed and written at once where a whole tensor may be too much.
+_PIECE = 1 << 20
 _Content: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 
 
@@ -138,6 +140,52 @@ def save(
     _write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
 
 
+def save_in_pieces(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, Any],
+    *,
+    format: str,
+    version: int,
+) -> None:
+    """Writes the file that `save` writes, in memory for a piece of it: for tensors that are mapped themselves.
+
+    Elements are read twice, to be hashed and to be written.
+
+    Raises:
+        RuntimeError: A tensor changed meanwhile; nothing is written.
+        TypeError, ValueError, OSError: As `save`.
+    """
+    _check_options("save", format, version, None)
+    _check_content("save", tensors, metadata)
+    entries = {}
+    for name, tensor in tensors.items():
+        hashed = hashlib.sha256()
+        for piece in _pieces(tensor):
+            hashed.update(piece)
+        entries[name] = _Entry(_DTYPE_NAMES[tensor.dtype], hashed.hexdigest(), tuple(tensor.shape))
+    manifest = {"format": format, "metadata": dict(metadata), "tensors": _as_json(entries), "version": version}
+
+    def chunks() -> Iterator[bytes | bytearray]:
+        yield _header(_json(manifest), entries, None)
+        for name in _layout(entries):
+            hashed = hashlib.sha256()
+            for piece in _pieces(tensors[name]):
+                hashed.update(piece)
+                yield piece
+            if hashed.hexdigest() != entries[name].sha256:
+                raise RuntimeError(f"save: tensors[{name!r}] must not change while it is written")
+
+    _write_atomically(os.path.realpath(os.fsdecode(path)), chunks())
+
+
+def _pieces(tensor: Tensor) -> Iterator[bytearray]:
+    """The bytes of `_to_bytes`, some rows at a time."""
+    row = max(math.prod(tensor.shape[1:]) * tensor.element_size(), 1)
+    rows = torch.split(tensor, max(_PIECE // row, 1)) if tensor.dim() else (tensor,)
+    return (_to_bytes(part) for part in rows)
+
+
 def load(
     path: str | os.PathLike[str],
     *,
@@ -218,7 +266,7 @@ def open_mapped(
 def _verify_bytes(file: io.BufferedReader, name: str, entry: _Entry) -> None:
     hashed, left = hashlib.sha256(), entry.nbytes
     while left:
-        piece = file.read(min(left, 1 << 20))
+        piece = file.read(min(left, _PIECE))
         if not piece:
             raise IntegrityError(f"is cut short: it ends inside tensor {name!r}")
         hashed.update(piece)

@@ -48,13 +48,15 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
         TypeError: ``table`` is not float32, float64, float16 or bfloat16.
         ValueError: It is not ``[V, dim]`` with both at least 1.
         OSError: The file cannot be written; an older one stays as it was.
+        RuntimeError: The table changed meanwhile.
 
-    Cost: one host copy of the table.
+    Cost: two passes over the table and memory for a piece of it, so that one from `torch.from_file` may be larger than
+    memory.
     """
     check_floating("save_table", "table", table)
     if table.dim() != 2 or 0 in table.shape:
         raise ValueError(f"save_table: table must have shape [V, dim], both at least 1, got {list(table.shape)}")
-    _storage.save(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
+    _storage.save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
 
 
 class MappedTable:
