@@ -127,7 +127,8 @@ class Cards:
             "memory_allocated": lambda device: allocated,
             "memory_reserved": lambda device: reserved,
             "get_device_properties": lambda device: type("Properties", (), {"total_memory": total}),
-            "set_per_process_memory_fraction": lambda fraction, device: self.fractions.append(fraction),
+            "current_device": lambda: 0,
+            "set_per_process_memory_fraction": lambda fraction, device: self.fractions.append((fraction, device)),
         }
         for name, answer in answers.items():
             monkeypatch.setattr(torch.cuda, name, answer)
@@ -151,7 +152,7 @@ def test_the_memory_of_a_card(monkeypatch):
     assert unlimited.available_memory() == 330 * megabyte and not cards.fractions
     limited = GPUAccelerator(GPUConfig(memory_limit=250), device="cuda")
     assert limited.available_memory() == 200 * megabyte
-    assert cards.fractions == [0.25] and not cards.filled
+    assert cards.fractions == [(0.25, 0)] and not cards.filled
     GPUAccelerator(GPUConfig(memory_limit=251, memory_growth=False), device="cuda")
     assert cards.filled == [170 * megabyte]
 

@@ -94,18 +94,11 @@ class GPUAccelerator:
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
         self.device = choose_device(self.config.enable_gpu) if device is None else runtime.resolve_device(device)
-        self.scaler = torch.amp.GradScaler(
-            self.device.type if self.on_gpu else "cpu", enabled=self.config.compute_dtype == torch.float16
-        )
+        scales = self.config.compute_dtype == torch.float16
+        self.scaler = torch.amp.GradScaler("cuda" if self.on_gpu else "cpu", enabled=scales)
         self._profile: torch.profiler.profile | None = None
-        if self.device.type == "cuda" and self.config.memory_limit is not None:
-            limit = self.config.memory_limit * _MEGABYTE
-            total = torch.cuda.get_device_properties(self.device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(limit / total, 1.0), self.device)
-            if not self.config.memory_growth:
-                # Freed at once, to torch's allocator, which keeps it for this process; it rounds up to 2 MiB.
-                rest = max(limit - torch.cuda.memory_reserved(self.device), 0) // (2 * _MEGABYTE) * 2 * _MEGABYTE
-                torch.empty(rest, dtype=torch.uint8, device=self.device)
+        if self.on_gpu and self.config.memory_limit is not None:
+            self._limit_memory(self.config.memory_limit * _MEGABYTE)
 
     @property
     def on_gpu(self) -> bool:
@@ -191,7 +184,7 @@ class GPUAccelerator:
         if self.config.memory_limit is None:
             return free
         limit = self.config.memory_limit * _MEGABYTE
-        used = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
+        used = torch.cuda.memory_allocated(self.device) if self.on_gpu else 0
         return min(free, max(limit - used, 0))
 
     def optimal_batch_size(self, item_bytes: int, fixed_bytes: int = 0, available_bytes: int | None = None) -> int:
@@ -241,6 +234,16 @@ class GPUAccelerator:
             }
             for event in profile.key_averages()
         }
+
+    def _limit_memory(self, limit: int) -> None:
+        # By index: torch.cuda wants one here.
+        index = torch.cuda.current_device() if self.device.index is None else self.device.index
+        total = torch.cuda.get_device_properties(index).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(limit / total, 1.0), index)
+        if not self.config.memory_growth:
+            # Freed at once, to torch's allocator, which keeps it for this process; it rounds up to 2 MiB.
+            rest = max(limit - torch.cuda.memory_reserved(index), 0) // (2 * _MEGABYTE) * 2 * _MEGABYTE
+            torch.empty(rest, dtype=torch.uint8, device=self.device)
 
     def info(self) -> dict[str, Any]:
         """What is used: device, kernels, precision, memory; all of it measured or asked for now."""
