@@ -3,6 +3,7 @@
 from torch_hrr.encoding.acceleration import GPUAccelerator, GPUConfig
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
+from torch_hrr.encoding.estimators import LSMClassifier, LSMGenerator, LSMRegressor
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights, rotate
 from torch_hrr.encoding.reservoir import LiquidStateMachine
@@ -12,6 +13,9 @@ __all__ = [
     "ConfigurableSinusoidalEmbedder",
     "GPUAccelerator",
     "GPUConfig",
+    "LSMClassifier",
+    "LSMGenerator",
+    "LSMRegressor",
     "LearnableFrequencies",
     "LiquidStateMachine",
     "MappedTable",

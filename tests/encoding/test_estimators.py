@@ -1,0 +1,226 @@
+"""Regressor, classifier and generator do what they are for, keep it in files, and refuse what makes no sense."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from torch_hrr import IntegrityError, _storage
+from torch_hrr.encoding import (
+    GPUConfig,
+    LiquidStateMachine,
+    LSMClassifier,
+    LSMGenerator,
+    LSMRegressor,
+    SinusoidalConfig,
+    estimators,
+    readout,
+)
+
+CONFIG = SinusoidalConfig(vocab_size=5, embedding_dim=8, padding_id=None)
+
+
+def series(steps):
+    """A sum of two sines, far from zero and large."""
+    t = np.arange(steps)
+    return 100 + 10 * np.sin(0.3 * t) + 5 * np.sin(0.11 * t)
+
+
+def cycles(count, length, seed=0):
+    """Tokens 0, 1, 2, 3, 4, 0, ... of which a tenth is drawn at random."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.arange(length).expand(count, -1) % 5
+    drawn = torch.randint(5, (count, length), generator=generator)
+    return torch.where(torch.rand(count, length, generator=generator) < 0.1, drawn, tokens)
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return LSMGenerator(CONFIG, units=60, seed=1).fit(cycles(1, 6000)[0])
+
+
+def test_a_series_is_predicted_whatever_its_range():
+    x = series(700)
+    regressor = LSMRegressor(units=100, leak=0.9).fit(x[:500], x[1:501])
+    predicted = regressor.predict(x[:699])
+    assert predicted.shape == (699, 1)
+    assert float((predicted[500:, 0].double() - torch.from_numpy(x[501:])).abs().max()) < 0.1
+    # Columns of a constant and of another scale change nothing; they have weights of their own.
+    columns = np.stack([1e6 * x, np.full(700, 3.0)], 1)
+    wide = LSMRegressor(input_dim=2, units=100, leak=0.9).fit(columns[None, :500], x[None, 1:501])
+    assert float((wide.predict(columns[:699])[500:, 0].double() - torch.from_numpy(x[501:])).abs().max()) < 0.1
+
+
+def test_the_regressor_is_a_machine_over_scaled_inputs():
+    x = series(200)
+    scaled = torch.from_numpy((2 * x - x.max() - x.min()) / (x.max() - x.min())).unsqueeze(-1)
+    machine = LiquidStateMachine(1, 40, seed=2).fit(scaled, x[:, None], warmup=10)
+    regressor = LSMRegressor(units=40, seed=2).fit(x, x, warmup=10)
+    torch.testing.assert_close(regressor.predict(x), machine.predict(scaled))
+
+
+def test_tokens_are_regressed_through_the_embedder():
+    """What the token before was."""
+    tokens = torch.randint(5, (4, 400), generator=torch.Generator().manual_seed(0))
+    regressor = LSMRegressor(CONFIG, GPUConfig(enable_gpu=False), units=150)
+    y = tokens.roll(1, 1).double()
+    predicted = regressor.fit(tokens[:3], y[:3], warmup=5).predict(tokens[3])
+    assert predicted.shape == (400, 1) and float((predicted[5:, 0] - y[3, 5:]).abs().mean()) < 0.35
+    assert regressor.embedder.config.gpu_config == GPUConfig(enable_gpu=False)
+    assert not any(parameter.requires_grad for parameter in regressor.embedder.parameters())
+
+
+def test_softmax_regression_finds_the_probabilities_of_its_data():
+    """Two Gaussians of one covariance: the log odds are linear, with known weights."""
+    generator = torch.Generator().manual_seed(0)
+    label = (torch.rand(40_000, generator=generator) < 0.3).long()
+    # One direction hardly varies, and all are far from 0: whitening must undo both.
+    spread = torch.tensor([1.0, 0.02, 5.0], dtype=torch.float64)
+    z = torch.randn(40_000, 3, generator=generator, dtype=torch.float64)
+    z[:, 0] += label
+    z[:, 1] -= label
+    z = z * spread + 7
+    parts = list(zip(z.split(2048), label.split(2048), strict=True))
+    seen = []
+    weights, constant = readout.fit_softmax(
+        lambda: parts, len(parts), 3, 2, torch.device("cpu"), lambda done, total: seen.append((done, total))
+    )
+    odds = (weights[:, 1] - weights[:, 0]) * spread
+    torch.testing.assert_close(odds, torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64), atol=0.1, rtol=0)
+    share = torch.softmax(z @ weights + constant, -1)[:, 1].mean()
+    assert float(share) == pytest.approx(float(label.double().mean()), abs=0.01)
+    assert seen[-1][0] == seen[-1][1] == len(seen) and len(seen) % len(parts) == 0
+
+
+def test_sequences_are_classified_by_their_order(tmp_path):
+    """Words of the same tokens forwards and backwards, padded to one length."""
+    draw = torch.Generator().manual_seed(0)
+    start, length = torch.randint(4, (600, 1), generator=draw), torch.randint(4, 9, (600, 1), generator=draw)
+    step = torch.arange(8)
+    way = torch.arange(600).unsqueeze(-1) % 2 * 2 - 1
+    tokens = torch.where(step < length, 1 + (start + way * step) % 4, 0)
+    labels = 7 * way.squeeze(-1)
+    config = SinusoidalConfig(vocab_size=5, embedding_dim=8)
+    classifier = LSMClassifier(config, units=50).fit(tokens[:400], labels[:400])
+    assert classifier.classes.tolist() == [-7, 7]
+    assert float((classifier.predict(tokens[400:]) == labels[400:]).double().mean()) > 0.97
+    probabilities = classifier.predict_proba(tokens[400:])
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(200, dtype=torch.float64))
+    # More padding is nothing, and nothing but padding is no NaN.
+    padded = torch.nn.functional.pad(tokens[400:], (0, 5))
+    torch.testing.assert_close(classifier.predict_proba(padded), probabilities, atol=1e-4, rtol=0)
+    assert bool(classifier.predict_proba(torch.zeros(1, 3, dtype=torch.int64)).isfinite().all())
+    classifier.save(tmp_path / "c")
+    loaded = LSMClassifier.load(tmp_path / "c")
+    assert torch.equal(loaded.predict_proba(tokens[400:]), probabilities)
+    assert loaded.predict(tokens[400:401]).tolist() == classifier.predict(tokens[400:401]).tolist()
+
+
+def test_series_are_classified():
+    t = torch.arange(40) * torch.linspace(0.2, 0.4, 60).unsqueeze(-1)
+    x, y = t.sin().unsqueeze(-1).numpy(), (np.arange(60) >= 30).astype(np.int16)
+    classifier = LSMClassifier(units=40).fit(x[::2], y[::2])
+    assert (classifier.predict(x[1::2]).numpy() == y[1::2]).mean() > 0.9
+
+
+def test_the_next_token_has_the_probability_of_its_source(generator):
+    entropy = -0.92 * math.log2(0.92) - 0.08 * math.log2(0.02)
+    test = cycles(8, 500, seed=5)
+    # Who knows the place in the cycle for sure needs the entropy, one that goes by the token before nearly twice that.
+    assert 0.9 * entropy < generator.bits(test, warmup=10) < 1.3 * entropy
+    probabilities = generator.predict_proba(test[0])
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(500, dtype=torch.float64))
+    logs = probabilities[:-1].gather(-1, test[0, 1:, None]).log2()
+    assert generator.bits(test[0], warmup=10) == pytest.approx(-float(logs[10:].mean()))
+
+
+def test_generated_tokens_follow_seed_temperature_and_prompt(generator):
+    written = generator.generate(300, seed=3, prompt=torch.arange(25) % 5)
+    assert torch.equal(written, generator.generate(300, seed=3, prompt=np.arange(25) % 5))
+    assert not torch.equal(written, generator.generate(300, seed=4, prompt=torch.arange(25) % 5))
+    in_turn = (written[1:] == (written[:-1] + 1) % 5).double().mean()
+    assert 0.7 < float(in_turn) < 0.98
+    sure = generator.generate(20, temperature=0, seed=9, prompt=torch.arange(25) % 5)
+    assert sure.tolist() == (torch.arange(20) % 5).tolist()
+    counts = torch.bincount(generator.generate(400, temperature=1e6), minlength=5)
+    assert counts.min() > 40
+    assert generator.generate(0).shape == (0,) and generator.generate(3).dtype == torch.int64
+
+
+def test_states_beyond_what_is_kept_are_computed_again(generator, monkeypatch):
+    monkeypatch.setattr(estimators, "_KEPT", 0)
+    again = LSMGenerator(CONFIG, units=60, seed=1).fit(cycles(1, 6000)[0])
+    assert torch.equal(again.predict_proba(cycles(2, 30)), generator.predict_proba(cycles(2, 30)))
+
+
+def test_the_seed_draws_the_table_too():
+    tables = [LSMGenerator(CONFIG, units=10, seed=seed).embedder.weight for seed in (0, 2**64, 1)]
+    assert torch.equal(tables[0], tables[1]) and not torch.equal(tables[0], tables[2])
+
+
+def test_files_bring_estimators_back(generator, tmp_path):
+    generator.save(tmp_path / "g", key=b"k")
+    loaded = LSMGenerator.load(tmp_path / "g", key=b"k")
+    assert torch.equal(loaded.generate(50), generator.generate(50)) and repr(loaded) == repr(generator)
+    x = series(100)
+    regressor = LSMRegressor(units=20).fit(x, x, warmup=5)
+    regressor.save(tmp_path / "r")
+    assert torch.equal(LSMRegressor.load(tmp_path / "r").predict(x), regressor.predict(x))
+    LSMClassifier(units=20).save(tmp_path / "c")
+    assert LSMClassifier.load(tmp_path / "c").classes.tolist() == []
+    with pytest.raises(IntegrityError, match=r"must hold version 1 of 'torch_hrr\.lsm_classifier'"):
+        LSMClassifier.load(tmp_path / "r")
+
+
+def test_a_forged_file_is_an_error(generator, tmp_path):
+    generator.save(tmp_path / "g")
+    tensors, metadata = _storage.load(tmp_path / "g", format="torch_hrr.lsm_generator")
+    other = metadata["config"] | {"vocab_size": 6}
+    forged = [
+        ({**tensors, "learned.weights": tensors["learned.weights"][:, 1:]}, metadata),
+        ({name: value for name, value in tensors.items() if name != "learned.constant"}, metadata),
+        ({**tensors, "learned.more": torch.zeros(1)}, metadata),
+        ({**tensors, "other.more": torch.zeros(1)}, metadata),
+        ({name: value for name, value in tensors.items() if not name.startswith("embedder")}, metadata),
+        (tensors, metadata | {"config": other}),
+        (tensors, metadata | {"config": None}),
+        (tensors, {"config": metadata["config"]}),
+        (tensors, metadata | {"machine": metadata["machine"] | {"units": 61}}),
+    ]
+    for content in forged:
+        _storage.save(tmp_path / "g", *content, format="torch_hrr.lsm_generator", version=1)
+        with pytest.raises(IntegrityError):
+            LSMGenerator.load(tmp_path / "g")
+
+
+TOKENS = torch.zeros(200, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: LSMRegressor({}), TypeError, "LSMRegressor: config must be a SinusoidalConfig or None, got dict"),
+        (lambda: LSMClassifier(None, 1), TypeError, "LSMClassifier: gpu_config must be a GPUConfig or None, got int"),
+        (lambda: LSMGenerator(CONFIG, units=0), ValueError, "LiquidStateMachine: units must be at least 1"),
+        (lambda: LSMRegressor(units=5).predict(np.zeros(5)), RuntimeError, "predict: the regressor must have"),
+        (lambda: LSMRegressor(units=5).fit([1.0], [1.0]), TypeError, "fit: x must be a tensor or an array, got list"),
+        (lambda: LSMRegressor(units=5).fit(np.zeros(9), np.zeros(8)), ValueError, "fit: x and y must have the same"),
+        (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9)), np.zeros(4, int)), ValueError, "fit: x must have shape"),
+        (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9, 1)), np.zeros(4)), TypeError, "fit: y must hold integers"),
+        (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9, 1)), np.zeros(3, int)), ValueError, r"fit: y must have"),
+        (lambda: LSMClassifier(units=5).predict(np.zeros((4, 9, 1))), RuntimeError, "predict: the read-out must be"),
+        (lambda: LSMGenerator(CONFIG, units=5).generate(1), RuntimeError, "generate: the read-out must be learned"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS + 5), IndexError, "fit: tokens must be 0 to 4, got 5"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS - 1), IndexError, "fit: tokens must be 0 to 4, got -1"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS), ValueError, "fit: warmup must be below the number of"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, streams=0), ValueError, "fit: streams must be at least 1"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[:9]), ValueError, "fit: x must have at least one step"),
+        (lambda: LSMGenerator(CONFIG, units=5).generate(1, -1.0), ValueError, "generate: temperature must be a finite"),
+        (lambda: LSMGenerator(CONFIG, units=5).generate(-1), ValueError, "generate: n must be at least 0, got -1"),
+    ],
+)  # fmt: skip
+def test_bad_calls(call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call()
