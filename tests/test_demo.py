@@ -59,7 +59,8 @@ def test_demo_is_deterministic(result, tmp_path):
 def test_demo_command_prints_the_table_and_draws(tmp_path, capsys):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    assert command_line.main(["demo", "--dim", "64", "--rounds", "1", "--output", str(tmp_path / "new")]) == 0
+    output = str(tmp_path / "new")
+    assert command_line.main(["demo", "--jobs", "digits", "--dim", "64", "--rounds", "1", "--output", output]) == 0
     assert (tmp_path / "new" / "hrr-digits.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     for part in ("nearest centroid", "class prototypes", "ridge read-out", "torch.fft", "ratio", "hrr-digits.png"):

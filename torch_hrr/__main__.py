@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_hrr
-from torch_hrr import demo, runtime
+from torch_hrr import demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -23,15 +23,29 @@ def info(options: argparse.Namespace) -> int:
     return 0
 
 
+def show(options: argparse.Namespace) -> int:
+    """Runs the jobs of the demo one after the other."""
+    if "digits" in options.jobs:
+        demo.run(options)
+    if "text" in options.jobs:
+        text_demo.run(options)
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo}")
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
-    demo_parser = commands.add_parser("demo", help="classify handwritten digits with HRR")
+    demo_parser = commands.add_parser(
+        "demo", help="classify handwritten digits with HRR, predict text with a reservoir"
+    )
+    jobs = ("digits", "text")
+    demo_parser.add_argument("--jobs", nargs="+", choices=jobs, default=jobs, help="what to run (default: all)")
     demo.add_arguments(demo_parser)
-    demo_parser.set_defaults(run=demo.run)
+    text_demo.add_arguments(demo_parser)
+    demo_parser.set_defaults(run=show)
     options = parser.parse_args(argv)
     status: int = options.run(options)
     return status
