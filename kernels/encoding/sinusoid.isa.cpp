@@ -6,6 +6,7 @@
 
 #include "kernels/finite.h"
 #include "kernels/registry.h"
+#include "kernels/streaming.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
