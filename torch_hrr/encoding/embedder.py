@@ -203,7 +203,9 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             else:
                 waves = reference.sinusoidal_features(positions, held, shift, self.layout, wide)
             waves = waves[..., :dim]
-        embedded = (F.embedding(ids, weight).to(wide) + waves) / self.temperature
+        embedded = F.embedding(ids, weight).to(wide) + waves
+        if self.temperature != 1.0:
+            embedded = embedded / self.temperature
         if padding >= 0:
             embedded = embedded.masked_fill((ids == padding).unsqueeze(-1), 0.0)
         dtype = weight.dtype
