@@ -1,0 +1,268 @@
+"""A liquid state machine on real input: the Santa Fe laser and the next character, beside their baselines."""
+
+import argparse
+import importlib
+import importlib.util
+import itertools
+import math
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from torch_hrr import demo, encoding, text_demo  # noqa: E402
+
+# Steps of the laser for training, and after them for testing.
+TRAINING = TESTING = 3000
+LAGS = 20
+# What is tried on the last VALIDATION steps of the training part.
+LEAKS, SCALINGS, VALIDATION = (0.3, 0.5, 0.7, 0.9, 1.0), (0.1, 0.3, 1.0), 500
+# Frequencies of the sinusoidal features of the laser's values, in radians for values of -1 to 1.
+FREQUENCIES = (1.0, 2.0)
+# A ridge read-out's estimates of probabilities may be negative; the least that one counts as.
+LEAST_CHANCE = 1e-4
+STREAMS = 64
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured.
+
+    Attributes:
+        seeds: reservoirs drawn for each row of the laser.
+        laser_units: their units.
+        characters: characters of the text that are read; None for all.
+        text_units: units of the machines that read it.
+    """
+
+    seeds: int
+    laser_units: int
+    characters: int | None
+    text_units: tuple[int, ...]
+
+
+FULL = Size(5, 500, None, (500, 1000, 2000))
+QUICK = Size(1, 200, 60_000, (100,))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        method: what predicted.
+        measured: its error, one for each seed.
+        seconds: time of training and test, of all seeds.
+    """
+
+    method: str
+    measured: list[float]
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return statistics.fmean(self.measured)
+
+
+def measure(method: str, errors: Callable[[], list[float]]) -> Row:
+    """Runs and times one row."""
+    start = time.perf_counter()
+    measured = errors()
+    return Row(method, measured, time.perf_counter() - start)
+
+
+def nrmse(predicted: Tensor, truth: Tensor) -> float:
+    """Root mean square error over the standard deviation of the truth."""
+    return float((predicted - truth).square().mean().sqrt() / truth.std(correction=0))
+
+
+# y[t+1] = c + sum over j < 20 of w_j x[t-j], by least squares
+def autoregression(series: Tensor) -> Tensor:
+    """Predictions of steps TRAINING + 1 to TRAINING + TESTING from the LAGS values before each."""
+    windows = F.pad(series[:-1].unfold(0, LAGS, 1), (0, 1), value=1.0)
+    known = TRAINING - LAGS + 1
+    weights = torch.linalg.lstsq(windows[:known], series[LAGS:][:known].unsqueeze(-1)).solution
+    return (windows[known:] @ weights).squeeze(-1)
+
+
+def reservoir_peer(series: Tensor, units: int, seed: int) -> Tensor:
+    """The same predictions by reservoirpy, with its own way to draw a reservoir and the same settings."""
+    nodes = importlib.import_module("reservoirpy.nodes")
+    scaled = (series / 127.5 - 1).unsqueeze(-1).numpy()
+    reservoir = nodes.Reservoir(units, sr=0.9, lr=0.3, seed=seed)
+    model = reservoir >> nodes.Ridge(ridge=1e-6)
+    model.fit(scaled[:TRAINING], scaled[1 : TRAINING + 1], warmup=100)
+    # It goes on from the state after training, and no further than ours knows.
+    predicted = model.run(scaled[TRAINING:-1])
+    return torch.from_numpy((predicted.squeeze(-1) + 1) * 127.5)
+
+
+def tune(series: Tensor, units: int, seed: int) -> dict[str, float]:
+    """The settings that predict the last VALIDATION steps of the training part best from those before."""
+    known, truth = series[: TRAINING + 1], series[TRAINING + 1 - VALIDATION : TRAINING + 1]
+    errors = {}
+    for leak, scaling in itertools.product(LEAKS, SCALINGS):
+        regressor = encoding.LSMRegressor(units=units, seed=seed, leak=leak, input_scaling=scaling)
+        regressor.fit(known[: TRAINING - VALIDATION], known[1 : TRAINING - VALIDATION + 1])
+        errors[leak, scaling] = nrmse(regressor.predict(known[:-1])[-VALIDATION:, 0].double(), truth)
+    leak, scaling = min(errors, key=errors.__getitem__)
+    return {"leak": leak, "input_scaling": scaling}
+
+
+def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
+    """One-step errors on the laser, and what the tuned machine predicts beside the truth, [2, TESTING]."""
+    series = demo.load_laser()[: TRAINING + TESTING + 1]
+    truth, inputs = series[TRAINING + 1 :], series[:-1]
+    predictions: list[Tensor] = []
+
+    def machine(features: Callable[[Tensor], Tensor], **settings: float) -> list[float]:
+        errors = []
+        for draw in range(seed, seed + size.seeds):
+            x = features(inputs)
+            regressor = encoding.LSMRegressor(input_dim=x.shape[-1], units=size.laser_units, seed=draw, **settings)
+            regressor.fit(x[:TRAINING], series[1 : TRAINING + 1])
+            predictions.append(regressor.predict(x)[TRAINING:, 0].double())
+            errors.append(nrmse(predictions[-1], truth))
+        return errors
+
+    def sinusoids(x: Tensor) -> Tensor:
+        scaled = x / 127.5 - 1
+        waves = encoding.sinusoidal_features(scaled, torch.tensor(FREQUENCIES), dtype=torch.float64)
+        return torch.cat([scaled.unsqueeze(-1), waves], -1)
+
+    def peers() -> list[float]:
+        draws = range(seed, seed + size.seeds)
+        return [nrmse(reservoir_peer(series, size.laser_units, draw), truth) for draw in draws]
+
+    def column(x: Tensor) -> Tensor:
+        return x.unsqueeze(-1)
+
+    name, best = f"liquid state machine, {size.laser_units} units", tune(series, size.laser_units, seed)
+    tuned = ", ".join(f"{key}={value}" for key, value in best.items())
+    rows = [
+        measure("persistence", lambda: [nrmse(series[TRAINING:-1], truth)]),
+        measure(f"autoregression, {LAGS} lags", lambda: [nrmse(autoregression(series), truth)]),
+        measure(f"reservoirpy, {size.laser_units} units", peers),
+        measure(f"{name}, defaults", lambda: machine(column)),
+        measure(f"{name}, {tuned}, with sinusoids of the value", lambda: machine(sinusoids, **best)),
+        measure(f"{name}, {tuned}", lambda: machine(column, **best)),
+    ]
+    return rows, torch.stack([predictions[-1], truth])
+
+
+def ridge_bits(training: Tensor, test: Tensor, units: int, seed: int, places: bool) -> float:
+    """Bits a character of a ridge read-out; with ``places`` a token is embedded where it is, not at position 0."""
+    config = encoding.SinusoidalConfig(
+        vocab_size=len(text_demo.ALPHABET), embedding_dim=text_demo.EMBEDDING_DIM, padding_id=None
+    )
+    embedder = encoding.ConfigurableSinusoidalEmbedder(config, generator=torch.Generator().manual_seed(seed))
+    machine = encoding.LiquidStateMachine(
+        config.embedding_dim,
+        units,
+        spectral_radius=0.5,
+        leak=0.8,
+        input_scaling=config.embedding_dim**-0.5,
+        density=min(1.0, text_demo.CONNECTIONS / units),
+        seed=seed,
+        embedder=None if places else embedder,
+    )
+
+    def inputs(streams: Tensor) -> Tensor:
+        with torch.no_grad():
+            return embedder(streams[:, :-1]) if places else streams[:, :-1]
+
+    known, asked = text_demo.as_streams(training, STREAMS), text_demo.as_streams(test)
+    machine.fit(inputs(known), F.one_hot(known[:, 1:], config.vocab_size), text_demo.WARMUP)
+    chances = machine.predict(inputs(asked)).clamp_min(LEAST_CHANCE)
+    chances = chances / chances.sum(-1, keepdim=True)
+    found = chances.gather(-1, asked[:, 1:, None])[:, text_demo.WARMUP :]
+    return -float(found.double().log2().mean())
+
+
+def text(size: Size, seed: int) -> list[Row]:
+    """Bits a character on the last fifth of the text."""
+    training, test = text_demo.split_text(text_demo.load_text()[: size.characters])
+
+    def softmax(units: int) -> list[float]:
+        generator = text_demo.train(training, units, seed, f"{units} units")
+        return [generator.bits(text_demo.as_streams(test), text_demo.WARMUP)]
+
+    rows = [
+        measure(f"table of counts, {order} before", lambda order=order: [text_demo.table_bits(training, test, order)])
+        for order in text_demo.ORDERS
+    ]
+    first = size.text_units[0]
+    for places, name in ((True, "ridge read-out, tokens at their positions"), (False, "ridge read-out")):
+        bits = lambda places=places: [ridge_bits(training, test, first, seed, places)]  # noqa: E731
+        rows.append(measure(f"liquid state machine, {first} units, {name}", bits))
+    for units in size.text_units:
+        rows.append(measure(f"liquid state machine, {units} units, softmax", lambda units=units: softmax(units)))
+    return rows
+
+
+def render(title: str, unit: str, rows: Sequence[Row]) -> str:
+    """A table as Markdown."""
+    lines = [f"## {title}", "", f"| method | {unit} | range over seeds | s |", "|---|---|---|---|"]
+    for row in rows:
+        spread = f"{min(row.measured):.4f} to {max(row.measured):.4f}" if len(row.measured) > 1 else "-"
+        lines.append(f"| {row.method} | {row.mean:.4f} | {spread} | {row.seconds:.1f} |")
+    return "\n".join(lines)
+
+
+def draw(folder: Path, curves: Tensor, rows: Sequence[Row]) -> None:
+    """Two figures: 300 steps of the laser as predicted, and bits a character."""
+    figures = importlib.import_module("matplotlib.figure")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = figures.Figure(figsize=(9, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(curves[1, :300].tolist(), label="laser", color="black", linewidth=1)
+    axes.plot(curves[0, :300].tolist(), label="predicted one step ahead", color="tab:orange", linewidth=1)
+    axes.set(xlabel="step of the test part", ylabel="intensity")
+    axes.legend()
+    figure.savefig(folder / "laser.png", dpi=120)
+    figure = figures.Figure(figsize=(9, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.barh([row.method for row in rows], [row.mean for row in rows], color="tab:blue")
+    axes.invert_yaxis()
+    axes.set(xlabel="bits a character on the test part", xlim=(0, math.log2(len(text_demo.ALPHABET))))
+    figure.savefig(folder / "text.png", dpi=120)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints both tables; draws where it is asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look in a few seconds, at small sizes")
+    parser.add_argument("--figures", type=Path, help="folder to draw into; needs matplotlib")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    if options.figures is not None and importlib.util.find_spec("matplotlib") is None:
+        raise SystemExit("encoding_real_input: matplotlib must be installed: pip install matplotlib")
+    size = QUICK if options.quick else FULL
+    with warnings.catch_warnings():
+        # reservoirpy's.
+        warnings.simplefilter("ignore")
+        rows, curves = laser(size, options.seed)
+    title = f"Santa Fe laser, one step ahead: {TRAINING} steps for training, {TESTING} for testing"
+    print(render(title, "NRMSE", rows), flush=True)
+    rows = text(size, options.seed)
+    print("\n" + render("Next character of pydoc_data.topics, the last fifth for testing", "bits", rows))
+    if options.figures is not None:
+        draw(options.figures, curves, rows)
+        print(f"\nfigures: {options.figures / 'laser.png'}, {options.figures / 'text.png'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
