@@ -63,9 +63,14 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
             for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
         ]
         result = operator(*moved, *arguments[count:])
-        numbers = any(own > 0 for own in trailing) and any(
-            own == 0 and batch_dim is not None and tensor.dim() == 1
-            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+        # Arguments promote together where none is a table.
+        numbers = (
+            all(own >= 0 for own in trailing)
+            and any(own > 0 for own in trailing)
+            and any(
+                own == 0 and batch_dim is not None and tensor.dim() == 1
+                for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
+            )
         )
         if numbers and not _is_cast(operator, arguments[0]):
             # Every exponent is a number of its own, which takes no part in type promotion.
