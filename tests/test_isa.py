@@ -25,7 +25,14 @@ if FULL:
 # Of the row's norm: sums have another order, and the half types round a sum that differs in its last place.
 ULPS = {torch.float32: 4, torch.float64: 4, torch.float16: 1, torch.bfloat16: 1}
 # Their formulas and the order of their sums are the same on every instruction set.
-SAME_BITS = {"k_cap", "_k_cap_backward", "sinusoidal_encoding", "sinusoidal_features", "embed_positions"}
+SAME_BITS = {
+    "k_cap",
+    "_k_cap_backward",
+    "sinusoidal_encoding",
+    "sinusoidal_features",
+    "embed_positions",
+    "_sinusoidal_features_backward",
+}
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 
 SAVE = """

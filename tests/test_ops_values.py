@@ -147,17 +147,6 @@ def test_dtypes_promote_as_in_torch_mul(case, dtypes):
     assert all(torch.equal(result, same) for result, same in zip(results, promoted, strict=True))
 
 
-@pytest.mark.parametrize("case", [case for case in FLOATING_CASES if case.typed_by], ids=lambda case: case.id)
-def test_one_argument_or_the_option_decides_the_dtype(case):
-    arguments = build(case.sized(2, 3, 20))
-    for dtypes in itertools.product(FLOATS, repeat=2):
-        mixed = with_tensors(arguments, lambda x, dtype=dtypes[1]: x.to(dtype) if x.is_floating_point() else x)
-        mixed[case.typed_by] = arguments[case.typed_by].to(dtypes[0])
-        assert case.run(mixed)[0].dtype == dtypes[0]
-        for asked in FLOATS:
-            assert case.run(mixed | {"dtype": asked})[0].dtype == asked
-
-
 @pytest.mark.parametrize("dim", CLASS_DIMS)
 @pytest.mark.parametrize("ratio", [1e-8, 1e-4, 1e4, 1e8])
 @pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)

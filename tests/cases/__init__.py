@@ -17,9 +17,5 @@ ALL_CASES = (*FLOATING_CASES, *INTEGER_CASES)
 # Operators that no lane takes, and why. They have tests of their own.
 UNENUMERATED = {
     "torch_hrr::_project_.default": "rounds of a brain, whose state is a list: tests/assembly/test_brain_*.py",
-    "torch_hrr::_sinusoidal_features_backward.default": (
-        "the gradient of angles, in the type in which it is computed, element by element; the lanes of "
-        "sinusoidal_features differentiate through it: tests/encoding/test_angle_gradient.py"
-    ),
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

@@ -109,12 +109,11 @@ class OpCase:
         functional: of an out form, the overload that returns its result.
         wrapper: the Python function of the package, if public.
         uncast: tensor arguments that autocast leaves as they are, and whose dtype decides nothing there.
-        moves_elements: whether results are elements of the argument in another order, so that NaN fills no row.
+        elementwise: the arguments whose elements each reach one element of the result, so that NaN fills no row.
         selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
             derivative.
         unread: the differentiable arguments whose values backward never reads, as of a linear operator.
-        typed_by: the argument whose dtype a result has if it is floating, and else float32, unless an option asks for
-            another; by default all arguments promote.
+        typed_by: the dtype of the results where arguments do not promote to it.
         dtypes: those that the operator takes.
         integer_dtype: of the results of an operator of integers, which are the oracle's exactly; else None.
         holes: lanes that do not take the operator.
@@ -135,10 +134,10 @@ class OpCase:
     functional: Any = None
     wrapper: Callable[..., Any] | None = None
     uncast: tuple[str, ...] = ()
-    moves_elements: bool = False
+    elementwise: tuple[str, ...] = ()
     selects: bool = False
     unread: tuple[str, ...] = ()
-    typed_by: str | None = None
+    typed_by: Callable[[Arguments], torch.dtype] | None = None
     dtypes: tuple[torch.dtype, ...] = FLOATS
     integer_dtype: torch.dtype | None = None
     holes: Mapping[str, Hole] = dataclasses.field(default_factory=dict)
@@ -176,11 +175,8 @@ class OpCase:
         """As of torch.mul: a tensor without dimensions takes no part in promotion."""
         if self.integer_dtype is not None:
             return self.integer_dtype
-        if arguments.get("dtype") is not None:
-            return arguments["dtype"]
         if self.typed_by is not None:
-            dtype = arguments[self.typed_by].dtype
-            return dtype if dtype.is_floating_point else torch.float32
+            return self.typed_by(arguments)
         dtypes = [tensor.dtype for tensor in tensors_of(arguments).values() if tensor.dim()]
         return functools.reduce(torch.promote_types, dtypes)
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from cases import encoding_oracle as oracle
-from cases.base import Arguments, OpCase, Sample, TensorArgument
+from cases.base import Arguments, OpCase, Sample, TensorArgument, row_norm
 from cases.encoding_errors import errors
-from cases.hrr import OUT_HOLES
+from cases.hrr import BACKWARD_HOLES, OUT_HOLES
 from torch_hrr import encoding
 from torch_hrr.reference import encoding as reference
 
@@ -30,6 +30,7 @@ FEATURES = (
     TensorArgument("frequencies", "F", batched=False),
     TensorArgument("phase", "F", optional=True, batched=False),
 )
+BACKWARD = (TensorArgument("grad", "D"), *FEATURES)
 EMBEDDING = (
     TensorArgument("tokens", "L", takes_integers=True),
     TensorArgument("table", "VD", batched=False),
@@ -54,6 +55,16 @@ def features(id: str, *shape: int, count: int = 3, phase: bool = True, **changes
     return Sample(id, shapes, options, **changes)
 
 
+def backward(sample: Sample) -> Sample:
+    """The gradient of a call of the features; in two samples it broadcasts."""
+    positions, count = sample.shapes["positions"], sample.shapes["frequencies"][0]
+    leading = {"row": (), "scalar": (2,)}.get(sample.id, positions)
+    shapes = {"grad": (*leading, 2 * count)} | dict(sample.shapes)
+    return Sample(
+        sample.id, shapes, {"layout": sample.options["layout"]}, sample.dtypes, sample.adjust, sample.integers
+    )
+
+
 def embedding(
     id: str, *shape: int, dim: int = 6, rows: int = 11, positions: Shape | None = None, **changes: Any
 ) -> Sample:
@@ -63,12 +74,36 @@ def embedding(
     return Sample(id, shapes, options | changes.pop("options", {}), integers=integers, **changes)
 
 
+def type_of(name: str) -> Callable[[Arguments], torch.dtype]:
+    """The dtype that a call asks for, by default that of an argument if it is floating."""
+
+    def typed_by(arguments: Arguments) -> torch.dtype:
+        own = arguments[name].dtype
+        return arguments.get("dtype") or (own if own.is_floating_point else torch.float32)
+
+    return typed_by
+
+
+def type_of_gradient(arguments: Arguments) -> torch.dtype:
+    return torch.promote_types(arguments["grad"].dtype, torch.float32)
+
+
 def encoding_sizes(arguments: Arguments) -> tuple[Shape, ...]:
     return ((*arguments["positions"].shape, arguments["dim"]),)
 
 
 def features_sizes(arguments: Arguments) -> tuple[Shape, ...]:
     return ((*arguments["positions"].shape, 2 * arguments["frequencies"].shape[0]),)
+
+
+def backward_sizes(arguments: Arguments) -> tuple[Shape, ...]:
+    leading = torch.broadcast_shapes(arguments["grad"].shape[:-1], arguments["positions"].shape)
+    return ((*leading, arguments["frequencies"].shape[0]),)
+
+
+def size_of_gradient(grad: Tensor, positions: Tensor, frequencies: Tensor, **options: Any) -> Tensor:
+    """Products with sine and cosine may cancel."""
+    return row_norm(grad).expand(*torch.broadcast_shapes(grad.shape[:-1], positions.shape), 1)
 
 
 def embedding_sizes(arguments: Arguments) -> tuple[Shape, ...]:
@@ -179,6 +214,17 @@ EMBEDDING_LANES = (
 )
 
 
+def features_gradient(
+    grad: Tensor, positions: Tensor, frequencies: Tensor, phase: Tensor | None, layout: str
+) -> Tensor:
+    """By torch's derivative of the plain features: a phase of its own for every position takes the sums apart."""
+    grad = grad.expand(*torch.broadcast_shapes(grad.shape[:-1], positions.shape), grad.shape[-1])
+    offset = torch.zeros(*grad.shape[:-1], frequencies.shape[0], dtype=torch.float64, requires_grad=True)
+    own = offset if phase is None else phase.detach() + offset
+    features = reference.sinusoidal_features(positions.detach(), frequencies.detach(), own, layout, torch.float64)
+    return torch.autograd.grad(features, offset, grad.double())[0].to(torch.promote_types(grad.dtype, torch.float32))
+
+
 def cases(
     packet: Any, arguments: tuple[TensorArgument, ...], good: Sample, result: Shape, **fields: Any
 ) -> tuple[OpCase, ...]:
@@ -202,6 +248,27 @@ def cases(
     return (case(packet.default, None), case(packet.out, result, **refused))
 
 
+FEATURES_BACKWARD = OpCase(
+    name="_sinusoidal_features_backward",
+    op=ops._sinusoidal_features_backward.default,
+    arguments=BACKWARD,
+    oracle=oracle.sinusoidal_features_backward,
+    reference=features_gradient,
+    result_sizes=backward_sizes,
+    samples=tuple(backward(sample) for sample in FEATURES_SAMPLES),
+    lane_samples=tuple(backward(sample) for sample in FEATURES_LANES),
+    sized=lambda batch, _, dim: backward(features(f"{batch}x{dim}", batch, count=(dim + 1) // 2)),
+    errors=errors("_sinusoidal_features_backward", BACKWARD, backward(features("good", 3, count=4)), None),
+    differentiable=("grad", "positions", "frequencies", "phase"),
+    elementwise=("grad",),
+    # Only a copy of it, a quarter of a turn later.
+    unread=("phase",),
+    magnitude=size_of_gradient,
+    typed_by=type_of_gradient,
+    holes=BACKWARD_HOLES,
+)
+
+
 CASES = (
     *cases(
         ops.sinusoidal_encoding,
@@ -213,7 +280,7 @@ CASES = (
         lane_samples=ENCODING_LANES,
         sized=lambda batch, _, dim: call(f"{batch}x{dim}", batch, dim=dim),
         differentiable=("positions",),
-        typed_by="positions",
+        typed_by=type_of("positions"),
     ),
     *cases(
         ops.sinusoidal_features,
@@ -225,8 +292,9 @@ CASES = (
         lane_samples=FEATURES_LANES,
         sized=lambda batch, _, dim: features(f"{batch}x{dim}", batch, count=(dim + 1) // 2),
         differentiable=("positions", "frequencies", "phase"),
-        typed_by="positions",
+        typed_by=type_of("positions"),
     ),
+    FEATURES_BACKWARD,
     *cases(
         ops.embed_positions,
         EMBEDDING,
@@ -238,6 +306,6 @@ CASES = (
         sized=lambda batch, _, dim: embedding(f"{batch}x{dim}", batch, 1, dim=dim, positions=(batch, 1)),
         differentiable=("table", "positions"),
         unread=("table",),
-        typed_by="table",
+        typed_by=type_of("table"),
     ),
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cases.base import ErrorInput, Sample, TensorArgument
 from cases.errors import Table, devices, quantized, repeated, unsupported_layouts, unsupported_tensors
-from cases.hrr_errors import outs
+from cases.hrr_errors import anchor, outs
 
 NAN, INF = float("nan"), float("inf")
 OVERFLOW = re.escape("the result must have fewer than 2^63 bytes, got sizes")
@@ -28,7 +28,7 @@ def errors(
 ) -> tuple[ErrorInput, ...]:
     """Every defect of every argument. `good` gives a value to each, and `out` is its result's shape."""
     table = Table(name, arguments, good, out)
-    first = arguments[0].name
+    first = anchor(arguments).name
     for argument in arguments:
         devices(table, argument.name, first)
         # A call without any tensor reaches no kernel of ours.
@@ -38,7 +38,8 @@ def errors(
         if not argument.takes_integers:
             unsupported_tensors(table, argument.name)
     for argument in arguments:
-        {"positions": positions, "tokens": tokens, "table": rows}.get(argument.name, numbers)(table, argument.name)
+        checks = {"positions": positions, "tokens": tokens, "table": rows, "grad": gradient}
+        checks.get(argument.name, numbers)(table, argument.name)
     options(table)
     if out is not None:
         unsupported_tensors(table, "out")
@@ -68,7 +69,8 @@ def positions(table: Table, name: str) -> None:
         enlarged = {"tokens": repeated((2**31, 1), torch.int64), name: repeated((2**31, 1, 1))}
         table.add(name, "overflow", lambda _: enlarged, RuntimeError, OVERFLOW)
     else:
-        table.replace(name, "overflow-alone", lambda _: repeated((2**60,)), RuntimeError, OVERFLOW)
+        large = {name: repeated((2**60,))} | ({"grad": repeated((8,))} if "grad" in table.good.shapes else {})
+        table.add(name, "overflow-alone", lambda _: large, RuntimeError, OVERFLOW)
 
 
 def tokens(table: Table, name: str) -> None:
@@ -108,13 +110,23 @@ def numbers(table: Table, name: str) -> None:
     message = r"frequencies and phase must have the same last dimension, got \d+ and \d+"
     table.replace(name, "longer", lambda x: torch.cat([x, x]), RuntimeError, message)
     if name == "frequencies":
+        large = {"positions": repeated((8,))} | ({"grad": repeated((2**61,))} if "grad" in table.good.shapes else {})
         table.add(
             name,
             "overflow",
-            lambda _: dict.fromkeys(("frequencies", "phase"), repeated((2**60,))) | {"positions": repeated((8,))},
+            lambda _: dict.fromkeys(("frequencies", "phase"), repeated((2**60,))) | large,
             RuntimeError,
             OVERFLOW,
         )
+
+
+def gradient(table: Table, name: str) -> None:
+    rank = re.escape("grad must have at least 1 dimension [..., 2F], got 0")
+    table.replace(name, "rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
+    message = "grad must have a last dimension of 2F, got 16 and F = 4"
+    table.replace(name, "longer", lambda x: torch.cat([x, x], -1), RuntimeError, message)
+    message = r"grad and positions must broadcast, got sizes \d+ and \d+ at dimension \d+"
+    table.replace(name, "not-broadcastable", lambda x: x.repeat(2, 1), RuntimeError, message)
 
 
 def options(table: Table) -> None:
@@ -130,6 +142,8 @@ def options(table: Table) -> None:
             table.replace(name, f"frequency-{value:g}", lambda _, v=value: v, ValueError, message)
     message = "layout must be 'interleaved' or 'half', got 'Half'"
     table.replace("layout", "unknown", lambda _: "Half", ValueError, message)
+    if "dtype" not in table.good.options:
+        return
     for dtype, word in ((torch.int64, "Long"), (torch.complex64, "ComplexFloat"), (torch.bool, "Bool")):
         message = f"dtype must be float32, float64, float16 or bfloat16, got {word}"
         table.replace("dtype", word, lambda _, t=dtype: t, TypeError, message)

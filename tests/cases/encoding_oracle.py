@@ -117,12 +117,17 @@ def sinusoidal_features(
     return columns(angles, 2 * frequencies.shape[0], layout)
 
 
-def features_backward(
+def sinusoidal_features_backward(
     grad: Tensor, positions: Tensor, frequencies: Tensor, phase: Tensor | None, layout: str
 ) -> Tensor:
-    sines, cosines = sinusoidal_features(positions, frequencies, phase, "half").chunk(2, -1)
-    by_sine, by_cosine = (grad[..., 0::2], grad[..., 1::2]) if layout == "interleaved" else grad.chunk(2, -1)
-    return by_sine * cosines - by_cosine * sines
+    """dL/dt of every angle t: the cosine times the sine's gradient less the sine times the cosine's."""
+    count = frequencies.shape[0]
+    waves = sinusoidal_features(positions, frequencies, phase, "half")
+    order = torch.arange(2 * count)
+    if layout == "interleaved":
+        order = order.reshape(count, 2).T.reshape(-1)
+    of_sines, of_cosines = grad[..., order[:count]], grad[..., order[count:]]
+    return of_sines * waves[..., count:] - of_cosines * waves[..., :count]
 
 
 def embed_positions(

@@ -159,7 +159,7 @@ CASES = (
         differentiable=("a",),
         unread=("a",),
         wrapper=hrr.permute,
-        moves_elements=True,
+        elementwise=("a",),
     ),
     mapping(
         ops.inverse.default,
