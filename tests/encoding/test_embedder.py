@@ -122,6 +122,15 @@ def test_gradients_reach_what_is_learned_and_not_padding(way):
         torch.testing.assert_close(module.frequencies.weight.grad, slopes.sum((0, 1)) * factor, atol=1e-4, rtol=1e-4)
 
 
+def test_logarithms_are_taken_back_in_double():
+    """At ten million a frequency that is rounded once more is another angle."""
+    module, ids = embedder("logarithms", padding_id=None), torch.arange(20)
+    positions = torch.randint(9_000_000, 10_000_000, (20,))
+    angles = positions.double().unsqueeze(-1) * module.frequencies.weight.double().exp()
+    expected = module.weight[:20].double() + torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+    torch.testing.assert_close(module(ids, positions).double(), expected, atol=1e-6, rtol=0)
+
+
 def test_checkpointing_keeps_less():
     def kept(**fields):
         module, saved = embedder("plain", **fields), []

@@ -5,6 +5,7 @@ import copy
 import os
 import pathlib
 import pickle
+import subprocess
 
 import pytest
 import torch
@@ -176,7 +177,10 @@ def test_threads_share_a_cache(saved):
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="reads resident memory as Linux tells it")
 def test_resident_memory_is_near_the_pages_in_use(tmp_path):
-    """Of a table of 64 MiB 300 rows are used; the system maps up to 16 pages around one that it has cached."""
+    """Of a table of 64 MiB 300 rows are used; pages may be in blocks of a few."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        pytest.skip("files are memory here, in which the system maps what lies around a page")
     save_table(tmp_path / "table", torch.zeros(32768, 512))
 
     def resident():
@@ -190,7 +194,7 @@ def test_resident_memory_is_near_the_pages_in_use(tmp_path):
     opened = resident() - before
     table(torch.randperm(32768)[:300])
     used = resident() - before
-    assert opened < 4 * 1024 and used < 4 * 1024 + 300 * 64
+    assert opened < 4 * 1024 and used < 4 * 1024 + 300 * 32
 
 
 @pytest.mark.parametrize(
