@@ -21,11 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from torch_hrr import demo, encoding, text_demo  # noqa: E402
+from torch_hrr import encoding, sequence_data, text_demo  # noqa: E402
+from torch_hrr.sequence_data import LAGS, TESTING, TRAINING, nrmse  # noqa: E402
 
-# Steps of the laser for training, and after them for testing.
-TRAINING = TESTING = 3000
-LAGS = 20
 # What is tried on the last VALIDATION steps of the training part.
 LEAKS, SCALINGS, VALIDATION = (0.3, 0.5, 0.7, 0.9, 1.0), (0.1, 0.3, 1.0), 500
 # Frequencies of the sinusoidal features of the laser's values, in radians for values of -1 to 1.
@@ -83,20 +81,6 @@ def measure(method: str, errors: Callable[[], list[float]]) -> Row:
     return Row(method, measured, time.perf_counter() - start)
 
 
-def nrmse(predicted: Tensor, truth: Tensor) -> float:
-    """Root mean square error over the standard deviation of the truth."""
-    return float((predicted - truth).square().mean().sqrt() / truth.std(correction=0))
-
-
-# y[t+1] = c + sum over j < 20 of w_j x[t-j], by least squares
-def autoregression(series: Tensor) -> Tensor:
-    """Predictions of steps TRAINING + 1 to TRAINING + TESTING from the LAGS values before each."""
-    windows = F.pad(series[:-1].unfold(0, LAGS, 1), (0, 1), value=1.0)
-    known = TRAINING - LAGS + 1
-    weights = torch.linalg.lstsq(windows[:known], series[LAGS:][:known].unsqueeze(-1)).solution
-    return (windows[known:] @ weights).squeeze(-1)
-
-
 def reservoir_peer(series: Tensor, units: int, seed: int) -> Tensor:
     """The same predictions by reservoirpy, with its own way to draw a reservoir and the same settings."""
     nodes = importlib.import_module("reservoirpy.nodes")
@@ -123,7 +107,7 @@ def tune(series: Tensor, units: int, seed: int) -> dict[str, float]:
 
 def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
     """One-step errors on the laser, and what the tuned machine predicts beside the truth, [2, TESTING]."""
-    series = demo.load_laser()[: TRAINING + TESTING + 1]
+    series = sequence_data.load_laser()[: TRAINING + TESTING + 1]
     truth, inputs = series[TRAINING + 1 :], series[:-1]
     predictions: list[Tensor] = []
 
@@ -153,7 +137,7 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
     tuned = ", ".join(f"{key}={value}" for key, value in best.items())
     rows = [
         measure("persistence", lambda: [nrmse(series[TRAINING:-1], truth)]),
-        measure(f"autoregression, {LAGS} lags", lambda: [nrmse(autoregression(series), truth)]),
+        measure(f"autoregression, {LAGS} lags", lambda: [nrmse(sequence_data.autoregression(series), truth)]),
         measure(f"reservoirpy, {size.laser_units} units", peers),
         measure(f"{name}, defaults", lambda: machine(column)),
         measure(f"{name}, {tuned}, with sinusoids of the value", lambda: machine(sinusoids, **best)),
@@ -165,7 +149,7 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
 def ridge_bits(training: Tensor, test: Tensor, units: int, seed: int, places: bool) -> float:
     """Bits a character of a ridge read-out; with ``places`` a token is embedded where it is, not at position 0."""
     config = encoding.SinusoidalConfig(
-        vocab_size=len(text_demo.ALPHABET), embedding_dim=text_demo.EMBEDDING_DIM, padding_id=None
+        vocab_size=len(sequence_data.ALPHABET), embedding_dim=text_demo.EMBEDDING_DIM, padding_id=None
     )
     embedder = encoding.ConfigurableSinusoidalEmbedder(config, generator=torch.Generator().manual_seed(seed))
     machine = encoding.LiquidStateMachine(
@@ -183,25 +167,27 @@ def ridge_bits(training: Tensor, test: Tensor, units: int, seed: int, places: bo
         with torch.no_grad():
             return embedder(streams[:, :-1]) if places else streams[:, :-1]
 
-    known, asked = text_demo.as_streams(training, STREAMS), text_demo.as_streams(test)
-    machine.fit(inputs(known), F.one_hot(known[:, 1:], config.vocab_size), text_demo.WARMUP)
+    known, asked = sequence_data.as_streams(training, STREAMS), sequence_data.as_streams(test)
+    machine.fit(inputs(known), F.one_hot(known[:, 1:], config.vocab_size), sequence_data.WARMUP)
     chances = machine.predict(inputs(asked)).clamp_min(LEAST_CHANCE)
     chances = chances / chances.sum(-1, keepdim=True)
-    found = chances.gather(-1, asked[:, 1:, None])[:, text_demo.WARMUP :]
+    found = chances.gather(-1, asked[:, 1:, None])[:, sequence_data.WARMUP :]
     return -float(found.double().log2().mean())
 
 
 def text(size: Size, seed: int) -> list[Row]:
     """Bits a character on the last fifth of the text."""
-    training, test = text_demo.split_text(text_demo.load_text()[: size.characters])
+    training, test = sequence_data.split_text(sequence_data.load_text()[: size.characters])
 
     def softmax(units: int) -> list[float]:
         generator = text_demo.train(training, units, seed, f"{units} units")
-        return [generator.bits(text_demo.as_streams(test), text_demo.WARMUP)]
+        return [generator.bits(sequence_data.as_streams(test), sequence_data.WARMUP)]
 
     rows = [
-        measure(f"table of counts, {order} before", lambda order=order: [text_demo.table_bits(training, test, order)])
-        for order in text_demo.ORDERS
+        measure(
+            f"table of counts, {order} before", lambda order=order: [sequence_data.table_bits(training, test, order)]
+        )
+        for order in sequence_data.ORDERS
     ]
     first = size.text_units[0]
     for places, name in ((True, "ridge read-out, tokens at their positions"), (False, "ridge read-out")):
@@ -236,7 +222,7 @@ def draw(folder: Path, curves: Tensor, rows: Sequence[Row]) -> None:
     axes = figure.subplots()
     axes.barh([row.method for row in rows], [row.mean for row in rows], color="tab:blue")
     axes.invert_yaxis()
-    axes.set(xlabel="bits a character on the test part", xlim=(0, math.log2(len(text_demo.ALPHABET))))
+    axes.set(xlabel="bits a character on the test part", xlim=(0, math.log2(len(sequence_data.ALPHABET))))
     figure.savefig(folder / "text.png", dpi=120)
 
 

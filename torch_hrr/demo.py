@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import importlib.util
 import random
 import statistics
 import sys
@@ -104,16 +103,6 @@ def load_digits() -> tuple[Tensor, Tensor]:
         raise SystemExit("demo: scikit-learn must be installed: pip install scikit-learn") from None
     digits = datasets.load_digits()
     return torch.from_numpy(digits.data).long(), torch.from_numpy(digits.target).long()
-
-
-def load_laser() -> Tensor:
-    """The Santa Fe laser series that reservoirpy brings, float64 [10093], 0 to 255."""
-    found = importlib.util.find_spec("reservoirpy")
-    if found is None or found.origin is None:
-        raise SystemExit("reservoirpy must be installed: pip install reservoirpy")
-    # Read directly: importing reservoirpy takes a second, and its own loader leaves the file open.
-    series = importlib.import_module("numpy").load(Path(found.origin).parent / "datasets" / "santafe_laser.npy")
-    return torch.from_numpy(series).double().flatten()
 
 
 # levels = K^(1/2) G with K[l, m] = exp(-(l - m)^2 / (2 length^2)) and G of N(0, 1/D)

@@ -1,27 +1,18 @@
 """The demo's second job: the next character of Python's own documentation, by a liquid state machine and by tables."""
 
 import argparse
-import re
-import string
 import time
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from torch_hrr.demo import progress_bar
 from torch_hrr.encoding import LSMGenerator, SinusoidalConfig
+from torch_hrr.sequence_data import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
 
-ALPHABET = string.ascii_lowercase + "., "
-TRAINING_SHARE = 0.8
-ORDERS = (1, 2, 3)
-# Added to every count of a table; the best of 1, 0.1 and 0.01 for orders 2 and 3.
-SMOOTHING = 0.1
 UNITS = 500
 CONNECTIONS = 25
 EMBEDDING_DIM = 64
-# Of the test part, which runs as so many sequences at once, the first characters of each do not count.
-STREAMS, WARMUP = 16, 20
 
 
 @dataclass(frozen=True)
@@ -39,42 +30,6 @@ class TextResult:
     machine: float
     seconds: float
     sample: str
-
-
-def load_text() -> Tensor:
-    """`pydoc_data.topics` as numbers of `ALPHABET`: lower case, everything else one space."""
-    from pydoc_data.topics import topics
-
-    known = "".join(letter if letter in ALPHABET else " " for letter in "\n".join(topics.values()).lower())
-    numbers = {letter: number for number, letter in enumerate(ALPHABET)}
-    return torch.tensor([numbers[letter] for letter in re.sub(" +", " ", known)])
-
-
-def split_text(text: Tensor) -> tuple[Tensor, Tensor]:
-    """The training part and the test part."""
-    training = int(TRAINING_SHARE * len(text))
-    return text[:training], text[training:]
-
-
-# p(c | k characters before) = (count(before, c) + s) / (count(before) + s V)
-def table_bits(training: Tensor, test: Tensor, order: int) -> float:
-    """Bits a character of the test part by counts of the training part, given the ``order`` characters before."""
-    size = len(ALPHABET)
-
-    def windows(text: Tensor) -> tuple[Tensor, Tensor]:
-        places = size ** torch.arange(order - 1, -1, -1)
-        return (text[:-1].unfold(0, order, 1) * places).sum(-1), text[order:]
-
-    before, following = windows(training)
-    counts = torch.bincount(before * size + following, minlength=size ** (order + 1)).view(-1, size).double()
-    chances = (counts + SMOOTHING) / (counts.sum(-1, keepdim=True) + SMOOTHING * size)
-    before, following = windows(test)
-    return -float(chances[before, following].log2().mean())
-
-
-def as_streams(text: Tensor, streams: int = STREAMS) -> Tensor:
-    """The text cut into sequences of one length, [streams, length]; what is left over at the end is dropped."""
-    return text[: len(text) // streams * streams].view(streams, -1)
 
 
 def train(training: Tensor, units: int, seed: int, desc: str) -> LSMGenerator:

@@ -12,8 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 real_input = importlib.import_module("bench.encoding_real_input")
-demo = importlib.import_module("torch_hrr.demo")
-text_demo = importlib.import_module("torch_hrr.text_demo")
+data = importlib.import_module("torch_hrr.sequence_data")
 
 
 @functools.cache
@@ -36,16 +35,16 @@ def test_the_laser():
     assert rows["autoregression, 20 lags"] == pytest.approx(0.416, abs=5e-3)
     defaults, waves, best = list(rows.values())[3:]
     assert best < defaults < 0.1 < rows["autoregression, 20 lags"] and waves < 0.1
-    assert real_input.nrmse(*curves) == pytest.approx(best)
+    assert data.nrmse(*curves) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_five_hundred_units_reach_what_echo_state_networks_do(seed):
     """With the default settings and inputs of -1 to 1; 0.076 to 0.082 by others."""
     pytest.importorskip("reservoirpy")
-    series = demo.load_laser()
+    series = data.load_laser()
     regressor = real_input.encoding.LSMRegressor(seed=seed).fit(series[:3000], series[1:3001])
-    assert real_input.nrmse(regressor.predict(series[:6000])[3000:, 0].double(), series[3001:6001]) < 0.082
+    assert data.nrmse(regressor.predict(series[:6000])[3000:, 0].double(), series[3001:6001]) < 0.082
 
 
 def test_the_text():
@@ -57,10 +56,10 @@ def test_the_text():
 
 def test_autoregression_is_exact_on_what_it_describes():
     """A sum of two sines obeys a recursion of four lags."""
-    t = torch.arange(real_input.TRAINING + real_input.TESTING + 1, dtype=torch.float64)
+    t = torch.arange(data.TRAINING + data.TESTING + 1, dtype=torch.float64)
     series = (0.3 * t).sin() + (0.7 * t).cos() + 5
-    predicted = real_input.autoregression(series)
-    torch.testing.assert_close(predicted, series[real_input.TRAINING + 1 :], atol=1e-6, rtol=0)
+    predicted = data.autoregression(series)
+    torch.testing.assert_close(predicted, series[data.TRAINING + 1 :], atol=1e-6, rtol=0)
 
 
 def test_the_command_prints_and_draws(monkeypatch, tmp_path, capsys):
@@ -75,6 +74,6 @@ def test_the_command_prints_and_draws(monkeypatch, tmp_path, capsys):
 
 
 def test_without_reservoirpy_the_cure_is_named(monkeypatch):
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(data.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="reservoirpy must be installed: pip install reservoirpy"):
-        demo.load_laser()
+        data.load_laser()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
-from torch_hrr import text_demo
+from torch_hrr import sequence_data, text_demo
 
 PART = 60_000
 
@@ -18,31 +18,31 @@ def result():
 
 
 def test_the_text_is_python_documentation():
-    text = text_demo.load_text()
-    assert len(text) > 300_000 and 0 <= text.min() and text.max() == len(text_demo.ALPHABET) - 1
-    letters = "".join(text_demo.ALPHABET[number] for number in text.tolist())
+    text = sequence_data.load_text()
+    assert len(text) > 300_000 and 0 <= text.min() and text.max() == len(sequence_data.ALPHABET) - 1
+    letters = "".join(sequence_data.ALPHABET[number] for number in text.tolist())
     assert "statement" in letters and "  " not in letters
-    training, test = text_demo.split_text(text)
+    training, test = sequence_data.split_text(text)
     assert torch.equal(torch.cat([training, test]), text) and len(training) == int(0.8 * len(text))
 
 
 @pytest.mark.parametrize("order", [1, 3])
 def test_tables_are_smoothed_counts(order):
-    training, test = text_demo.split_text(text_demo.load_text()[:5000])
+    training, test = sequence_data.split_text(sequence_data.load_text()[:5000])
     counts = collections.defaultdict(collections.Counter)
     for end in range(order, len(training)):
         counts[tuple(training[end - order : end].tolist())][int(training[end])] += 1
     bits = []
     for end in range(order, len(test)):
         known = counts[tuple(test[end - order : end].tolist())]
-        bits.append(-math.log2((known[int(test[end])] + 0.1) / (known.total() + 0.1 * len(text_demo.ALPHABET))))
-    assert text_demo.table_bits(training, test, order) == pytest.approx(sum(bits) / len(bits))
+        bits.append(-math.log2((known[int(test[end])] + 0.1) / (known.total() + 0.1 * len(sequence_data.ALPHABET))))
+    assert sequence_data.table_bits(training, test, order) == pytest.approx(sum(bits) / len(bits))
 
 
 def test_the_machine_knows_more_than_the_character_before(result):
     assert result.tables[1] > result.tables[2] + 0.3
     assert result.machine < result.tables[1] - 0.3
-    assert len(result.sample) == 160 and set(result.sample) <= set(text_demo.ALPHABET)
+    assert len(result.sample) == 160 and set(result.sample) <= set(sequence_data.ALPHABET)
 
 
 def test_the_job_is_deterministic(result):
