@@ -219,7 +219,7 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
         ({"dtype": torch.float16}, TypeError, "dtype must be float32 or float64, got torch.float16"),
         ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
-        ({"device": "meta"}, ValueError, "device must hold data, got meta"),
+        ({"device": "meta"}, ValueError, "device must be cpu or cuda, got meta"),
     ],
 )
 def test_bad_settings(settings, error, text):

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_hrr import _storage
 from torch_hrr._checks import integer, number
 from torch_hrr._storage import IntegrityError
-from torch_hrr.encoding.acceleration import GPUConfig
+from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.readout import Progress, fit_softmax
@@ -119,7 +119,7 @@ class _Estimator:
                 estimator.embedder = ConfigurableSinusoidalEmbedder(config, device=device)
                 estimator.embedder.load_state_dict(parts["embedder"])
                 estimator.embedder.requires_grad_(False)
-            where = resolve_device(_device(estimator.embedder, None) if device is None else device)
+            where = _device(estimator.embedder, None) if device is None else resolve_device(device)
             estimator.machine = LiquidStateMachine.from_content(
                 parts["machine"], metadata["machine"], estimator.embedder, where
             )
@@ -506,8 +506,8 @@ class LSMGenerator(_Softmax):
             raise ValueError("a read-out of another shape")
 
 
-def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConfig | None) -> torch.device | None:
-    """Where the reservoir is: with its embedder, on the CPU if nothing else may be used, else where `runtime` is."""
+def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConfig | None) -> torch.device:
+    """Where the reservoir is: with its embedder, else where the configuration allows."""
     if embedder is not None:
         return embedder.accelerator.device
-    return torch.device("cpu") if gpu_config is not None and not gpu_config.enable_gpu else None
+    return choose_device(gpu_config is None or gpu_config.enable_gpu)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch_hrr import _storage
 from torch_hrr._checks import check_dtype, integer, number
 from torch_hrr._storage import IntegrityError
+from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.readout import Moments
 from torch_hrr.runtime import resolve_device
 
@@ -75,7 +76,8 @@ class LiquidStateMachine:
             seed: Any int; it counts modulo 2^64.
             embedder: Called with tokens ``[B, n]`` and positions, gives ``[B, n, input_dim]``: for example a
                 `ConfigurableSinusoidalEmbedder`. It is used as it is and not saved.
-            device: Where states are computed; None means the current device of `runtime`.
+            device: Where states are computed, "cpu" or "cuda"; None means the current device of `runtime` if that is a
+                GPU that the library has kernels for, else the CPU.
             dtype: Of states and predictions, float32 or float64; None means torch's default dtype.
 
         Raises:
@@ -90,9 +92,7 @@ class LiquidStateMachine:
         check_dtype(op, dtype)
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype}")
-        target = resolve_device(device)
-        if target.type == "meta":
-            raise ValueError(f"{op}: device must hold data, got meta")
+        target = _resolve(op, device)
         self._embedder = _check_embedder(op, embedder)
         self._readout: tuple[Tensor, Tensor] | None = None
         self._place(self._draw(), target, dtype)
@@ -139,8 +139,8 @@ class LiquidStateMachine:
         return weights.clone(), constant.clone()
 
     def to(self, device: torch.device | str) -> Self:
-        """Moves the machine, choosing the device as `runtime.resolve_device` does, and returns it."""
-        self._place(self._tensors(), resolve_device(device), self.dtype)
+        """Moves the machine, but not its embedder, and returns it; ValueError unless to "cpu" or "cuda"."""
+        self._place(self._tensors(), _resolve("to", device), self.dtype)
         return self
 
     def run(self, x: Any, state: Tensor | None = None) -> Tensor:
@@ -282,7 +282,7 @@ class LiquidStateMachine:
             TypeError, ValueError: ``embedder`` or ``device`` is none.
         """
         _check_embedder("load", embedder)
-        target = resolve_device(device)
+        target = _resolve("load", device)
         tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
         try:
             return cls.from_content(tensors, settings, embedder, target)
@@ -523,6 +523,13 @@ def real_tensor(op: str, name: str, given: Any) -> Tensor:
         raise TypeError(f"{op}: {name} must hold real numbers, got {given.dtype}")
     tensor: Tensor = given.detach()
     return tensor
+
+
+def _resolve(op: str, device: torch.device | str | None) -> torch.device:
+    target = choose_device(True) if device is None else resolve_device(device)
+    if target.type not in ("cpu", "cuda"):
+        raise ValueError(f"{op}: device must be cpu or cuda, got {target}")
+    return target
 
 
 def _share(op: str, argument: str, value: Any) -> float:
