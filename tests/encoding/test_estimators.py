@@ -154,6 +154,14 @@ def test_states_beyond_what_is_kept_are_computed_again(generator, monkeypatch):
     assert torch.equal(again.predict_proba(cycles(2, 30)), generator.predict_proba(cycles(2, 30)))
 
 
+def test_modes_of_the_caller_change_nothing(generator):
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        again = LSMGenerator(CONFIG, units=60, seed=1).fit(cycles(1, 6000)[0])
+        assert torch.equal(again.machine.run(cycles(1, 30)), generator.machine.run(cycles(1, 30)))
+    # The embedder's rows are rounded where the caller says so; what follows is not.
+    assert again.bits(cycles(8, 500, seed=5), 10) == pytest.approx(generator.bits(cycles(8, 500, seed=5), 10), rel=0.05)
+
+
 def test_the_seed_draws_the_table_too():
     tables = [LSMGenerator(CONFIG, units=10, seed=seed).embedder.weight for seed in (0, 2**64, 1)]
     assert torch.equal(tables[0], tables[1]) and not torch.equal(tables[0], tables[2])

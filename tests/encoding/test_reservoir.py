@@ -157,6 +157,15 @@ def test_arrays_of_any_real_kind_are_taken():
     assert m.run(np.zeros((0, 5, 1))).shape == (0, 5, 30)
 
 
+def test_modes_of_the_caller_change_nothing():
+    """Autocast would compute products in bfloat16; inference mode would refuse gradients."""
+    m, x = LiquidStateMachine(2, 300), torch.from_numpy(inputs(2, 40))
+    expected, single = m.fit(x, x, warmup=1).predict(x), m.predict(x[0])
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        assert torch.equal(m.fit(x, x, warmup=1).predict(x), expected) and torch.equal(m.predict(x[0]), single)
+    assert torch.equal(m.predict(x), expected)
+
+
 def test_dtype_follows_the_call_and_then_torch():
     assert LiquidStateMachine(1, 5, dtype=torch.float64).run(torch.zeros(3, 1)).dtype == torch.float64
     assert LiquidStateMachine(1, 5).run(torch.zeros(3, 1).double()).dtype == torch.float32
@@ -248,7 +257,7 @@ def test_bad_settings(settings, error, text):
         (lambda m, x: m.fit(x, x), ValueError, "fit: warmup must be below the number of steps, 20, got 100"),
         (lambda m, x: m.fit(x, x, warmup=-1), ValueError, "fit: warmup must be at least 0, got -1"),
         (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
-        (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float32"),
+        (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float64"),
         (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
         (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
         (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),

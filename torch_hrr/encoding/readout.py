@@ -110,6 +110,14 @@ def fit_softmax(
 
     Cost: one pass for the moments and at least four for the steps, one step a chunk.
     """
+    # Gradients are needed even where the caller wants none, and no half types.
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        return _fit_softmax(chunks, count, features, classes, device, progress)
+
+
+def _fit_softmax(
+    chunks: Chunks, count: int, features: int, classes: int, device: torch.device, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
     # Whitening needs no more digits than float32 has.
     moments, done = Moments(features, classes, device, torch.float32), 0
     passes = max(_PASSES, math.ceil(_STEPS / count))
@@ -141,9 +149,8 @@ def fit_softmax(
         for z, label in chunks():
             optimizer.param_groups[0]["lr"] = _LEARNING_RATE * (1 - (done - count) / steps)
             if len(z):
-                with torch.enable_grad():
-                    loss = F.cross_entropy((z.float() - mean) @ (whiten @ weights) + bias, label)
-                    loss = loss + shrinkage / 2 * weights.square().sum()
+                loss = F.cross_entropy((z.float() - mean) @ (whiten @ weights) + bias, label)
+                loss = loss + shrinkage / 2 * weights.square().sum()
                 weights.grad, bias.grad = torch.autograd.grad(loss, (weights, bias))
                 optimizer.step()
             tick()

@@ -209,7 +209,7 @@ class LiquidStateMachine:
         Cost: that of `run`, and ``units (units + out)`` multiplications a step in float64.
         """
         inputs, batched = self._inputs("fit", x)
-        targets, targets_batched = self._sequences("fit", "y", y, None)
+        targets, targets_batched = self._sequences("fit", "y", y, None, torch.float64)
         if batched != targets_batched or inputs.shape[:2] != targets.shape[:2]:
             got = f"{list(x.shape)} and {list(y.shape)}"
             raise ValueError(f"fit: x and y must have the same leading dimensions, got {got}")
@@ -405,7 +405,7 @@ class LiquidStateMachine:
     def _inputs(self, op: str, x: Any) -> tuple[Tensor, bool]:
         """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
         if self._embedder is None:
-            return self._sequences(op, "x", x, self.input_dim)
+            return self._sequences(op, "x", x, self.input_dim, self.dtype)
         tokens = real_tensor(op, "x", x)
         if tokens.is_floating_point():
             raise TypeError(f"{op}: x must hold integers, which are tokens, got {tokens.dtype}")
@@ -414,14 +414,14 @@ class LiquidStateMachine:
         batched = tokens.dim() == 2
         return (tokens if batched else tokens.unsqueeze(0)).to(self.device, torch.int64), batched
 
-    def _sequences(self, op: str, name: str, given: Any, width: int | None) -> tuple[Tensor, bool]:
+    def _sequences(self, op: str, name: str, given: Any, width: int | None, dtype: torch.dtype) -> tuple[Tensor, bool]:
         """Numbers as ``[B, T, width]`` on the device, and whether they came as a batch."""
         tensor = real_tensor(op, name, given)
         if tensor.dim() not in (2, 3) or (width is not None and tensor.shape[-1] != width):
             last = "out" if width is None else width
             raise ValueError(f"{op}: {name} must have shape [T, {last}] or [B, T, {last}], got {list(tensor.shape)}")
         batched = tensor.dim() == 3
-        return (tensor if batched else tensor.unsqueeze(0)).to(self.device, self.dtype), batched
+        return (tensor if batched else tensor.unsqueeze(0)).to(self.device, dtype), batched
 
     def _start(self, op: str, state: Tensor | None, batch: int) -> Tensor:
         """``[B, units]``, a copy."""
@@ -456,17 +456,19 @@ class LiquidStateMachine:
             part = inputs[:, begin : begin + length]
             if self._embedder is not None:
                 part = self._embed(part)
-            if alone:
-                chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
-            else:
-                chunk = torch.matmul(self._input_weights, part.permute(1, 2, 0)).add_(self._bias.unsqueeze(-1))
-            # A step's drive is replaced by its state; nothing is allocated.
-            for current in chunk.unbind(0):
-                add_product(current, matrix, last, out=activation)
-                activation.tanh_()
-                torch.lerp(last, activation, leak, out=current)
-                last = current
-            last = last.clone()
+            # Not in a half type, whatever the caller's autocast says.
+            with torch.autocast(self.device.type, enabled=False):
+                if alone:
+                    chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
+                else:
+                    chunk = torch.matmul(self._input_weights, part.permute(1, 2, 0)).add_(self._bias.unsqueeze(-1))
+                # A step's drive is replaced by its state; nothing is allocated.
+                for current in chunk.unbind(0):
+                    add_product(current, matrix, last, out=activation)
+                    activation.tanh_()
+                    torch.lerp(last, activation, leak, out=current)
+                    last = current
+                last = last.clone()
             yield begin, chunk.unsqueeze(0) if alone else chunk.permute(2, 0, 1)
 
 
