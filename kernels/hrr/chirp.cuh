@@ -358,9 +358,13 @@ __global__ void __launch_bounds__(kBlockThreads<kLog2>)
   run_row<ChirpMultibindRow<kLog2>>(twiddles, params);
 }
 
+// Blocks that a multiprocessor is to hold, 0 for the compiler's choice: here it would spill to make room for a fifth.
+template <int kLog2>
+constexpr int kChirpPackedBlocks = kLog2 == 6 ? 4 : 0;
+
 // out[r] = the packed spectrum of in[r], or the row whose packed spectrum in[r] is; rows in double.
 template <int kLog2>
-__global__ void __launch_bounds__(kBlockThreads<kLog2>)
+__global__ void __launch_bounds__(kBlockThreads<kLog2>, kChirpPackedBlocks<kLog2>)
     chirp_packed_kernel(ChirpPackedParams params, const TwiddlePoint<double>* twiddles) {
   run_row<ChirpPackedRow<kLog2>>(twiddles, params);
 }

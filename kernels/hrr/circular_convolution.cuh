@@ -182,9 +182,13 @@ struct ProductRow : ThreadRow<T, kLog2> {
   }
 };
 
+// Blocks that a multiprocessor is to hold, 0 for the compiler's choice: here it would spill to make room for a seventh.
+template <typename T, int kLog2, bool kManyItems>
+constexpr int kProductBlocks = sizeof(T) == 4 && kLog2 == 10 && !kManyItems ? 6 : 0;
+
 // out[r] = sum_k w[r,k] (a[r,k] (*) b[r,k]) / max(norm2, eps)
 template <typename T, int kLog2, bool kManyItems>
-__global__ void __launch_bounds__(kBlockThreads<kLog2>)
+__global__ void __launch_bounds__(kBlockThreads<kLog2>, kProductBlocks<T, kLog2, kManyItems>)
     product_kernel(BindSuperposeParams params, Product product, Storage storage, const TwiddlePoint<T>* twiddles) {
   run_row<ProductRow<T, kLog2, kManyItems>>(twiddles, params, product, storage);
 }
