@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import re
+import statistics
 
 import pytest
 import torch
@@ -382,10 +383,14 @@ def test_the_compiled_kernels_explain_what_was_counted(counted, code):
     if os.environ.get("TORCH_HRR_TEST_ALL") != "1":
         operators = {op: operators[op] for op in ("bind_normalize", "superpose", "k_winners float", "philox_fill")}
     for one in operators.values():
+        explained = {}
         for launch in code[A100.architecture].joined(one).launches:
             assert launch.issued is not None, f"{launch.symbol}: the library has no such kernel"
-            assert launch.issued.explained > 0.5, f"{one.op} {one.shape}: {launch.symbol}"
             assert launch.issued.instructions > 0
+            explained.setdefault(launch.symbol, []).append(launch.issued.explained)
+        # Of a kernel's launches together: one of them may find nothing to do.
+        for symbol, shares in explained.items():
+            assert statistics.fmean(shares) > 0.5, f"{one.op} {one.shape}: {symbol}"
 
 
 @pytest.mark.parametrize("gpu", gpu_model.GPUS, ids=lambda gpu: gpu.name)
