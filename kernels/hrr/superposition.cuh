@@ -280,9 +280,13 @@ __global__ void __launch_bounds__(kSuperposeThreads)
   }
 }
 
+// Blocks that a multiprocessor is to hold, 0 for the compiler's choice: here it would spill to make room for a fourth.
+template <typename T, int kElements>
+constexpr int kSuperposeBlocks = sizeof(T) == 8 && kElements == 2 ? 3 : 0;
+
 // out[r] = sum_k w[r,k] x[r,k] / max(norm2, eps), a block a row.
 template <typename T, int kElements>
-__global__ void __launch_bounds__(kSuperposeThreads)
+__global__ void __launch_bounds__(kSuperposeThreads, kSuperposeBlocks<T, kElements>)
     superpose_kernel(SuperpositionParams params, SuperpositionPlan plan, Storage storage, T* workspace) {
   T* const partials = dynamic_shared<T>();
   for (int64_t r = blockIdx.x; r < params.rows; r += gridDim.x) {
