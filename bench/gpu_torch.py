@@ -224,8 +224,7 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
                 lambda: ops._sinusoidal_features_backward(grad, positions, frequencies, None, "interleaved"),
                 gradients(partial(features, positions), (frequencies,), device),
             )
-        dtype = getattr(torch, {"float": "float32", "double": "float64"}.get(op.split()[1], op.split()[1]))
-        if op.startswith("sinusoidal_encoding"):
+        if op == "sinusoidal_encoding":
             layout = "half" if shape.endswith("half") else "interleaved"
             return Case(
                 lambda: ops.sinusoidal_encoding(positions, dim, layout=layout, dtype=dtype),
