@@ -2,6 +2,7 @@
 
 import copy
 import math
+import time
 
 import pytest
 import torch
@@ -246,6 +247,13 @@ def test_information_and_benchmark():
     assert "torch_hrr::embed_positions" in result["profile"]
     with pytest.raises(ValueError, match="num_iterations must be at least 1, got 0"):
         module.benchmark_gpu_performance(num_iterations=0)
+
+
+def test_times_are_milliseconds(monkeypatch):
+    module = embedder()
+    monkeypatch.setattr(module, "forward", lambda ids: time.sleep(0.02))
+    result = module.benchmark_gpu_performance(1, 1, 2)
+    assert 20 <= result["ms"] < 2000 and 20 <= result["plain_ms"] < 2000
 
 
 def test_the_fused_embedder_is_faster_than_plain_torch():

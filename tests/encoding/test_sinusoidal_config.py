@@ -72,6 +72,10 @@ def test_switches_meet():
     assert plain == GPUConfig() and plain.compute_dtype is None
     both = SinusoidalConfig(use_mixed_precision=True, gpu_config=GPUConfig(mixed_precision_policy="mixed_bfloat16"))
     assert both.acceleration().compute_dtype == torch.bfloat16
+    assert (
+        SinusoidalConfig(gpu_config=GPUConfig(enable_mixed_precision=True)).acceleration().compute_dtype
+        == torch.float16
+    )
     assert GPUConfig(enable_mixed_precision=True, mixed_precision_policy="float32").compute_dtype is None
     for given in (
         SinusoidalConfig(enable_gpu_acceleration=False, use_vectorized_operations=False, enable_xla_compilation=True),

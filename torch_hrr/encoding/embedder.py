@@ -260,8 +260,6 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         self._draw(weight, generator)
         rows, columns = (min(sizes) for sizes in zip(weight.shape, before.shape, strict=True))
         weight[:rows, :columns] = before[:rows, :columns].to("cpu")
-        if config.padding_id is not None:
-            weight[config.padding_id] = 0
         same_width = config.embedding_dim == self.config.embedding_dim
         self._configure(config)
         self.weight = nn.Parameter(weight.to(before.device), requires_grad=self.weight.requires_grad)
