@@ -45,6 +45,12 @@ def test_dtype_of_out_is_asked_for():
             call(dtype=torch.float32, out=torch.empty(4, 6, dtype=torch.float64))
 
 
+def test_positions_that_are_no_tensor():
+    for call, arguments in ((encoding.sinusoidal_encoding, (4,)), (encoding.sinusoidal_features, (torch.ones(2),))):
+        with pytest.raises(TypeError, match=f"{call.__name__}: positions must be a torch.Tensor, got list"):
+            call([1, 2], *arguments)
+
+
 @pytest.mark.parametrize("layout", ("interleaved", "half"))
 def test_geometry(layout):
     """Rows have norm^2 = dim / 2, and their products depend on the distance alone, at positions of any size."""

@@ -147,7 +147,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
 
         Raises:
             IndexError: A token is outside 0 to V - 1, on the CPU. On a GPU its row is NaN.
-            TypeError, ValueError: As for `embed_positions`.
+            TypeError, RuntimeError: As for `embed_positions`.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             if self.checkpointed and torch.is_grad_enabled():

@@ -51,12 +51,12 @@ def sinusoidal_encoding(
     Raises:
         TypeError: ``positions`` or ``dtype`` is of a dtype not named above.
         ValueError: ``dim``, ``base``, ``scale``, ``phase`` or ``layout`` is outside its range.
-        RuntimeError: ``out`` does not fit.
+        RuntimeError: the shape of ``out`` does not fit.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, section 3.5; the reduction of angles in turns goes
     back to Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
     """
-    dtype = _resolve(positions, dtype, out)
+    dtype = _resolve("sinusoidal_encoding", positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_encoding.default(positions, dim, base, scale, phase, layout, dtype)  # type: ignore[no-any-return]
     _ops.sinusoidal_encoding.out(positions, dim, base, scale, phase, layout, dtype, out=out)
@@ -93,13 +93,13 @@ def sinusoidal_features(
 
     Raises:
         TypeError: a tensor or ``dtype`` is of another dtype.
-        ValueError: ``frequencies`` and ``phase`` are not of one shape ``[F]``, or ``layout`` is unknown.
-        RuntimeError: devices differ, or ``out`` does not fit.
+        ValueError: ``layout`` is unknown.
+        RuntimeError: ``frequencies`` and ``phase`` are not of one shape ``[F]``, or devices or ``out`` do not fit.
 
     Source: as `sinusoidal_encoding`; features of chosen frequencies: Rahimi and Recht, Random features for large-scale
     kernel machines, NIPS 2007.
     """
-    dtype = _resolve(positions, dtype, out)
+    dtype = _resolve("sinusoidal_features", positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_features.default(positions, frequencies, phase, layout, dtype)  # type: ignore[no-any-return]
     _ops.sinusoidal_features.out(positions, frequencies, phase, layout, dtype, out=out)
@@ -146,8 +146,8 @@ def embed_positions(
         IndexError: a token is outside 0 to V - 1, on the CPU. On a GPU, where reading it back would wait for the
             device, its row is NaN.
         TypeError: a tensor or ``dtype`` is of another dtype.
-        ValueError: a number is outside its range, ``layout`` is unknown, or shapes do not fit.
-        RuntimeError: devices differ, or ``out`` does not fit.
+        ValueError: a number is outside its range, or ``layout`` is unknown.
+        RuntimeError: shapes do not fit, devices differ, or ``out`` does not fit.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
     """
@@ -162,15 +162,16 @@ def embed_positions(
     return out
 
 
-def _resolve(positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
+def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
     if dtype is not None:
         return dtype
     if out is not None:
         return _of_out(out)
+    if not isinstance(positions, Tensor):
+        raise TypeError(f"{op}: positions must be a torch.Tensor, got {type(positions).__name__}")
     default = torch.get_default_dtype()
-    is_integer = isinstance(positions, Tensor) and not positions.is_floating_point()
-    return default if is_integer and default != torch.float32 else None
+    return None if positions.is_floating_point() or default == torch.float32 else default
 
 
 def _of_out(out: Tensor) -> torch.dtype | None:
