@@ -41,8 +41,8 @@ class LiquidStateMachine:
     Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B sequences
     that know nothing of each other. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose
     rows enter one chunk at a time. Every token is embedded at position 0: the reservoir keeps the order itself, and
-    sinusoids of the position would be a second input that never repeats (measured on text: 3.2 bits a character with
-    them, 2.2 without). All is moved to the machine's device and dtype. No gradients.
+    sinusoids of the position would be a second input that never repeats (measured on text with a ridge read-out: 3.42
+    bits a character with them, 2.83 without). All is moved to the machine's device and dtype. No gradients.
 
     Source: Jaeger, The "echo state" approach to analysing and training recurrent neural networks, GMD report 148, 2001;
     Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
