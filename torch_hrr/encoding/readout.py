@@ -119,7 +119,8 @@ def _fit_softmax(
     chunks: Chunks, count: int, features: int, classes: int, device: torch.device, progress: Progress | None
 ) -> tuple[Tensor, Tensor]:
     # Whitening needs no more digits than float32 has.
-    moments, done = Moments(features, classes, device, torch.float32), 0
+    moments, done = Moments(features, 0, device, torch.float32), 0
+    occurrences = torch.zeros(classes, dtype=torch.float64, device=device)
     passes = max(_PASSES, math.ceil(_STEPS / count))
     steps = passes * count
 
@@ -130,7 +131,8 @@ def _fit_softmax(
             progress(done, steps + count)
 
     for z, label in chunks():
-        moments.add(z, F.one_hot(label, classes))
+        moments.add(z, z.new_empty(len(z), 0))
+        occurrences += torch.bincount(label, minlength=classes)
         tick()
     covariance = moments.scatter() / moments.count
     shrinkage = _SHRINKAGE * features / moments.count
@@ -141,7 +143,7 @@ def _fit_softmax(
     whiten = torch.linalg.solve_triangular(torch.linalg.cholesky(covariance).mT, identity, upper=True).float()
     mean = moments.mean.float()
     # A class that never occurs counts as half a sample.
-    frequency = (moments.mean_target * moments.count).clamp_min(0.5) / moments.count
+    frequency = occurrences.clamp_min(0.5) / moments.count
     bias = frequency.log().float().requires_grad_()
     weights = torch.zeros(features, classes, device=device, requires_grad=True)
     optimizer = torch.optim.Adam([weights, bias], lr=_LEARNING_RATE, betas=(0.9, 0.99))
