@@ -46,6 +46,27 @@ def round_trip(a, b):
   EXPECT_TRUE(same_bits(unit->run_method("round_trip", a, b).toTensor(), unbind(bind(a, b), b)));
 }
 
+TEST(TorchScript, FunctionsCallTheEncodings) {
+  const auto unit = compile(R"(
+def encode(positions):
+    return torch_hrr.sinusoidal_encoding(positions, 6, 100.0)
+
+def features(positions, frequencies):
+    return torch_hrr.sinusoidal_features(positions, frequencies, None, "half")
+
+def embed(tokens, table):
+    return torch_hrr.embed_positions(tokens, table, None, 2)
+)");
+  const Tensor positions = at::arange(4);
+  const Tensor frequencies = random({3}, 1);
+  const Tensor table = random({4, 6}, 2);
+  EXPECT_TRUE(same_bits(unit->run_method("encode", positions).toTensor(), sinusoidal_encoding(positions, 6, 100)));
+  EXPECT_TRUE(same_bits(unit->run_method("features", positions, frequencies).toTensor(),
+                        sinusoidal_features(positions, frequencies, std::nullopt, "half")));
+  EXPECT_TRUE(same_bits(unit->run_method("embed", positions, table).toTensor(),
+                        embed_positions(positions, table, std::nullopt, 2)));
+}
+
 torch::jit::Module make_module(const Tensor& roles) {
   torch::jit::Module module("roles");
   module.register_parameter("roles", roles.clone().requires_grad_(), /*is_buffer=*/false);
