@@ -168,6 +168,8 @@ def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor 
         return dtype
     if out is not None:
         return _of_out(out)
+    if positions is None:
+        return None  # the operator says what is missing
     if not isinstance(positions, Tensor):
         raise TypeError(f"{op}: positions must be a torch.Tensor, got {type(positions).__name__}")
     default = torch.get_default_dtype()
