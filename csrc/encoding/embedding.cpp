@@ -135,7 +135,7 @@ struct EmbedPositions : Operator {
     // A gradient or tangent over the temperature, 0 where the result does not depend on table and position.
     Tensor without_padding(const Tensor& values, const Tensor& tokens, const SymInt& count) const {
       const Tensor scaled = in_compute_type(values) / temperature;
-      Tensor none = tokens == padding_idx;
+      Tensor none = tokens.to(at::kLong) == padding_idx;  // in 32 bits padding_idx might wrap to a token
       if (tokens.is_cuda()) {
         none = none.logical_or(tokens < 0).logical_or(tokens >= c10::Scalar(count));
       }

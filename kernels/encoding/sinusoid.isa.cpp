@@ -125,10 +125,11 @@ KERNEL_HOST_DEVICE void stream_line(const compute_t<S>* source, S* target) {
 template <typename S>
 KERNEL_HOST_DEVICE void write_elements(const compute_t<S>* source, int64_t count, bool streams, S* target) {
   constexpr int64_t kElements = kLineBytes / static_cast<int64_t>(sizeof(S));
-  if (!streams) {
+  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % kLineBytes);
+  // Elements that straddle a line never come to its begin, where streaming stores must lie.
+  if (!streams || misplaced % static_cast<int64_t>(sizeof(S)) != 0) {
     return narrow_row(source, count, compute_t<S>{1}, target);
   }
-  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % kLineBytes);
   int64_t i = misplaced == 0 ? 0 : (kLineBytes - misplaced) / static_cast<int64_t>(sizeof(S));
   i = i < count ? i : count;
   narrow_row(source, i, compute_t<S>{1}, target);

@@ -73,3 +73,19 @@ def test_the_usual_formula_below_position_1000():
     assert (ours - torch.cat((angles.sin(), angles.cos()), 1)).abs().max() < 1e-4
     exact = torch.arange(1000).double().unsqueeze(1) * 10000.0 ** (-torch.arange(half).double() / half)
     assert (ours - torch.cat((exact.sin(), exact.cos()), 1)).abs().max() < 1.5e-7
+
+
+def test_a_large_out_at_an_odd_address():
+    """Where no element begins a line of memory, nothing can be streamed."""
+    rows, dim = 8193, 1024
+    memory = bytearray(4 * rows * dim + 4)
+    out = torch.frombuffer(memory, dtype=torch.float32, count=rows * dim, offset=1).view(rows, dim)
+    encoding.sinusoidal_encoding(torch.arange(rows), dim, out=out)
+    assert torch.equal(out[-3:].clone(), encoding.sinusoidal_encoding(torch.arange(rows - 3, rows), dim))
+
+
+def test_a_padding_index_beyond_32_bits_is_no_token():
+    table = torch.ones(3, 4, requires_grad=True)
+    tokens = torch.tensor([0, 1], dtype=torch.int32)
+    encoding.embed_positions(tokens, table, padding_idx=2**32).sum().backward()
+    assert table.grad.tolist() == [[1.0] * 4, [1.0] * 4, [0.0] * 4]
