@@ -133,11 +133,19 @@ def save(
     _check_content("save", tensors, metadata)
     data = {name: _to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
+    header = _checked_header(format, version, metadata, entries, key)
+    _write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
+
+
+def _checked_header(
+    format: str, version: int, metadata: Mapping[str, Any], entries: Mapping[str, _Entry], key: bytes | None
+) -> bytes:
+    """The header of a file with these entries; ValueError where names and metadata are too long for one."""
     manifest = {"format": format, "metadata": dict(metadata), "tensors": _as_json(entries), "version": version}
     header = _header(_json(manifest), entries, key)
     if len(header) - _PREFIX_BYTES > _MAX_HEADER:
         raise ValueError(f"save: names and metadata must fit in {_MAX_HEADER} bytes, got {len(header) - _PREFIX_BYTES}")
-    _write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
+    return header
 
 
 def save_in_pieces(
@@ -164,10 +172,10 @@ def save_in_pieces(
         for piece in _pieces(tensor):
             hashed.update(piece)
         entries[name] = _Entry(_DTYPE_NAMES[tensor.dtype], hashed.hexdigest(), tuple(tensor.shape))
-    manifest = {"format": format, "metadata": dict(metadata), "tensors": _as_json(entries), "version": version}
+    header = _checked_header(format, version, metadata, entries, None)
 
     def chunks() -> Iterator[bytes | bytearray]:
-        yield _header(_json(manifest), entries, None)
+        yield header
         for name in _layout(entries):
             hashed = hashlib.sha256()
             for piece in _pieces(tensors[name]):
