@@ -1,10 +1,8 @@
 // embed_positions: rows of a table plus the encoding of their positions.
-#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "csrc/encoding/sinusoid.h"
@@ -18,12 +16,6 @@ namespace {
 
 using at::Tensor;
 using c10::SymInt;
-using OptionalTensor = std::optional<Tensor>;
-using OptionalType = std::optional<at::ScalarType>;
-
-bool is_given(const OptionalTensor& tensor) {
-  return tensor.has_value() && tensor->defined();
-}
 
 template <typename Token>
 void check_token_range(const Tensor& tokens, int64_t count) {

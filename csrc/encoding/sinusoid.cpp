@@ -17,8 +17,6 @@ namespace {
 
 using at::Tensor;
 using c10::SymInt;
-using OptionalTensor = std::optional<Tensor>;
-using OptionalType = std::optional<at::ScalarType>;
 
 kernels::SinusoidParams params_of(const HeldPositions& held, int64_t dim, Layout layout, const Tensor& out) {
   kernels::SinusoidParams params;
@@ -103,7 +101,7 @@ void check_held(const char* op, const Tensor& positions, const Tensor& frequenci
                 numbers.tensor.dim());
   };
   check_numbers({"frequencies", frequencies});
-  if (phase.has_value() && phase->defined()) {
+  if (is_given(phase)) {
     check_numbers({"phase", *phase});
     (void)check_same_last<Int>(op, {"frequencies", frequencies}, {"phase", *phase});
   }

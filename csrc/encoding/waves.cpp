@@ -60,10 +60,20 @@ void execute_on_cpu(const Params& params, int64_t rows, const TurnTable& turns, 
                  [&](int64_t begin, int64_t end, void* scratch) { kernel.run(with_turns, begin, end, scratch); });
 }
 
+template <typename Params>
+void execute_ladder(const Params& params, int64_t rows, const TurnTable& turns, const Tensor& out) {
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    return cuda::execute(params, turns, out);
+  }
+#endif
+  execute_on_cpu(params, rows, turns, storage_of(out));
+}
+
 #if defined(TORCH_HRR_WITH_CUDA)
 // Frequencies and phases where a kernel finds them.
 template <typename Params>
-void execute_held(const Params& params, const Tensor& frequencies, const Tensor& phases, const Tensor& out) {
+void execute_held_on_gpu(const Params& params, const Tensor& frequencies, const Tensor& phases, const Tensor& out) {
   const Tensor own = frequencies.contiguous();
   const Tensor offsets = phases.defined() ? phases.contiguous() : phases;
   kernels::HeldFrequencies held;
@@ -76,6 +86,18 @@ void execute_held(const Params& params, const Tensor& frequencies, const Tensor&
   cuda::execute(params, held, out);
 }
 #endif
+
+// storage: of the tensor that chooses the CPU's kernel
+template <typename Params>
+void execute_held(const Params& params, int64_t rows, const Tensor& frequencies, const Tensor& phases,
+                  [[maybe_unused]] const Tensor& out, kernels::Storage storage) {
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    return execute_held_on_gpu(params, frequencies, phases, out);
+  }
+#endif
+  execute_on_cpu(params, rows, *held_turns(frequencies, phases), storage);
+}
 
 }  // namespace
 
@@ -101,12 +123,6 @@ void TurnTable::set_not_finite(int64_t i) {
 kernels::TurnArrays TurnTable::arrays() const {
   const uint64_t* const first = numbers_.data();
   return {first, first + padded_, first + 2 * padded_, finite_.empty() ? nullptr : finite_.data()};
-}
-kernels::FixedPoint TurnTable::turn(int64_t i) const {
-  return {numbers_[static_cast<size_t>(i)], numbers_[static_cast<size_t>(padded_ + i)]};
-}
-uint64_t TurnTable::offset(int64_t i) const {
-  return numbers_[static_cast<size_t>(2 * padded_ + i)];
 }
 
 SharedTurns ladder_turns(int64_t dim, const Ladder& ladder) {
@@ -166,15 +182,14 @@ void check_positions(const char* op, const Tensor& positions) {
                    ": positions must be integers, float32, float64, float16 or bfloat16, got ", type);
 }
 
-at::ScalarType result_type(const char* op, const Tensor& positions, std::optional<at::ScalarType> dtype) {
+at::ScalarType result_type(const char* op, const Tensor& positions, OptionalType dtype) {
   const at::ScalarType own = positions.is_floating_point() ? positions.scalar_type() : at::kFloat;
   const at::ScalarType type = dtype.value_or(own);
   TORCH_CHECK_TYPE(is_supported_float(type), op, ": dtype must be float32, float64, float16 or bfloat16, got ", type);
   return type;
 }
 
-std::optional<at::ScalarType> autocast_type(at::ScalarType autocast, const Tensor& values,
-                                            std::optional<at::ScalarType> dtype) {
+OptionalType autocast_type(at::ScalarType autocast, const Tensor& values, OptionalType dtype) {
   const bool keeps = dtype.has_value() || !values.defined() || values.scalar_type() == at::kDouble;
   return keeps ? dtype : autocast;
 }
@@ -205,41 +220,18 @@ HeldPositions::HeldPositions(const Tensor& given) {
 }
 
 void execute(const kernels::SinusoidParams& params, const TurnTable& turns, const Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return cuda::execute(params, turns, out);
-  }
-#endif
-  execute_on_cpu(params, params.rows, turns, storage_of(out));
+  execute_ladder(params, params.rows, turns, out);
 }
-
+void execute(const kernels::TableParams& params, const TurnTable& turns, const Tensor& out) {
+  execute_ladder(params, params.sinusoid.rows, turns, out);
+}
 void execute(const kernels::SinusoidParams& params, const Tensor& frequencies, const Tensor& phases,
              const Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return execute_held(params, frequencies, phases, out);
-  }
-#endif
-  execute_on_cpu(params, params.rows, *held_turns(frequencies, phases), storage_of(out));
+  execute_held(params, params.rows, frequencies, phases, out, storage_of(out));
 }
-
 void execute(const kernels::AngleGradientParams& params, const Tensor& frequencies, const Tensor& phases,
-             [[maybe_unused]] const Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return execute_held(params, frequencies, phases, out);
-  }
-#endif
-  execute_on_cpu(params, params.sinusoid.rows, *held_turns(frequencies, phases), params.grad_storage);
-}
-
-void execute(const kernels::TableParams& params, const TurnTable& turns, const Tensor& out) {
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return cuda::execute(params, turns, out);
-  }
-#endif
-  execute_on_cpu(params, params.sinusoid.rows, turns, storage_of(out));
+             const Tensor& out) {
+  execute_held(params, params.sinusoid.rows, frequencies, phases, out, params.grad_storage);
 }
 
 }  // namespace torch_hrr::encoding

@@ -22,6 +22,13 @@ struct Ladder {
   bool operator==(const Ladder&) const = default;
 };
 
+using OptionalTensor = std::optional<at::Tensor>;
+using OptionalType = std::optional<at::ScalarType>;
+
+inline bool is_given(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined();
+}
+
 enum class Layout { kInterleaved, kHalf };
 Layout layout_of(const char* op, std::string_view name);
 std::string_view name_of(Layout layout);
@@ -35,8 +42,6 @@ class TurnTable {
   // Its columns are NaN.
   void set_not_finite(int64_t i);
   kernels::TurnArrays arrays() const;
-  kernels::FixedPoint turn(int64_t i) const;
-  uint64_t offset(int64_t i) const;
 
  private:
   int64_t padded_;
@@ -57,10 +62,9 @@ void check_ladder(const char* op, const Ladder& ladder);
 // An integer or floating tensor.
 void check_positions(const char* op, const at::Tensor& positions);
 // dtype if given, else that of floating positions, else float32.
-at::ScalarType result_type(const char* op, const at::Tensor& positions, std::optional<at::ScalarType> dtype);
+at::ScalarType result_type(const char* op, const at::Tensor& positions, OptionalType dtype);
 // What autocast makes of a dtype that was not given; float64 stays.
-std::optional<at::ScalarType> autocast_type(at::ScalarType autocast, const at::Tensor& values,
-                                            std::optional<at::ScalarType> dtype);
+OptionalType autocast_type(at::ScalarType autocast, const at::Tensor& values, OptionalType dtype);
 
 // Positions as kernels read them; the tensor keeps them alive.
 struct HeldPositions {

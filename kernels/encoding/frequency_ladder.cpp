@@ -33,13 +33,14 @@ DoubleDouble operator/(DoubleDouble a, double b) {
   return normalized(quotient, rest / b);
 }
 
+constexpr DoubleDouble kLn2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
+
 // 2^n (e^(r / 256))^256 with |r| <= ln(2) / 2.
 DoubleDouble exponential(DoubleDouble x) {
-  constexpr DoubleDouble kMinusLn2 = {-0x1.62e42fefa39efp-1, -0x1.abc9e3b39803fp-56};
   constexpr int kHalvings = 8;
   constexpr int kTerms = 12;
-  const double n = std::nearbyint(x.high / 0x1.62e42fefa39efp-1);
-  const DoubleDouble r = (x + kMinusLn2 * DoubleDouble{n, 0}) / (1 << kHalvings);
+  const double n = std::nearbyint(x.high / kLn2.high);
+  const DoubleDouble r = (x + kLn2 * DoubleDouble{-n, 0}) / (1 << kHalvings);
   DoubleDouble sum = {1, 0};
   for (int term = kTerms; term > 0; --term) {
     sum = DoubleDouble{1, 0} + sum * r / term;
@@ -54,7 +55,6 @@ DoubleDouble exponential(DoubleDouble x) {
 // One step of Newton's method doubles the digits of libm's logarithm. The power of two is split off, since e^-y of a
 // large base would be subnormal.
 DoubleDouble logarithm(double x) {
-  constexpr DoubleDouble kLn2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
   int exponent = 0;
   const double fraction = std::frexp(x, &exponent);
   const double y = std::log(fraction);

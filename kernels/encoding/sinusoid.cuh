@@ -38,7 +38,7 @@ struct LadderAngles {
   }
 };
 
-// Of a slice that begins with the first frequency.
+// Of all frequencies: those in memory need no slices.
 struct HeldAngles {
   HeldFrequencies held;
 
@@ -116,27 +116,26 @@ struct PlainRows {
   }
 };
 
-// Adds the row of a table that a token names, and divides; TableParams without its sinusoid. The table is stored in a
-// type that is computed in T.
+// Adds the row of a table that a token names, and divides. The table is stored in a type that is computed in T.
 struct TableRows {
-  TableParams params;
+  TableLookup lookup;
 
   template <typename T>
   struct Row {
-    const TableParams& params;
+    const TableLookup& lookup;
     int64_t token;
 
     template <int kElements>
     KERNEL_DEVICE void finish(T (&values)[kElements], int64_t column, int size) const {
-      const bool padding = token == params.padding;
-      if (padding || token < 0 || token >= params.table_rows) {
+      const bool padding = token == lookup.padding;
+      if (padding || token < 0 || token >= lookup.table_rows) {
         for (T& value : values) {
           value = padding ? T{0} : NumberLimits<T>::kNaN;
         }
         return;
       }
-      const auto temperature = static_cast<T>(params.temperature);
-      const auto table = stored_input<T>(params.table, params.table_storage) + (token * params.table_stride + column);
+      const auto temperature = static_cast<T>(lookup.temperature);
+      const auto table = stored_input<T>(lookup.table, lookup.table_storage) + (token * lookup.table_stride + column);
       table.visit([&](const auto* elements) {
         using S = std::remove_cvref_t<decltype(*elements)>;
         const auto run = load_run<S, kElements>(elements, size, is_run_aligned<S, kElements>(elements));
@@ -148,7 +147,7 @@ struct TableRows {
   };
   template <typename T>
   KERNEL_DEVICE Row<T> row(int64_t r) const {
-    return {params, load_token(params, r)};
+    return {lookup, load_token(lookup, r)};
   }
 };
 

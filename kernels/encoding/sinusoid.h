@@ -42,10 +42,9 @@ struct SinusoidParams {
 // The rows of a table to which sinusoids are added: out = (table[token] + sinusoids) / temperature. Rows whose token is
 // `padding` are 0. A token outside the table gives a NaN row. The table is stored in the type of out or one that is
 // computed in the same type.
-struct TableParams {
+struct TableLookup {
   static constexpr int64_t kNoPadding = INT64_MIN;
 
-  SinusoidParams sinusoid;
   const void* table = nullptr;
   Storage table_storage = Storage::kFloat;
   int64_t table_rows = 0;
@@ -54,6 +53,9 @@ struct TableParams {
   bool wide_tokens = true;  // int64, else int32
   int64_t padding = kNoPadding;
   double temperature = 1;
+};
+struct TableParams : TableLookup {
+  SinusoidParams sinusoid;
 };
 
 // The gradient of every angle from that of its sine and cosine: out[r, i] = grad_sin cos t_i - grad_cos sin t_i, in the
@@ -64,7 +66,8 @@ struct AngleGradientParams {
   Storage grad_storage = Storage::kFloat;
 };
 
-// The CPU's frequencies: arrays of padded_frequencies(count) numbers, as turns per position and turns at position 0.
+// A host's frequencies, for the CPU's vectors and for the parameters of a launch: arrays of padded_frequencies(count)
+// numbers, as turns per position and turns at position 0.
 struct TurnArrays {
   const uint64_t* fraction = nullptr;
   const uint64_t* whole = nullptr;
@@ -116,9 +119,9 @@ KERNEL_HOST_DEVICE LoadedPosition load_position(const Positions& positions, int6
   return {fixed_position(number), number - number == 0};
 }
 
-KERNEL_HOST_DEVICE int64_t load_token(const TableParams& params, int64_t row) {
-  return params.wide_tokens ? static_cast<const int64_t*>(params.tokens)[row]
-                            : static_cast<const int32_t*>(params.tokens)[row];
+KERNEL_HOST_DEVICE int64_t load_token(const TableLookup& lookup, int64_t row) {
+  return lookup.wide_tokens ? static_cast<const int64_t*>(lookup.tokens)[row]
+                            : static_cast<const int32_t*>(lookup.tokens)[row];
 }
 
 KERNEL_ISA_END

@@ -29,12 +29,8 @@ KERNEL_HOST_DEVICE Phases load_phases(const TurnArrays& turns, const FixedPoint&
   const Phases fraction = Phases::load(turns.fraction + i);
   Phases phase = Phases::broadcast(position.whole) * fraction + Phases::load(turns.offset + i);
   if constexpr (kFractional) {
-    const Phases low = Phases::broadcast(0xffffffffu);
-    const Phases own_high = Phases::broadcast(position.fraction >> 32);
-    const Phases own_low = Phases::broadcast(position.fraction & 0xffffffffu);
-    const Phases high = fraction >> 32;
-    phase = phase + Phases::broadcast(position.fraction) * Phases::load(turns.whole + i) + own_high * high +
-            ((own_high * (fraction & low)) >> 32) + ((own_low * high) >> 32);
+    const Phases own = Phases::broadcast(position.fraction);
+    phase = phase + own * Phases::load(turns.whole + i) + fraction_product(own, fraction);
   }
   return phase;
 }

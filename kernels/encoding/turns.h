@@ -66,10 +66,12 @@ KERNEL_HOST_DEVICE FixedPoint turns_of(double radians) {
 }
 
 // The 64 bits below the point of a product of two fractions, but for the three lowest places.
-KERNEL_HOST_DEVICE uint64_t fraction_product(uint64_t a, uint64_t b) {
-  const uint64_t a_high = a >> 32;
-  const uint64_t b_high = b >> 32;
-  return a_high * b_high + ((a_high * (b & 0xffffffffu)) >> 32) + (((a & 0xffffffffu) * b_high) >> 32);
+template <typename L>
+KERNEL_HOST_DEVICE L fraction_product(L a, L b) {
+  const L low = lanes_of<L>(0xffffffffu);
+  const L a_high = a >> 32;
+  const L b_high = b >> 32;
+  return a_high * b_high + ((a_high * (b & low)) >> 32) + (((a & low) * b_high) >> 32);
 }
 
 // position turn + offset modulo 1

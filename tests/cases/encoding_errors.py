@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cases.base import ErrorInput, Sample, TensorArgument
-from cases.errors import Table, devices, quantized, repeated, unsupported_layouts, unsupported_tensors
+from cases.errors import Table, bad_numbers, devices, quantized, repeated, unsupported_layouts, unsupported_tensors
 from cases.hrr_errors import anchor, outs
 
 NAN, INF = float("nan"), float("inf")
@@ -130,12 +130,7 @@ def gradient(table: Table, name: str) -> None:
 
 
 def options(table: Table) -> None:
-    for name in table.good.options:
-        requirement, values = BAD_NUMBERS.get(name, ("", ()))
-        for value in values:
-            written = str(value) if isinstance(value, int) else f"{value:g}"
-            message = re.escape(f"{name} must be {requirement}, got {written}")
-            table.replace(name, written, lambda _, v=value: v, ValueError, message)
+    bad_numbers(table, BAD_NUMBERS)
     if "scale" in table.good.options:
         for name, value in (("scale", 2.0**60 * 1.01), ("scale", -(2.0**61)), ("base", 1e-300)):
             message = re.escape("scale base^(-2i/dim) must be at most 2^60 for every i, got ")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -73,6 +74,16 @@ class Table:
     ) -> None:
         """The defect of one argument alone."""
         self.add(argument, defect, lambda arguments: {argument: change(arguments[argument])}, error, message, devices)
+
+
+def bad_numbers(table: Table, bad: Mapping[str, tuple[str, tuple[float, ...]]]) -> None:
+    """Options that are numbers: by name the requirement, and values that do not meet it."""
+    for name in table.good.options:
+        requirement, values = bad.get(name, ("", ()))
+        for value in values:
+            written = str(value) if isinstance(value, int) else f"{value:g}"
+            message = re.escape(f"{name} must be {requirement}, got {written}")
+            table.replace(name, written, lambda _, v=value: v, ValueError, message)
 
 
 def unsupported_layouts(table: Table, argument: str) -> None:

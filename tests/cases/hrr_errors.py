@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cases.base import Arguments, ErrorInput, Sample, TensorArgument
-from cases.errors import Table, devices, repeated, unsupported_tensors
+from cases.errors import Table, bad_numbers, devices, repeated, unsupported_tensors
 
 RANK = {"D": 1, "KD": 2, "K": 1, "": 0}
 SHAPE = {"D": "[..., D]", "KD": "[..., K, D]", "K": "[..., K]", "": "[...]"}
@@ -79,15 +79,6 @@ def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> N
         )
 
 
-def numbers(table: Table) -> None:
-    for name in table.good.options:
-        requirement, values = BAD_NUMBERS.get(name, ("", ()))
-        for value in values:
-            written = str(value) if isinstance(value, int) else f"{value:g}"
-            message = re.escape(f"{name} must be {requirement}, got {written}")
-            table.replace(name, written, lambda _, v=value: v, ValueError, message)
-
-
 def outs(table: Table) -> None:
     table.replace("out", "dtype", Tensor.double, TypeError, "out must have dtype Float, got Double")
     table.replace("out", "half", Tensor.half, TypeError, "out must have dtype Float, got Half")
@@ -127,7 +118,7 @@ def generate(
         if not argument.optional and len(arguments) > 1:
             undefined = f"{argument.name} must be a defined tensor, got an undefined one"
             table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
-    numbers(table)
+    bad_numbers(table, BAD_NUMBERS)
     if out is not None:
         unsupported_tensors(table, "out")
         devices(table, "out", first.name)

@@ -18,7 +18,7 @@
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
-#include "kernels/storage.h"
+#include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels::hrr_testing {
 
@@ -37,12 +37,6 @@ const TwiddlePoint<T>* twiddle_table() {
   }();
   return table.data();
 }
-
-template <typename S>
-constexpr Storage kStorage = std::is_same_v<S, float>    ? Storage::kFloat
-                             : std::is_same_v<S, double> ? Storage::kDouble
-                             : std::is_same_v<S, Half>   ? Storage::kHalf
-                                                         : Storage::kBFloat16;
 
 // How far from the oracle, relative to the norm of the row: rounding of the result (half types) or of a float
 // transform.

@@ -16,6 +16,7 @@
 #include "kernels/assembly/soft_cap.cuh"
 #include "kernels/registry.h"
 #include "tests/cpp/kernels/soft_cap_oracle.h"
+#include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -26,11 +27,6 @@ using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
 
-template <typename S>
-constexpr Storage kStorage = std::is_same_v<S, float>    ? Storage::kFloat
-                             : std::is_same_v<S, double> ? Storage::kDouble
-                             : std::is_same_v<S, Half>   ? Storage::kHalf
-                                                         : Storage::kBFloat16;
 // Half a spacing below 1 of the result's type, and the rounding of double sums.
 template <typename S>
 constexpr double kTolerance = std::is_same_v<S, float>    ? 6e-8

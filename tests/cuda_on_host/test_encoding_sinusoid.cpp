@@ -14,6 +14,7 @@
 #include "kernels/encoding/frequency_ladder.h"
 #include "kernels/encoding/launch_sinusoid.cuh"
 #include "kernels/registry.h"
+#include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -22,12 +23,6 @@ using cuda_on_host::all_schedules;
 using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
-
-template <typename S>
-constexpr Storage kStorage = std::is_same_v<S, float>    ? Storage::kFloat
-                             : std::is_same_v<S, double> ? Storage::kDouble
-                             : std::is_same_v<S, Half>   ? Storage::kHalf
-                                                         : Storage::kBFloat16;
 
 // The CPU's arrays of turns.
 struct Turns {

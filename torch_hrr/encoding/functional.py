@@ -26,7 +26,7 @@ def sinusoidal_encoding(
 
     Exact at any position: a frequency is a 64-bit fraction of a turn, so that ``position * frequency`` modulo a turn is
     one integer product, and nothing is lost to the size of the angle. float32 results err below 1.5e-7 for positions of
-    up to 2^31 and float64 ones at most ``2 pi 2^-64 |position| + 1e-15``; angles in float32, the usual way, err 0.03 at
+    up to 2^31 and float64 ones at most ``2 pi 2^-64 |position| + 1e-15``; angles in float32, the usual way, err 0.05 at
     a million. The half types are results only, namely the float32 ones rounded: no angle is ever computed in them,
     under autocast neither. A NaN or infinite position gives a NaN row.
 

@@ -542,7 +542,7 @@ def _share(op: str, argument: str, value: Any) -> float:
 
 
 def _connections(units: int, density: float) -> int:
-    """What a unit hears: at least one other, so that W has a cycle and a spectral radius above 0."""
+    """How many units a unit hears: at least one, maybe itself, so that W has a cycle and a spectral radius above 0."""
     return max(1, round(density * units))
 
 
