@@ -2,6 +2,7 @@
 #include "csrc/autograd.h"
 
 #include <ATen/ExpandUtils.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cctype>
 
@@ -72,7 +73,11 @@ variable_list DerivativeNode::apply(variable_list&& grads) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     wanted[i] = types_[i] != at::ScalarType::Undefined && task_should_compute_output(i);
   }
-  results = backward(Saved(tensors, sizes_), grads, wanted);
+  {
+    // The inputs' dtypes have decided what a derivative is computed in, not the block that asks for it.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    results = backward(Saved(tensors, sizes_), grads, wanted);
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     if (!wanted[i]) {
       results[i] = at::Tensor();

@@ -38,8 +38,8 @@ struct EmbedPositions : Operator {
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& tokens, const Tensor& table, const OptionalTensor& positions,
-                                      int64_t /*padding_idx*/, double temperature, double base, double scale,
-                                      double phase, std::string_view layout, OptionalType dtype) {
+                                      int64_t padding_idx, double temperature, double base, double scale, double phase,
+                                      std::string_view layout, OptionalType dtype) {
     TORCH_CHECK(tokens.defined(), "embed_positions: tokens must be a defined tensor, got an undefined one");
     check_strided(kName, {"tokens", tokens});
     TORCH_CHECK_TYPE(tokens.scalar_type() == at::kInt || tokens.scalar_type() == at::kLong,
@@ -54,8 +54,16 @@ struct EmbedPositions : Operator {
       check_same_device(kName, {"tokens", tokens}, {"positions", *positions});
       broadcast_into<Int>(kName, sizes_of<Int>(*positions), "tokens and positions", sizes);
     }
-    TORCH_CHECK_VALUE(std::isfinite(temperature) && temperature != 0,
-                      "embed_positions: temperature must be finite and not 0, got ", temperature);
+    const at::ScalarType type = result_type(kName, table, dtype);
+    // As a float where the division is one of floats.
+    const double divisor = compute_type(type) == at::kFloat ? static_cast<float>(temperature) : temperature;
+    TORCH_CHECK_VALUE(std::isfinite(divisor) && divisor != 0,
+                      "embed_positions: temperature must be finite and not 0, got ", temperature,
+                      divisor == temperature ? "" : ", which is not so in float32");
+    const Int& count = sizes_of<Int>(table)[0];
+    TORCH_CHECK_VALUE(padding_idx < 0 || holds(at_most(Int(padding_idx), count - 1)),
+                      "embed_positions: padding_idx must be below ", count, ", the number of rows of table, got ",
+                      padding_idx);
     const Ladder ladder{base, scale, phase};
     check_ladder(kName, ladder);
     const Int dim = sizes_of<Int>(table)[1];
@@ -63,7 +71,7 @@ struct EmbedPositions : Operator {
     (void)layout_of(kName, layout);
     sizes.push_back(dim);
     check_numel<Int>(kName, sizes);
-    return {sizes, result_type(kName, table, dtype)};
+    return {sizes, type};
   }
 
   static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& tokens, const Tensor& table,
@@ -137,6 +145,15 @@ struct EmbedPositions : Operator {
     Tensor within(const Tensor& tokens, const SymInt& count) const {
       return tokens.is_cuda() ? tokens.clamp(c10::Scalar(0), c10::Scalar(count - 1)) : tokens;
     }
+    // A result for a table that has no row to read: every token is outside.
+    Tensor no_rows(const Tensor& tokens, const Tensor& table) const {
+      c10::SymDimVector sizes(tokens.sym_sizes().begin(), tokens.sym_sizes().end());
+      sizes.push_back(table.sym_size(1));
+      return at::zeros_symint(sizes, table.options());
+    }
+    static bool is_zero(const SymInt& count) {
+      return count.sym_eq(0).guard_bool(__FILE__, __LINE__);
+    }
     Tensor slope(const Tensor& positions, const SymInt& dim) const {
       return position_slope(positions, dim, ladder, layout, type);
     }
@@ -150,9 +167,8 @@ struct EmbedPositions : Operator {
       if (wanted[1]) {
         const Tensor all = within(tokens, count).expand_symint(own.sym_sizes().slice(0, own.sym_sizes().size() - 1));
         // torch's derivative of its own operator cannot shape a result without elements.
-        grads[1] = (own.sym_numel() * count).sym_eq(0).guard_bool(__FILE__, __LINE__)
-                       ? at::zeros_symint(saved.sizes(1), own.options())
-                       : at::embedding_dense_backward_symint(own, all, count, -1, false);
+        grads[1] = is_zero(own.sym_numel() * count) ? at::zeros_symint(saved.sizes(1), own.options())
+                                                    : at::embedding_dense_backward_symint(own, all, count, -1, false);
       }
       if (wanted[2]) {
         grads[2] = (own * slope(saved[2], dim)).sum(-1);
@@ -164,7 +180,8 @@ struct EmbedPositions : Operator {
       const SymInt& count = saved.sizes(1)[0];
       Tensor moved;
       if (tangents[1].defined()) {
-        moved = in_compute_type(at::embedding_symint(tangents[1], within(tokens, count)));
+        moved = in_compute_type(is_zero(count) ? no_rows(tokens, tangents[1])
+                                               : at::embedding_symint(tangents[1], within(tokens, count)));
       }
       if (tangents[2].defined()) {
         moved = sum_of_defined(moved, slope(saved[2], saved.sizes(1)[1]) * in_compute_type(tangents[2]).unsqueeze(-1));

@@ -9,7 +9,6 @@
 
 namespace torch_hrr::kernels {
 
-constexpr int kSinusoidThreads = 256;
 // Half of what the largest GPUs hold at once: enough to hide latency, and a thread that has several rows prepares less.
 constexpr int64_t kMostSinusoidThreads = int64_t{1} << 17;
 
@@ -113,7 +112,7 @@ void launch_angle_gradient_with(const AngleGradientParams& params, const HeldFre
   const dim3 grid = sinusoid_grid(groups, sinusoid.rows, kLeastRowsOfHeld, most_threads);
   const auto launch_type = [&](auto zero) {
     using T = decltype(zero);
-    launch_kernel("sinusoidal_features",
+    launch_kernel("_sinusoidal_features_backward",
                   sinusoid.interleaved ? angle_gradient_kernel<T, true> : angle_gradient_kernel<T, false>, grid,
                   dim3(kSinusoidThreads), std::size_t{0}, params, HeldAngles{held});
   };

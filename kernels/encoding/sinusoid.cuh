@@ -7,6 +7,8 @@
 
 namespace torch_hrr::kernels {
 
+constexpr int kSinusoidThreads = 256;
+
 // A frequency in turns per position, and the turns at position 0.
 struct Angle {
   FixedPoint turn;
@@ -127,10 +129,10 @@ struct TableRows {
 
     template <int kElements>
     KERNEL_DEVICE void finish(T (&values)[kElements], int64_t column, int size) const {
-      const bool padding = token == lookup.padding;
-      if (padding || token < 0 || token >= lookup.table_rows) {
+      const bool outside = token < 0 || token >= lookup.table_rows;
+      if (outside || token == lookup.padding) {
         for (T& value : values) {
-          value = padding ? T{0} : NumberLimits<T>::kNaN;
+          value = outside ? NumberLimits<T>::kNaN : T{0};
         }
         return;
       }
@@ -170,8 +172,8 @@ struct ThreadRows {
 
 // T: of the results; kElements: as many as fill 16 bytes.
 template <typename T, int kElements, bool kInterleaved, typename Angles, typename Finish>
-__global__ void sinusoid_kernel(SinusoidParams params, Storage storage, FrequencySlice slice, Angles angles,
-                                Finish finish) {
+__global__ void __launch_bounds__(kSinusoidThreads)
+    sinusoid_kernel(SinusoidParams params, Storage storage, FrequencySlice slice, Angles angles, Finish finish) {
   constexpr int kPairs = kInterleaved ? kElements / 2 : kElements;
   const ThreadRows own(slice.count, kPairs, params.rows);
   const int64_t frequency = slice.first + own.first;
@@ -220,7 +222,8 @@ __global__ void sinusoid_kernel(SinusoidParams params, Storage storage, Frequenc
 constexpr int kGradientPairs = 2;
 
 template <typename T, bool kInterleaved>
-__global__ void angle_gradient_kernel(AngleGradientParams params, HeldAngles angles) {
+__global__ void __launch_bounds__(kSinusoidThreads)
+    angle_gradient_kernel(AngleGradientParams params, HeldAngles angles) {
   constexpr int kPairs = kGradientPairs;
   const SinusoidParams& sinusoid = params.sinusoid;
   const int64_t count = sinusoid.dim / 2;

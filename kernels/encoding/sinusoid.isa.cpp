@@ -234,10 +234,10 @@ KERNEL_HOST_DEVICE void write_table_row(const TableParams& params, int64_t r, co
   if constexpr (std::is_same_v<S, T>) {
     sum = streams ? sum : out;
   }
-  if (token == params.padding) {
-    __builtin_memset(static_cast<void*>(sum), 0, static_cast<size_t>(dim) * sizeof(T));
-  } else if (token < 0 || token >= params.table_rows) {
+  if (token < 0 || token >= params.table_rows) {
     fill_nan(sum, dim);
+  } else if (token == params.padding) {
+    __builtin_memset(static_cast<void*>(sum), 0, static_cast<size_t>(dim) * sizeof(T));
   } else {
     add_rows(table_row(params, token, scratch.wide), sinusoids, dim, static_cast<T>(params.temperature), sum);
   }

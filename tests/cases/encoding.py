@@ -177,7 +177,6 @@ FEATURES_LANES = (
 )
 EMBEDDING_KINDS: dict[str, dict[str, Any]] = {
     "padding": {"padding_idx": 3},
-    "padding-of-no-token": {"padding_idx": 11},
     "temperature": {"temperature": 0.7},
     "temperature-negative": {"temperature": -4.0, "padding_idx": 0},
     "ladder": {"base": 100.0, "scale": 0.2, "phase": 0.9, "layout": "half"},
@@ -205,7 +204,7 @@ EMBEDDING_LANES = (
     embedding("positions", 2, 3, dim=5, positions=(2, 3)),
     embedding("positions-first", 2, 3, positions=(2, 1)),
     embedding("positions-more", 1, 3, positions=(2, 1, 1)),
-    embedding("kinds", 2, 4, rows=3, options=EMBEDDING_KINDS["padding"] | EMBEDDING_KINDS["ladder"]),
+    embedding("kinds", 2, 4, rows=4, options=EMBEDDING_KINDS["padding"] | EMBEDDING_KINDS["ladder"]),
     embedding("padding", 6, rows=3, positions=(6,), options={"padding_idx": 1, "temperature": 0.5}),
     embedding("integers", 2, 3, positions=(3,), integers={"positions": 50}),
     embedding("asked", 3, asks_dtype=True),

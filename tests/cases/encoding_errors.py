@@ -131,6 +131,11 @@ def gradient(table: Table, name: str) -> None:
 
 def options(table: Table) -> None:
     bad_numbers(table, BAD_NUMBERS)
+    if "padding_idx" in table.good.options:
+        count = table.good.shapes["table"][0]
+        for index in (count, 2**63 - 1):
+            message = f"padding_idx must be below {count}, the number of rows of table, got {index}"
+            table.replace("padding_idx", f"index-{index}", lambda _, i=index: i, ValueError, message)
     if "scale" in table.good.options:
         for name, value in (("scale", 2.0**60 * 1.01), ("scale", -(2.0**61)), ("base", 1e-300)):
             message = re.escape("scale base^(-2i/dim) must be at most 2^60 for every i, got ")

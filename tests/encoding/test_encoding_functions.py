@@ -84,8 +84,39 @@ def test_a_large_out_at_an_odd_address():
     assert torch.equal(out[-3:].clone(), encoding.sinusoidal_encoding(torch.arange(rows - 3, rows), dim))
 
 
-def test_a_padding_index_beyond_32_bits_is_no_token():
-    table = torch.ones(3, 4, requires_grad=True)
-    tokens = torch.tensor([0, 1], dtype=torch.int32)
-    encoding.embed_positions(tokens, table, padding_idx=2**32).sum().backward()
-    assert table.grad.tolist() == [[1.0] * 4, [1.0] * 4, [0.0] * 4]
+def test_a_temperature_that_is_zero_in_float32():
+    tokens, table = torch.zeros(2, dtype=torch.int32), torch.ones(3, 4)
+    with pytest.raises(ValueError, match="finite and not 0, got 1e-50, which is not so in float32"):
+        encoding.embed_positions(tokens, table, temperature=1e-50)
+    assert encoding.embed_positions(tokens, table, temperature=1e-50, dtype=torch.float64).isfinite().all()
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_a_backward_pass_inside_autocast_is_not_in_half_types(layout):
+    """The gradients of float32 arguments are sums of products, which autocast would round."""
+    positions = torch.arange(0.0, 100.0, 0.25, requires_grad=True)
+    frequencies = torch.tensor([1.0, 0.3, 0.01], requires_grad=True)
+    weight = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+
+    def gradients(casts: bool) -> tuple[torch.Tensor, ...]:
+        result = encoding.sinusoidal_features(positions, frequencies, None, layout, torch.float32)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=casts):
+            return torch.autograd.grad(result, (positions, frequencies), weight)
+
+    for ours, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(ours, plain)
+
+
+def test_arguments_of_the_wrong_type():
+    tokens, table = torch.zeros(2, dtype=torch.int32), torch.ones(3, 4)
+    for call, message in (
+        (lambda: encoding.embed_positions([1, 2], table), "embed_positions: tokens must be a torch.Tensor, got list"),
+        (lambda: encoding.embed_positions(tokens, table, [0, 1]), "positions must be a torch.Tensor, got list"),
+        (lambda: encoding.embed_positions(tokens, [[1.0]]), "table must be a torch.Tensor, got list"),
+        (lambda: encoding.sinusoidal_encoding([1], 4), "positions must be a torch.Tensor, got list"),
+        (lambda: encoding.sinusoidal_encoding(tokens, 4.0), "sinusoidal_encoding: dim must be an int, got float"),
+        (lambda: encoding.sinusoidal_features(tokens, [1.0]), "frequencies must be a torch.Tensor, got list"),
+        (lambda: encoding.sinusoidal_features(tokens, table[0], 0.5), "phase must be a torch.Tensor, got float"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()

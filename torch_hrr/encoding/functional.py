@@ -56,6 +56,8 @@ def sinusoidal_encoding(
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, section 3.5; the reduction of angles in turns goes
     back to Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
     """
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"sinusoidal_encoding: dim must be an int, got {type(dim).__name__}")
     dtype = _resolve("sinusoidal_encoding", positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_encoding.default(positions, dim, base, scale, phase, layout, dtype)  # type: ignore[no-any-return]
@@ -99,7 +101,10 @@ def sinusoidal_features(
     Source: as `sinusoidal_encoding`; features of chosen frequencies: Rahimi and Recht, Random features for large-scale
     kernel machines, NIPS 2007.
     """
-    dtype = _resolve("sinusoidal_features", positions, dtype, out)
+    op = "sinusoidal_features"
+    _check_tensor(op, "frequencies", frequencies)
+    _check_tensor(op, "phase", phase)
+    dtype = _resolve(op, positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_features.default(positions, frequencies, phase, layout, dtype)  # type: ignore[no-any-return]
     _ops.sinusoidal_features.out(positions, frequencies, phase, layout, dtype, out=out)
@@ -130,7 +135,7 @@ def embed_positions(
         tokens: ``[..., L]``, int32 or int64, 0 to V - 1.
         table: ``[V, dim]``, floating.
         positions: any integer or floating dtype, broadcast with ``tokens``; None means 0 to L - 1.
-        padding_idx: the token that is padding; a negative one means none.
+        padding_idx: the token that is padding, below V; a negative one means none.
         temperature: divisor of the sum, finite and not 0.
         base: as for `sinusoidal_encoding`.
         scale: as for `sinusoidal_encoding`.
@@ -151,6 +156,10 @@ def embed_positions(
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
     """
+    op = "embed_positions"
+    _check_tensor(op, "tokens", tokens)
+    _check_tensor(op, "table", table)
+    _check_tensor(op, "positions", positions)
     if out is None:
         return _ops.embed_positions.default(  # type: ignore[no-any-return]
             tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype
@@ -164,16 +173,19 @@ def embed_positions(
 
 def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
+    _check_tensor(op, "positions", positions)
     if dtype is not None:
         return dtype
     if out is not None:
         return _of_out(out)
-    if positions is None:
-        return None  # the operator says what is missing
-    if not isinstance(positions, Tensor):
-        raise TypeError(f"{op}: positions must be a torch.Tensor, got {type(positions).__name__}")
     default = torch.get_default_dtype()
-    return None if positions.is_floating_point() or default == torch.float32 else default
+    return None if positions is None or positions.is_floating_point() or default == torch.float32 else default
+
+
+def _check_tensor(op: str, argument: str, value: Tensor | None) -> None:
+    # Of a tensor that is missing the operator says so.
+    if value is not None and not isinstance(value, Tensor):
+        raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(value).__name__}")
 
 
 def _of_out(out: Tensor) -> torch.dtype | None:
