@@ -175,6 +175,13 @@ def test_another_dimension_starts_at_its_own_ladder(way):
         torch.testing.assert_close(module(ids).double(), formula(module, ids), atol=2e-6, rtol=0)
 
 
+def test_another_dimension_keeps_what_was_said_of_frequencies():
+    module = embedder("logarithms").double()
+    module.frequencies.requires_grad_(False)
+    module.adapt_embedding_dimension(16)
+    assert module.frequencies.weight.dtype == torch.float64 and not module.frequencies.weight.requires_grad
+
+
 @ways
 @pytest.mark.parametrize("key", (None, b"a secret"))
 def test_files(tmp_path, way, key):
@@ -256,6 +263,26 @@ def test_times_are_milliseconds(monkeypatch):
     assert 20 <= result["ms"] < 2000 and 20 <= result["plain_ms"] < 2000
 
 
+def test_a_benchmark_leaves_a_recording_and_the_default_generator_alone():
+    module = embedder(gpu_config=GPUConfig(enable_profiling=True))
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    module.enable_gpu_profiling()
+    found = module.benchmark_gpu_performance(2, 3, 4)
+    assert "profile" not in found and module.disable_gpu_profiling()["torch_hrr::embed_positions"]["calls"] >= 4
+    assert "profile" in module.benchmark_gpu_performance(2, 3, 4)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_accelerator_goes_with_the_table():
+    module = embedder()
+    module.accelerator.move(torch.device("cuda", 1))
+    module.to("cpu")
+    assert module.accelerator.device.type == "cpu" and module.get_gpu_acceleration_info()["device"] == "cpu"
+    double = embedder(precision="float64", use_mixed_precision=True)
+    assert not double.get_gpu_acceleration_info()["mixed_precision"]
+
+
 def test_the_fused_embedder_is_faster_than_plain_torch():
     module = embedder(vocab_size=1000, embedding_dim=128)
     assert any(module.benchmark_gpu_performance(8, 128, 3)["speedup"] > 2 for _ in range(5))
@@ -267,7 +294,7 @@ def test_profiling_is_switched_on_and_off(tmp_path):
     module.enable_gpu_profiling()
     module(tokens(2, 3))
     module(tokens(2, 3))
-    summary = module.disable_gpu_profiling(str(tmp_path / "trace.json"))
+    summary = module.disable_gpu_profiling(tmp_path / "trace.json")
     assert summary["torch_hrr::embed_positions"]["calls"] == 2
     assert summary["torch_hrr::embed_positions"]["cpu_ms"] > 0
     assert "torch_hrr::embed_positions" in (tmp_path / "trace.json").read_text()
@@ -324,3 +351,25 @@ def test_arguments_of_the_wrong_type():
         ConfigurableSinusoidalEmbedder({})
     with pytest.raises(TypeError, match="table must be a MappedTable, got Tensor"):
         ConfigurableSinusoidalEmbedder(SinusoidalConfig(), torch.ones(3, 3))
+
+
+@ways
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (([1, 2],), TypeError, "embed: ids must be a torch.Tensor, got list"),
+        ((torch.tensor(1),), ValueError, "embed: ids must have shape"),
+        ((torch.ones(2),), TypeError, "tokens must be int32 or int64"),
+        ((torch.tensor([1]), [1]), TypeError, "embed: positions must be a torch.Tensor, got list"),
+        ((torch.tensor([1]), torch.tensor([True])), TypeError, "positions must be integers"),
+    ],
+    ids=range(5),
+)
+def test_what_cannot_be_embedded(way, arguments, error, text):
+    with pytest.raises(error, match=text):
+        embedder(way)(*arguments)
+
+
+def test_attention_of_rows_without_a_length():
+    with pytest.raises(ValueError, match=r"query must have shape \[..., L, d\], got \[3\]"):
+        embedder(use_relative_position=True).attention_weights(torch.ones(3), torch.ones(3))

@@ -92,6 +92,7 @@ def test_autocast_sets_the_result_and_no_angle(way):
     module, positions = embedder(way), torch.tensor([0, 1000, 30_001, 1_000_001])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         result = module(IDS, positions)
+        assert torch.equal(torch.jit.script(module)(IDS, positions), result)
     if way == "mixed":
         assert torch.equal(result, module(IDS, positions)) and result.dtype == torch.float16
     else:

@@ -24,6 +24,44 @@ def test_vectorized_encoding(vectorize):
     assert torch.equal(half.vectorized_sinusoidal_encoding(positions, *arguments), encoded.bfloat16())
 
 
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize(
+    ("positions", "options", "error", "text"),
+    [
+        ([1, 2], {}, TypeError, "positions must be a torch.Tensor, got list"),
+        (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
+        (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
+        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base must be finite and above 0"),
+        (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "scale must be finite"),
+    ],
+    ids=range(5),
+)
+def test_what_cannot_be_encoded(vectorize, positions, options, error, text):
+    with pytest.raises(error, match=text):
+        accelerator(vectorize=vectorize).vectorized_sinusoidal_encoding(positions, 4, **options)
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_integer_positions_give_the_default_dtype(vectorize):
+    torch.set_default_dtype(torch.float64)
+    assert accelerator(vectorize=vectorize).vectorized_sinusoidal_encoding(torch.arange(3), 4).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (([[1.0]], torch.tensor([0])), TypeError, "table must be a torch.Tensor, got list"),
+        ((torch.ones(3, 2), [0]), TypeError, "ids must be a torch.Tensor, got list"),
+        ((torch.ones(3), torch.tensor([0])), ValueError, "table must have shape \\[V, dim\\], got \\[3\\]"),
+        ((torch.ones(3, 2), torch.tensor([0]), 3), ValueError, "padding_id must be at least 0 and at most 2, got 3"),
+    ],
+    ids=range(4),
+)
+def test_what_cannot_be_looked_up(arguments, error, text):
+    with pytest.raises(error, match=f"batch_embedding_lookup: {text}"):
+        accelerator().batch_embedding_lookup(*arguments)
+
+
 def test_batch_lookup():
     table, ids = torch.randn(7, 3, requires_grad=True), torch.tensor([[1, 0, 6], [6, 6, 2]])
     rows = accelerator().batch_embedding_lookup(table, ids, padding_id=6)
@@ -40,7 +78,7 @@ def test_frequencies_are_rounded_once():
     assert torch.equal(found, torch.tensor([0.5 * 500.0 ** (-2 * i / 7) for i in range(4)]))
     assert accelerator().parallel_frequency_computation(0).shape == (0,)
     assert accelerator().parallel_frequency_computation(4, dtype=torch.float64).dtype == torch.float64
-    with pytest.raises(ValueError, match="base must be above 0, got 0"):
+    with pytest.raises(ValueError, match="base_frequency must be above 0, got 0"):
         accelerator().parallel_frequency_computation(4, 0)
 
 

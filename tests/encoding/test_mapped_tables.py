@@ -166,6 +166,32 @@ def test_copies_open_the_file_again(saved):
     assert torch.equal(copy.deepcopy(module)(ids), module(ids))
 
 
+def test_a_copy_takes_no_table_of_another_shape(saved):
+    _, path = saved
+    mapped = MappedTable(path, device="cpu")
+    save_table(path, torch.zeros(3, 5))
+    text = r"must hold the table .* that it held, got \[3, 5\] of torch.float32"
+    with pytest.raises(torch_hrr.IntegrityError, match=text):
+        copy.deepcopy(mapped)
+
+
+def test_a_cache_made_in_inference_mode_serves_outside(saved):
+    table, path = saved
+    with torch.inference_mode():
+        mapped = MappedTable(path, CACHES["small"], device="cpu")
+        mapped(torch.arange(3))
+    assert torch.equal(mapped(torch.arange(2, 9)), table[2:9])
+
+
+@caches
+def test_autocast_sets_the_dtype_of_an_embedder(saved, cache):
+    _, path = saved
+    module = ConfigurableSinusoidalEmbedder(SinusoidalConfig(ROWS, DIM), MappedTable(path, CACHES[cache], device="cpu"))
+    (ids,) = requests(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(module(ids), module(ids).bfloat16()) and module(ids).dtype == torch.bfloat16
+
+
 def test_threads_share_a_cache(saved):
     table, path = saved
     mapped = MappedTable(path, CACHES["small"], device="cpu")

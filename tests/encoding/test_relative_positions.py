@@ -1,5 +1,7 @@
 """Relative positions: rotations that shift encodings, biases by i - j, and attention weights in half types."""
 
+import math
+
 import pytest
 import torch
 
@@ -73,8 +75,10 @@ def test_rotation_in_half_rounds_once_and_has_gradients():
         (torch.ones(3, 4, dtype=torch.int64), {}, TypeError, "x must be float32"),
         (torch.ones(3, 4), {"layout": "both"}, ValueError, "layout must be one of"),
         (torch.ones(3, 4), {"base": -1.0}, ValueError, "base"),
+        (torch.ones(3, 4), {"positions": [0, 1, 2]}, TypeError, "positions must be a torch.Tensor, got list"),
+        (torch.ones(3, 4), {"positions": torch.ones(2, 3)}, ValueError, "rows of x, \\[3\\], got \\[2, 3\\]"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_what_cannot_be_rotated(x, options, error, text):
     with pytest.raises(error, match=text):
@@ -131,6 +135,21 @@ def test_gradients_of_a_query_without_keys_are_zero():
     assert q.grad[0].any() and not q.grad[1].any() and k.grad.isfinite().all()
 
 
+def test_a_bias_of_minus_infinity_hides_a_key():
+    q, k = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
+    bias = torch.tensor([[-math.inf, -math.inf], [0.5, -math.inf]], requires_grad=True)
+    weights = attention_weights(q, k, relative_bias=bias)
+    assert weights.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    (weights * torch.tensor([1.0, 2.0])).sum().backward()
+    assert q.grad.isfinite().all() and bias.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("base", [-1.0, 0.0, math.nan, 1e-300])
+def test_a_base_that_gives_no_frequencies(base):
+    with pytest.raises(ValueError, match=r"RelativePositionBias: .*base"):
+        RelativePositionBias(features=4, base=base)
+
+
 def test_attention_weights_of_half_types_are_those_of_float32():
     """Scores of half precision would round in steps of 0.5 here, and autocast would make them half."""
     q, k = (torch.randn(64, 128) * 8 for _ in range(2))
@@ -151,8 +170,13 @@ def test_attention_weights_of_half_types_are_those_of_float32():
         ((torch.ones(2, 0), torch.ones(2, 0)), ValueError, "d >= 1"),
         ((torch.ones(2, 3), torch.ones(2, 3).half()), TypeError, "one dtype"),
         ((torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 2)), TypeError, "mask must be a bool tensor"),
+        (
+            (torch.ones(2, 3), torch.ones(2, 3), None, [1.0]),
+            TypeError,
+            "relative_bias must be a torch.Tensor, got list",
+        ),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_attention_of_what_does_not_fit(arguments, error, text):
     with pytest.raises(error, match=text):

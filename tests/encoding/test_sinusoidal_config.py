@@ -22,13 +22,17 @@ def test_defaults_are_those_written_down():
 
 
 REFUSED = [
-    ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1, got 0"),
+    ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1 and at most \\d+, got 0"),
     ({"embedding_dim": 2.0}, TypeError, "embedding_dim must be an int, got float"),
     ({"max_sequence_length": True}, TypeError, "max_sequence_length must be an int"),
     ({"base_frequency": -1}, ValueError, "base_frequency must be above 0, got -1"),
     ({"base_frequency": float("inf")}, ValueError, "base_frequency must be a finite number"),
     ({"phase_shift": "0"}, TypeError, "phase_shift must be a number, got str"),
-    ({"temperature": 0}, ValueError, "temperature must not be 0"),
+    ({"temperature": 0}, ValueError, "temperature must not be 0 in torch.float32, got 0"),
+    ({"temperature": 1e-50}, ValueError, "temperature must not be 0 in torch.float32, got 1e-50"),
+    ({"frequency_scaling": 1e30}, ValueError, ".*must be at most 2\\^60 for every i, got 1e\\+30"),
+    ({"base_frequency": 1e-300}, ValueError, ".*must be at most 2\\^60 for every i"),
+    ({"vocab_size": 2**63}, ValueError, "vocab_size must be at least 1 and at most"),
     ({"layout": "both"}, ValueError, "layout must be one of 'interleaved', 'half', got 'both'"),
     ({"precision": "float8"}, ValueError, "precision must be one of"),
     ({"vocab_size": 5, "padding_id": 5}, ValueError, "padding_id must be at least 0 and at most 4, got 5"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import runtime
-from torch_hrr._checks import check_bool, check_dtype, choice, integer, number
+from torch_hrr._checks import check_bool, check_dtype, check_strided, choice, integer, number
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
 
@@ -93,17 +94,26 @@ class GPUAccelerator:
         self.config = GPUConfig() if config is None else config
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
-        self.device = choose_device(self.config.enable_gpu) if device is None else runtime.resolve_device(device)
-        scales = self.config.compute_dtype == torch.float16
-        self.scaler = torch.amp.GradScaler("cuda" if self.on_gpu else "cpu", enabled=scales)
+        self.move(choose_device(self.config.enable_gpu) if device is None else runtime.resolve_device(device))
         self._profile: torch.profiler.profile | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
+
+    def move(self, device: torch.device) -> None:
+        """Works on another device from now on; the loss scale starts anew."""
+        self.device = device
+        scales = self.config.compute_dtype == torch.float16
+        self.scaler = torch.amp.GradScaler("cuda" if self.on_gpu else "cpu", enabled=scales)
 
     @property
     def on_gpu(self) -> bool:
         """Whether work goes to a GPU."""
         return self.device.type == "cuda"
+
+    @property
+    def profiling(self) -> bool:
+        """Whether operators are recorded now."""
+        return self._profile is not None
 
     def place(self, x: Tensor) -> Tensor:
         """The tensor where it is worked on: on the device unless its first dimension is below ``min_batch_for_gpu``."""
@@ -138,16 +148,27 @@ class GPUAccelerator:
         layout: str = "interleaved",
     ) -> Tensor:
         """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
-        encode = functional.sinusoidal_encoding if self.config.vectorize else reference.sinusoidal_encoding
+        check_strided("vectorized_sinusoidal_encoding", "positions", positions)
         positions, dtype = self.place(positions), self.config.compute_dtype
-        return encode(positions, embedding_dim, base_frequency, frequency_scaling, phase_shift, layout, dtype)
+        numbers = (embedding_dim, base_frequency, frequency_scaling, phase_shift, layout)
+        if self.config.vectorize:
+            return functional.sinusoidal_encoding(positions, *numbers, dtype)
+        checked = functional.check_ladder(positions, *numbers, dtype)
+        return reference.sinusoidal_encoding(positions, *numbers, checked)
 
     def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
         """Rows of a table ``[V, dim]``, ``[..., dim]``, in the dtype of the policy; zeros at padding.
 
         Gathered where the table is, then `place`. Differentiable in the table. A token outside 0 to V - 1 is an
-        IndexError on the CPU.
+        IndexError on the CPU, a padding token outside a ValueError.
         """
+        op = "batch_embedding_lookup"
+        check_strided(op, "table", table)
+        check_strided(op, "ids", ids)
+        if table.dim() != 2:
+            raise ValueError(f"{op}: table must have shape [V, dim], got {list(table.shape)}")
+        if padding_id is not None:
+            padding_id = integer(op, "padding_id", padding_id, 0, table.shape[0] - 1)
         ids = ids.to(table.device)
         rows = F.embedding(ids, table)
         if padding_id is not None:
@@ -173,6 +194,12 @@ class GPUAccelerator:
         causal: bool = False,
     ) -> Tensor:
         """`attention_weights`, after `place` of the queries, in their dtype; errors as there."""
+        op = "optimized_attention_weights"
+        check_strided(op, "query", query)
+        check_strided(op, "key", key)
+        for name, value in (("mask", mask), ("relative_bias", relative_bias)):
+            if value is not None:
+                check_strided(op, name, value)
         query = self.place(query)
         key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
         relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
@@ -210,7 +237,7 @@ class GPUAccelerator:
         self._profile = torch.profiler.profile(activities=activities)
         self._profile.start()
 
-    def stop_profiling(self, trace: str | None = None) -> dict[str, dict[str, float]]:
+    def stop_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """Stops recording.
 
         Args:
@@ -225,7 +252,7 @@ class GPUAccelerator:
         profile, self._profile = self._profile, None
         profile.stop()
         if trace is not None:
-            profile.export_chrome_trace(trace)
+            profile.export_chrome_trace(os.fspath(trace))
         return {
             event.key: {
                 "calls": event.count,
@@ -277,8 +304,9 @@ def ladder(dim: int, base: float, scale: float, dtype: torch.dtype) -> Tensor:
     """The frequencies of `sinusoidal_encoding`, ``[ceil(dim / 2)]``, rounded once from float64."""
     op = "parallel_frequency_computation"
     check_dtype(op, dtype)
-    dim, base, scale = integer(op, "dim", dim, 0), number(op, "base", base), number(op, "scale", scale)
+    dim = integer(op, "embedding_dim", dim, 0)
+    base, scale = number(op, "base_frequency", base), number(op, "frequency_scaling", scale)
     if base <= 0:
-        raise ValueError(f"{op}: base must be above 0, got {base}")
+        raise ValueError(f"{op}: base_frequency must be above 0, got {base}")
     pairs = torch.arange((dim + 1) // 2, dtype=torch.float64, device="cpu")
     return (scale * torch.pow(base, -2 * pairs / max(dim, 1))).to(dtype)

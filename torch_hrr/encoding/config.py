@@ -13,6 +13,7 @@ from torch_hrr import _storage
 from torch_hrr._checks import check_bool, choice, integer, number
 from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUConfig
+from torch_hrr.encoding.functional import check_ladder
 from torch_hrr.encoding.relative import LAYOUTS
 
 PRECISIONS = {
@@ -85,15 +86,23 @@ class SinusoidalConfig:
             if field.type == "bool":
                 check_bool(op, field.name, value)
             elif field.type == "int":
-                object.__setattr__(self, field.name, integer(op, field.name, value, 1))
+                object.__setattr__(self, field.name, integer(op, field.name, value, 1, 2**63 - 1))
             elif field.type == "float":
                 object.__setattr__(self, field.name, number(op, field.name, value))
         if self.base_frequency <= 0:
             raise ValueError(f"{op}: base_frequency must be above 0, got {self.base_frequency}")
-        if self.temperature == 0:
-            raise ValueError(f"{op}: temperature must not be 0")
         choice(op, "layout", self.layout, LAYOUTS)
         choice(op, "precision", self.precision, PRECISIONS)
+        wide = torch.float64 if self.precision == "float64" else torch.float32
+        if torch.tensor(self.temperature, dtype=wide, device="cpu") == 0:
+            raise ValueError(f"{op}: temperature must not be 0 in {wide}, got {self.temperature}")
+        try:
+            nowhere = torch.empty(0, device="meta")
+            check_ladder(
+                nowhere, self.embedding_dim, self.base_frequency, self.frequency_scaling, self.phase_shift, self.layout
+            )
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{op}: {error}") from None
         if self.padding_id is not None:
             object.__setattr__(self, "padding_id", integer(op, "padding_id", self.padding_id, 0, self.vocab_size - 1))
         if self.log_frequency and not self.learnable_frequencies:

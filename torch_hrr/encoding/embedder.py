@@ -13,7 +13,7 @@ from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
 from torch_hrr import _storage
-from torch_hrr._checks import integer, number
+from torch_hrr._checks import check_strided, integer, number
 from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUAccelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
@@ -147,9 +147,15 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
 
         Raises:
             IndexError: A token is outside 0 to V - 1, on the CPU. On a GPU its row is NaN.
-            TypeError, RuntimeError: As for `embed_positions`.
+            TypeError, ValueError, RuntimeError: An argument that is no tensor, ids without a dimension; else as for
+                `embed_positions`.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            check_strided("embed", "ids", ids)
+            if ids.dim() == 0:
+                raise ValueError("embed: ids must have shape [..., L], got a number")
+            if positions is not None:
+                check_strided("embed", "positions", positions)
             if self.checkpointed and torch.is_grad_enabled():
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again
@@ -167,6 +173,8 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             tokens, weight, ids = self.table.gather(ids)
             place = (tokens == padding).nonzero()
             padding = int(place[0, 0]) if len(place) else -1
+            if self.result_dtype is None:
+                weight = weight.to(self.config.dtype)
         assert weight is not None
         ids = ids.to(weight.device)
         if positions is not None:
@@ -189,6 +197,19 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
 
     def _composed(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
         """The definition step by step: with frequencies of its own, or in plain torch."""
+        # What the operator checks, and its dtype, under autocast too: it is asked for no rows.
+        of_none: Tensor = torch.ops.torch_hrr.embed_positions(
+            ids.reshape(-1)[:0],
+            weight,
+            None if positions is None else positions.reshape(-1)[:0],
+            padding,
+            self.temperature,
+            self.base,
+            self.scale,
+            self.phase,
+            self.layout,
+            self.result_dtype,
+        )
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
@@ -208,14 +229,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             embedded = embedded / self.temperature
         if padding >= 0:
             embedded = embedded.masked_fill((ids == padding).unsqueeze(-1), 0.0)
-        dtype = weight.dtype
-        result_dtype = self.result_dtype
-        if result_dtype is not None:
-            dtype = result_dtype
-        elif not torch.jit.is_scripting():  # type: ignore[attr-defined]
-            if wide == torch.float32 and torch.is_autocast_enabled(ids.device.type):
-                dtype = torch.get_autocast_dtype(ids.device.type)
-        result: Tensor = embedded.to(dtype)
+        result: Tensor = embedded.to(of_none.dtype)
         return result
 
     def attention_weights(self, query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
@@ -225,6 +239,10 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """
         bias = None
         if self.relative_bias is not None:
+            for name, rows in (("query", query), ("key", key)):
+                check_strided("attention_weights", name, rows)
+                if rows.dim() < 2:
+                    raise ValueError(f"attention_weights: {name} must have shape [..., L, d], got {list(rows.shape)}")
             queries, keys = query.shape[-2], key.shape[-2]
             bias = self.relative_bias(queries, keys, keys - queries)[0]
         return attention_weights(query, key, mask, bias, causal)
@@ -263,21 +281,23 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         same_width = config.embedding_dim == self.config.embedding_dim
         self._configure(config)
         self.weight = nn.Parameter(weight.to(before.device), requires_grad=self.weight.requires_grad)
-        if not same_width and self.frequencies is not None:
-            device = self.frequencies.weight.device
-            fresh = self._new_frequencies()
-            self.frequencies = fresh if fresh is None else fresh.to(device)
+        fresh = None if same_width else self._new_frequencies()
+        if fresh is not None and self.frequencies is not None:
+            known = self.frequencies.weight
+            self.frequencies = fresh.to(known.device, known.dtype).requires_grad_(known.requires_grad)
 
     def get_gpu_acceleration_info(self) -> dict[str, Any]:
         """What the embedder uses: `GPUAccelerator.info`, the device and the bytes of its parameters.
 
-        ``gpu_acceleration_enabled`` says whether the embedder is on a GPU now.
+        ``gpu_acceleration_enabled`` says whether the embedder is on a GPU now, ``mixed_precision`` whether results are
+        in another dtype than the table's.
         """
         device = self._device()
         return {
             **self.accelerator.info(),
             "gpu_acceleration_enabled": device.type == "cuda",
             "device": str(device),
+            "mixed_precision": self.result_dtype not in (None, self._table_dtype()),
             "parameter_bytes": sum(parameter.nbytes for parameter in self.parameters()),
             "cache_hit_rate": None if self.table is None else self.table.hit_rate,
         }
@@ -288,11 +308,12 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """Times forward passes of random tokens, and the same in plain torch on the same device.
 
         Both run without gradients; plain torch computes angles in float64, as it must to be right at large positions.
+        Torch's default generator is not used.
 
         Returns:
             ``ms`` a pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
             ``seq_length``, ``device``, ``gpu_acceleration_enabled``; with ``enable_profiling``, ``profile`` as
-            `GPUAccelerator.stop_profiling` returns it.
+            `GPUAccelerator.stop_profiling` returns it, unless a recording is under way, which then has these passes.
 
         Raises:
             ValueError: An argument is less than 1.
@@ -301,7 +322,8 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         sizes = {"batch_size": batch_size, "seq_length": seq_length, "num_iterations": num_iterations}
         batch, length, iterations = (integer(op, name, value, 1) for name, value in sizes.items())
         device = self._device()
-        ids = torch.randint(self.config.vocab_size, (batch, length), device=device)
+        generator = torch.Generator().manual_seed(0)
+        ids = torch.randint(self.config.vocab_size, (batch, length), generator=generator, device="cpu").to(device)
 
         def milliseconds(function: Callable[[Tensor], Tensor]) -> float:
             arguments = {"function": function, "ids": ids}
@@ -324,7 +346,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
                 "device": str(device),
                 "gpu_acceleration_enabled": device.type == "cuda",
             }
-            if self.accelerator.config.enable_profiling:
+            if self.accelerator.config.enable_profiling and not self.accelerator.profiling:
                 self.accelerator.start_profiling()
                 self(ids)
                 result["profile"] = self.accelerator.stop_profiling()
@@ -356,7 +378,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         length = integer(op, "sequence_length", length, 1)
         available = None
         if available_memory_mb is not None:
-            available = int(number(op, "available_memory_mb", available_memory_mb, 0) * _MEGABYTE)
+            available = int(min(number(op, "available_memory_mb", available_memory_mb, 0), 2.0**42) * _MEGABYTE)
         fixed = sum(p.nbytes * (2 if training and p.requires_grad else 1) for p in self.parameters())
         dtype = self.result_dtype or self._table_dtype()
         sequence = self._sequence_bytes(length, dtype, training)
@@ -393,7 +415,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """Records every operator from now on, until `disable_gpu_profiling`."""
         self.accelerator.start_profiling()
 
-    def disable_gpu_profiling(self, trace: str | None = None) -> dict[str, dict[str, float]]:
+    def disable_gpu_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """What was recorded since `enable_gpu_profiling`, as `GPUAccelerator.stop_profiling` returns it."""
         return self.accelerator.stop_profiling(trace)
 
@@ -484,7 +506,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         self.layout = config.layout
         # None leaves it to the table, and to autocast.
         self.result_dtype = None if config.precision == "float64" else acceleration.compute_dtype
-        if self.table is not None and self.result_dtype is None:
+        if self.table is not None and self.result_dtype is None and config.dtype.itemsize < 4:
             self.result_dtype = config.dtype
 
     def _new_frequencies(self) -> LearnableFrequencies | None:
@@ -504,6 +526,13 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
     def _compile_if_asked(self) -> None:
         if self.accelerator.config.enable_xla:
             self.compile()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """The accelerator goes where the table goes."""
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.weight is not None and self.weight.device not in (self.accelerator.device, torch.device("meta")):
+            self.accelerator.move(self.weight.device)
+        return moved
 
     def _table_dtype(self) -> torch.dtype:
         return self.config.dtype if self.weight is None else self.weight.dtype

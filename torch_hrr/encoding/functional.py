@@ -171,6 +171,20 @@ def embed_positions(
     return out
 
 
+def check_ladder(
+    positions: Tensor,
+    dim: int,
+    base: float,
+    scale: float = 1.0,
+    phase: float = 0.0,
+    layout: str = "interleaved",
+    dtype: torch.dtype | None = None,
+) -> torch.dtype:
+    """What `sinusoidal_encoding` checks of its arguments, and its dtype, without any work."""
+    positions = torch.empty_like(positions, device="meta")
+    return sinusoidal_encoding(positions, dim, base, scale, phase, layout, dtype).dtype
+
+
 def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
     _check_tensor(op, "positions", positions)

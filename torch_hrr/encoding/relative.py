@@ -1,11 +1,13 @@
 """Relative positions: a rotation of queries and keys, or a bias of attention scores, by i - j alone."""
 
 import contextlib
+import math
 
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_floating, choice, integer, number, resolve_dtype
+from torch_hrr._checks import check_bool, check_floating, check_strided, choice, integer, number, resolve_dtype
+from torch_hrr.encoding.functional import check_ladder
 
 LAYOUTS = ("interleaved", "half")
 _HALVES = (torch.float16, torch.bfloat16)
@@ -42,7 +44,8 @@ def rotate(
 
     Raises:
         TypeError: ``x`` or ``positions`` is of a dtype not named above.
-        ValueError: D is odd, or a number or ``layout`` is outside its range.
+        ValueError: D is odd, ``positions`` do not broadcast to the rows of ``x``, or a number or ``layout`` is outside
+            its range.
 
     Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Vaswani et al. 2017, section
     3.5, for R(k).
@@ -53,6 +56,16 @@ def rotate(
         raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
     if positions is None:
         positions = torch.arange(x.shape[-2], device=x.device)
+    else:
+        check_strided("rotate", "positions", positions)
+        rows = x.shape[:-1]
+        fits = len(positions.shape) <= len(rows) and all(
+            n in (1, m) for n, m in zip(positions.shape[::-1], rows[::-1], strict=False)
+        )
+        if not fits:
+            raise ValueError(
+                f"rotate: positions must broadcast to the rows of x, {list(rows)}, got {list(positions.shape)}"
+            )
     wide = x.float() if x.dtype in _HALVES else x
     half = x.shape[-1] // 2
     waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(positions, 2 * half, base, scale, 0.0, "half", wide.dtype)
@@ -109,6 +122,10 @@ class RelativePositionBias(nn.Module):
         self.heads = integer(name, "heads", heads, 1)
         self.features = integer(name, "features", features, 0)
         self.base = number(name, "base", base)
+        try:
+            check_ladder(torch.empty(0, device="meta"), self.features, self.base)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{name}: {error}") from None
         width = self.features or 2 * self.window + 1
         dtype = resolve_dtype(name, dtype)
         self.weight = nn.Parameter(torch.zeros(self.heads, width, device=device, dtype=dtype))
@@ -147,8 +164,8 @@ def attention_weights(
     """``softmax(q k^T / sqrt(d) + relative_bias)`` over the keys that the mask lets through, in float32 at least.
 
     Products, sums and the softmax of half types are those of float32, under autocast too; the weights are rounded once,
-    at the end. A query without any key gets zeros. Differentiable in queries, keys and bias. As deterministic as
-    torch's matrix products; O(Lq Lk d).
+    at the end. A query without any key gets zeros; a bias of -infinity hides a key as the mask does. Differentiable in
+    queries, keys and bias. As deterministic as torch's matrix products; O(Lq Lk d).
 
     Args:
         query: ``[..., Lq, d]``, floating.
@@ -176,6 +193,8 @@ def attention_weights(
         raise ValueError(f"{op}: query and key must have shapes [..., L, d] with the same d >= 1, got {shapes}")
     if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
         raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype if isinstance(mask, Tensor) else mask!r}")
+    if relative_bias is not None:
+        check_floating(op, "relative_bias", relative_bias)
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     if causal:
         offset = key.shape[-2] - query.shape[-2]
@@ -187,6 +206,8 @@ def attention_weights(
         scores = torch.matmul(query.to(wide) * query.shape[-1] ** -0.5, key.to(wide).transpose(-2, -1))
         if relative_bias is not None:
             scores = scores + relative_bias.to(wide)
+            heard = scores != -math.inf
+            mask = heard if mask is None else mask & heard
         if mask is None:
             return scores.softmax(-1).to(query.dtype)
         # Finite, and zero once more afterwards: a softmax of nothing is NaN, and so would its gradient be.

@@ -111,8 +111,8 @@ class MappedTable:
         self.clear_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, in another process too, opens the file again; it must still be there."""
-        return _reopen, (self._path, self.config, self.device)
+        """A copy, in another process too, opens the file again; it must still be there, with a table of that shape."""
+        return _reopen, (self._path, self.config, self.device, self.shape, self.dtype)
 
     @property
     def shape(self) -> torch.Size:
@@ -131,6 +131,11 @@ class MappedTable:
 
     def clear_cache(self) -> None:
         """Forgets the rows on the device and the counts."""
+        # Calls in and out of inference mode change these tensors.
+        with torch.inference_mode(False):
+            self._clear_cache()
+
+    def _clear_cache(self) -> None:
         size = min(self.config.cache_rows, self.shape[0]) if self.config.use_gpu_memory_mapping else 0
         self._cache = torch.empty(size, self.shape[1], dtype=self.dtype, device=self.device)
         # The token of a slot and when it was last used; the slot of a token, -1 for none. 4 bytes a token, on the host.
@@ -206,5 +211,11 @@ class MappedTable:
         return rows
 
 
-def _reopen(path: str, config: MemoryStorageConfig, device: torch.device) -> MappedTable:
-    return MappedTable(path, config, device=device, verify=False)
+def _reopen(
+    path: str, config: MemoryStorageConfig, device: torch.device, shape: torch.Size, dtype: torch.dtype
+) -> MappedTable:
+    table = MappedTable(path, config, device=device, verify=False)
+    if table.shape != shape or table.dtype != dtype:
+        was, now = f"{list(shape)} of {dtype}", f"{list(table.shape)} of {table.dtype}"
+        raise IntegrityError(f"load: {path} must hold the table {was} that it held, got {now}")
+    return table
