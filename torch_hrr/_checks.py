@@ -110,6 +110,7 @@ def plain(value: Any) -> Any:
 
 def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
     """One of the known words."""
-    if value not in known:
+    # By type first: a dict of words takes no list, and an array gives an array.
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"{op}: {argument} must be one of {', '.join(map(repr, known))}, got {value!r}")
     return str(value)

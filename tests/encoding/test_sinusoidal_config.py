@@ -35,6 +35,7 @@ REFUSED = [
     ({"vocab_size": 2**63}, ValueError, "vocab_size must be at least 1 and at most"),
     ({"layout": "both"}, ValueError, "layout must be one of 'interleaved', 'half', got 'both'"),
     ({"precision": "float8"}, ValueError, "precision must be one of"),
+    ({"precision": ["float32"]}, ValueError, r"precision must be one of .*, got \['float32'\]"),
     ({"vocab_size": 5, "padding_id": 5}, ValueError, "padding_id must be at least 0 and at most 4, got 5"),
     ({"log_frequency": True}, ValueError, "log_frequency must be False without learnable_frequencies"),
     (
