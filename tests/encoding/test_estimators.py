@@ -162,6 +162,22 @@ def test_modes_of_the_caller_change_nothing(generator):
     assert again.bits(cycles(8, 500, seed=5), 10) == pytest.approx(generator.bits(cycles(8, 500, seed=5), 10), rel=0.05)
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_what_never_changes_is_no_measure_of_what_does(last):
+    """Tokens 0, and at most one other at the end: their own beginning is no surprise, others are a bounded one."""
+    tokens = torch.zeros(3000, dtype=torch.int64)
+    tokens[-1] = last
+    constant = LSMGenerator(CONFIG, units=60, seed=1).fit(tokens, streams=1)
+    assert constant.bits(tokens[:400]) < 0.1
+    assert constant.bits(cycles(1, 400)[0]) < 20
+
+
+def test_series_of_small_amplitude_are_classified():
+    t = torch.arange(40) * torch.linspace(0.2, 0.4, 60).unsqueeze(-1)
+    x, y = 1e-3 * t.sin().unsqueeze(-1), torch.arange(60) // 30
+    assert float((LSMClassifier(units=40).fit(x[::2], y[::2]).predict(x[1::2]) == y[1::2]).double().mean()) > 0.9
+
+
 def test_the_seed_draws_the_table_too():
     tables = [LSMGenerator(CONFIG, units=10, seed=seed).embedder.weight for seed in (0, 2**64, 1)]
     assert torch.equal(tables[0], tables[1]) and not torch.equal(tables[0], tables[2])
