@@ -1,5 +1,6 @@
 """Regressor, classifier and generator do what they are for, keep it in files, and refuse what makes no sense."""
 
+import copy
 import math
 
 import numpy as np
@@ -156,10 +157,21 @@ def test_states_beyond_what_is_kept_are_computed_again(generator, monkeypatch):
 
 def test_modes_of_the_caller_change_nothing(generator):
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
-        again = LSMGenerator(CONFIG, units=60, seed=1).fit(cycles(1, 6000)[0])
+        tokens = cycles(1, 6000)[0]
+        again = LSMGenerator(CONFIG, units=60, seed=1).fit(tokens)
         assert torch.equal(again.machine.run(cycles(1, 30)), generator.machine.run(cycles(1, 30)))
-    # The embedder's rows are rounded where the caller says so; what follows is not.
-    assert again.bits(cycles(8, 500, seed=5), 10) == pytest.approx(generator.bits(cycles(8, 500, seed=5), 10), rel=0.05)
+        probabilities = again.predict_proba(cycles(8, 500, seed=5))
+        # One stream, whose labels are a view of the tokens.
+        LSMGenerator(CONFIG, units=5).fit(tokens[:100], streams=1)
+        x, y = torch.linspace(0, 1, 60).view(20, 3, 1).clone(), torch.arange(20) // 10
+        classified = LSMClassifier(units=20).fit(x, y).predict(x)
+        regressor = LSMRegressor(units=20).fit(x, x, warmup=1)
+        regressed = regressor.predict(x)
+    # Nor are the embedder's rows rounded.
+    assert torch.equal(probabilities, generator.predict_proba(cycles(8, 500, seed=5)))
+    assert classified.tolist() == LSMClassifier(units=20).fit(x.clone(), y.clone()).predict(x).tolist()
+    assert torch.equal(regressed, LSMRegressor(units=20).fit(x.clone(), x.clone(), warmup=1).predict(x))
+    assert torch.equal(copy.deepcopy(regressor).predict(x), regressed)
 
 
 @pytest.mark.parametrize("last", [0, 1])
@@ -176,6 +188,67 @@ def test_series_of_small_amplitude_are_classified():
     t = torch.arange(40) * torch.linspace(0.2, 0.4, 60).unsqueeze(-1)
     x, y = 1e-3 * t.sin().unsqueeze(-1), torch.arange(60) // 30
     assert float((LSMClassifier(units=40).fit(x[::2], y[::2]).predict(x[1::2]) == y[1::2]).double().mean()) > 0.9
+
+
+def test_integers_of_any_dtype_are_tokens_and_labels(generator):
+    tokens = cycles(2, 60)
+    expected = generator.predict_proba(tokens)
+    labels = torch.tensor([2**62, 1])
+    classifier = LSMClassifier(SinusoidalConfig(vocab_size=5, embedding_dim=8), units=20).fit(tokens, labels)
+    for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16):
+        assert torch.equal(generator.predict_proba(tokens.to(dtype)), expected)
+        assert torch.equal(generator.machine.run(tokens.to(dtype)), generator.machine.run(tokens))
+        assert torch.equal(classifier.predict_proba(tokens.to(dtype)), classifier.predict_proba(tokens))
+    for kind in (">i8", ">u2", "<u8"):
+        assert torch.equal(generator.predict_proba(tokens.numpy().astype(kind)), expected)
+    large = torch.tensor([1, 2**63 + 7], dtype=torch.uint64)
+    text = f"must be below 2\\^63, got {2**63 + 7}"
+    with pytest.raises(ValueError, match=f"^bits: tokens {text}"):
+        generator.bits(large)
+    with pytest.raises(ValueError, match=f"^run: x {text}"):
+        generator.machine.run(large)
+    with pytest.raises(ValueError, match=f"^fit: y {text}"):
+        classifier.fit(tokens, large)
+
+
+def test_numbers_that_are_none_are_refused_where_they_cannot_be_seen():
+    """A label says nothing of NaN; probabilities and predictions are NaN themselves."""
+    x = torch.linspace(0, 1, 60).view(20, 3, 1)
+    bad = x.clone()
+    bad[3, 1] = math.nan
+    classifier = LSMClassifier(units=20).fit(x, torch.arange(20) // 10)
+    assert classifier.predict_proba(bad).isnan().any(-1).nonzero().squeeze(-1).tolist() == [3]
+    with pytest.raises(ValueError, match=r"^predict: x must be finite, got NaN or infinity"):
+        classifier.predict(bad)
+    for value in (math.nan, math.inf):
+        bad[3, 1] = value
+        with pytest.raises(ValueError, match=r"^fit: x must be finite, got NaN or infinity"):
+            classifier.fit(bad, torch.arange(20) // 10)
+    regressed = LSMRegressor(units=20).fit(x, x, warmup=1).predict(torch.where(bad == math.inf, math.nan, x))
+    assert regressed.isnan().squeeze(-1).nonzero().tolist() == [[3, 1], [3, 2]]
+
+
+def test_copies_are_what_they_are_copies_of(generator):
+    x = torch.linspace(0, 1, 60).view(20, 3, 1)
+    regressor = LSMRegressor(units=300).fit(x, x, warmup=1)
+    classifier = LSMClassifier(units=300).fit(x, torch.arange(20) // 10)
+    wide = LSMGenerator(CONFIG, units=300)
+    for copied in (copy.deepcopy, copy.copy):
+        assert torch.equal(copied(regressor).predict(x), regressor.predict(x))
+        assert torch.equal(copied(regressor.machine).run(x), regressor.machine.run(x))
+        assert torch.equal(copied(classifier).predict_proba(x), classifier.predict_proba(x))
+        assert torch.equal(copied(generator).generate(9), generator.generate(9))
+        again = copied(wide)
+        assert torch.equal(again.machine.run(cycles(1, 9)), wide.machine.run(cycles(1, 9)))
+        assert again.machine._embedder is again.embedder
+
+
+def test_a_read_out_is_seen_in_the_name(generator):
+    x = torch.linspace(0, 1, 60).view(20, 3, 1)
+    assert repr(generator).endswith("seed=1, fitted=True))")
+    classifier = LSMClassifier(units=20)
+    assert repr(classifier).endswith("fitted=False))")
+    assert repr(classifier.fit(x, torch.arange(20) // 10)).endswith("fitted=True))")
 
 
 def test_the_seed_draws_the_table_too():
@@ -240,11 +313,54 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS), ValueError, "fit: warmup must be below the number of"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, streams=0), ValueError, "fit: streams must be at least 1"),
-        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[:9]), ValueError, "fit: x must have at least one step"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[:9]), ValueError, "fit: tokens must be at least two for"),
         (lambda: LSMGenerator(CONFIG, units=5).generate(1, -1.0), ValueError, "generate: temperature must be a finite"),
         (lambda: LSMGenerator(CONFIG, units=5).generate(-1), ValueError, "generate: n must be at least 0, got -1"),
+        (lambda: LSMGenerator(CONFIG, units=5).generate(0), RuntimeError, "generate: the read-out must be learned"),
+        (
+            lambda: LSMGenerator(CONFIG, units=5).predict_proba(TOKENS[:0]),
+            RuntimeError,
+            "predict_proba: the read-out must be learned",
+        ),
+        (lambda: LSMClassifier(units=5).predict(0), RuntimeError, "predict: the read-out must be learned"),
+        (lambda: LSMClassifier(units=5).predict_proba(0), RuntimeError, "predict_proba: the read-out must be"),
+        (
+            lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[None, :1]),
+            ValueError,
+            r"fit: tokens must be at least two, got shape \[1, 1\]",
+        ),
+        (
+            lambda: LSMRegressor(input_dim=2, units=5).fit(np.zeros(9), np.zeros(9)),
+            ValueError,
+            r"fit: x must have shape \[T, 2\] or \[B, T, 2\], got \[9\]",
+        ),
+        (
+            lambda: LSMRegressor(input_dim=2, units=5).fit(torch.tensor(1.0), torch.tensor(1.0)),
+            ValueError,
+            r"fit: x must have shape \[T, 2\] or \[B, T, 2\], got \[\]",
+        ),
+        (
+            lambda: LSMRegressor(input_dim=9, units=5).fit(np.ones(9), np.ones(9)),
+            ValueError,
+            r"fit: x must have shape \[T, 9\] or \[B, T, 9\], got \[9\]",
+        ),
     ],
 )  # fmt: skip
 def test_bad_calls(call, error, text):
     with pytest.raises(error, match=f"^{text}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda g: g.bits(TOKENS[:1]), ValueError, r"bits: tokens must be at least two, got shape \[1, 1\]"),
+        (lambda g: g.generate(1, prompt=TOKENS + 5), IndexError, "generate: prompt must be 0 to 4, got 5"),
+        (lambda g: g.generate(1, prompt=TOKENS.float()), TypeError, "generate: prompt must be integers"),
+        (lambda g: g.generate(1, prompt=TOKENS[None]), ValueError, r"generate: prompt must have shape \[T\], got"),
+        (lambda g: g.generate(1, prompt=TOKENS[None, None]), ValueError, r"generate: prompt must have shape \[T\]"),
+    ],
+)  # fmt: skip
+def test_bad_calls_after_fit(generator, call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call(generator)

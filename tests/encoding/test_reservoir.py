@@ -151,7 +151,15 @@ def test_arrays_of_any_real_kind_are_taken():
     x = (np.arange(60) % 7)[:, None]
     m.fit(x, x.astype(np.float16), warmup=5)
     expected = m.predict(torch.from_numpy(x).float())
-    for given in (x, x.astype(np.uint8), x[::-1].copy()[::-1], torch.from_numpy(x), torch.from_numpy(x).half()):
+    swapped = x.astype(">f4")
+    for given in (
+        x,
+        x.astype(np.uint8),
+        x[::-1].copy()[::-1],
+        torch.from_numpy(x),
+        torch.from_numpy(x).half(),
+        swapped,
+    ):
         torch.testing.assert_close(m.predict(given), expected)
     assert m.predict(np.zeros((0, 1))).shape == (0, 1) and m.predict(np.zeros((2, 0, 1))).shape == (2, 0, 1)
     assert m.run(np.zeros((0, 5, 1))).shape == (0, 5, 30)
@@ -208,6 +216,7 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         (tensors, settings | {"leak": 0}),
         (tensors, settings | {"seed": "x"}),
         (tensors, settings | {"more": 1}),
+        (tensors, settings | {"embedder": 1}),
     ]
     for content in forged:
         _storage.save(path, *content, format="torch_hrr.liquid_state_machine", version=1)
@@ -226,9 +235,14 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         ({"density": float("nan")}, ValueError, "density must be a finite number"),
         ({"ridge": "1"}, TypeError, "ridge must be a number, got str"),
         ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
-        ({"dtype": torch.float16}, TypeError, "dtype must be float32 or float64, got torch.float16"),
+        ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64, got torch.float16"),
         ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
         ({"device": "meta"}, ValueError, "device must be cpu or cuda, got meta"),
+        ({"dtype": "float32"}, TypeError, "dtype must be torch.float32 or torch.float64, got 'float32'"),
+        ({"spectral_radius": 1e308}, ValueError, r"spectral_radius must give finite weights, got 1e\+308"),
+        ({"input_scaling": 1e308}, ValueError, r"input_scaling must give finite weights, got 1e\+308"),
+        ({"units": 10**6}, RuntimeError, r"units, .* got 1000000, 2 and 0\.1, which take 16,763\.9 GiB"),
+        ({"input_dim": 10**12}, RuntimeError, r"units, .* got 10, 1000000000000 and 0\.1, which"),
     ],
 )
 def test_bad_settings(settings, error, text):
@@ -244,6 +258,11 @@ def test_bad_settings(settings, error, text):
         (lambda m, x: m.run(x.bool()), TypeError, "run: x must hold real numbers, got torch.bool"),
         (lambda m, x: m.run(x + 1j), TypeError, "run: x must hold real numbers"),
         (lambda m, x: m.run(np.array([["a"]])), TypeError, "run: x must be an array of real numbers"),
+        (
+            lambda m, x: m.run(np.float64(1)),
+            TypeError,
+            "run: x must be an array of real numbers, got float64 of float64",
+        ),
         (lambda m, x: m.run(x[:, :1]), ValueError, r"run: x must have shape \[T, 2\] or \[B, T, 2\], got \[20, 1\]"),
         (lambda m, x: m.run(x, state=torch.zeros(3, 10)), ValueError, r"run: state must have shape \[1, 10\]"),
         (lambda m, x: m.chunks(x, steps=0), ValueError, "chunks: steps must be at least 1, got 0"),
@@ -291,8 +310,15 @@ def test_tokens_enter_through_the_embedder_at_position_zero(tmp_path):
     assert rows.positions.tolist() == [0] and not states.requires_grad
     m.fit(tokens.numpy(), states[..., :1], warmup=0).save(tmp_path / "m")
     torch.testing.assert_close(m.predict(tokens[0]), states[0, :, :1], atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match=r"^load: embedder must be the one that the machine in .*m was saved with"):
+        LiquidStateMachine.load(tmp_path / "m")
     assert torch.equal(LiquidStateMachine.load(tmp_path / "m", embedder=rows).predict(tokens), m.predict(tokens))
-    with pytest.raises(TypeError, match=r"^run: x must hold integers, which are tokens, got torch\.float32"):
+    # Files of before do not say.
+    tensors, settings = m.content()
+    del settings["embedder"]
+    _storage.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
+    torch.testing.assert_close(LiquidStateMachine.load(tmp_path / "m").run(rows.table[tokens]), states)
+    with pytest.raises(TypeError, match=r"^run: x must be integers, one a token, got torch\.float32"):
         m.run(torch.zeros(20))
     with pytest.raises(ValueError, match=r"^run: x must have shape \[T\] or \[B, T\], got \[1, 1, 20\]"):
         m.run(tokens[None, :1])

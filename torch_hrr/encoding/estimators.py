@@ -17,15 +17,16 @@ from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
+from torch_hrr.encoding.inputs import TOKENS, check_warmup, integers, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Progress, fit_softmax
-from torch_hrr.encoding.reservoir import LiquidStateMachine, check_warmup, real_tensor
+from torch_hrr.encoding.reservoir import LiquidStateMachine
 from torch_hrr.runtime import resolve_device
 
 _VERSION = 1
 # Samples in a step of the softmax regression.
 _BATCH = 2048
-# Numbers of states that are kept between its passes; of more they are computed anew in each.
-_KEPT = 2**28
+# Bytes of states that are kept between its passes; of more they are computed anew in each.
+_KEPT = 2**30
 # Tokens are renewed faster and forgotten sooner than samples of a series (measured on text: 2.21 bits a character with
 # these at 500 units, 2.26 with a radius of 0.9).
 _TOKEN_SETTINGS = {"spectral_radius": 0.5, "leak": 0.8}
@@ -76,9 +77,9 @@ class _Estimator:
         self.machine = LiquidStateMachine(input_dim, embedder=self.embedder, **settings)
 
     def __repr__(self) -> str:
-        """The machine's settings."""
+        """The machine's settings, and whether there is a read-out."""
         tokens = "" if self.embedder is None else f"{self.embedder.config.vocab_size} tokens, "
-        return f"{type(self).__name__}({tokens}{self.machine!r})"
+        return f"{type(self).__name__}({tokens}{self.machine.describe(self._is_fitted())})"
 
     def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
         """Writes embedder, reservoir and read-out to one checked file, whole or not at all.
@@ -133,6 +134,9 @@ class _Estimator:
             raise IntegrityError(f"load: {os.fsdecode(path)} must describe a {cls.__name__}, got {error}") from None
         return estimator
 
+    def _is_fitted(self) -> bool:
+        return self.machine.fitted
+
     def _learned(self) -> dict[str, Tensor]:
         """What was learned beside the machine's read-out."""
         return {}
@@ -171,7 +175,9 @@ class LSMRegressor(_Estimator):
         """
         given = self._columns("fit", x)
         scale = None
-        if self.embedder is None and given.numel():
+        # What has no such columns is the machine's to refuse.
+        columned = given.dim() > 1 and given.shape[-1] == self.machine.input_dim
+        if self.embedder is None and given.numel() and columned:
             flat = given.to(self.machine.device, torch.float64).flatten(0, -2)
             low, high = flat.amin(0), flat.amax(0)
             # A constant column stays constant.
@@ -220,10 +226,16 @@ class _Softmax(_Estimator):
 
     _softmax: tuple[Tensor, Tensor] | None = None
 
-    def _log_probabilities(self, op: str, features: Tensor) -> Tensor:
+    def _fitted(self, op: str) -> tuple[Tensor, Tensor]:
         if self._softmax is None:
             raise RuntimeError(f"{op}: the read-out must be learned: call fit first")
-        weights, constant = self._softmax
+        return self._softmax
+
+    def _is_fitted(self) -> bool:
+        return self._softmax is not None
+
+    def _log_probabilities(self, op: str, features: Tensor) -> Tensor:
+        weights, constant = self._fitted(op)
         return F.log_softmax(features.to(torch.float64) @ weights + constant, -1)
 
     def _learned(self) -> dict[str, Tensor]:
@@ -280,15 +292,15 @@ class LSMClassifier(_Softmax):
 
         Deterministic. Cost: the states of every step, and some hundred passes over features ``[B, 2 units]``.
         """
-        given, labels = self._batch("fit", x), real_tensor("fit", "y", y)
-        if labels.is_floating_point():
-            raise TypeError(f"fit: y must hold integers, got {labels.dtype}")
+        given, labels = self._batch("fit", x), integers("fit", "y", y)
         if labels.shape != given.shape[:1]:
             raise ValueError(f"fit: y must have shape [{len(given)}], got {list(labels.shape)}")
         check_warmup("fit", 0, given)
-        classes, label = torch.unique(labels.to(self.machine.device, torch.int64), return_inverse=True)
+        classes, label = torch.unique(labels.to(self.machine.device), return_inverse=True)
         features = self._features(given)
-        if not bool(features.isfinite().all()):
+        # States may be finite where an infinite input drives them.
+        numbers = [features] if self.embedder is not None else [given.to(self.machine.dtype), features]
+        if not all(bool(each.isfinite().all()) for each in numbers):
             raise ValueError("fit: x must be finite, got NaN or infinity")
         parts = list(zip(torch.split(features, _BATCH), torch.split(label, _BATCH), strict=True))
         self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device)
@@ -296,17 +308,24 @@ class LSMClassifier(_Softmax):
         return self
 
     def predict_proba(self, x: Any) -> Tensor:
-        """Probabilities ``[B, C]`` of the labels in `classes`, float64; RuntimeError before `fit`, else as `fit`."""
+        """Probabilities ``[B, C]`` of the labels in `classes`, float64; RuntimeError before `fit`, else as `fit`.
+
+        Those of a sequence with NaN are NaN.
+        """
+        self._fitted("predict_proba")
         given = self._batch("predict_proba", x)
         return self._log_probabilities("predict_proba", self._features(given)).exp()
 
     def predict(self, x: Any) -> Tensor:
-        """The most probable labels, int64 ``[B]``; errors as for `predict_proba`."""
-        given = self._batch("predict", x)
-        return self.classes[self._log_probabilities("predict", self._features(given)).argmax(-1).cpu()]
+        """The most probable labels, int64 ``[B]``; errors as for `predict_proba`, and ValueError where x has NaN."""
+        self._fitted("predict")
+        logs = self._log_probabilities("predict", self._features(self._batch("predict", x)))
+        if bool(logs.isnan().any()):
+            raise ValueError("predict: x must be finite, got NaN or infinity")
+        return self.classes[logs.argmax(-1).cpu()]
 
     def _batch(self, op: str, x: Any) -> Tensor:
-        given = real_tensor(op, "x", x)
+        given = real_tensor(op, "x", x) if self.embedder is None else integers(op, "x", x, TOKENS)
         if given.dim() != (3 if self.embedder is None else 2):
             wanted = f"[B, T, {self.machine.input_dim}]" if self.embedder is None else "[B, T]"
             raise ValueError(f"{op}: x must have shape {wanted}, got {list(given.shape)}")
@@ -375,15 +394,19 @@ class LSMGenerator(_Softmax):
             ValueError: Another shape, or streams that are not longer than warmup + 1.
             IndexError: A token is outside the vocabulary.
 
-        Deterministic. Cost: five passes over the tokens. States are kept from pass to pass up to 1 GiB, beyond that
-        they are computed again.
+        Deterministic. Cost: one pass over the tokens, then at least four, and as many as give 400 steps, each of some
+        two thousand tokens. States are kept from pass to pass up to 1 GiB, beyond that they are computed again.
         """
         given, batched = self._tokens("fit", tokens)
         streams = integer("fit", "streams", streams, 1)
         if not batched:
             length = given.shape[1] // streams
+            if length < 2:
+                raise ValueError(
+                    f"fit: tokens must be at least two for each of {streams} streams, got {given.shape[1]}"
+                )
             given = given[:, : length * streams].view(streams, length)
-        warmup = check_warmup("fit", warmup, given[:, 1:])
+        warmup = self._check_warmup("fit", warmup, given)
         inputs, following = given[:, :-1], given[:, 1:]
         steps = max(1, _BATCH // len(given))
         units = self.machine.units
@@ -397,7 +420,7 @@ class LSMGenerator(_Softmax):
         kept: list[tuple[Tensor, Tensor]] = []
 
         def chunks() -> Iterable[tuple[Tensor, Tensor]]:
-            if inputs.numel() * units > _KEPT:
+            if inputs.numel() * units * self.machine.dtype.itemsize > _KEPT:
                 return compute()
             if not kept:
                 kept.extend(compute())
@@ -414,6 +437,7 @@ class LSMGenerator(_Softmax):
             RuntimeError: `fit` was not called.
             TypeError, ValueError, IndexError: As for `fit`.
         """
+        self._fitted("predict_proba")
         given, batched = self._tokens("predict_proba", tokens)
         result = torch.empty(*given.shape, self._vocabulary, dtype=torch.float64, device=self.machine.device)
         for begin, states in self.machine.chunks(given):
@@ -427,8 +451,9 @@ class LSMGenerator(_Softmax):
             RuntimeError: `fit` was not called.
             TypeError, ValueError, IndexError: As for `fit`.
         """
+        self._fitted("bits")
         given, _ = self._tokens("bits", tokens)
-        warmup = check_warmup("bits", warmup, given[:, 1:])
+        warmup = self._check_warmup("bits", warmup, given)
         following, total = given[:, 1:].unsqueeze(-1), 0.0
         for begin, states in self.machine.chunks(given[:, :-1]):
             skipped = min(max(warmup - begin, 0), states.shape[1])
@@ -458,10 +483,11 @@ class LSMGenerator(_Softmax):
         n = integer("generate", "n", n, 0)
         temperature = number("generate", "temperature", temperature, 0)
         bits = integer("generate", "seed", seed) % 2**64
+        self._fitted("generate")
         generator = torch.Generator("cpu").manual_seed(bits if bits < 2**63 else bits - 2**64)
         state = torch.zeros(self.machine.units, dtype=self.machine.dtype, device=self.machine.device)
         if prompt is not None:
-            before, batched = self._tokens("generate", prompt)
+            before, batched = self._tokens("generate", prompt, "prompt")
             if batched:
                 raise ValueError(f"generate: prompt must have shape [T], got {list(before.shape)}")
             for _, states in self.machine.chunks(before):
@@ -484,18 +510,20 @@ class LSMGenerator(_Softmax):
         assert self.embedder is not None
         return self.embedder.config.vocab_size
 
-    def _tokens(self, op: str, tokens: Any) -> tuple[Tensor, bool]:
+    def _check_warmup(self, op: str, warmup: Any, given: Tensor) -> int:
+        """Of streams ``[B, T]``, whose last token is followed by none."""
+        if not len(given) or given.shape[1] < 2:
+            raise ValueError(f"{op}: tokens must be at least two, got shape {list(given.shape)}")
+        return check_warmup(op, warmup, given[:, 1:])
+
+    def _tokens(self, op: str, tokens: Any, name: str = "tokens") -> tuple[Tensor, bool]:
         """Tokens ``[B, T]`` on the device, and whether they came as a batch."""
-        given = real_tensor(op, "tokens", tokens)
-        if given.is_floating_point():
-            raise TypeError(f"{op}: tokens must be integers, got {given.dtype}")
-        if given.dim() not in (1, 2):
-            raise ValueError(f"{op}: tokens must have shape [T] or [B, T], got {list(given.shape)}")
+        given = token_tensor(op, name, tokens)
         low, high = (int(given.min()), int(given.max())) if given.numel() else (0, 0)
         if low < 0 or high >= self._vocabulary:
             outside = low if low < 0 else high
-            raise IndexError(f"{op}: tokens must be 0 to {self._vocabulary - 1}, got {outside}")
-        given = given.to(self.machine.device, torch.int64)
+            raise IndexError(f"{op}: {name} must be 0 to {self._vocabulary - 1}, got {outside}")
+        given = given.to(self.machine.device)
         return (given, True) if given.dim() == 2 else (given.unsqueeze(0), False)
 
     def _restore(self, learned: dict[str, Tensor]) -> None:

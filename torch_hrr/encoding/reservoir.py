@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr import _storage
-from torch_hrr._checks import check_dtype, integer, number
+from torch_hrr._checks import check_bool, integer, number
 from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import choose_device
+from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
-from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime import available_memory, resolve_device
 
 _FORMAT, _VERSION = "torch_hrr.liquid_state_machine", 1
 # Elements of states computed at a time: small enough for the cache, large enough that a chunk costs little beside.
@@ -82,25 +83,42 @@ class LiquidStateMachine:
 
         Raises:
             TypeError: An argument is of another type.
-            ValueError: An argument is outside its range.
+            ValueError: An argument is outside its range, or gives weights beyond it.
+            RuntimeError: The machine takes more memory than there is.
 
         Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
         """
         op = "LiquidStateMachine"
         self._configure(op, input_dim, units, spectral_radius, leak, input_scaling, density, ridge, seed)
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        check_dtype(op, dtype)
-        if dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {dtype!r:.80}")
         target = _resolve(op, device)
         self._embedder = _check_embedder(op, embedder)
         self._readout: tuple[Tensor, Tensor] | None = None
+        self._check_memory(op)
         self._place(self._draw(), target, dtype)
+        for name, weights in (("spectral_radius", self._values), ("input_scaling", self._input_weights)):
+            if not bool(weights.isfinite().all()):
+                raise ValueError(f"{op}: {name} must give finite weights, got {getattr(self, name)}")
 
     def __repr__(self) -> str:
         """The settings, and whether there is a read-out."""
+        return self.describe(self.fitted)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the matrix, which torch copies in no sparse form."""
+        return {name: value for name, value in self.__dict__.items() if name != "_matrix"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """With the matrix again."""
+        self.__dict__.update(state)
+        self._matrix = _matrix(self._columns, self._values)
+
+    def describe(self, fitted: bool) -> str:
+        """`repr` for an estimator, which may have a read-out of its own."""
         settings = ", ".join(f"{name}={getattr(self, name)}" for name in _SETTINGS)
-        return f"{type(self).__name__}({settings}, fitted={self.fitted})"
+        return f"{type(self).__name__}({settings}, fitted={fitted})"
 
     @property
     def device(self) -> torch.device:
@@ -279,11 +297,15 @@ class LiquidStateMachine:
         Raises:
             torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
             OSError: The file cannot be read; FileNotFoundError where there is none.
-            TypeError, ValueError: ``embedder`` or ``device`` is none.
+            TypeError, ValueError: ``embedder`` or ``device`` is none, or ``embedder`` is None and the machine had one.
         """
         _check_embedder("load", embedder)
         target = _resolve("load", device)
         tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        if embedder is None and settings.get("embedder") is True:
+            raise ValueError(
+                f"load: embedder must be the one that the machine in {os.fsdecode(path)} was saved with, got None"
+            )
         try:
             return cls.from_content(tensors, settings, embedder, target)
         except (KeyError, TypeError, ValueError) as error:
@@ -295,7 +317,8 @@ class LiquidStateMachine:
         if self._readout is not None:
             tensors["readout_weights"], tensors["readout_constant"] = self._readout
         # As text, since other readers of JSON may not take integers of 64 bits.
-        return tensors, {name: getattr(self, name) for name in _SETTINGS} | {"seed": str(self.seed)}
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        return tensors, settings | {"seed": str(self.seed), "embedder": self._embedder is not None}
 
     @classmethod
     def from_content(
@@ -330,7 +353,10 @@ class LiquidStateMachine:
     def _restore(
         self, tensors: dict[str, Tensor], settings: dict[str, Any], embedder: nn.Module | None, device: torch.device
     ) -> None:
-        self._configure("load", **{**settings, "seed": int(settings["seed"])})
+        # Older files do not say whether there was an embedder.
+        check_bool("load", "embedder", settings.get("embedder", False))
+        known = {name: value for name, value in settings.items() if name != "embedder"}
+        self._configure("load", **{**known, "seed": int(settings["seed"])})
         connections, dtype = _connections(self.units, self.density), tensors["bias"].dtype
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"states of {dtype}")
@@ -354,6 +380,22 @@ class LiquidStateMachine:
         if "readout_constant" in tensors:
             self._readout = tensors["readout_weights"], tensors["readout_constant"]
         self._place({name: tensors[name] for name in ("columns", "values", "input_weights", "bias")}, device, dtype)
+
+    def _check_memory(self, op: str) -> None:
+        """RuntimeError unless what drawing the reservoir takes is free."""
+        units, connections = self.units, self.units * _connections(self.units, self.density)
+        # Indices in 64 and 32 bits and weights; a Krylov space and what it projects to; input weights in three steps.
+        needed = 20 * connections + 16 * units**2 + 24 * units * self.input_dim
+        try:
+            free = available_memory("cpu")
+        except RuntimeError:
+            # Nothing says how much there is.
+            return
+        if needed > free:
+            raise RuntimeError(
+                f"{op}: units, input_dim and density must take at most the {free / 2**30:,.1f} GiB that are free, got "
+                f"{units}, {self.input_dim} and {self.density:g}, which take {needed / 2**30:,.1f} GiB"
+            )
 
     def _draw(self) -> dict[str, Tensor]:
         """The reservoir of the seed, on the CPU in float64 but for its scale, whose 24 bits are the same everywhere."""
@@ -406,13 +448,8 @@ class LiquidStateMachine:
         """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
         if self._embedder is None:
             return self._sequences(op, "x", x, self.input_dim, self.dtype)
-        tokens = real_tensor(op, "x", x)
-        if tokens.is_floating_point():
-            raise TypeError(f"{op}: x must hold integers, which are tokens, got {tokens.dtype}")
-        if tokens.dim() not in (1, 2):
-            raise ValueError(f"{op}: x must have shape [T] or [B, T], got {list(tokens.shape)}")
-        batched = tokens.dim() == 2
-        return (tokens if batched else tokens.unsqueeze(0)).to(self.device, torch.int64), batched
+        tokens = token_tensor(op, "x", x).to(self.device)
+        return (tokens, True) if tokens.dim() == 2 else (tokens.unsqueeze(0), False)
 
     def _sequences(self, op: str, name: str, given: Any, width: int | None, dtype: torch.dtype) -> tuple[Tensor, bool]:
         """Numbers as ``[B, T, width]`` on the device, and whether they came as a batch."""
@@ -454,10 +491,10 @@ class LiquidStateMachine:
         length = length or max(1, _CHUNK // (batch * self.units))
         for begin in range(0, steps, length):
             part = inputs[:, begin : begin + length]
-            if self._embedder is not None:
-                part = self._embed(part)
             # Not in a half type, whatever the caller's autocast says.
             with torch.autocast(self.device.type, enabled=False):
+                if self._embedder is not None:
+                    part = self._embed(part)
                 if alone:
                     chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
                 else:
@@ -507,26 +544,6 @@ def spectral_radius(columns: Tensor, values: Tensor) -> float:
     return previous
 
 
-def real_tensor(op: str, name: str, given: Any) -> Tensor:
-    """A tensor, or the tensor of a NumPy array; TypeError unless strided and of real numbers."""
-    if not isinstance(given, Tensor):
-        if not hasattr(given, "__array__"):
-            raise TypeError(f"{op}: {name} must be a tensor or an array, got {type(given).__name__}")
-        try:
-            # A copy: torch takes neither negative strides nor memory that it may not write.
-            given = torch.from_numpy(given.copy())
-        except (TypeError, AttributeError):
-            kind = getattr(given, "dtype", type(given).__name__)
-            raise TypeError(f"{op}: {name} must be an array of real numbers, got {kind}") from None
-    if given.layout is not torch.strided or given.is_nested or given.is_quantized or given.is_meta:
-        what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
-        raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
-    if given.is_complex() or given.dtype is torch.bool:
-        raise TypeError(f"{op}: {name} must hold real numbers, got {given.dtype}")
-    tensor: Tensor = given.detach()
-    return tensor
-
-
 def _resolve(op: str, device: torch.device | str | None) -> torch.device:
     target = choose_device(True) if device is None else resolve_device(device)
     if target.type not in ("cpu", "cuda"):
@@ -544,17 +561,6 @@ def _share(op: str, argument: str, value: Any) -> float:
 def _connections(units: int, density: float) -> int:
     """How many units a unit hears: at least one, maybe itself, so that W has a cycle and a spectral radius above 0."""
     return max(1, round(density * units))
-
-
-def check_warmup(op: str, warmup: Any, inputs: Tensor) -> int:
-    """The warmup of sequences ``[B, T, ...]``: an int from 0 to T - 1; ValueError where there is no step at all."""
-    steps = inputs.shape[1]
-    if not len(inputs) or not steps:
-        raise ValueError(f"{op}: x must have at least one step, got shape {list(inputs.shape)}")
-    checked = integer(op, "warmup", warmup, 0)
-    if checked >= steps:
-        raise ValueError(f"{op}: warmup must be below the number of steps, {steps}, got {checked}")
-    return checked
 
 
 def _check_embedder(op: str, embedder: nn.Module | None) -> nn.Module | None:
