@@ -38,6 +38,8 @@ namespace torch_hrr {
 
 // For Operand::trailing: an operand that has no batch under vmap, such as a table or a key.
 constexpr int kNotBatched = -1;
+// The same for one whose presence forbids vmap: the numbering of random numbers goes over the whole batch.
+constexpr int kNoBatchAtAll = -2;
 
 struct Operand {
   const char* name;

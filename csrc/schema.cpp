@@ -78,4 +78,18 @@ TORCH_LIBRARY(torch_hrr, m) {
       "float temperature=1., float base=10000., float scale=1., float phase=0., str layout='interleaved', "
       "ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
       tags);
+
+  // Fields in three dimensions
+  m.def(
+      "field_evolve.Tensor(Tensor field, Tensor decay, Tensor diffusion, SymInt steps=1, str boundary='replicate', "
+      "str stencil='laplace', float noise=0., Tensor? key=None) -> Tensor",
+      tags);
+  m.def(
+      "field_evolve(Tensor field, float decay, float diffusion, SymInt steps=1, str boundary='replicate', "
+      "str stencil='laplace', float noise=0., Tensor? key=None) -> Tensor",
+      tags);
+  m.def(
+      "field_evolve.out(Tensor field, float decay, float diffusion, SymInt steps=1, str boundary='replicate', "
+      "str stencil='laplace', float noise=0., Tensor? key=None, *, Tensor(a!) out) -> ()",
+      tags);
 }

@@ -1,10 +1,15 @@
 // Stores past the caches, for results larger than they are.
 #pragma once
 
+#include "kernels/convert.h"
 #include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
+
+// Results of at least so many bytes leave the caches anyway, and a plain store would read their lines first.
+constexpr int64_t kStreamBytes = int64_t{1} << 25;
+constexpr int64_t kLineBytes = 64;
 
 // A store past the caches, for memory that will not be read soon; the address is a multiple of the vector's size. Other
 // threads see it after finish_streaming.
@@ -34,6 +39,42 @@ KERNEL_HOST_DEVICE void finish_streaming() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
+}
+
+// A line of memory from elements of the compute type.
+template <typename S>
+KERNEL_HOST_DEVICE void stream_line(const compute_t<S>* source, S* target) {
+  constexpr int kElements = static_cast<int>(kLineBytes) / static_cast<int>(sizeof(S));
+  if constexpr (sizeof(S) == 2) {
+    using Halves = Simd<uint16_t, kConvertBlock>;
+    for (int j = 0; j < kElements; j += kConvertBlock) {
+      stream(Halves{narrow(S{}, Simd<float, kConvertBlock>::load(source + j))},
+             reinterpret_cast<uint16_t*>(target) + j);
+    }
+  } else {
+    constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(S));
+    for (int j = 0; j < kElements; j += kLanes) {
+      stream(Simd<S, kLanes>::load(source + j), target + j);
+    }
+  }
+}
+
+// target[i] = source[i], rounded to the storage type; whole lines stream if asked to.
+template <typename S>
+KERNEL_HOST_DEVICE void write_elements(const compute_t<S>* source, int64_t count, bool streams, S* target) {
+  constexpr int64_t kElements = kLineBytes / static_cast<int64_t>(sizeof(S));
+  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % kLineBytes);
+  // Elements that straddle a line never come to its begin, where streaming stores must lie.
+  if (!streams || misplaced % static_cast<int64_t>(sizeof(S)) != 0) {
+    return narrow_row(source, count, compute_t<S>{1}, target);
+  }
+  int64_t i = misplaced == 0 ? 0 : (kLineBytes - misplaced) / static_cast<int64_t>(sizeof(S));
+  i = i < count ? i : count;
+  narrow_row(source, i, compute_t<S>{1}, target);
+  for (; i + kElements <= count; i += kElements) {
+    stream_line(source + i, target + i);
+  }
+  narrow_row(source + i, count - i, compute_t<S>{1}, target + i);
 }
 
 KERNEL_ISA_END

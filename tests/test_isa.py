@@ -32,6 +32,8 @@ SAME_BITS = {
     "sinusoidal_features",
     "embed_positions",
     "_sinusoidal_features_backward",
+    "field_evolve",
+    "field_evolve.Tensor",
 }
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 

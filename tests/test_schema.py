@@ -66,7 +66,9 @@ def test_public_operators_have_a_documented_function():
         if case.name.startswith("_"):
             assert case.wrapper is None
         else:
-            assert case.wrapper.__name__ == case.name
+            # A module named after the operators' prefix says it once: field.evolve.
+            module = case.wrapper.__module__.split(".")[1]
+            assert case.wrapper.__name__ == case.name.removeprefix(f"{module}_")
             assert case.wrapper.__doc__
 
 

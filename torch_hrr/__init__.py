@@ -2,7 +2,8 @@
 
 Importing the package loads the native library and registers its operators as ``torch.ops.torch_hrr.*``; the
 subpackages wrap them: ``torch_hrr.hrr`` (holographic reduced representations), ``torch_hrr.assembly`` (assemblies of
-neurons), ``torch_hrr.encoding`` (sinusoids of positions) and ``torch_hrr.runtime`` (devices).
+neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (fields in three dimensions) and
+``torch_hrr.runtime`` (devices).
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch_hrr import _library, _vmap
 _library.load()
 _vmap.register()
 
-from torch_hrr import assembly, encoding, hrr, runtime  # noqa: E402
+from torch_hrr import assembly, encoding, field, hrr, runtime  # noqa: E402
 from torch_hrr._storage import IntegrityError  # noqa: E402
 from torch_hrr.runtime import DeviceError  # noqa: E402
 
@@ -28,6 +29,7 @@ __all__ = [
     "assembly",
     "cmake_prefix_path",
     "encoding",
+    "field",
     "hrr",
     "runtime",
 ]

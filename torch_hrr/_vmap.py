@@ -12,6 +12,9 @@ from torch import Tensor
 
 from torch_hrr import _library
 
+_NO_BATCH_AT_ALL = -2
+"""Of an argument whose presence forbids vmap (csrc/operator.h)."""
+
 
 def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
     """The tensor with its batch dimension first and `rank` dimensions after it; an unbatched one as it is."""
@@ -39,42 +42,44 @@ def _is_cast(operator: Any, tensor: Tensor) -> bool:
 
 
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
-    """A rule for an operator whose first arguments are tensors ending in `trailing[i]` dimensions of their own.
+    """A rule for an operator whose tensor arguments end in `trailing[i]` dimensions of their own.
 
     A negative number stands for an argument that takes no batch, such as a table.
     """
-    name = operator._schema.name.removeprefix("torch_hrr::")
-    names = [argument.name for argument in operator._schema.arguments]
+    schema = operator._schema
+    name = schema.name.removeprefix("torch_hrr::")
+    places = [i for i, argument in enumerate(schema.arguments) if "Tensor" in str(argument.type)]
 
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        count = min(len(trailing), len(arguments))
+        given = [
+            (i, arguments[i], in_dims[i], own) for i, own in zip(places, trailing, strict=False) if i < len(arguments)
+        ]
         leading = 0
-        for argument, tensor, batch_dim, own in zip(names, arguments[:count], in_dims[:count], trailing, strict=False):
+        for i, tensor, batch_dim, own in given:
+            argument = schema.arguments[i].name
             if own < 0 and batch_dim is not None:
                 raise RuntimeError(f"{name}: {argument} must not be batched by vmap")
+            if own == _NO_BATCH_AT_ALL and tensor is not None:
+                raise RuntimeError(f"{name}: {argument} must not be given within vmap")
             if tensor is not None and own >= 0:
                 rank = tensor.dim() - (batch_dim is not None)
                 if rank < own:
                     least = f"{own} dimension" if own == 1 else f"{own} dimensions"
                     raise RuntimeError(f"{name}: {argument} must have at least {least} within vmap, got {rank}")
                 leading = max(leading, rank - own)
-        moved = [
-            _to_front(tensor, batch_dim, leading + own)
-            for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
-        ]
-        result = operator(*moved, *arguments[count:])
+        moved = list(arguments)
+        for i, tensor, batch_dim, own in given:
+            moved[i] = _to_front(tensor, batch_dim, leading + own)
+        result = operator(*moved)
         # Arguments promote together where none is a table.
         numbers = (
             all(own >= 0 for own in trailing)
             and any(own > 0 for own in trailing)
-            and any(
-                own == 0 and batch_dim is not None and tensor.dim() == 1
-                for tensor, batch_dim, own in zip(arguments[:count], in_dims[:count], trailing, strict=False)
-            )
+            and any(own == 0 and batch_dim is not None and tensor.dim() == 1 for _, tensor, batch_dim, own in given)
         )
         if numbers and not _is_cast(operator, arguments[0]):
             # Every exponent is a number of its own, which takes no part in type promotion.
-            result = result.to(_promoted(tensor for tensor, own in zip(moved, trailing, strict=False) if own > 0))
+            result = result.to(_promoted(moved[i] for i, _, _, own in given if own > 0))
         return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
     return rule

@@ -17,9 +17,6 @@ using Phases = Simd<uint64_t, kPhaseLanes>;
 
 // Short rows are made by the block and leave in whole lines; a block stays in the first-level cache.
 constexpr int64_t kBlockElements = 2048;
-// Results of at least so many bytes leave the caches anyway, and a plain store would read their lines first.
-constexpr int64_t kStreamBytes = int64_t{1} << 25;
-constexpr int64_t kLineBytes = 64;
 
 template <typename T>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
@@ -99,40 +96,6 @@ void make_row(const SinusoidParams& params, const TurnArrays& turns, int64_t r, 
       }
     }
   }
-}
-
-// A line of memory from elements of the compute type.
-template <typename S>
-KERNEL_HOST_DEVICE void stream_line(const compute_t<S>* source, S* target) {
-  constexpr int kElements = static_cast<int>(kLineBytes) / static_cast<int>(sizeof(S));
-  if constexpr (sizeof(S) == 2) {
-    using Halves = Simd<uint16_t, kConvertBlock>;
-    for (int j = 0; j < kElements; j += kConvertBlock) {
-      stream(Halves{narrow(S{}, Simd<float, kConvertBlock>::load(source + j))},
-             reinterpret_cast<uint16_t*>(target) + j);
-    }
-  } else {
-    for (int j = 0; j < kElements; j += kLanes<S>) {
-      stream(Simd<S, kLanes<S>>::load(source + j), target + j);
-    }
-  }
-}
-
-template <typename S>
-KERNEL_HOST_DEVICE void write_elements(const compute_t<S>* source, int64_t count, bool streams, S* target) {
-  constexpr int64_t kElements = kLineBytes / static_cast<int64_t>(sizeof(S));
-  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % kLineBytes);
-  // Elements that straddle a line never come to its begin, where streaming stores must lie.
-  if (!streams || misplaced % static_cast<int64_t>(sizeof(S)) != 0) {
-    return narrow_row(source, count, compute_t<S>{1}, target);
-  }
-  int64_t i = misplaced == 0 ? 0 : (kLineBytes - misplaced) / static_cast<int64_t>(sizeof(S));
-  i = i < count ? i : count;
-  narrow_row(source, i, compute_t<S>{1}, target);
-  for (; i + kElements <= count; i += kElements) {
-    stream_line(source + i, target + i);
-  }
-  narrow_row(source + i, count - i, compute_t<S>{1}, target + i);
 }
 
 template <typename S>

@@ -1,6 +1,6 @@
 """The cases of every registered operator."""
 
-from cases import assembly, assembly_cap, assembly_connectome, encoding, hrr, hrr_algebra, hrr_spectrum
+from cases import assembly, assembly_cap, assembly_connectome, encoding, field, hrr, hrr_algebra, hrr_spectrum
 
 FLOATING_CASES = (
     *hrr.CASES,
@@ -9,6 +9,7 @@ FLOATING_CASES = (
     *assembly.CASES,
     *assembly_cap.CASES,
     *encoding.CASES,
+    *field.CASES,
 )
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)

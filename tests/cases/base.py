@@ -109,7 +109,7 @@ class OpCase:
         functional: of an out form, the overload that returns its result.
         wrapper: the Python function of the package, if public.
         uncast: tensor arguments that autocast leaves as they are, and whose dtype decides nothing there.
-        elementwise: the arguments whose elements each reach one element of the result, so that NaN fills no row.
+        elementwise: the arguments whose elements each reach `reach` elements of the result, so that NaN fills no row.
         selects: whether the results are the argument's elements, exactly, and last their int64 indices, which have no
             derivative.
         unread: the differentiable arguments whose values backward never reads, as of a linear operator.
@@ -135,6 +135,7 @@ class OpCase:
     wrapper: Callable[..., Any] | None = None
     uncast: tuple[str, ...] = ()
     elementwise: tuple[str, ...] = ()
+    reach: int = 1
     selects: bool = False
     unread: tuple[str, ...] = ()
     typed_by: Callable[[Arguments], torch.dtype] | None = None

@@ -128,6 +128,24 @@ TORCH_HRR_API void embed_positions_out(at::Tensor& out, const at::Tensor& tokens
                                        int64_t padding_idx = -1, double temperature = 1, double base = 10000,
                                        double scale = 1, double phase = 0, std::string_view layout = "interleaved");
 
+// Steps of a field [..., D, H, W, C]: f <- (1 - decay) f, then f <- f + diffusion * difference(f), then f <- f + noise
+// * N(0, 1), rounded to f's dtype. stencil: "laplace" (sum of six neighbours - 6 f, stable up to 1/6), "box" or
+// "binomial" (mean of 27 elements - f, up to 1); boundary: "replicate", "zeros" or "circular". The key, uint64 or int64
+// (seed, offset), is needed where noise is above 0; a step takes ceil(f.numel() / 4) counters. 0-d tensors of decay and
+// diffusion have derivatives.
+TORCH_HRR_API at::Tensor field_evolve(const at::Tensor& field, const at::Tensor& decay, const at::Tensor& diffusion,
+                                      int64_t steps = 1, std::string_view boundary = "replicate",
+                                      std::string_view stencil = "laplace", double noise = 0,
+                                      const std::optional<at::Tensor>& key = std::nullopt);
+TORCH_HRR_API at::Tensor field_evolve(const at::Tensor& field, double decay, double diffusion, int64_t steps = 1,
+                                      std::string_view boundary = "replicate", std::string_view stencil = "laplace",
+                                      double noise = 0, const std::optional<at::Tensor>& key = std::nullopt);
+// The same into a preallocated result that shares no memory with the field.
+TORCH_HRR_API void field_evolve_out(at::Tensor& out, const at::Tensor& field, double decay, double diffusion,
+                                    int64_t steps = 1, std::string_view boundary = "replicate",
+                                    std::string_view stencil = "laplace", double noise = 0,
+                                    const std::optional<at::Tensor>& key = std::nullopt);
+
 }  // namespace torch_hrr
 
 // "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces

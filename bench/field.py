@@ -1,0 +1,76 @@
+"""Benchmark entries of fields: one step and ten, with and without noise, beside slices, convolution and a copy."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr import field
+from torch_hrr.reference import field as reference
+
+DECAY, DIFFUSION = 0.1, 0.1
+
+
+def fields(size: int, channels: int, batch: int, generator: torch.Generator) -> Inputs:
+    """A cube of many channels; the leading size is its depth."""
+    return (torch.randn(batch, size, size, channels, generator=generator),)
+
+
+def slices(steps: int, boundary: str, start: Tensor) -> Tensor:
+    """The steps in slices, for eager torch and torch.compile."""
+    return reference.evolve(start, DECAY, DIFFUSION, steps, boundary)
+
+
+def slices_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tensor:
+    """The same into a result that is used again."""
+    return out.copy_(reference.evolve(start, DECAY, DIFFUSION, steps, boundary))
+
+
+def convolution(boundary: str, start: Tensor) -> Tensor:
+    """One step as a depthwise conv3d of the padded field."""
+    mode = {"replicate": "replicate", "zeros": "constant", "circular": "circular"}[boundary]
+    channels = start.shape[-1]
+    kernel = start.new_zeros(channels, 1, 3, 3, 3)
+    for place in ((0, 1, 1), (2, 1, 1), (1, 0, 1), (1, 2, 1), (1, 1, 0), (1, 1, 2)):
+        kernel[:, 0, place[0], place[1], place[2]] = DIFFUSION
+    kernel[:, 0, 1, 1, 1] = 1 - 6 * DIFFUSION
+    padded = F.pad((1 - DECAY) * start.movedim(-1, 0)[None], (1,) * 6, mode=mode)
+    return F.conv3d(padded, kernel, groups=channels)[0].movedim(0, -1)
+
+
+def ours(steps: int, boundary: str, start: Tensor) -> Tensor:
+    """The operator."""
+    return field.evolve(start, DECAY, DIFFUSION, steps, boundary)
+
+
+def ours_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tensor:
+    """Into a result that is used again."""
+    return field.evolve(start, DECAY, DIFFUSION, steps, boundary, out=out)
+
+
+def entry(size: int, channels: int, steps: int, boundary: str) -> Entry:
+    """field_evolve of a cube."""
+    arguments = (steps, boundary)
+    eager = (Peer("conv3d", partial(convolution, boundary)),) if steps == 1 else ()
+    return Entry(
+        op="field_evolve",
+        shape=f"{size}^3x{channels} {steps} {boundary}",
+        batch=size,
+        inputs=partial(fields, size, channels),
+        ours=partial(ours, *arguments),
+        reuse=partial(ours_into, *arguments),
+        peers=(
+            Peer("slices", partial(slices, *arguments), reuse=partial(slices_into, *arguments)),
+            *eager,
+            Peer("torch.compile", partial(slices, *arguments), kind="compile"),
+        ),
+        traffic=2 * size**3 * channels * 4,
+    )
+
+
+ENTRIES = (
+    *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
+    *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
+)

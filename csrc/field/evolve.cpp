@@ -1,0 +1,390 @@
+// field_evolve: steps of decay, diffusion and keyed noise of a field [..., D, H, W, C].
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+
+#include <cmath>
+#include <vector>
+
+#include "csrc/include/torch_hrr/torch_hrr.h"
+#include "csrc/operator.h"
+#include "csrc/rows.h"
+#include "csrc/types.h"
+#include "kernels/field/evolve.h"
+#include "kernels/registry.h"
+
+namespace torch_hrr::field {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using kernels::Boundary;
+using kernels::EvolveParams;
+using kernels::Stencil;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr const char* kName = "field_evolve";
+constexpr int64_t kFieldDims = 4;
+constexpr Choice<Boundary> kBoundaries[] = {
+    {"replicate", Boundary::kReplicate}, {"zeros", Boundary::kZeros}, {"circular", Boundary::kCircular}};
+constexpr Choice<Stencil> kStencils[] = {
+    {"laplace", Stencil::kLaplace}, {"box", Stencil::kBox}, {"binomial", Stencil::kBinomial}};
+
+// The names, which a node that outlives the call may hold.
+struct Scheme {
+  Boundary boundary;
+  Stencil stencil;
+
+  std::string_view boundary_name() const {
+    return name_of(boundary, kBoundaries);
+  }
+  std::string_view stencil_name() const {
+    return name_of(stencil, kStencils);
+  }
+};
+
+Scheme scheme_of(std::string_view boundary, std::string_view stencil) {
+  return {choice(kName, "boundary", boundary, kBoundaries), choice(kName, "stencil", stencil, kStencils)};
+}
+
+void check_decay(double decay) {
+  TORCH_CHECK_VALUE(decay >= 0 && decay <= 1, kName, ": decay must be in [0, 1], got ", decay);
+}
+void check_diffusion(double diffusion, Stencil stencil) {
+  if (stencil == Stencil::kLaplace) {
+    // In float32, of which a tensor may be: beyond, the finest checkerboard would grow.
+    constexpr double kLargest = 1.0f / 6;
+    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= kLargest, kName,
+                      ": diffusion must be in [0, 1/6] with stencil 'laplace', which is unstable beyond, got ",
+                      diffusion);
+  } else {
+    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= 1, kName, ": diffusion must be in [0, 1] with stencil '",
+                      name_of(stencil, kStencils), "', got ", diffusion);
+  }
+}
+
+void check_noise(const Tensor& field, double noise, const OptionalTensor& key) {
+  TORCH_CHECK_VALUE(std::isfinite(noise) && noise >= 0, kName, ": noise must be a finite number >= 0, got ", noise);
+  const bool given = key.has_value() && key->defined();
+  TORCH_CHECK_VALUE(given || noise == 0, kName, ": key must be given where noise is above 0, got None");
+  if (given) {
+    check_strided(kName, {"key", *key});
+    TORCH_CHECK_TYPE(key->scalar_type() == at::kUInt64 || key->scalar_type() == at::kLong, kName,
+                     ": key must be uint64 or int64, got ", key->scalar_type());
+    TORCH_CHECK(key->dim() == 1 && equal(key->sym_size(0), SymInt(2)), kName,
+                ": key must have sizes [2] (seed, offset), got ", key->sym_sizes());
+    check_same_device(kName, {"field", field}, {"key", *key});
+  }
+}
+
+template <typename Int>
+ResultContract<Int> evolve_contract(const Tensor& field, const Int& steps, double noise, const OptionalTensor& key) {
+  check_floating(kName, {{"field", field}});
+  check_rank(kName, {"field", field}, kFieldDims, "[..., D, H, W, C]");
+  TORCH_CHECK_VALUE(holds(at_most(0, steps)), kName, ": steps must be at least 0, got ", steps);
+  check_noise(field, noise, key);
+  const c10::ArrayRef<Int> sizes = sizes_of<Int>(field);
+  check_numel<Int>(kName, sizes);
+  return {Sizes<Int>(sizes.begin(), sizes.end()), field.scalar_type()};
+}
+
+// The counters of one step: four words each.
+template <typename Int>
+Int blocks_of_step(const Int& numel) {
+  return (numel + 3) / 4;
+}
+
+void step_on_cpu(const EvolveParams& params, kernels::Storage storage) {
+  const auto& kernel = kernels::kernel_table<kernels::RowKernel<EvolveParams>>(storage);
+  for_row_ranges(params.lines(), kernel.elements_per_row(params), kernel.scratch(params),
+                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
+}
+
+EvolveParams params_of(const Tensor& field, double decay, double diffusion, const Scheme& scheme, double noise,
+                       const OptionalTensor& key) {
+  EvolveParams params;
+  params.depth = field.size(-4);
+  params.height = field.size(-3);
+  params.width = field.size(-2);
+  params.channels = field.size(-1);
+  params.batch = product_of(field.sizes().slice(0, static_cast<size_t>(field.dim() - kFieldDims)));
+  params.keep = 1 - decay;
+  params.rate = diffusion;
+  params.boundary = scheme.boundary;
+  params.stencil = scheme.stencil;
+  params.noise = noise;
+  if (noise != 0) {
+    const Tensor own = key->contiguous();
+    const auto* numbers = static_cast<const uint64_t*>(own.const_data_ptr());
+    params.seed = numbers[0];
+    params.first = numbers[1];
+  }
+  return params;
+}
+
+// The steps go to and fro between `out` and a second buffer, and end in `out`.
+void evolve_on_cpu(EvolveParams params, const Tensor& field, int64_t steps, const Tensor& out) {
+  const Tensor source = field.contiguous();
+  const Tensor other = steps > 1 ? at::empty_like(out) : Tensor();
+  const auto blocks = static_cast<uint64_t>(blocks_of_step(out.numel()));
+  params.field = source.const_data_ptr();
+  for (int64_t step = 0; step < steps; ++step) {
+    const Tensor& target = (steps - step) % 2 == 1 ? out : other;
+    params.out = target.mutable_data_ptr();
+    step_on_cpu(params, storage_of(out));
+    params.field = target.const_data_ptr();
+    params.first += blocks;
+  }
+}
+
+void evolve(const Tensor& out, const Tensor& field, double decay, double diffusion, int64_t steps, const Scheme& scheme,
+            double noise, const OptionalTensor& key) {
+  TORCH_CHECK(field.is_cpu(), kName, ": field must be on the CPU, got ", field.device());
+  if (out.numel() == 0) {
+    return;
+  }
+  if (steps == 0) {
+    out.copy_(field);
+    return;
+  }
+  evolve_on_cpu(params_of(field, decay, diffusion, scheme, noise, key), field, steps, out);
+}
+
+// Decay and diffusion as numbers: the field alone has a derivative. The matrix of a step is symmetric for every
+// boundary, so that backward is the operator itself, on the gradient and without noise.
+struct Evolve : Operator {
+  static constexpr const char* kName = field::kName;
+  static constexpr Operand kOperands[] = {{"field", kFieldDims}, {"key", kNoBatchAtAll}};
+  using Signature = Tensor(const Tensor& field, double decay, double diffusion, SymInt steps, std::string_view boundary,
+                           std::string_view stencil, double noise, const OptionalTensor& key);
+  static constexpr bool kHasOut = true;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& field, double decay, double diffusion, const Int& steps,
+                                      std::string_view boundary, std::string_view stencil, double noise,
+                                      const OptionalTensor& key) {
+    const auto result = evolve_contract<Int>(field, steps, noise, key);
+    check_decay(decay);
+    check_diffusion(diffusion, scheme_of(boundary, stencil).stencil);
+    return result;
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, double decay,
+                  double diffusion, int64_t steps, std::string_view boundary, std::string_view stencil, double noise,
+                  const OptionalTensor& key) {
+    evolve(out, field, decay, diffusion, steps, scheme_of(boundary, stencil), noise, key);
+  }
+
+  struct Formula : LinearFormula {
+    double decay;
+    double diffusion;
+    SymInt steps;
+    Scheme scheme;
+
+    Formula(double the_decay, double the_diffusion, const SymInt& the_steps, const Scheme& the_scheme)
+        : decay(the_decay), diffusion(the_diffusion), steps(the_steps), scheme(the_scheme) {}
+
+    Tensor map(const Tensor& direction) const {
+      return call<Evolve>(direction, decay, diffusion, steps, scheme.boundary_name(), scheme.stencil_name(), 0.0,
+                          OptionalTensor());
+    }
+    variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
+      return {map(grad), Tensor()};
+    }
+    Tensor jvp(const Saved&, const variable_list& tangents) const {
+      return map(tangents[0]);
+    }
+  };
+  static Formula formula(const Tensor&, double decay, double diffusion, const SymInt& steps, std::string_view boundary,
+                         std::string_view stencil, double, const OptionalTensor&) {
+    return {decay, diffusion, steps, scheme_of(boundary, stencil)};
+  }
+};
+
+// One step with a decay of 0, less the field: the Laplacian, or the mean less the field.
+Tensor difference(const Tensor& field, const Scheme& scheme) {
+  const double rate = scheme.stencil == Stencil::kLaplace ? 0.125 : 1;
+  const Tensor moved =
+      call<Evolve>(field, 0.0, rate, SymInt(1), scheme.boundary_name(), scheme.stencil_name(), 0.0, OptionalTensor());
+  return (moved - field) / rate;
+}
+
+// The key after so many steps.
+OptionalTensor advanced(const Tensor& key, const SymInt& numel, int64_t steps) {
+  if (!key.defined()) {
+    return std::nullopt;
+  }
+  const Tensor numbers = key.view(at::kLong);
+  return at::stack({numbers.select(0, 0), numbers.select(0, 1) + c10::Scalar(blocks_of_step(numel) * steps)});
+}
+
+void check_number(const char* name, const Tensor& number, const Tensor& field) {
+  check_floating(kName, {{name, number}});
+  TORCH_CHECK(number.dim() == 0, kName, ": ", name, " must have 0 dimensions, got ", number.dim());
+  if (!number.is_cpu() || field.is_cpu()) {
+    check_same_device(kName, {"field", field}, {name, number});
+  }
+}
+
+// Decay and diffusion as tensors, with derivatives.
+struct EvolveTensor : Operator {
+  static constexpr const char* kName = field::kName;
+  static constexpr const char* kOverload = "Tensor";
+  static constexpr Operand kOperands[] = {
+      {"field", kFieldDims}, {"decay", kNotBatched}, {"diffusion", kNotBatched}, {"key", kNoBatchAtAll}};
+  using Signature = Tensor(const Tensor& field, const Tensor& decay, const Tensor& diffusion, SymInt steps,
+                           std::string_view boundary, std::string_view stencil, double noise,
+                           const OptionalTensor& key);
+  static constexpr Derivative kDerivative = Derivative::kFormula;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& field, const Tensor& decay, const Tensor& diffusion,
+                                      const Int& steps, std::string_view boundary, std::string_view stencil,
+                                      double noise, const OptionalTensor& key) {
+    const auto result = evolve_contract<Int>(field, steps, noise, key);
+    check_number("decay", decay, field);
+    check_number("diffusion", diffusion, field);
+    const Stencil own = scheme_of(boundary, stencil).stencil;
+    // A fake tensor has no value, and one on a GPU would have to be waited for.
+    if constexpr (std::is_same_v<Int, int64_t>) {
+      if (decay.is_cpu()) {
+        check_decay(decay.item<double>());
+      }
+      if (diffusion.is_cpu()) {
+        check_diffusion(diffusion.item<double>(), own);
+      }
+    }
+    return result;
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, const Tensor& decay,
+                  const Tensor& diffusion, int64_t steps, std::string_view boundary, std::string_view stencil,
+                  double noise, const OptionalTensor& key) {
+    evolve(out, field, decay.item<double>(), diffusion.item<double>(), steps, scheme_of(boundary, stencil), noise, key);
+  }
+
+  // With f' = keep (f + rate D f), D the difference: df'/d decay = -(f + rate D f) and df'/d rate = keep D f. Both need
+  // the field before every step, which is made again.
+  struct Formula {
+    SymInt steps;
+    Scheme scheme;
+    double noise;
+
+    bool reads(size_t input, const Wanted& wanted) const {
+      const bool by_number = wanted[1] || wanted[2];
+      return input == 1 || input == 2 || by_number;
+    }
+
+    Tensor map(const Saved& saved, const Tensor& direction, const SymInt& count) const {
+      return call<EvolveTensor>(direction, saved[1], saved[2], count, scheme.boundary_name(), scheme.stencil_name(),
+                                0.0, OptionalTensor());
+    }
+    // Fields before each step.
+    std::vector<Tensor> states(const Saved& saved, int64_t count) const {
+      std::vector<Tensor> made;
+      for (int64_t step = 0; step < count; ++step) {
+        made.push_back(step == 0 ? saved[0]
+                                 : call<EvolveTensor>(made.back(), saved[1], saved[2], SymInt(1),
+                                                      scheme.boundary_name(), scheme.stencil_name(), noise,
+                                                      advanced(saved[3], saved[0].sym_numel(), step - 1)));
+      }
+      return made;
+    }
+    // The change of one step by the numbers' directions.
+    struct Slopes {
+      Tensor by_decay, by_diffusion;
+    };
+    Slopes slopes(const Saved& saved, const Tensor& state) const {
+      const Tensor wide = in_compute_type(state);
+      const Tensor own = difference(wide, scheme);
+      const auto number = [&](size_t i) { return saved[i].to(wide.scalar_type()); };
+      return {-(wide + number(2) * own), (1 - number(1)) * own};
+    }
+
+    variable_list backward(const Saved& saved, const Tensor& grad, const Wanted& wanted) const {
+      if (!wanted[1] && !wanted[2]) {
+        return {map(saved, grad, steps), Tensor(), Tensor(), Tensor()};
+      }
+      const int64_t count = steps.guard_int(__FILE__, __LINE__);
+      const std::vector<Tensor> fields = states(saved, count);
+      Tensor direction = in_compute_type(grad);
+      variable_list grads(4);
+      for (const size_t i : {size_t{1}, size_t{2}}) {
+        if (wanted[i] && count == 0) {
+          grads[i] = saved[i] * 0;
+        }
+      }
+      for (int64_t step = count - 1; step >= 0; --step) {
+        const Slopes own = slopes(saved, fields[static_cast<size_t>(step)]);
+        const auto add = [&](size_t i, const Tensor& slope) {
+          if (wanted[i]) {
+            grads[i] = sum_of_defined(grads[i], (direction * slope).sum().to(saved[i].device()));
+          }
+        };
+        add(1, own.by_decay);
+        add(2, own.by_diffusion);
+        if (step > 0 || wanted[0]) {
+          direction = map(saved, direction, SymInt(1));
+        }
+      }
+      if (wanted[0]) {
+        grads[0] = direction;
+      }
+      return grads;
+    }
+    Tensor jvp(const Saved& saved, const variable_list& tangents) const {
+      if (!tangents[1].defined() && !tangents[2].defined()) {
+        return map(saved, tangents[0], steps);
+      }
+      const int64_t count = steps.guard_int(__FILE__, __LINE__);
+      const std::vector<Tensor> fields = states(saved, count);
+      Tensor direction = tangents[0].defined() ? in_compute_type(tangents[0]) : Tensor();
+      for (int64_t step = 0; step < count; ++step) {
+        const Slopes own = slopes(saved, fields[static_cast<size_t>(step)]);
+        Tensor moved = direction.defined() ? map(saved, direction, SymInt(1)) : Tensor();
+        if (tangents[1].defined()) {
+          moved = sum_of_defined(moved, tangents[1] * own.by_decay);
+        }
+        if (tangents[2].defined()) {
+          moved = sum_of_defined(moved, tangents[2] * own.by_diffusion);
+        }
+        direction = moved;
+      }
+      return direction.defined() ? direction : saved[0] * 0;
+    }
+  };
+  static Formula formula(const Tensor&, const Tensor&, const Tensor&, const SymInt& steps, std::string_view boundary,
+                         std::string_view stencil, double noise, const OptionalTensor&) {
+    return {steps, scheme_of(boundary, stencil), noise};
+  }
+};
+
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<EvolveTensor, Evolve>(m);
+}
+
+}  // namespace
+}  // namespace torch_hrr::field
+
+namespace torch_hrr {
+
+using at::Tensor;
+
+Tensor field_evolve(const Tensor& field, const Tensor& decay, const Tensor& diffusion, int64_t steps,
+                    std::string_view boundary, std::string_view stencil, double noise,
+                    const std::optional<Tensor>& key) {
+  return call<field::EvolveTensor>(field, decay, diffusion, steps, boundary, stencil, noise, key);
+}
+Tensor field_evolve(const Tensor& field, double decay, double diffusion, int64_t steps, std::string_view boundary,
+                    std::string_view stencil, double noise, const std::optional<Tensor>& key) {
+  return call<field::Evolve>(field, decay, diffusion, steps, boundary, stencil, noise, key);
+}
+void field_evolve_out(Tensor& out, const Tensor& field, double decay, double diffusion, int64_t steps,
+                      std::string_view boundary, std::string_view stencil, double noise,
+                      const std::optional<Tensor>& key) {
+  call_out<field::Evolve>(field, decay, diffusion, steps, boundary, stencil, noise, key, out);
+}
+
+}  // namespace torch_hrr

@@ -1,0 +1,135 @@
+"""The operators of the family as Python functions, and the keys of their noise."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import check_int, check_seed
+
+_ops = torch.ops.torch_hrr
+
+
+def evolve(
+    field: Tensor,
+    decay: float | Tensor,
+    diffusion: float | Tensor,
+    steps: int = 1,
+    boundary: str = "replicate",
+    stencil: str = "laplace",
+    noise: float = 0.0,
+    key: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Steps of decay, diffusion and noise: ``f1 = (1 - decay) f``, ``f2`` by the stencil, ``f2 + noise * N(0, 1)``.
+
+    ``"laplace"`` is ``f2 = f1 + diffusion * (sum of the 6 neighbours - 6 f1)``; ``"box"`` and ``"binomial"`` are
+    ``f2 = (1 - diffusion) f1 + diffusion * mean``, with the mean of the 27 elements around, or the one with weights
+    ``[1/4, 1/2, 1/4]`` along each axis. Every step rounds to the field's dtype, and half types are computed in float32,
+    so that T steps in one call are bit-equal to T calls.
+
+    Noise is numbered channel-major, as if the field were contiguous ``[..., C, D, H, W]``: element i is word ``i % 4``
+    of Philox4x32-10 counter ``offset + i // 4``, and words (0, 1) and (2, 3) become normal numbers by Box-Muller, in
+    float32 for every dtype. A step takes ``ceil(numel / 4)`` counters. The call leaves the key as it is: `advance_key`
+    gives the one after it.
+
+    The matrix of a step is symmetric, so that the gradient of the field is the same operator on the gradient, and
+    nothing is kept. Gradients of ``decay`` and ``diffusion`` make the fields of all steps again and hold them at once.
+    Differentiable in every mode. Deterministic: the same bits on every instruction set, whatever the threads and the
+    layout; without noise also whatever the batch. Cost: a step is near one read and one write of the field with
+    ``out``; a large fresh result costs more in page faults.
+
+    Args:
+        field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides.
+        decay: the share lost in a step, 0 to 1; a float or a 0-d tensor. A tensor's value is checked on the CPU alone,
+            since reading one back from a GPU would wait for the device.
+        diffusion: 0 to 1/6 for ``"laplace"``, which is unstable beyond, 0 to 1 for the means; a float or a 0-d tensor.
+        steps: >= 0; 0 gives a copy.
+        boundary: what lies outside: "replicate" (the nearest element, no flux), "zeros" or "circular".
+        stencil: "laplace", "box" or "binomial".
+        noise: standard deviation of what a step adds, >= 0.
+        key: ``[2]``, uint64 or int64, as `random_key` makes it, on the field's device; None draws one where noise is
+            above 0.
+        generator: draws that key; None means torch's default one.
+        out: optional result of the field's shape and dtype that shares no memory with it; decay and diffusion are
+            floats then, and there is no gradient.
+
+    Returns:
+        The field after the steps, or ``out``.
+
+    Raises:
+        TypeError: a tensor is of a dtype not named above, or ``out`` is given beside tensors of decay or diffusion.
+        ValueError: a number is outside its range, or ``boundary`` or ``stencil`` is unknown.
+        RuntimeError: shapes or devices do not fit, ``out`` shares memory with the field, or ``key`` is given within
+            vmap, whose batches the numbering could not follow.
+
+    Source: discretised heat equation (forward time, centred space); Amari, Dynamics of pattern formation in
+    lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
+    easy as 1, 2, 3, SC 2011.
+    """
+    if noise > 0 and key is None:
+        seed = torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=_device_of(generator))
+        key = torch.cat((seed, torch.zeros_like(seed))).to(field.device)
+    if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
+        if out is not None:
+            raise TypeError("field_evolve: decay and diffusion must be floats where out is given, got a tensor")
+        numbers = (_number(decay), _number(diffusion))
+        return _ops.field_evolve.Tensor(field, *numbers, steps, boundary, stencil, noise, key)  # type: ignore[no-any-return]
+    if out is None:
+        return _ops.field_evolve.default(field, decay, diffusion, steps, boundary, stencil, noise, key)  # type: ignore[no-any-return]
+    _ops.field_evolve.out(field, decay, diffusion, steps, boundary, stencil, noise, key, out=out)
+    return out
+
+
+def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
+    """The key tensor (seed, offset) of noise, ``[2]`` int64, with offset 0.
+
+    Args:
+        seed: -2^63 to 2^64 - 1, modulo 2^64.
+        device: that of the fields it is for.
+
+    Raises:
+        TypeError: ``seed`` is not an int.
+        ValueError: ``seed`` is out of range.
+    """
+    return torch.tensor([check_seed("random_key", seed), 0], dtype=torch.int64, device=device)
+
+
+def advance_key(key: Tensor, numel: int, steps: int = 1) -> Tensor:
+    """The key after so many steps of a field of ``numel`` elements: its offset plus ``steps * ceil(numel / 4)``.
+
+    Five steps, then five with the advanced key, are ten steps. The key given stays as it is.
+
+    Raises:
+        TypeError: ``key`` is not uint64 or int64, or a number is not an int.
+        ValueError: ``numel`` or ``steps`` is negative, or ``key`` is not of shape ``[2]``.
+    """
+    return advance_key_(key.clone(), numel, steps)
+
+
+def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
+    """`advance_key` in place, on the key's device and without waiting for it: fresh noise in every replay of a graph.
+
+    Raises:
+        TypeError: As `advance_key`.
+        ValueError: As `advance_key`.
+    """
+    check_int("advance_key", "numel", numel, 0)
+    check_int("advance_key", "steps", steps, 0)
+    if key.dtype not in (torch.uint64, torch.int64):
+        raise TypeError(f"advance_key: key must be uint64 or int64, got {key.dtype}")
+    if key.shape != (2,):
+        raise ValueError(f"advance_key: key must have shape [2], got {list(key.shape)}")
+    # Modulo 2^64, as the counters.
+    blocks = (numel + 3) // 4 * steps % 2**64
+    key.view(torch.int64)[1].add_(blocks if blocks < 2**63 else blocks - 2**64)
+    return key
+
+
+def _number(value: float | Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
+def _device_of(generator: torch.Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device

@@ -1,0 +1,56 @@
+"""The field operators as compositions of torch operators.
+
+Same definitions as ``torch_hrr.field``, in the field's dtype. Noise is drawn by the operators alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+WEIGHTS = {"box": (1 / 3, 1 / 3), "binomial": (1 / 4, 1 / 2)}
+"""Of a mean along one axis: those of the two neighbours, and that of the element itself."""
+
+
+def _neighbours(field: Tensor, axis: int, boundary: str) -> tuple[Tensor, Tensor]:
+    """The elements one place before and after."""
+    size = field.shape[axis]
+    if boundary == "circular":
+        return field.roll(1, axis), field.roll(-1, axis)
+    first, last = field.narrow(axis, 0, 1), field.narrow(axis, size - 1, 1)
+    if boundary == "zeros":
+        first, last = torch.zeros_like(first), torch.zeros_like(last)
+    before = torch.cat((first, field.narrow(axis, 0, size - 1)), axis)
+    return before, torch.cat((field.narrow(axis, 1, size - 1), last), axis)
+
+
+def _step(field: Tensor, diffusion: float | Tensor, boundary: str, stencil: str) -> Tensor:
+    axes = (-2, -3, -4)
+    if stencil == "laplace":
+        total = sum(sum(_neighbours(field, axis, boundary)) for axis in axes)
+        return field + diffusion * (total - 6 * field)
+    beside, own = WEIGHTS[stencil]
+    mean = field
+    for axis in axes:
+        before, after = _neighbours(mean, axis, boundary)
+        mean = beside * (before + after) + own * mean
+    return field + diffusion * (mean - field)
+
+
+def evolve(
+    field: Tensor,
+    decay: float | Tensor,
+    diffusion: float | Tensor,
+    steps: int = 1,
+    boundary: str = "replicate",
+    stencil: str = "laplace",
+    noise: float = 0.0,
+    key: Tensor | None = None,
+) -> Tensor:
+    """``steps`` times decay and diffusion, without noise."""
+    if noise != 0:
+        raise NotImplementedError("reference evolve: noise must be 0")
+    result = field.clone()
+    for _ in range(steps if field.numel() else 0):
+        result = ((1 - decay) * _step(result, diffusion, boundary, stencil)).to(field.dtype)
+    return result
