@@ -92,4 +92,9 @@ TORCH_LIBRARY(torch_hrr, m) {
       "field_evolve.out(Tensor field, float decay, float diffusion, SymInt steps=1, str boundary='replicate', "
       "str stencil='laplace', float noise=0., Tensor? key=None, *, Tensor(a!) out) -> ()",
       tags);
+  m.def("field_gradient(Tensor field, bool normalize=True) -> Tensor", tags);
+  m.def("field_gradient.out(Tensor field, bool normalize=True, *, Tensor(a!) out) -> ()", tags);
+  m.def("_field_gradient_backward(Tensor derivatives, bool normalize=True) -> Tensor", tags);
+  m.def("gradient_magnitude(Tensor field, bool normalize=True) -> Tensor", tags);
+  m.def("gradient_magnitude.out(Tensor field, bool normalize=True, *, Tensor(a!) out) -> ()", tags);
 }

@@ -34,6 +34,9 @@ SAME_BITS = {
     "_sinusoidal_features_backward",
     "field_evolve",
     "field_evolve.Tensor",
+    "field_gradient",
+    "_field_gradient_backward",
+    "gradient_magnitude",
 }
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 

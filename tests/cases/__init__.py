@@ -1,6 +1,16 @@
 """The cases of every registered operator."""
 
-from cases import assembly, assembly_cap, assembly_connectome, encoding, field, hrr, hrr_algebra, hrr_spectrum
+from cases import (
+    assembly,
+    assembly_cap,
+    assembly_connectome,
+    encoding,
+    field,
+    field_gradient,
+    hrr,
+    hrr_algebra,
+    hrr_spectrum,
+)
 
 FLOATING_CASES = (
     *hrr.CASES,
@@ -10,6 +20,7 @@ FLOATING_CASES = (
     *assembly_cap.CASES,
     *encoding.CASES,
     *field.CASES,
+    *field_gradient.CASES,
 )
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)

@@ -82,6 +82,63 @@ def evolve(
     return out
 
 
+def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None) -> Tensor:
+    """Sobel's derivatives by depth, height and width: ``[1, 2, 1] x [1, 2, 1] x [-1, 0, 1] / 32`` along each axis.
+
+    Exact for linear and quadratic fields away from the border, beyond which lies the nearest element, so that they are
+    zero across a border of a constant field. All channels in one pass; the derivatives of the channels' mean are those
+    of ``field.mean(-1, keepdim=True)``, at the cost of one read. Half types are computed in float32 and rounded once.
+
+    Differentiable in every mode; the operator is linear, and nothing is kept. Deterministic: the same bits on every
+    instruction set, whatever the batch, the threads and the layout. Cost: near one read of the field and three writes.
+
+    Args:
+        field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides.
+        normalize: whether to divide by 32, the sum of the weights' distances.
+        out: optional result of the right shape and dtype that shares no memory with ``field``; no gradient.
+
+    Returns:
+        ``[..., 3, D, H, W, C]``, or ``out``.
+
+    Raises:
+        TypeError: ``field`` is of a dtype not named above.
+        RuntimeError: it has fewer than 4 dimensions, or ``out`` does not fit.
+
+    Source: Sobel and Feldman, An isotropic 3x3 image gradient operator, 1968; Zucker and Hummel, A three-dimensional
+    edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
+    """
+    if out is None:
+        return _ops.field_gradient.default(field, normalize)  # type: ignore[no-any-return]
+    _ops.field_gradient.out(field, normalize, out=out)
+    return out
+
+
+def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | None = None) -> Tensor:
+    """The norm of `gradient` at every place and channel, ``sqrt(g_d^2 + g_h^2 + g_w^2)``, in one pass.
+
+    Its own derivative is taken as 0 where it is 0. Squares are of the compute type: in float32 derivatives beyond 1e19
+    give infinity and those below 1e-23 zero. The rest as for `gradient`; cost: near one read and one write.
+
+    Args:
+        field: ``[..., D, H, W, C]``.
+        normalize: as for `gradient`.
+        out: optional result, as for `gradient`.
+
+    Returns:
+        ``[..., D, H, W, C]``, or ``out``.
+
+    Raises:
+        TypeError: As `gradient`.
+        RuntimeError: As `gradient`.
+
+    Source: as `gradient`.
+    """
+    if out is None:
+        return _ops.gradient_magnitude.default(field, normalize)  # type: ignore[no-any-return]
+    _ops.gradient_magnitude.out(field, normalize, out=out)
+    return out
+
+
 def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
     """The key tensor (seed, offset) of noise, ``[2]`` int64, with offset 0.
 

@@ -54,3 +54,34 @@ def evolve(
     for _ in range(steps if field.numel() else 0):
         result = ((1 - decay) * _step(result, diffusion, boundary, stencil)).to(field.dtype)
     return result
+
+
+def gradient(field: Tensor, normalize: bool = True) -> Tensor:
+    """Sobel's derivatives by depth, height and width, ``[..., 3, D, H, W, C]``."""
+    if not field.numel():
+        return field.new_zeros((*field.shape[:-4], 3, *field.shape[-4:]))
+    wide = field.double() if field.dtype == torch.float64 else field.float()
+    along = []
+    for axis in (-4, -3, -2):
+        before, after = _neighbours(wide, axis, "replicate")
+        derivative = after - before
+        for other in {-4, -3, -2} - {axis}:
+            before, after = _neighbours(derivative, other, "replicate")
+            derivative = before + 2 * derivative + after
+        along.append(derivative / 32 if normalize else derivative)
+    return torch.stack(along, -5).to(field.dtype)
+
+
+def gradient_backward(derivatives: Tensor, normalize: bool = True) -> Tensor:
+    """The transposed `gradient`."""
+    like = derivatives.select(-5, 0)
+    _, transpose = torch.func.vjp(lambda field: gradient(field, normalize), torch.zeros_like(like))  # type: ignore[misc]
+    transposed: Tensor = transpose(derivatives)[0]
+    return transposed
+
+
+def gradient_magnitude(field: Tensor, normalize: bool = True) -> Tensor:
+    """The norm of `gradient`."""
+    wide = field.double() if field.dtype == torch.float64 else field.float()
+    squares = gradient(wide, normalize).square().sum(-5)
+    return torch.where(squares == 0, 0.0, squares.where(squares != 0, 1.0).sqrt()).to(field.dtype)
