@@ -1,4 +1,4 @@
-"""Benchmark entries of fields: one step and ten, with and without noise, beside slices, convolution and a copy."""
+"""Benchmark entries of fields: steps and gradients beside slices and convolution."""
 
 from functools import partial
 
@@ -53,7 +53,8 @@ def ours_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tenso
 def entry(size: int, channels: int, steps: int, boundary: str) -> Entry:
     """field_evolve of a cube."""
     arguments = (steps, boundary)
-    eager = (Peer("conv3d", partial(convolution, boundary)),) if steps == 1 else ()
+    # A convolution of a larger field takes a second.
+    eager = (Peer("conv3d", partial(convolution, boundary)),) if steps == 1 and size <= 32 else ()
     return Entry(
         op="field_evolve",
         shape=f"{size}^3x{channels} {steps} {boundary}",
@@ -70,7 +71,66 @@ def entry(size: int, channels: int, steps: int, boundary: str) -> Entry:
     )
 
 
+def sobel_convolution(start: Tensor) -> Tensor:
+    """The gradient as a depthwise conv3d of the padded field."""
+    channels = start.shape[-1]
+    smooth, change = start.new_tensor((1.0, 2.0, 1.0)), start.new_tensor((-1.0, 0.0, 1.0))
+    kernels = []
+    for axis in range(3):
+        d, h, w = (change if i == axis else smooth for i in range(3))
+        kernels.append(torch.einsum("d,h,w->dhw", d, h, w) / 32)
+    weight = torch.stack(kernels).repeat(channels, 1, 1, 1)[:, None]
+    padded = F.pad(start.movedim(-1, 0)[None], (1,) * 6, mode="replicate")
+    return F.conv3d(padded, weight, groups=channels)[0].unflatten(0, (channels, 3)).movedim(0, -1)
+
+
+def gradient_into(start: Tensor, *, out: Tensor) -> Tensor:
+    """The derivatives in slices, into a result that is used again."""
+    return out.copy_(reference.gradient(start))
+
+
+def magnitude_into(start: Tensor, *, out: Tensor) -> Tensor:
+    """Their norm."""
+    return out.copy_(reference.gradient_magnitude(start))
+
+
+def gradients(size: int, channels: int) -> tuple[Entry, Entry]:
+    """field_gradient and gradient_magnitude of a cube."""
+    shape, inputs, bytes_once = f"{size}^3x{channels}", partial(fields, size, channels), size**3 * channels * 4
+    return (
+        Entry(
+            op="field_gradient",
+            shape=shape,
+            batch=size,
+            inputs=inputs,
+            ours=field.gradient,
+            reuse=field.gradient,
+            peers=(
+                Peer("slices", reference.gradient, reuse=gradient_into),
+                *((Peer("conv3d", sobel_convolution),) if size <= 32 else ()),
+                Peer("torch.compile", reference.gradient, kind="compile"),
+            ),
+            traffic=4 * bytes_once,
+        ),
+        Entry(
+            op="gradient_magnitude",
+            shape=shape,
+            batch=size,
+            inputs=inputs,
+            ours=field.gradient_magnitude,
+            reuse=field.gradient_magnitude,
+            peers=(
+                Peer("slices", reference.gradient_magnitude, reuse=magnitude_into),
+                Peer("torch.compile", reference.gradient_magnitude, kind="compile"),
+            ),
+            traffic=2 * bytes_once,
+        ),
+    )
+
+
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
+    *gradients(32, 64),
+    *gradients(64, 64),
 )

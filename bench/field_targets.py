@@ -1,0 +1,150 @@
+"""Targets of fields: steps beside a copy and beside torch.compile, steps on chip, and gradients."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.field import DECAY, DIFFUSION
+from bench.targets import Measured, Session, Target
+from bench.timing import Candidate, median_and_iqr, ratio
+from torch_hrr import field
+from torch_hrr.reference import field as reference
+
+HEADING = (
+    "Baseline: a copy of the field, ten calls of one step, or torch.compile of the definition; results used again."
+)
+SHAPE = (64, 64, 64, 64)
+SIGMA = 0.1
+
+
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile for one shape."""
+    result: Callable[..., Any] = torch.compile(function, dynamic=False)
+    return result
+
+
+def step_into(boundary: str, stencil: str, start: Tensor, out: Tensor) -> Tensor:
+    """For torch.compile."""
+    return out.copy_(reference.evolve(start, DECAY, DIFFUSION, 1, boundary, stencil))
+
+
+def noisy_step(start: Tensor, noise: Tensor, out: Tensor) -> Tensor:
+    """The step with numbers drawn before."""
+    return out.copy_(reference.evolve(start, DECAY, DIFFUSION) + SIGMA * noise)
+
+
+def gradient_into(start: Tensor, out: Tensor) -> Tensor:
+    """For torch.compile."""
+    return out.copy_(reference.gradient(start))
+
+
+def ten_steps(steps: int, start: Tensor, out: Tensor, other: Tensor) -> Tensor:
+    """So many calls of one step, to and fro."""
+    source = start
+    for step in range(steps):
+        target = other if step % 2 else out
+        source = field.evolve(source, DECAY, DIFFUSION, out=target)
+    return source
+
+
+def measured(session: Session, key: str, functions: dict[str, Callable[[], Any]], baseline: str) -> Measured:
+    """Our time beside the baseline's."""
+
+    def measure() -> dict[str, Candidate]:
+        for function in functions.values():
+            function()
+        return session.times(functions)
+
+    found = session.once(key, measure)
+    own, peer = found["ours"], found[baseline]
+    note = f"{ratio(own, found['copy'])[0]:.2f} copies of the field" if "copy" in found else ""
+    return Measured(
+        median_and_iqr(own.rounds)[0],
+        baseline_seconds=median_and_iqr(peer.rounds)[0],
+        speedup=ratio(peer, own)[0],
+        note=note,
+        candidates=tuple(found.values()),
+    )
+
+
+def tensors(session: Session, count: int) -> list[Tensor]:
+    """A random field, and others of its size."""
+    generator = torch.Generator().manual_seed(session.settings.seed)
+    start = torch.randn(SHAPE, generator=generator).to(session.settings.device)
+    return [start, *(torch.zeros_like(start) for _ in range(count))]
+
+
+def step(session: Session, *, boundary: str, stencil: str) -> Measured:
+    """One step into a result that is used again, beside a copy."""
+    start, out = tensors(session, 1)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(field.evolve, start, DECAY, DIFFUSION, 1, boundary, stencil, out=out),
+        "copy": partial(out.copy_, start),
+    }
+    return measured(session, f"{boundary} {stencil}", functions, "copy")
+
+
+def many_steps(session: Session, *, steps: int) -> Measured:
+    """Steps in one call, beside as many calls."""
+    start, out, other = tensors(session, 2)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(field.evolve, start, DECAY, DIFFUSION, steps, out=out),
+        "calls": partial(ten_steps, steps, start, out, other),
+        "copy": partial(out.copy_, start),
+    }
+    return measured(session, f"{steps} steps", functions, "calls")
+
+
+def noise(session: Session) -> Measured:
+    """A step with noise, beside torch's step and its normal_."""
+    start, out, drawn = tensors(session, 2)
+    key = field.random_key(1, device=start.device)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(field.evolve, start, DECAY, DIFFUSION, noise=SIGMA, key=key, out=out),
+        "copy": partial(out.copy_, start),
+    }
+    if not session.settings.compile:
+        return measured(session, "noise", functions | {"compile": lambda: None}, "compile")
+    torch_step = compiled(noisy_step)
+    functions["compile"] = lambda: torch_step(start, drawn.normal_(), out)
+    return measured(session, "noise", functions, "compile")
+
+
+def sobel(session: Session) -> Measured:
+    """All derivatives, beside torch.compile."""
+    (start,) = tensors(session, 0)
+    out = torch.zeros(3, *SHAPE, device=start.device)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(field.gradient, start, out=out),
+        "copy": partial(out[0].copy_, start),
+        "compile": partial(compiled(gradient_into), start, out),
+    }
+    return measured(session, "sobel", functions, "compile")
+
+
+def target(what: str, run: str, baseline: str, aim: float, measure: Callable[[Session], Measured]) -> Target:
+    """One row, of a field of 64^3 places with 64 channels."""
+    return Target(what=f"64^3x64 {what}", run=run, measure=measure, speedup=aim, baseline=baseline)
+
+
+# Of the specification: 1.15 copies; three times faster than single steps; four times faster than torch.compile.
+COPIES = 1 / 1.15
+TARGETS = (
+    *(
+        target(
+            f"{boundary} {stencil}", "field_evolve with out", "copy_", COPIES,
+            partial(step, boundary=boundary, stencil=stencil),
+        )
+        for boundary, stencil in (
+            ("replicate", "laplace"), ("zeros", "laplace"), ("circular", "laplace"),
+            ("replicate", "box"), ("replicate", "binomial"),
+        )
+    ),
+    target("10 steps, 10 calls", "field_evolve with out", "calls of one step", 3.0, partial(many_steps, steps=10)),
+    target("noise, compile", "field_evolve with out", "compile and normal_", 4.0, noise),
+    target("gradient, compile", "field_gradient with out", "compile", 4.0, sobel),
+)  # fmt: skip
