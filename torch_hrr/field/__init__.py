@@ -1,5 +1,14 @@
-"""Fields in three dimensions: many channels that decay, diffuse and are spontaneously active."""
+"""Fields in three dimensions: channels that decay, diffuse and are spontaneously active, and brains made of them."""
 
+from torch_hrr.field.brain import FieldBrain
+from torch_hrr.field.checker import OptimizationChecker, quick_performance_test
+from torch_hrr.field.factory import (
+    BatchedFieldOperations,
+    FieldBrainFactory,
+    GPUBrainFactory,
+    OptimizedUnifiedFieldBrain,
+    create_brain,
+)
 from torch_hrr.field.functional import (
     advance_key,
     advance_key_,
@@ -8,5 +17,29 @@ from torch_hrr.field.functional import (
     gradient_magnitude,
     random_key,
 )
+from torch_hrr.field.patterns import PatternLibrary
+from torch_hrr.runtime.pool import TensorPool
 
-__all__ = ["advance_key", "advance_key_", "evolve", "gradient", "gradient_magnitude", "random_key"]
+GPUPatternLibrary = PatternLibrary
+TensorMemoryPool = TensorPool
+
+__all__ = [
+    "BatchedFieldOperations",
+    "FieldBrain",
+    "FieldBrainFactory",
+    "GPUBrainFactory",
+    "GPUPatternLibrary",
+    "OptimizationChecker",
+    "OptimizedUnifiedFieldBrain",
+    "PatternLibrary",
+    "TensorMemoryPool",
+    "TensorPool",
+    "advance_key",
+    "advance_key_",
+    "create_brain",
+    "evolve",
+    "gradient",
+    "gradient_magnitude",
+    "quick_performance_test",
+    "random_key",
+]

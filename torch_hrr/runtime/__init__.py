@@ -13,11 +13,13 @@ from torch_hrr.runtime.device import (
     to_gpu,
 )
 from torch_hrr.runtime.memory import available_memory
+from torch_hrr.runtime.pool import TensorPool
 
 __all__ = [
     "DeviceError",
     "DeviceInfo",
     "GPUContext",
+    "TensorPool",
     "available_memory",
     "get_device",
     "get_device_info",

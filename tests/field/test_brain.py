@@ -1,0 +1,320 @@
+"""Field brains: the cycle's parts against their formulas, promises about the device, files, and bad input."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+import torch_hrr
+from torch_hrr import field
+from torch_hrr.field.brain import METRICS
+
+SMALL = {"sensory_dim": 4, "motor_dim": 2, "spatial": (4, 5, 6), "channels": 9}
+SENSORY = [0.3, -0.2, 0.5, 0.1]
+STATE = {
+    *("cycle", "cycle_time_ms", "field_information", "max_activation", "prediction_confidence", "energy"),
+    *("sparsity", "device", "prediction_error"),
+}
+dtypes = pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=("float32", "bfloat16"))
+
+
+def brain(**settings):
+    return field.create_brain(**(SMALL | {"prefer_gpu": False} | settings))
+
+
+def run(own, cycles, reward=0.0):
+    return [own.process_robot_cycle([math.sin(i + j) for j in range(4)], reward * (i % 3 - 1)) for i in range(cycles)]
+
+
+def test_a_cycle_returns_motor_and_state():
+    own = field.create_brain(sensory_dim=16, motor_dim=5, spatial=8, prefer_gpu=True, seed=0)
+    motor, state = own.process_robot_cycle([0.1] * 16)
+    assert len(motor) == 5 and all(-1 <= value <= 1 for value in motor)
+    assert set(state) == STATE and state["cycle"] == 1 and state["cycle_time_ms"] > 0
+    assert own.process_robot_cycle(torch.zeros(16), reward=0.5)[1]["cycle"] == 2
+
+
+@dtypes
+def test_metrics_are_those_of_the_field(dtype):
+    own = brain(dtype=dtype)
+    _, state = run(own, 7, reward=1.0)[-1]
+    now = own.field.double()
+    exact = {
+        "field_information": now.flatten(0, 2).std(0, correction=0).sum(),
+        "max_activation": now.abs().max(),
+        "energy": now.square().mean(),
+        "sparsity": (now.abs() < 0.01).double().mean(),
+    }
+    for name, value in exact.items():
+        assert state[name] == pytest.approx(value.item(), rel=1e-5, abs=1e-6), name
+    assert state["prediction_confidence"] == pytest.approx(1 / (1 + state["prediction_error"]), rel=1e-6)
+
+
+def test_prediction_follows_the_sensors():
+    own = brain()
+    expected = torch.zeros(4)
+    for _ in range(5):
+        _, state = own.process_robot_cycle(SENSORY)
+        error = (torch.tensor(SENSORY) - expected).abs().mean()
+        assert state["prediction_error"] == pytest.approx(error.item(), rel=1e-6)
+        expected = 0.9 * expected + 0.1 * torch.tensor(SENSORY)
+    torch.testing.assert_close(own.prediction, expected)
+
+
+@pytest.mark.parametrize("reward", (0.0, 1.0, -1.0))
+@pytest.mark.parametrize("place", ((0, 0, 0), (2, 2, 3), (3, 4, 5)))
+def test_an_imprint_falls_with_the_distance(place, reward):
+    """Where the pattern fits best, of intensity (1 + r) / 2; the motor's channels get none."""
+    own = brain(noise=0.0, decay=0.0, diffusion=0.0, threshold=1.0)
+    content = own.sensory_weights @ torch.tensor(SENSORY)
+    own.field.zero_()
+    own.field[place] = content
+    before = own.field.clone()
+    own.process_robot_cycle(SENSORY, reward)
+    grids = torch.meshgrid(*(torch.arange(size) for size in SMALL["spatial"]), indexing="ij")
+    distance = sum((grid - at).abs() for grid, at in zip(grids, place, strict=True))
+    weights = torch.where(distance <= 2, 0.8**distance, 0.0) * (0.5 + 0.5 * reward)
+    torch.testing.assert_close(own.field, before + weights.unsqueeze(-1) * content)
+    assert not content[-2:].any() and content.norm() == pytest.approx(torch.tensor(SENSORY).norm().item(), rel=1e-5)
+
+
+def test_the_echo_of_the_motor_is_in_the_last_channels():
+    own = brain(noise=0.0, decay=0.0, diffusion=0.0, threshold=0.0)
+    motor, _ = own.process_robot_cycle(SENSORY)
+    echo = own.field[..., -2:] - own._start[..., -2:]
+    assert echo.flatten(0, 2).abs().amax(0).tolist() == pytest.approx([0.1 * abs(value) for value in motor], rel=1e-4)
+    assert (echo.abs().amax(-1) > 0).sum() <= 25
+
+
+def test_between_imprints_the_field_evolves():
+    own = brain(threshold=1.0)
+    start = own.field.clone()
+    own.process_robot_cycle([0.0] * 4)
+    key = field.random_key(0)
+    assert torch.equal(own.field, field.evolve(start, own.decay, own.diffusion, noise=own.noise, key=key))
+    assert torch.equal(own.key, field.advance_key(key, start.numel()))
+
+
+def test_surprise_forgets_and_imprints():
+    settings = {"noise": 0.0, "diffusion": 0.0, "threshold": 1.0, "decay": 0.1}
+    plain, own = brain(**settings), brain(**settings, modulate=True)
+    far = (3, 4, 5)
+    surprise = min(sum(map(abs, SENSORY)) / 4, 0.5)
+    for each in (plain, own):
+        each.field.zero_()
+        each.field[0, 0, 0] = each.sensory_weights @ torch.tensor(SENSORY)
+        each.field[far] = 0.01
+    intensities = []
+    for each in (plain, own):
+        before = each.field[0, 0, 0].clone()
+        each.process_robot_cycle(SENSORY)
+        factor = (1 - 0.1) * (1 if each is plain else 1 - 0.1 * surprise)
+        torch.testing.assert_close(each.field[far], torch.full((9,), 0.01 * factor))
+        intensities.append(((each.field[0, 0, 0] / factor - before).norm() / before.norm()).item())
+    assert intensities == pytest.approx([0.5, 0.5 * (1 + surprise)], rel=1e-4)
+
+
+def test_a_rewarded_motor_is_found_again():
+    own = brain(threshold=0.0, noise=0.0)
+    motor, _ = own.process_robot_cycle(SENSORY)
+    own.process_robot_cycle([0.0] * 4, reward=1.0)
+    pattern, similarity = own.library.find_best_pattern(torch.tensor(SENSORY))
+    assert len(own.library) == 1 and similarity == pytest.approx(1, rel=1e-6)
+    assert pattern.tolist() == pytest.approx(motor, rel=1e-6)
+    own.process_robot_cycle([0.0] * 4, reward=-1.0)
+    assert len(own.library) == 1
+
+
+def test_weak_motors_stand_still():
+    strong, weak = brain(threshold=0.0), brain(threshold=0.3)
+    for _ in range(5):
+        a, b = strong.process_robot_cycle(SENSORY)[0], weak.process_robot_cycle(SENSORY)[0]
+        assert all(value == 0 or abs(value) >= 0.3 for value in b)
+    assert any(0 < abs(value) < 0.3 for value in a) or any(b)
+
+
+@dtypes
+def test_the_same_seed_is_the_same_brain(dtype):
+    first, again, other = (run(brain(dtype=dtype, seed=seed), 5, 1.0) for seed in (7, 7, 8))
+    motors = [[motor for motor, _ in cycles] for cycles in (first, again, other)]
+    assert motors[0] == motors[1] != motors[2]
+
+
+@dtypes
+@pytest.mark.parametrize("cycles", (0, 3, 4))
+def test_what_is_loaded_goes_on_bit_by_bit(tmp_path, dtype, cycles):
+    own = brain(dtype=dtype, modulate=True, seed=5)
+    run(own, cycles, 1.0)
+    own.save(tmp_path / "brain", key=b"secret")
+    again = field.FieldBrain.load(tmp_path / "brain", key=b"secret", device="cpu")
+    assert again.cycle == cycles and repr(again) == repr(own)
+    for ours, theirs in zip(run(own, 4, 1.0), run(again, 4, 1.0), strict=True):
+        assert ours[0] == theirs[0]
+    assert torch.equal(own.field, again.field) and torch.equal(own.key, again.key)
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "brain"
+    brain().save(path)
+    with pytest.raises(torch_hrr.IntegrityError):
+        field.FieldBrain.load(path, key=b"other")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(torch_hrr.IntegrityError):
+        field.FieldBrain.load(path)
+    field.PatternLibrary(3, 4).save(path)
+    with pytest.raises(torch_hrr.IntegrityError):
+        field.FieldBrain.load(path)
+    with pytest.raises(FileNotFoundError):
+        field.FieldBrain.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (([0.1] * 3,), ValueError, "sensory must have 4 values"),
+        (([0.1, 0.2, math.nan, 0.1],), ValueError, "must be finite"),
+        (([0.1, 0.2, math.inf, 0.1],), ValueError, "must be finite"),
+        (([0.1, 0.2, 1e300, 0.1],), ValueError, "must be finite"),
+        ((["a"] * 4,), TypeError, "sensory must hold numbers"),
+        ((3.0,), TypeError, "sensory must hold numbers"),
+        ((torch.ones(4, 1),), ValueError, "sensory must have 4 values"),
+        ((SENSORY, math.nan), ValueError, "reward must be a finite number"),
+        ((SENSORY, "1"), TypeError, "reward must be a number"),
+    ],
+    ids=range(9),
+)
+def test_bad_input_leaves_the_brain_unchanged(arguments, error, text):
+    own = brain()
+    run(own, 3)
+    before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
+    with pytest.raises(error, match=text):
+        own.process_robot_cycle(*arguments)
+    assert own.cycle == 3 and all(torch.equal(tensor, before[name]) for name, tensor in own.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"sensory_dim": 0}, ValueError, "sensory_dim must be at least 1"),
+        ({"motor_dim": 2.0}, TypeError, "motor_dim must be an int"),
+        ({"channels": 5}, ValueError, "channels must be at least 6"),
+        ({"spatial": (3, 4)}, ValueError, "spatial must be an int or depth, height and width"),
+        ({"spatial": 0}, ValueError, "spatial must be at least 1"),
+        ({"decay": 1.5}, ValueError, "decay must be a finite number"),
+        ({"diffusion": 0.2}, ValueError, "diffusion must be a finite number"),
+        ({"noise": -1}, ValueError, "noise must be a finite number"),
+        ({"boundary": "open"}, ValueError, "boundary must be"),
+        ({"modulate": 1}, TypeError, "modulate must be a bool"),
+        ({"seed": 2**64}, ValueError, "seed must be"),
+        ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.bfloat16"),
+        ({"prefer_gpu": 1}, TypeError, "prefer_gpu must be a bool"),
+        ({"speed": 1}, TypeError, "speed"),
+    ],
+    ids=range(14),
+)
+def test_bad_settings(settings, error, text):
+    with pytest.raises(error, match=text):
+        brain(**settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (([0.1] * 4,), TypeError, "sensory must be a torch.Tensor"),
+        ((torch.ones(5),), ValueError, "sensory must have shape"),
+    ],
+    ids=range(2),
+)
+def test_a_step_checks_shapes(arguments, error, text):
+    with pytest.raises(error, match=f"step: {text}"):
+        brain().step(*arguments)
+
+
+def test_a_step_runs_on_meta():
+    own = brain(device="meta")
+    assert own.step(torch.zeros(4, device="meta"), torch.zeros(1, device="meta")).shape == (2 + len(METRICS),)
+    assert own.copy().to_empty(device="cpu").device.type == "cpu"
+
+
+def test_a_step_compiles_to_one_graph():
+    own, compiled = brain(), brain()
+    step = torch.compile(compiled.step, fullgraph=True, backend="aot_eager")
+    for i in range(4):
+        sensory, reward = torch.tensor(SENSORY) * i, torch.tensor([0.1 * i])
+        torch.testing.assert_close(step(sensory, reward), own.step(sensory, reward))
+    torch.testing.assert_close(compiled.field, own.field)
+
+
+@pytest.mark.parametrize("modulate", (False, True))
+def test_a_step_waits_for_nothing_and_allocates_nothing_that_grows(modulate):
+    found = field.OptimizationChecker.verify_optimizations(brain(spatial=16, channels=32, modulate=modulate))
+    assert found["syncs"] == found["transfers"] == 0 and found["optimized"] and found["fused"]
+    assert found["largest_allocation"] <= 2**14 < found["field_bytes"]
+    larger = field.OptimizationChecker.verify_optimizations(brain(spatial=20, channels=32, modulate=modulate))
+    assert larger["allocated_bytes"] == found["allocated_bytes"]
+    slow = brain()
+    slow.eager = True
+    assert not field.OptimizationChecker.verify_optimizations(slow)["optimized"]
+
+
+def test_the_checker_counts_what_is_there():
+    """A step that waits, or that makes a field, is found out."""
+
+    class Waiting(field.FieldBrain):
+        def step(self, sensory, reward=0.0):
+            float(sensory.sum())
+            self.field.clone()
+            return super().step(sensory, reward)
+
+    found = field.OptimizationChecker.verify_optimizations(Waiting(**SMALL, device="cpu"))
+    assert found["syncs"] >= 1 and found["largest_allocation"] >= found["field_bytes"]
+    with pytest.raises(TypeError, match="brain must be a FieldBrain, got dict"):
+        field.OptimizationChecker.verify_optimizations({})
+
+
+def test_plain_torch_gives_the_same_cycle():
+    own, eager = brain(noise=0.0), brain(noise=0.0)
+    eager.eager = True
+    for ours, theirs in zip(run(own, 6, 1.0), run(eager, 6, 1.0), strict=True):
+        assert ours[0] == pytest.approx(theirs[0], abs=1e-5)
+
+
+def test_copies_and_reset():
+    own = brain()
+    run(own, 3)
+    other = own.copy()
+    assert run(other, 2)[-1][0] == run(own, 2)[-1][0] and torch.equal(other.field, own.field)
+    state = copy.deepcopy(own.state_dict())
+    own.reset()
+    assert torch.equal(own.field, brain().field) and not own.prediction.any()
+    own.load_state_dict(state)
+
+
+def test_half_modules_keep_their_dtypes():
+    own = brain().half()
+    assert own.field.dtype == own.prediction.dtype == torch.float32 and own._sizes.dtype == torch.int64
+
+
+def test_performance_and_factory():
+    found = field.quick_performance_test(cycles=2, spatial=8)
+    assert set(found) == {"cycle_ms", "hz", "eager_ms", "speedup", "peak_mb", "device"}
+    assert found["hz"] == pytest.approx(1e3 / found["cycle_ms"]) and 0 < found["peak_mb"] < 200
+    factory = field.FieldBrainFactory(**SMALL, seed=3, prefer_gpu=False)
+    first, second = factory.create(), factory.create()
+    assert factory.made == 2 and not torch.equal(first.field, second.field)
+    assert torch.equal(second.field, brain(seed=4).field)
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="force_gpu must be False"):
+            field.GPUBrainFactory.create_optimized_brain(force_gpu=True)
+    assert field.GPUBrainFactory.create_optimized_brain(**SMALL).motor_dim == 2
+
+
+def test_the_names_of_the_older_program():
+    start = torch.randn(3, 4, 5, 2)
+    own = field.BatchedFieldOperations
+    assert torch.equal(own.fused_field_evolution(start, 0.1, 0.1), field.evolve(start, 0.1, 0.1))
+    assert torch.equal(own.batched_gradient_extraction(start), field.gradient(start))
+    assert field.OptimizedUnifiedFieldBrain is field.FieldBrain and field.GPUPatternLibrary is field.PatternLibrary

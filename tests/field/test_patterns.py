@@ -1,0 +1,126 @@
+"""Pattern libraries: cosine, blends, the oldest replaced, files; and pools of tensors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torch_hrr
+from torch_hrr.field import PatternLibrary
+from torch_hrr.runtime import TensorPool
+
+
+def filled(count, capacity=8, dim=5, pattern_dim=3):
+    library = PatternLibrary(capacity, dim, pattern_dim, device="cpu")
+    contexts, patterns = torch.randn(count, dim), torch.randn(count, pattern_dim)
+    for context, pattern in zip(contexts, patterns, strict=True):
+        library.store(context, pattern)
+    return library, contexts, patterns
+
+
+def test_an_empty_library_gives_zeros():
+    pattern, similarity = PatternLibrary(4, 3, device="cpu").find_best_pattern(torch.ones(3))
+    assert not pattern.any() and similarity == 0 and pattern.shape == (3,)
+
+
+@pytest.mark.parametrize("count", (1, 2, 3, 8))
+def test_the_three_best_are_blended(count):
+    library, contexts, patterns = filled(count)
+    asked = torch.randn(5)
+    cosines = F.cosine_similarity(asked.unsqueeze(0), contexts)
+    best, rows = cosines.topk(min(3, count))
+    pattern, similarity = library.find_best_pattern(asked)
+    torch.testing.assert_close(pattern, (10 * best).softmax(0) @ patterns[rows])
+    torch.testing.assert_close(similarity, best[0])
+
+
+def test_a_state_of_the_field_takes_part():
+    library, contexts, patterns = filled(8)
+    asked, state = torch.randn(5), patterns[6]
+    scores = F.cosine_similarity(asked.unsqueeze(0), contexts) + F.cosine_similarity(state.unsqueeze(0), patterns)
+    _, similarity = library.find_best_pattern(asked, state)
+    torch.testing.assert_close(similarity, scores.max() / 2)
+
+
+def test_the_oldest_makes_room():
+    library, contexts, patterns = filled(11)
+    assert len(library) == 8
+    torch.testing.assert_close(library.contexts, F.normalize(torch.cat((contexts[8:], contexts[3:8]))))
+    assert torch.equal(library.patterns, torch.cat((patterns[8:], patterns[3:8])))
+
+
+@pytest.mark.parametrize("capacity", (1, 2))
+def test_small_libraries(capacity):
+    library, contexts, patterns = filled(3, capacity)
+    pattern, similarity = library.find_best_pattern(contexts[2])
+    assert similarity == pytest.approx(1, rel=1e-5)
+    assert capacity > 1 or torch.equal(pattern, patterns[2])
+
+
+def test_the_device_decides_whether_to_store():
+    library, _, _ = filled(2)
+    before = library.state_dict()
+    before = {name: tensor.clone() for name, tensor in before.items()}
+    library.store(torch.ones(5), torch.ones(3), torch.tensor([False]))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in library.state_dict().items())
+    library.store(torch.ones(5), torch.ones(3), torch.tensor(True))
+    assert len(library) == 3 and torch.equal(library.patterns[2], torch.ones(3))
+
+
+def test_a_context_of_zeros():
+    library, _, _ = filled(2)
+    pattern, similarity = library.find_best_pattern(torch.zeros(5))
+    assert similarity == 0 and pattern.isfinite().all()
+    library.store(torch.zeros(5), torch.ones(3))
+    assert library.find_best_pattern(torch.ones(5))[0].isfinite().all()
+
+
+def test_files(tmp_path):
+    library, contexts, _ = filled(11)
+    library.save(tmp_path / "library", key=b"secret")
+    again = PatternLibrary.load(tmp_path / "library", key=b"secret", device="cpu")
+    assert repr(again) == repr(library)
+    assert torch.equal(again.find_best_pattern(contexts[9])[0], library.find_best_pattern(contexts[9])[0])
+    for name, tensors in {
+        "missing": {"contexts": torch.ones(2, 2)},
+        "shape": {"contexts": torch.ones(2, 2), "patterns": torch.ones(3, 2), "stored": torch.zeros(1).long()},
+        "count": {"contexts": torch.ones(2, 2), "patterns": torch.ones(2, 2), "stored": -torch.ones(1).long()},
+    }.items():
+        torch_hrr._storage.save(tmp_path / name, tensors, {}, format="torch_hrr.pattern_library", version=1)
+        with pytest.raises(torch_hrr.IntegrityError, match="must hold the tensors of a library"):
+            PatternLibrary.load(tmp_path / name)
+    library.clear()
+    assert len(library) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: PatternLibrary(0, 3), ValueError, "capacity must be at least 1"),
+        (lambda: PatternLibrary(3, 3.0), TypeError, "dim must be an int"),
+        (lambda: PatternLibrary(3, 3, device="cpu").store([1.0], torch.ones(3)), TypeError, "context must be a torch"),
+        (lambda: PatternLibrary(3, 3).store(torch.ones(2), torch.ones(3)), ValueError, r"must have shape \[3\]"),
+        (lambda: PatternLibrary(3, 3).find_best_pattern(torch.ones(1, 3)), ValueError, r"must have shape \[3\]"),
+    ],
+    ids=range(5),
+)
+def test_bad_arguments(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_a_pool_keeps_its_memory():
+    pool = TensorPool({"field": (2, 3), "counts": ((4,), torch.int64)}, "cpu")
+    assert list(pool) == ["field", "counts"] and len(pool) == 2 and pool.nbytes == 24 + 32
+    assert pool["counts"].dtype == torch.int64 and not pool["field"].any()
+    address = pool["field"].data_ptr()
+    pool["field"].fill_(3)
+    pool.clear()
+    assert pool["field"].data_ptr() == address and not pool["field"].any()
+    assert pool.to("cpu") is pool and pool.to("meta")["field"].is_meta
+    for shapes, error in (
+        ({1: (2,)}, TypeError),
+        ({"a": (-1,)}, ValueError),
+        ({"a": ((1,), torch.complex64)}, TypeError),
+    ):
+        with pytest.raises(error):
+            TensorPool(shapes, "cpu")

@@ -1,0 +1,483 @@
+"""A brain whose state lives in a field: sensors imprint on it, it decays and diffuses, and motors follow from it."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_bool, check_dtype, check_seed, check_strided, integer, number, plain
+from torch_hrr._storage import IntegrityError
+from torch_hrr.field import functional
+from torch_hrr.field.patterns import PatternLibrary
+from torch_hrr.reference import field as reference
+from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime.pool import TensorPool
+
+_FORMAT = "torch_hrr.field_brain"
+_VERSION = 1
+METRICS = ("field_information", "max_activation", "prediction_confidence", "energy", "sparsity", "prediction_error")
+"""What a step measures, in the order in which it follows the motor in the packed vector."""
+_RADIUS = 2
+_FALLOFF = 0.8
+_SMALL = 0.01
+# Settings that a brain is made of, in the order of its arguments.
+_SETTINGS = (
+    *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
+    *("threshold", "gain", "modulate", "patterns"),
+)
+
+
+class FieldBrain(nn.Module):
+    """A field ``[D, H, W, C]`` that a robot's sensors imprint on and that its motors follow from.
+
+    One cycle, for sensory values s and a reward r for what the last motor did:
+
+    1. prediction error e = mean |s - p|, confidence 1 / (1 + e); then p <- 0.9 p + 0.1 s;
+    2. the sensory pattern q = P s on the content channels, P with orthonormal columns; where q correlates best with the
+       field, ``argmax_x <f(x), q>``, it is added with intensity ``0.5 + 0.5 r``, falling by 0.8 a step of L1 distance
+       within a radius of 2;
+    3. the field decays, diffuses and gets noise: `evolve`;
+    4. if r is above its running mean, the last motor is stored as a pattern for the sensory values that led to it;
+    5. features: the gradient of the channels' mean, averaged with weights of activity; what the best place holds; the
+       pattern found for s. The motor is ``tanh`` of their fixed random combination plus the pattern, and zero where
+       below the threshold;
+    6. an echo of the motor goes to the last channels around the place.
+
+    Nothing in `step` waits for the device, and nothing of a field's size is allocated: it runs under
+    ``torch.compile(fullgraph=True)`` and on ``device="meta"``. Deterministic: the same seed and inputs give the same
+    bits on one device. Not thread-safe: a brain is for one robot.
+
+    Attributes:
+        field: ``[D, H, W, C]``, the state.
+        prediction: ``[sensory_dim]``.
+        library: What was stored, a `PatternLibrary`.
+        cycle: How many cycles there were.
+        pool: The memory of a cycle's work.
+
+    Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
+    1977, for fields; Schoener and Spencer, Dynamic Thinking, 2016, for robots that are driven by them.
+    """
+
+    prediction: Tensor
+    key: Tensor
+    last_sensory: Tensor
+    last_motor: Tensor
+    mean_reward: Tensor
+    sensory_weights: Tensor
+    motor_weights: Tensor
+    _even: Tensor
+    _odd: Tensor
+    _start: Tensor
+    _offsets: Tensor
+    _falloff: Tensor
+    _sizes: Tensor
+    _strides: Tensor
+    _input: Tensor
+    _staged: Tensor
+    _turn: bool
+
+    def __init__(
+        self,
+        sensory_dim: int = 16,
+        motor_dim: int = 5,
+        spatial: int | Sequence[int] = 32,
+        channels: int = 64,
+        *,
+        decay: float = 0.02,
+        diffusion: float = 0.05,
+        noise: float = 0.005,
+        boundary: str = "replicate",
+        threshold: float = 0.05,
+        gain: float = 1.0,
+        modulate: bool = False,
+        patterns: int = 256,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """Draws the fixed weights and a field near 0, on the CPU, so that a seed gives the same brain on every device.
+
+        Args:
+            sensory_dim: Number of sensory values, at least 1.
+            motor_dim: Number of motors, at least 1.
+            spatial: Edge of the cube of places, or depth, height and width, each at least 1.
+            channels: At least sensory_dim + motor_dim: the last motor_dim ones hold the echo of the motor.
+            decay: Share of the field lost in a cycle, 0 to 1.
+            diffusion: 0 to 1/6.
+            noise: Standard deviation of the spontaneous activity that a cycle adds, at least 0.
+            boundary: What lies outside: "replicate", "zeros" or "circular".
+            threshold: Motors weaker than this are 0; 0 to 1.
+            gain: Factor of the features, above 0.
+            modulate: Whether surprise imprints more and forgets faster: with m = min(e, 0.5) the intensity is
+                multiplied by 1 + m, and the field by 1 - m decay before it evolves.
+            patterns: How many patterns are kept, at least 1.
+            seed: -2^63 to 2^64 - 1.
+            dtype: Of the field: float32 or bfloat16. All else is float32.
+            device: None means the current one, `runtime.get_device()`.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number is outside its range, or a word is unknown.
+        """
+        super().__init__()
+        op = type(self).__name__
+        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1)
+        self.motor_dim = integer(op, "motor_dim", motor_dim, 1)
+        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim)
+        self.spatial = _sizes(op, spatial)
+        self.decay = number(op, "decay", decay, 0, 1)
+        self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
+        self.noise = number(op, "noise", noise, 0)
+        if boundary not in ("replicate", "zeros", "circular"):
+            raise ValueError(f"{op}: boundary must be 'replicate', 'zeros' or 'circular', got {boundary!r}")
+        self.boundary = boundary
+        self.threshold = number(op, "threshold", threshold, 0, 1)
+        self.gain = number(op, "gain", gain, 0)
+        check_bool(op, "modulate", modulate)
+        self.modulate = modulate
+        self.patterns = integer(op, "patterns", patterns, 1)
+        check_dtype(op, dtype)
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
+        place = resolve_device(device)
+        self.cycle = 0
+        self.eager = False
+        generator = torch.Generator().manual_seed(check_seed(op, seed) & (2**63 - 1))
+        self._draw(generator, dtype)
+        self.register_buffer("key", functional.random_key(seed, device="cpu"))
+        self.library = PatternLibrary(
+            self.patterns, self.sensory_dim, self.motor_dim, device="cpu", dtype=torch.float32
+        )
+        self.requires_grad_(False)
+        self.pool = self._new_pool(torch.device("cpu"))
+        self.to(place)
+
+    @property
+    def field(self) -> Tensor:
+        """The state, ``[D, H, W, C]``; the next cycle writes to other memory and the one after it here again."""
+        state: Tensor = self._odd if self._turn else self._even
+        return state
+
+    @property
+    def device(self) -> torch.device:
+        """Where the brain is."""
+        return self.prediction.device
+
+    @torch.no_grad()
+    def step(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
+        """The device part of a cycle.
+
+        Args:
+            sensory: ``[sensory_dim]``, floating, on the brain's device. Its values are not looked at: NaN stays.
+            reward: For what the last motor did; a number or a tensor of one element on the device.
+
+        Returns:
+            ``[motor_dim + 6]`` float32: the motor, then the metrics, in the order of `METRICS`. The next step writes
+            to the same memory.
+
+        Raises:
+            TypeError: An argument is no strided tensor.
+            ValueError: A shape is another.
+        """
+        check_strided("step", "sensory", sensory)
+        if sensory.shape != (self.sensory_dim,):
+            raise ValueError(f"step: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")
+        field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
+        sensory = sensory.to(torch.float32)
+        if not isinstance(reward, Tensor):
+            reward = torch.full_like(self.mean_reward, reward)
+        reward = reward.to(torch.float32).reshape(1)
+
+        error = (sensory - self.prediction).abs().mean()
+        self.prediction.mul_(0.9).add_(sensory, alpha=0.1)
+        surprise = error.clamp(max=0.5) if self.modulate else None
+
+        content = torch.mv(self.sensory_weights, sensory)
+        rows = field.view(-1, self.channels)
+        around, weights = self._place(rows, content)
+        intensity = 0.5 + 0.5 * reward
+        if surprise is not None:
+            intensity = intensity * (1 + surprise)
+        rows.index_add_(0, around, torch.outer(weights * intensity, content).to(field.dtype))
+        if surprise is not None:
+            field.mul_(1 - self.decay * surprise)
+        self._evolve(field, fresh)
+        self._turn = not self._turn
+
+        self.library.store(self.last_sensory, self.last_motor, reward > self.mean_reward)
+        self.mean_reward.mul_(0.9).add_(reward, alpha=0.1)
+        motor = self._motor(fresh, sensory, around)
+        echo = torch.outer(0.1 * weights, motor).to(field.dtype)
+        fresh.view(-1, self.channels)[:, self.channels - self.motor_dim :].index_add_(0, around, echo)
+        self.last_sensory.copy_(sensory)
+        self.last_motor.copy_(motor)
+        return self._pack(fresh, motor, error)
+
+    def process_robot_cycle(
+        self, sensory: Sequence[float] | Tensor, reward: float = 0.0
+    ) -> tuple[list[float], dict[str, Any]]:
+        """One cycle: one copy in, `step`, one copy out.
+
+        Args:
+            sensory: ``sensory_dim`` finite numbers.
+            reward: For what the last motor did, finite.
+
+        Returns:
+            The motor, ``motor_dim`` floats in [-1, 1], and the state: ``cycle``, ``cycle_time_ms``,
+            ``field_information`` (the spatial standard deviation, summed over channels), ``max_activation`` (the
+            largest absolute value), ``prediction_confidence``, ``prediction_error``, ``energy`` (mean f^2),
+            ``sparsity`` (the share of values below 0.01) and ``device``.
+
+        Raises:
+            ValueError: The length is another, or a value is NaN or infinite; the brain is unchanged.
+            TypeError: A value is no number; the brain is unchanged.
+        """
+        begin = time.perf_counter()
+        given = self._checked(sensory, reward)
+        self._staged.copy_(given)
+        device_input = self._input.copy_(self._staged, non_blocking=True)
+        packed = self.step(device_input[: self.sensory_dim], device_input[self.sensory_dim :])
+        numbers = packed.tolist()
+        self.cycle += 1
+        motor, measured = numbers[: self.motor_dim], numbers[self.motor_dim :]
+        state: dict[str, Any] = {"cycle": self.cycle, **dict(zip(METRICS, measured, strict=True))}
+        state["device"] = str(self.device)
+        state["cycle_time_ms"] = 1e3 * (time.perf_counter() - begin)
+        return motor, state
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """The field, the prediction and the last motor as when the brain was made; the library stays."""
+        self._even.copy_(self._start)
+        self._turn = False
+        for buffer in (self.prediction, self.last_sensory, self.last_motor, self.mean_reward):
+            buffer.zero_()
+
+    def copy(self) -> Self:
+        """A brain of the same state, which shares no memory with this one."""
+        return copy.deepcopy(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its state, its weights and the memory of its work."""
+        return sum(buffer.nbytes for buffer in self.buffers()) + self.pool.nbytes
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the brain to one checked safetensors file, whole or not at all; what is loaded goes on bit by bit.
+
+        Args:
+            path: Where to write; an existing file is replaced at once, or on an error kept.
+            key: Seals the file with HMAC-SHA256.
+
+        Raises:
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: The file cannot be written.
+        """
+        settings = {name: getattr(self, name) for name in _SETTINGS} | {"cycle": self.cycle}
+        settings["dtype"] = str(self.field.dtype).removeprefix("torch.")
+        _storage.save(path, self._state(), settings, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    ) -> Self:
+        """Reads a brain that `save` wrote.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+            TypeError, ValueError: ``device`` is none.
+        """
+        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        target = resolve_device(device)
+        try:
+            settings = dict(metadata)
+            cycle = integer("load", "cycle", settings.pop("cycle"), 0)
+            dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.pop("dtype")]
+            brain = cls(**settings, dtype=dtype, device="cpu")
+            known = brain._state()
+            shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in known.items()}
+            if shapes != {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}:
+                raise ValueError("other tensors than those of its settings")
+        except (TypeError, ValueError, KeyError) as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a {cls.__name__}, got {error}") from None
+        for name, tensor in known.items():
+            tensor.copy_(tensors[name])
+        brain.cycle = cycle
+        return brain.to(target)
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in _SETTINGS)
+
+    def _draw(self, generator: torch.Generator, dtype: torch.dtype) -> None:
+        """Everything that a seed decides, and the state."""
+        shape = (*self.spatial, self.channels)
+        start = (0.01 * torch.randn(shape, generator=generator)).to(dtype)
+        content = self.channels - self.motor_dim
+        columns = torch.linalg.qr(torch.randn(content, self.sensory_dim, generator=generator))[0]
+        weights = torch.zeros(self.channels, self.sensory_dim)
+        weights[:content] = columns
+        features = 3 + self.channels
+        motor = torch.randn(self.motor_dim, features, generator=generator)
+        # Both kinds of features weigh alike.
+        motor[:, :3] /= math.sqrt(3)
+        motor[:, 3:] /= math.sqrt(self.channels)
+        places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1),) * 3)
+        distance = places.abs().sum(1)
+        places, distance = places[distance <= _RADIUS], distance[distance <= _RADIUS]
+        _, height, width = self.spatial
+        constants = {
+            "sensory_weights": weights,
+            "motor_weights": motor,
+            "_start": start,
+            "_offsets": places,
+            "_falloff": _FALLOFF ** distance.float(),
+            "_sizes": torch.tensor(self.spatial),
+            "_strides": torch.tensor((height * width, width, 1)),
+        }
+        state = {
+            "_even": start.clone(),
+            "_odd": torch.zeros_like(start),
+            "prediction": torch.zeros(self.sensory_dim),
+            "last_sensory": torch.zeros(self.sensory_dim),
+            "last_motor": torch.zeros(self.motor_dim),
+            "mean_reward": torch.zeros(1),
+        }
+        for name, tensor in (constants | state).items():
+            self.register_buffer(name, tensor)
+        self._turn = False
+
+    def _new_pool(self, device: torch.device) -> TensorPool:
+        places, channels = math.prod(self.spatial), self.channels
+        return TensorPool(
+            {
+                "match": ((places,), self._even.dtype),
+                "mean": (*self.spatial, 1),
+                "gradient": (3, *self.spatial, 1),
+                "weights": (places,),
+                "work": (places, channels),
+                "packed": (self.motor_dim + len(METRICS),),
+            },
+            device,
+        )
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """The work's memory goes where the state goes; only the field changes its dtype."""
+
+        def placed(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
+
+        super()._apply(placed, recurse)  # type: ignore[no-untyped-call]
+        if self.pool.device != self.device:
+            self.pool = self._new_pool(self.device)
+        size = self.sensory_dim + 1
+        if not hasattr(self, "_input") or self._input.device != self.device:
+            self._input = torch.zeros(size, device=self.device)
+            self._staged = torch.zeros(size, pin_memory=self.device.type == "cuda", device="cpu")
+        return self
+
+    def _place(self, rows: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
+        """The places around the best one, ``[25]``, and the weights of an imprint there; 0 for those outside."""
+        best = torch.mv(rows, content.to(rows.dtype), out=self.pool["match"]).argmax(0, keepdim=True)
+        near = torch.div(best, self._strides, rounding_mode="floor") % self._sizes + self._offsets
+        inside = ((near >= 0) & (near < self._sizes)).all(1)
+        around = (near.clamp(min=0).minimum(self._sizes - 1) * self._strides).sum(1)
+        return around, self._falloff * inside
+
+    def _evolve(self, field: Tensor, fresh: Tensor) -> None:
+        if self.eager:
+            fresh.copy_(reference.evolve(field, self.decay, self.diffusion, 1, self.boundary))
+            if self.noise:
+                fresh.add_(torch.randn_like(fresh), alpha=self.noise)
+            return
+        key = self.key if self.noise else None
+        functional.evolve(field, self.decay, self.diffusion, 1, self.boundary, noise=self.noise, key=key, out=fresh)
+        functional.advance_key_(self.key, field.numel())
+
+    def _motor(self, field: Tensor, sensory: Tensor, around: Tensor) -> Tensor:
+        pool = self.pool
+        rows = field.view(-1, self.channels)
+        mean = pool["mean"]
+        torch.mean(rows, 1, dtype=torch.float32, out=mean.view(-1))
+        if self.eager:
+            pool["gradient"].copy_(reference.gradient(mean))
+        else:
+            functional.gradient(mean, out=pool["gradient"])
+        weights = torch.abs(mean.view(-1), out=pool["weights"])
+        # At least a little, so that a field of zeros has no gradient.
+        total = weights.sum().clamp(min=1e-30)
+        flow = torch.mv(pool["gradient"].view(3, -1), weights) / total
+        held = rows.index_select(0, around[len(around) // 2 :][:1]).squeeze(0).float()
+        pattern, similarity = self.library.find_best_pattern(sensory)
+        features = torch.cat((flow, held))
+        drive = self.gain * torch.mv(self.motor_weights, features) + similarity.clamp(min=0) * pattern
+        motor = torch.tanh(drive)
+        return torch.where(motor.abs() < self.threshold, 0.0, motor)
+
+    def _pack(self, field: Tensor, motor: Tensor, error: Tensor) -> Tensor:
+        """Motor and metrics in one vector."""
+        pool = self.pool
+        rows, work, count = field.view(-1, self.channels), pool["work"], math.prod(self.spatial)
+        largest = work.copy_(rows).abs_().amax()
+        # Ones and zeros: a sum of bools would convert them first.
+        sparsity = work.lt_(_SMALL).sum() / work.numel()
+        mean = torch.sum(rows, 0, dtype=torch.float32) / count
+        torch.sub(rows, mean, out=work)
+        variance = work.mul_(work).sum(0) / count
+        packed = pool["packed"]
+        packed[: self.motor_dim] = motor
+        packed[self.motor_dim :] = torch.stack(
+            (
+                variance.sqrt().sum(),
+                largest,
+                1 / (1 + error),
+                (variance + mean * mean).mean(),
+                sparsity,
+                error,
+            )
+        )
+        return packed
+
+    def _checked(self, sensory: Sequence[float] | Tensor, reward: float) -> Tensor:
+        """Sensory values and the reward in one vector on the host."""
+        op = "process_robot_cycle"
+        if isinstance(sensory, Tensor):
+            check_strided(op, "sensory", sensory)
+            values = sensory.detach().to("cpu", torch.float32)
+        else:
+            try:
+                values = torch.tensor([float(plain(value)) for value in sensory], dtype=torch.float32)
+            except (TypeError, ValueError, OverflowError):
+                raise TypeError(f"{op}: sensory must hold numbers, got {type(sensory).__name__}") from None
+        if values.shape != (self.sensory_dim,):
+            raise ValueError(f"{op}: sensory must have {self.sensory_dim} values, got shape {list(values.shape)}")
+        own = number(op, "reward", reward)
+        given = torch.cat((values, torch.tensor([own], dtype=torch.float32)))
+        if not bool(given.isfinite().all()):
+            raise ValueError(f"{op}: sensory and reward must be finite in float32, got NaN or infinity")
+        return given
+
+    def _state(self) -> dict[str, Tensor]:
+        """What a file holds: weights and state, the field under one name."""
+        skipped = {"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"}
+        return {name: t for name, t in self.state_dict().items() if name not in skipped} | {"field": self.field}
+
+
+def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
+    if hasattr(spatial, "__index__"):
+        edge = integer(op, "spatial", spatial, 1)
+        return edge, edge, edge
+    if not isinstance(spatial, Sequence) or len(spatial) != 3:
+        raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {spatial!r:.80}")
+    depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
+    return depth, height, width

@@ -1,0 +1,105 @@
+"""Ways to a field brain: on a GPU where there is one, or on one device or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import check_bool
+from torch_hrr.field import functional
+from torch_hrr.field.brain import FieldBrain
+from torch_hrr.runtime import resolve_device
+
+
+def has_gpu() -> bool:
+    """Whether there is a CUDA device, and this build of the library has kernels for it."""
+    kernels: bool = torch._C._dispatch_has_kernel_for_dispatch_key("torch_hrr::field_evolve", "CUDA")
+    return kernels and torch.cuda.is_available()
+
+
+def create_brain(
+    sensory_dim: int = 16,
+    motor_dim: int = 5,
+    spatial: int | Sequence[int] = 32,
+    channels: int = 64,
+    prefer_gpu: bool = True,
+    seed: int = 0,
+    **settings: Any,
+) -> FieldBrain:
+    """A `FieldBrain` on a GPU if there is one, else on the CPU.
+
+    Args:
+        sensory_dim: Number of sensory values.
+        motor_dim: Number of motors.
+        spatial: Edge of the cube of places, or depth, height and width.
+        channels: At least sensory_dim + motor_dim.
+        prefer_gpu: False makes it on the CPU whatever is there.
+        seed: What it draws from.
+        **settings: The others of `FieldBrain`; a ``device`` decides alone.
+
+    Raises:
+        TypeError: An argument of another type, or a setting that there is not.
+        ValueError: A number is outside its range.
+    """
+    check_bool("create_brain", "prefer_gpu", prefer_gpu)
+    if settings.get("device") is None:
+        settings["device"] = "cuda" if prefer_gpu and has_gpu() else "cpu"
+    return FieldBrain(sensory_dim, motor_dim, spatial, channels, seed=seed, **settings)
+
+
+class FieldBrainFactory:
+    """Makes brains of the same settings, numbered seeds apart.
+
+    Attributes:
+        settings: Arguments of `create_brain` for every brain.
+        made: How many were made.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        """Keeps the settings; they are checked when a brain is made."""
+        self.settings = settings
+        self.made = 0
+
+    def create(self, **settings: Any) -> FieldBrain:
+        """The next brain: with the factory's settings, changed as given; its seed is the factory's plus its number."""
+        own = self.settings | settings
+        if "seed" not in settings:
+            own["seed"] = self.settings.get("seed", 0) + self.made
+        brain = create_brain(**own)
+        self.made += 1
+        return brain
+
+    @staticmethod
+    def create_optimized_brain(force_gpu: bool = False, **settings: Any) -> FieldBrain:
+        """A brain of `create_brain`; with ``force_gpu`` a RuntimeError where there is no GPU."""
+        check_bool("create_optimized_brain", "force_gpu", force_gpu)
+        if force_gpu:
+            if not has_gpu():
+                raise RuntimeError(
+                    "create_optimized_brain: force_gpu must be False, as no GPU is there that can be used"
+                )
+            settings["device"] = resolve_device("cuda")
+        return create_brain(**settings)
+
+
+class BatchedFieldOperations:
+    """The field operators under the names of an older program."""
+
+    @staticmethod
+    def fused_field_evolution(
+        field: Tensor, decay_rate: float = 0.02, diffusion_strength: float = 0.05, noise: float = 0.0, **options: Any
+    ) -> Tensor:
+        """`evolve`: decay, diffusion and spontaneous activity in one pass; options as there."""
+        return functional.evolve(field, decay_rate, diffusion_strength, noise=noise, **options)
+
+    @staticmethod
+    def batched_gradient_extraction(field: Tensor) -> Tensor:
+        """`gradient`: the derivatives of all channels in one pass."""
+        return functional.gradient(field)
+
+
+OptimizedUnifiedFieldBrain = FieldBrain
+GPUBrainFactory = FieldBrainFactory

@@ -1,0 +1,207 @@
+"""Patterns found again by the contexts in which they were stored."""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_strided, integer, resolve_dtype
+from torch_hrr._storage import IntegrityError
+from torch_hrr.runtime import resolve_device
+
+_FORMAT = "torch_hrr.pattern_library"
+_VERSION = 1
+_BLENDED = 3
+# Of the softmax over cosines: two contexts at right angles differ by a factor of e^10.
+_SHARPNESS = 10.0
+
+
+class PatternLibrary(nn.Module):
+    """Contexts and what belongs to them: the newest of a given number, found by cosine, the three best blended.
+
+    Everything is on the device, counters too: nothing waits for it, and calls can be compiled or captured in a graph.
+    Retrieval of an empty library gives zeros with similarity 0; a context of zeros has cosine 0 with every other.
+
+    Attributes:
+        contexts: ``[capacity, dim]``, of norm 1 or 0.
+        patterns: ``[capacity, pattern_dim]``.
+        stored: ``[1]`` int64, how many were ever stored; number i is in row ``i % capacity``.
+
+    Source: Kanerva, Sparse distributed memory, 1988, for retrieval by likeness; the softmax blend: Ramsauer et al.,
+    Hopfield networks is all you need, ICLR 2021.
+    """
+
+    contexts: Tensor
+    patterns: Tensor
+    stored: Tensor
+    _numbers: Tensor
+
+    def __init__(
+        self,
+        capacity: int,
+        dim: int,
+        pattern_dim: int | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Makes an empty library.
+
+        Args:
+            capacity: How many are kept, at least 1; then the oldest make room.
+            dim: Length of a context, at least 1.
+            pattern_dim: Length of a pattern; None means ``dim``.
+            device: None means the current one, `runtime.get_device()`.
+            dtype: None means torch's default one.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number is less than 1, or torch does not know the device.
+        """
+        super().__init__()
+        op = "PatternLibrary"
+        self.capacity = integer(op, "capacity", capacity, 1)
+        self.dim = integer(op, "dim", dim, 1)
+        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1)
+        place, kind = resolve_device(device), resolve_dtype(op, dtype)
+        self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
+        self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))
+        self.register_buffer("stored", torch.zeros(1, device=place, dtype=torch.int64))
+        self.register_buffer("_numbers", torch.arange(self.capacity, device=place), persistent=False)
+
+    @torch.no_grad()
+    def store(self, context: Tensor, pattern: Tensor, when: Tensor | None = None) -> None:
+        """Keeps a pattern for a context, in place of the oldest where the library is full.
+
+        Args:
+            context: ``[dim]``, floating, on the library's device.
+            pattern: ``[pattern_dim]``.
+            when: A bool tensor of one element on the device, which decides there whether to store; None means yes.
+
+        Raises:
+            TypeError: An argument is no strided tensor.
+            ValueError: A shape is another.
+        """
+        op = "store"
+        _check_vector(op, "context", context, self.dim)
+        _check_vector(op, "pattern", pattern, self.pattern_dim)
+        row = torch.remainder(self.stored, self.capacity)
+        own, kept = _unit(context.to(self.contexts.dtype))[None], pattern.to(self.patterns.dtype)[None]
+        if when is None:
+            self.stored.add_(1)
+        else:
+            keeps = when.reshape(1, 1)
+            own = torch.where(keeps, own, self.contexts.index_select(0, row))
+            kept = torch.where(keeps, kept, self.patterns.index_select(0, row))
+            self.stored.add_(keeps.reshape(1))
+        self.contexts.index_copy_(0, row, own)
+        self.patterns.index_copy_(0, row, kept)
+
+    @torch.no_grad()
+    def find_best_pattern(self, context: Tensor, field_state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The blend of the three best patterns, by a softmax of ten times their similarity.
+
+        Args:
+            context: ``[dim]``, floating, on the library's device.
+            field_state: ``[pattern_dim]``; with it the similarity of a row is the mean of the cosines of the contexts
+                and of its pattern with the state, else that of the contexts alone.
+
+        Returns:
+            The pattern ``[pattern_dim]``, and the greatest similarity, 0-d, -1 to 1; zeros from an empty library.
+
+        Raises:
+            TypeError: An argument is no strided tensor.
+            ValueError: A shape is another.
+
+        Cost: one read of the contexts, with a state one of the patterns too.
+        """
+        op = "find_best_pattern"
+        _check_vector(op, "context", context, self.dim)
+        scores = torch.mv(self.contexts, _unit(context.to(self.contexts.dtype)))
+        if field_state is not None:
+            _check_vector(op, "field_state", field_state, self.pattern_dim)
+            lengths = torch.linalg.vector_norm(self.patterns, dim=1)
+            products = torch.mv(self.patterns, _unit(field_state.to(self.patterns.dtype)))
+            scores = (scores + products / torch.where(lengths > 0, lengths, 1.0)) / 2
+        known = self._numbers < self.stored
+        best, rows = scores.masked_fill(~known, -torch.inf).topk(min(_BLENDED, self.capacity))
+        any_known = self.stored > 0
+        weights = torch.where(any_known, best * _SHARPNESS, 0.0).softmax(0)
+        blend = torch.mv(self.patterns.index_select(0, rows).T, weights)
+        return torch.where(any_known, blend, 0.0), torch.where(any_known[0], best[0], 0.0)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        for buffer in (self.contexts, self.patterns, self.stored):
+            buffer.zero_()
+
+    def __len__(self) -> int:
+        """How many are kept; waits for the device."""
+        return min(int(self.stored), self.capacity)
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the library to one checked safetensors file, whole or not at all.
+
+        Args:
+            path: Where to write; an existing file is replaced at once, or on an error kept.
+            key: Seals the file with HMAC-SHA256.
+
+        Raises:
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: The file cannot be written.
+        """
+        _storage.save(path, self.state_dict(), {}, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    ) -> Self:
+        """Reads a library that `save` wrote.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+        """
+        tensors, _ = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        contexts, patterns, stored = (tensors.get(name) for name in ("contexts", "patterns", "stored"))
+        fits = (
+            len(tensors) == 3
+            and contexts is not None
+            and patterns is not None
+            and stored is not None
+            and contexts.dim() == patterns.dim() == 2
+            and len(contexts) == len(patterns)
+            and contexts.dtype == patterns.dtype
+            and contexts.is_floating_point()
+            and 0 not in (*contexts.shape, *patterns.shape)
+            and stored.shape == (1,)
+            and stored.dtype == torch.int64
+            and int(stored) >= 0
+        )
+        if not fits:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must hold the tensors of a library")
+        assert contexts is not None and patterns is not None
+        capacity, dim = contexts.shape
+        library = cls(capacity, dim, patterns.shape[1], device=device, dtype=contexts.dtype)
+        library.load_state_dict(tensors)
+        return library
+
+    def extra_repr(self) -> str:
+        """The sizes, for `repr`."""
+        return f"{self.capacity}, {self.dim}, pattern_dim={self.pattern_dim}"
+
+
+def _unit(vector: Tensor) -> Tensor:
+    """Of norm 1, or zeros."""
+    length = torch.linalg.vector_norm(vector)
+    return vector / torch.where(length > 0, length, 1.0)
+
+
+def _check_vector(op: str, argument: str, value: Tensor, length: int) -> None:
+    check_strided(op, argument, value)
+    if value.shape != (length,):
+        raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")

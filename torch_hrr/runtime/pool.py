@@ -1,0 +1,83 @@
+"""Tensors that are allocated once and used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import FLOATING, integer
+from torch_hrr.runtime.device import resolve_device
+
+_OTHERS = (torch.bool, torch.int32, torch.int64)
+
+
+class TensorPool(Mapping[str, Tensor]):
+    """Tensors by name, zeros at first, which stay where they are: work of every cycle goes into the same memory.
+
+    A mapping that cannot be changed; the tensors' contents can. Moving the pool to another device makes new ones.
+
+    Attributes:
+        device: Where they are.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, Sequence[int] | tuple[Sequence[int], torch.dtype]],
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Allocates.
+
+        Args:
+            shapes: By name the shape, or shape and dtype.
+            device: None means the current one, `runtime.get_device()`.
+            dtype: Of those that have none of their own.
+
+        Raises:
+            TypeError: A name is not a str, a size not an int, or a dtype not floating, bool, int32 or int64.
+            ValueError: A size is negative, or torch does not know the device.
+        """
+        self.device = resolve_device(device)
+        self._tensors: dict[str, Tensor] = {}
+        for name, given in shapes.items():
+            if not isinstance(name, str):
+                raise TypeError(f"TensorPool: names must be str, got {type(name).__name__}")
+            own, kind = given if len(given) == 2 and isinstance(given[1], torch.dtype) else (given, dtype)
+            if kind not in (*FLOATING, *_OTHERS):
+                raise TypeError(f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {kind}")
+            sizes = [integer("TensorPool", f"a size of {name!r}", size, 0) for size in own]  # type: ignore[union-attr]
+            self._tensors[name] = torch.zeros(sizes, dtype=kind, device=self.device)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor of a name; KeyError for another."""
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the order in which they were given."""
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._tensors)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(tensor.nbytes for tensor in self._tensors.values())
+
+    def clear(self) -> None:
+        """Sets all of them to zero."""
+        for tensor in self._tensors.values():
+            tensor.zero_()
+
+    def to(self, device: torch.device | str) -> TensorPool:
+        """A pool of the same names and contents on another device; the pool itself if it is there."""
+        target = resolve_device(device)
+        if target == self.device:
+            return self
+        moved = TensorPool({name: (tuple(t.shape), t.dtype) for name, t in self.items()}, target)
+        for name, tensor in self.items():
+            moved[name].copy_(tensor)
+        return moved
