@@ -1,6 +1,7 @@
 """Targets of fields: steps beside a copy and beside torch.compile, steps on chip, and gradients."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -126,9 +127,24 @@ def sobel(session: Session) -> Measured:
     return measured(session, "sobel", functions, "compile")
 
 
+def cycle(session: Session, *, spatial: int) -> Measured:
+    """A whole cycle of a brain, beside the same cycle of compositions in plain torch."""
+    own = field.create_brain(spatial=spatial, device=session.settings.device)
+    eager = own.copy()
+    eager.eager = True
+    values = [0.1] * own.sensory_dim
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(own.process_robot_cycle, values),
+        "eager": partial(eager.process_robot_cycle, values),
+    }
+    found = measured(session, f"cycle {spatial}", functions, "eager")
+    note = f"{1 / found.value:.0f} Hz, {own.nbytes / 2**20:.0f} MiB"
+    return replace(found, note=note)
+
+
 def target(what: str, run: str, baseline: str, aim: float, measure: Callable[[Session], Measured]) -> Target:
-    """One row, of a field of 64^3 places with 64 channels."""
-    return Target(what=f"64^3x64 {what}", run=run, measure=measure, speedup=aim, baseline=baseline)
+    """One row."""
+    return Target(what=what, run=run, measure=measure, speedup=aim, baseline=baseline)
 
 
 # Of the specification: 1.15 copies; three times faster than single steps; four times faster than torch.compile.
@@ -136,7 +152,7 @@ COPIES = 1 / 1.15
 TARGETS = (
     *(
         target(
-            f"{boundary} {stencil}", "field_evolve with out", "copy_", COPIES,
+            f"64^3x64 {boundary} {stencil}", "field_evolve with out", "copy_", COPIES,
             partial(step, boundary=boundary, stencil=stencil),
         )
         for boundary, stencil in (
@@ -144,7 +160,11 @@ TARGETS = (
             ("replicate", "box"), ("replicate", "binomial"),
         )
     ),
-    target("10 steps, 10 calls", "field_evolve with out", "calls of one step", 3.0, partial(many_steps, steps=10)),
-    target("noise, compile", "field_evolve with out", "compile and normal_", 4.0, noise),
-    target("gradient, compile", "field_gradient with out", "compile", 4.0, sobel),
+    target("64^3x64 10 steps, 10 calls", "field_evolve with out", "10 calls", 3.0, partial(many_steps, steps=10)),
+    target("64^3x64 noise, compile", "field_evolve with out", "compile and normal_", 4.0, noise),
+    target("64^3x64 gradient, compile", "field_gradient with out", "compile", 4.0, sobel),
+    *(
+        target(f"{edge}^3x64 cycle, eager", "process_robot_cycle", "plain torch", 10.0, partial(cycle, spatial=edge))
+        for edge in (32, 64)
+    ),
 )  # fmt: skip

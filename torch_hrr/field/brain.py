@@ -328,9 +328,6 @@ class FieldBrain(nn.Module):
         weights[:content] = columns
         features = 3 + self.channels
         motor = torch.randn(self.motor_dim, features, generator=generator)
-        # Both kinds of features weigh alike.
-        motor[:, :3] /= math.sqrt(3)
-        motor[:, 3:] /= math.sqrt(self.channels)
         places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1),) * 3)
         distance = places.abs().sum(1)
         places, distance = places[distance <= _RADIUS], distance[distance <= _RADIUS]

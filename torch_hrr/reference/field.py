@@ -14,14 +14,19 @@ WEIGHTS = {"box": (1 / 3, 1 / 3), "binomial": (1 / 4, 1 / 2)}
 
 def _neighbours(field: Tensor, axis: int, boundary: str) -> tuple[Tensor, Tensor]:
     """The elements one place before and after."""
-    size = field.shape[axis]
     if boundary == "circular":
         return field.roll(1, axis), field.roll(-1, axis)
-    first, last = field.narrow(axis, 0, 1), field.narrow(axis, size - 1, 1)
+    # Gathered, since torch.compile fuses that with the sums, and makes a tensor of every concatenation.
+    size = field.shape[axis]
+    places = torch.arange(size, device=field.device)
+    before = field.index_select(axis, (places - 1).clamp(min=0))
+    after = field.index_select(axis, (places + 1).clamp(max=size - 1))
     if boundary == "zeros":
-        first, last = torch.zeros_like(first), torch.zeros_like(last)
-    before = torch.cat((first, field.narrow(axis, 0, size - 1)), axis)
-    return before, torch.cat((field.narrow(axis, 1, size - 1), last), axis)
+        shape = [1] * field.dim()
+        shape[axis] = size
+        before = torch.where((places > 0).view(shape), before, 0.0)
+        after = torch.where((places < size - 1).view(shape), after, 0.0)
+    return before, after
 
 
 def _step(field: Tensor, diffusion: float | Tensor, boundary: str, stencil: str) -> Tensor:
