@@ -9,6 +9,7 @@ KERNEL_ISA_BEGIN
 namespace {
 
 constexpr int kAxes = 3;
+constexpr int kLines = 3;
 
 template <typename S>
 class GradientLine {
@@ -24,13 +25,17 @@ class GradientLine {
     for (T*& line : lines_) {
       line = scratch.take<T>(length_);
     }
+    for (DepthSums& sums : depth_sums_) {
+      sums = {scratch.take<T>(length_), scratch.take<T>(length_)};
+    }
   }
   static int64_t scratch(const GradientParams& p) {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    return kAxes * (LineScratch::bytes(padded(p), kSize) + LineScratch::bytes(p.width * p.channels, kSize));
+    return kAxes * LineScratch::bytes(padded(p), kSize) +
+           (kAxes + 2 * kLines) * LineScratch::bytes(p.width * p.channels, kSize);
   }
 
-  void run(const FieldLine& at, bool streams) const {
+  void run(const FieldLine& at, bool streams) {
     switch (p_.kind) {
       case GradientKind::kDerivatives:
         return derivatives(at, streams);
@@ -65,29 +70,41 @@ class GradientLine {
     }
   }
 
-  void sum_over_depth_and_height(const FieldLine& at) const {
-    const S* lines[3][3];
-    for (int h = 0; h < 3; ++h) {
-      for (int d = 0; d < 3; ++d) {
-        lines[h][d] = line_of(at.item, at.depth + d - 1, at.height + h - 1);
-      }
+  // Smoothed over depth, and the change along it: they serve three lines of the result, so they are kept for the plane
+  // that was worked on last.
+  struct DepthSums {
+    T* smooth;
+    T* change;
+  };
+  DepthSums depth_sums(const FieldLine& at, int h) {
+    const LineName name = {at.item * p_.depth + at.depth, at.height + h - 1};
+    const auto slot = static_cast<size_t>((name.height % kLines + kLines) % kLines);
+    const DepthSums sums = depth_sums_[slot];
+    if (held_[slot].plane != name.plane || held_[slot].height != name.height) {
+      held_[slot] = name;
+      const S* const before = line_of(at.item, at.depth - 1, name.height);
+      const S* const own = line_of(at.item, at.depth, name.height);
+      const S* const after = line_of(at.item, at.depth + 1, name.height);
+      const Ahead<S> ahead = {after + length_, after + p_.height * length_};
+      for_elements<S>(0, length_, [&](int64_t i, const auto& load) {
+        ahead.fetch(i);
+        store_lanes<false>(smoothed(load(before + i), load(own + i), load(after + i)), sums.smooth + i);
+        store_lanes<false>(difference(load(before + i), load(after + i)), sums.change + i);
+      });
     }
-    // Processors prefetch no farther than a page, which a line may exceed; the next line reads this first.
-    const S* const ahead = lines[2][2] + length_;
-    for_elements<S>(0, length_, [&](int64_t i, const auto& load) {
-      using L = decltype(load(ahead));
-      __builtin_prefetch(ahead + i);
-      L smooth[3];
-      L change[3];
-      for (int h = 0; h < 3; ++h) {
-        const L before = load(lines[h][0] + i);
-        const L after = load(lines[h][2] + i);
-        smooth[h] = smoothed(before, load(lines[h][1] + i), after);
-        change[h] = difference(before, after);
-      }
-      store_lanes<false>(smoothed(change[0], change[1], change[2]), sums_[0] + i);
-      store_lanes<false>(difference(smooth[0], smooth[2]), sums_[1] + i);
-      store_lanes<false>(smoothed(smooth[0], smooth[1], smooth[2]), sums_[2] + i);
+    return sums;
+  }
+
+  void sum_over_depth_and_height(const FieldLine& at) {
+    const DepthSums above = depth_sums(at, 0);
+    const DepthSums own = depth_sums(at, 1);
+    const DepthSums below = depth_sums(at, 2);
+    for_elements<T>(0, length_, [&](int64_t i, const auto& load) {
+      const auto first = load(above.smooth + i);
+      const auto last = load(below.smooth + i);
+      store_lanes<false>(smoothed(load(above.change + i), load(own.change + i), load(below.change + i)), sums_[0] + i);
+      store_lanes<false>(difference(first, last), sums_[1] + i);
+      store_lanes<false>(smoothed(first, load(own.smooth + i), last), sums_[2] + i);
     });
     for (T* const line : sums_) {
       pad(line, T{1});
@@ -109,7 +126,7 @@ class GradientLine {
     });
   }
 
-  void derivatives(const FieldLine& at, bool streams) const {
+  void derivatives(const FieldLine& at, bool streams) {
     sum_over_depth_and_height(at);
     S* targets[kAxes];
     for (int axis = 0; axis < kAxes; ++axis) {
@@ -136,7 +153,7 @@ class GradientLine {
     }
   }
 
-  void magnitude(const FieldLine& at, bool streams) const {
+  void magnitude(const FieldLine& at, bool streams) {
     sum_over_depth_and_height(at);
     S* const target = target_of(at.item, at);
     const auto into = [&](auto streamed, T* out) {
@@ -211,6 +228,8 @@ class GradientLine {
   // Sums over depth and height of one line, for its derivative by depth, by height and by width, with a place of
   // channels before the first and after the last.
   T* sums_[kAxes];
+  DepthSums depth_sums_[kLines];
+  LineName held_[kLines] = {{-1, 0}, {-1, 0}, {-1, 0}};
   T* lines_[kAxes];  // of results that are rounded, or shifted to stream
 };
 
@@ -219,7 +238,7 @@ void gradient_lines(const GradientParams& p, int64_t begin, int64_t end, void* s
   const int64_t bytes = p.width * p.channels * static_cast<int64_t>(sizeof(S));
   const int64_t fields = p.kind == GradientKind::kDerivatives ? kAxes : 1;
   const bool streams = p.lines() * bytes * fields >= kStreamBytes;
-  const GradientLine<S> line(p, scratch);
+  GradientLine<S> line(p, scratch);
   const LineTiles tiles(p.depth, p.height, p.kind == GradientKind::kTransposed ? kAxes * bytes : bytes);
   for (int64_t index = begin; index < end; ++index) {
     line.run(tiles.at(index), streams);

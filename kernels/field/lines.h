@@ -31,12 +31,18 @@ KERNEL_HOST_DEVICE compute_t<S> load_number(const S* source) {
 }
 
 // body(i, load) for places from `begin` to `end`, as vectors where there are enough of them, else one by one; the last
-// vector overlaps the one before. load(pointer) gives a vector or a number.
+// vector overlaps the one before. load(pointer) gives a vector or a number, of the type S or of its compute type.
 template <typename S, typename Body>
 KERNEL_HOST_DEVICE void for_elements(int64_t begin, int64_t end, const Body& body) {
   constexpr int W = kFieldLanes<S>;
-  const auto vector = [](const S* source) { return load_lanes(source); };
   if (end - begin >= W) {
+    const auto vector = [](const auto* source) {
+      if constexpr (sizeof(*source) == sizeof(S)) {
+        return load_lanes(source);
+      } else {
+        return FieldLanes<S>::load(source);
+      }
+    };
     int64_t i = begin;
     for (; i + W <= end; i += W) {
       body(i, vector);
@@ -46,21 +52,12 @@ KERNEL_HOST_DEVICE void for_elements(int64_t begin, int64_t end, const Body& bod
     }
     return;
   }
-  const auto one = [](const S* source) { return load_number(source); };
+  const auto one = [](const auto* source) { return load_number(source); };
   for (int64_t i = begin; i < end; ++i) {
     body(i, one);
   }
 }
 
-// A vector or a number of the compute type; L tells which.
-template <typename L>
-KERNEL_HOST_DEVICE L load_as(const number_t<L>* source) {
-  if constexpr (sizeof(L) == sizeof(*source)) {
-    return *source;
-  } else {
-    return L::load(source);
-  }
-}
 template <bool kStream, typename T>
 KERNEL_HOST_DEVICE void store_lanes(T value, T* target) {
   *target = value;
@@ -79,9 +76,10 @@ struct FieldLine {
 };
 
 // Lines go in tiles of so many rows of height, within which depth is the outer loop: three planes of a tile stay in the
-// caches, so that memory is read once but for the rows where tiles meet.
+// last cache, so that memory is read once but for the rows where tiles meet. Smaller tiles for nearer caches are
+// slower: they break up the reading.
 struct LineTiles {
-  static constexpr int64_t kBytes = int64_t{1} << 20;
+  static constexpr int64_t kBytes = int64_t{1} << 22;
 
   int64_t depth, height, rows;
 
@@ -100,6 +98,29 @@ struct LineTiles {
     const int64_t within = rest - first * depth;
     return {item, within / own_rows, first + within % own_rows};
   }
+};
+
+// The lines around one of the result, by depth and height: [1][1] is that at its own place.
+template <typename S>
+struct LinesAround {
+  const S* at[3][3];
+};
+// What to fetch while a line is made: an element of each for every element of the line.
+template <typename S>
+struct Ahead {
+  const S* near;
+  const S* far;
+  void fetch(int64_t i) const {
+    __builtin_prefetch(near + i);
+    __builtin_prefetch(far + i);
+  }
+};
+struct NothingAhead {
+  void fetch(int64_t) const {}
+};
+// Names the line: of one plane, by its number in the order of height.
+struct LineName {
+  int64_t plane, height;
 };
 
 // Memory of a thread, cut into arrays that begin at lines of memory.
