@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "csrc/field/evolve.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "csrc/rows.h"
@@ -101,46 +102,60 @@ void step_on_cpu(const EvolveParams& params, kernels::Storage storage) {
                  [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
 }
 
-EvolveParams params_of(const Tensor& field, double decay, double diffusion, const Scheme& scheme, double noise,
-                       const OptionalTensor& key) {
+// A number of a step: the host's, or a tensor on a GPU, which the host need not wait for.
+struct Number {
+  double value = 0;
+  Tensor held;
+
+  Number(double number) : value(number) {}
+  Number(const Tensor& number) {
+    if (number.is_cpu()) {
+      value = number.item<double>();
+    } else {
+      held = number;
+    }
+  }
+};
+
+EvolveParams params_of(const Tensor& field, const Tensor& out, const Number& decay, const Number& diffusion,
+                       const Scheme& scheme, double noise) {
   EvolveParams params;
   params.depth = field.size(-4);
   params.height = field.size(-3);
   params.width = field.size(-2);
   params.channels = field.size(-1);
   params.batch = product_of(field.sizes().slice(0, static_cast<size_t>(field.dim() - kFieldDims)));
-  params.keep = 1 - decay;
-  params.rate = diffusion;
+  params.keep = 1 - decay.value;
+  params.rate = diffusion.value;
   params.boundary = scheme.boundary;
   params.stencil = scheme.stencil;
   params.noise = noise;
-  if (noise != 0) {
-    const Tensor own = key->contiguous();
-    const auto* numbers = static_cast<const uint64_t*>(own.const_data_ptr());
-    params.seed = numbers[0];
-    params.first = numbers[1];
-  }
+  params.field = field.const_data_ptr();
+  params.out = out.mutable_data_ptr();
   return params;
 }
 
 // The steps go to and fro between `out` and a second buffer, and end in `out`.
-void evolve_on_cpu(EvolveParams params, const Tensor& field, int64_t steps, const Tensor& out) {
-  const Tensor source = field.contiguous();
+void evolve_on_cpu(EvolveParams params, const uint64_t* key, int64_t steps, const Tensor& out) {
   const Tensor other = steps > 1 ? at::empty_like(out) : Tensor();
-  const auto blocks = static_cast<uint64_t>(blocks_of_step(out.numel()));
-  params.field = source.const_data_ptr();
+  if (key != nullptr) {
+    params.seed = key[0];
+    params.first = key[1];
+  }
+  if (steps > 1) {
+    lanes::prefer_huge_pages(other);
+  }
   for (int64_t step = 0; step < steps; ++step) {
     const Tensor& target = (steps - step) % 2 == 1 ? out : other;
     params.out = target.mutable_data_ptr();
     step_on_cpu(params, storage_of(out));
     params.field = target.const_data_ptr();
-    params.first += blocks;
+    params.first += static_cast<uint64_t>(params.noise_blocks());
   }
 }
 
-void evolve(const Tensor& out, const Tensor& field, double decay, double diffusion, int64_t steps, const Scheme& scheme,
-            double noise, const OptionalTensor& key) {
-  TORCH_CHECK(field.is_cpu(), kName, ": field must be on the CPU, got ", field.device());
+void evolve(const Tensor& out, const Tensor& field, const Number& decay, const Number& diffusion, int64_t steps,
+            const Scheme& scheme, double noise, const OptionalTensor& key) {
   if (out.numel() == 0) {
     return;
   }
@@ -148,7 +163,26 @@ void evolve(const Tensor& out, const Tensor& field, double decay, double diffusi
     out.copy_(field);
     return;
   }
-  evolve_on_cpu(params_of(field, decay, diffusion, scheme, noise, key), field, steps, out);
+  const Tensor source = field.contiguous();
+  const Tensor own_key = noise != 0 ? key->contiguous() : Tensor();
+  const auto* const numbers = own_key.defined() ? static_cast<const uint64_t*>(own_key.const_data_ptr()) : nullptr;
+  const EvolveParams params = params_of(source, out, decay, diffusion, scheme, noise);
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    kernels::EvolveNumbers held;
+    held.key = numbers;
+    const auto hold = [](const Number& number, const void*& pointer, kernels::Storage& storage) {
+      if (number.held.defined()) {
+        pointer = number.held.const_data_ptr();
+        storage = storage_of(number.held);
+      }
+    };
+    hold(decay, held.decay, held.decay_storage);
+    hold(diffusion, held.diffusion, held.diffusion_storage);
+    return cuda::execute(params, held, steps, out);
+  }
+#endif
+  evolve_on_cpu(params, numbers, steps, out);
 }
 
 // Decay and diffusion as numbers: the field alone has a derivative. The matrix of a step is symmetric for every
@@ -262,7 +296,7 @@ struct EvolveTensor : Operator {
   static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, const Tensor& decay,
                   const Tensor& diffusion, int64_t steps, std::string_view boundary, std::string_view stencil,
                   double noise, const OptionalTensor& key) {
-    evolve(out, field, decay.item<double>(), diffusion.item<double>(), steps, scheme_of(boundary, stencil), noise, key);
+    evolve(out, field, decay, diffusion, steps, scheme_of(boundary, stencil), noise, key);
   }
 
   // With f' = keep (f + rate D f), D the difference: df'/d decay = -(f + rate D f) and df'/d rate = keep D f. Both need

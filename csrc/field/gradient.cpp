@@ -2,12 +2,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
-#include "csrc/execute.h"
+#include "csrc/field/evolve.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "csrc/rows.h"
 #include "csrc/types.h"
 #include "kernels/field/gradient.h"
+#include "kernels/registry.h"
 
 namespace torch_hrr::field {
 namespace {
@@ -21,7 +22,6 @@ constexpr int64_t kFieldDims = 4;
 constexpr int64_t kAxes = 3;
 
 void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& out) {
-  TORCH_CHECK(out.is_cpu(), "field_gradient: field must be on the CPU, got ", out.device());
   if (out.numel() == 0) {
     return;
   }
@@ -37,6 +37,11 @@ void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& 
   params.batch = product_of(in.sizes().slice(0, batch));
   params.kind = kind;
   params.normalize = normalize;
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (out.is_cuda()) {
+    return cuda::execute(params, out);
+  }
+#endif
   const auto& kernel = kernels::kernel_table<kernels::RowKernel<GradientParams>>(storage_of(out));
   for_row_ranges(params.lines(), kernel.elements_per_row(params), kernel.scratch(params),
                  [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });

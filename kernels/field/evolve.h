@@ -11,6 +11,7 @@
 
 #include "kernels/lanes.h"
 #include "kernels/macros.h"
+#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -37,12 +38,29 @@ struct EvolveParams {
   uint64_t seed = 0;
   uint64_t first = 0;
 
-  int64_t lines() const {
+  KERNEL_HOST_DEVICE int64_t lines() const {
     return batch * depth * height;
   }
-  int64_t volume() const {
+  KERNEL_HOST_DEVICE int64_t volume() const {
     return depth * height * width;
   }
+  KERNEL_HOST_DEVICE int64_t elements() const {
+    return batch * volume() * channels;
+  }
+  // Philox blocks of a step's noise.
+  KERNEL_HOST_DEVICE int64_t noise_blocks() const {
+    return (elements() + 3) / 4;
+  }
+};
+
+// Numbers of a step on a GPU, for which the host would have to wait. Each takes the place of the parameters' own where
+// it is not null; the key is (seed, offset), and the offset is added to `first`.
+struct EvolveNumbers {
+  const void* decay = nullptr;
+  const void* diffusion = nullptr;
+  Storage decay_storage = Storage::kFloat;
+  Storage diffusion_storage = Storage::kFloat;
+  const uint64_t* key = nullptr;
 };
 
 KERNEL_ISA_BEGIN

@@ -27,10 +27,10 @@ struct GradientParams {
   GradientKind kind = GradientKind::kDerivatives;
   bool normalize = true;
 
-  int64_t lines() const {
+  KERNEL_HOST_DEVICE int64_t lines() const {
     return batch * depth * height;
   }
-  double scale() const {
+  KERNEL_HOST_DEVICE double scale() const {
     return normalize ? 1.0 / 32 : 1.0;
   }
 };

@@ -15,6 +15,7 @@
 #include "kernels/assembly/soft_cap_launch.h"
 #include "kernels/cuda/philox_fill.h"
 #include "kernels/encoding/cuda_launch.h"
+#include "kernels/field/cuda_launch.h"
 #include "kernels/hrr/cuda_launch.h"
 #include "tests/cuda_launches/cuda_runtime.h"
 
@@ -243,9 +244,50 @@ void launch_sinusoids() {
   }
 }
 
+void launch_gradients() {
+  for (const int64_t channels : {1, 3, 64}) {
+    GradientParams params;
+    params.batch = 2;
+    params.depth = params.height = params.width = 22;
+    params.channels = channels;
+    for (const Storage storage : kStorages) {
+      for (const GradientKind kind :
+           {GradientKind::kDerivatives, GradientKind::kMagnitude, GradientKind::kTransposed}) {
+        params.kind = kind;
+        launch_gradient(storage, params, kStream);
+      }
+    }
+  }
+}
+
+void launch_fields() {
+  launch_gradients();
+  // One step, and several that stay in shared memory.
+  for (const int64_t steps : {1, 10}) {
+    for (const int64_t channels : {1, 3, 64}) {
+      for (const int64_t size : {5, 22, 64}) {
+        EvolveParams params;
+        params.batch = 2;
+        params.depth = params.height = params.width = size;
+        params.channels = channels;
+        for (const Storage storage : kStorages) {
+          for (const Stencil stencil : {Stencil::kLaplace, Stencil::kBox}) {
+            for (const double noise : {0.0, 0.1}) {
+              params.stencil = stencil;
+              params.noise = noise;
+              launch_evolve(storage, params, EvolveNumbers(), steps, somewhere<void>(), kStream);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 void launch_everything() {
   launch_hrr();
   launch_sinusoids();
+  launch_fields();
   launch_winners_and_caps();
   // The way of small areas, and of large ones.
   for (const int64_t n : {1000, 100000}) {

@@ -1,0 +1,91 @@
+// The kernels of fields as the operators launch them.
+#include "tests/cuda_on_host/shim.h"
+
+#include "kernels/field/launch_gradient.cuh"
+#include "tests/cuda_on_host/profile/shapes.h"
+
+namespace torch_hrr::cuda_on_host::profile {
+
+namespace {
+
+using namespace torch_hrr::kernels;
+
+struct Shape {
+  int64_t batch, depth, height, width, channels;
+};
+
+template <typename S>
+void profile_evolve(std::vector<Profile>& all, const std::string& op, Storage storage, const Shape& shape,
+                    Stencil stencil = Stencil::kLaplace, double noise = 0, int64_t steps = 1) {
+  EvolveParams params;
+  params.batch = shape.batch;
+  params.depth = shape.depth;
+  params.height = shape.height;
+  params.width = shape.width;
+  params.channels = shape.channels;
+  params.stencil = stencil;
+  params.noise = noise;
+  params.rate = 0.1;
+  std::vector<S> field;
+  for (const float x : normal_elements(shape.batch * params.volume() * shape.channels, 1)) {
+    field.push_back(static_cast<S>(x));
+  }
+  auto out = poisoned<S>(field.size());
+  params.field = field.data();
+  params.out = out.data();
+  auto workspace = poisoned<S>(steps > 1 ? field.size() : 0);
+  EvolveOptions options;
+  options.most_shared = kMaxSharedBytes;
+  const std::string name = steps > 1 ? op + ", " + std::to_string(steps) + " steps" : op;
+  std::vector<NamedArray> arrays = {{"field", field.data()}, {"out", out.data(), Role::kResult}};
+  if (steps > 1) {
+    arrays.push_back({"workspace", workspace.data(), Role::kWorkspace});
+  }
+  profile(all, name, shape_of(shape.batch, shape.depth, shape.height, shape.width, shape.channels), arrays,
+          [&] { launch_evolve_with(storage, params, {}, steps, workspace.data(), HostLauncher{}, options); });
+}
+
+template <typename S>
+void profile_gradient(std::vector<Profile>& all, const std::string& op, Storage storage, const Shape& shape,
+                      GradientKind kind) {
+  GradientParams params;
+  params.batch = shape.batch;
+  params.depth = shape.depth;
+  params.height = shape.height;
+  params.width = shape.width;
+  params.channels = shape.channels;
+  params.kind = kind;
+  const int64_t count = shape.batch * shape.depth * shape.height * shape.width * shape.channels;
+  std::vector<S> in;
+  for (const float x : normal_elements(kind == GradientKind::kTransposed ? 3 * count : count, 1)) {
+    in.push_back(static_cast<S>(x));
+  }
+  auto out = poisoned<S>(static_cast<size_t>(kind == GradientKind::kDerivatives ? 3 * count : count));
+  params.in = in.data();
+  params.out = out.data();
+  profile(all, op, shape_of(shape.batch, shape.depth, shape.height, shape.width, shape.channels),
+          {{"in", in.data()}, {"out", out.data(), Role::kResult}},
+          [&] { launch_gradient_with(storage, params, HostLauncher{}); });
+}
+
+}  // namespace
+
+void profile_field(std::vector<Profile>& all) {
+  profile_evolve<float>(all, "field_evolve float", Storage::kFloat, {1, 32, 32, 32, 16});
+  profile_evolve<float>(all, "field_evolve float box", Storage::kFloat, {1, 32, 32, 32, 16}, Stencil::kBox);
+  profile_evolve<float>(all, "field_evolve float noise", Storage::kFloat, {1, 32, 32, 32, 16}, Stencil::kLaplace, 0.1);
+  profile_evolve<float>(all, "field_evolve float", Storage::kFloat, {4, 16, 32, 32, 16});
+  profile_evolve<float>(all, "field_evolve float", Storage::kFloat, {1, 32, 32, 32, 8}, Stencil::kLaplace, 0, 10);
+  profile_evolve<float>(all, "field_evolve float", Storage::kFloat, {1, 32, 32, 32, 1});
+  profile_evolve<BFloat16>(all, "field_evolve bfloat16", Storage::kBFloat16, {1, 32, 32, 32, 32});
+  profile_evolve<double>(all, "field_evolve double", Storage::kDouble, {1, 32, 32, 32, 8});
+  profile_gradient<float>(all, "field_gradient float", Storage::kFloat, {1, 16, 32, 32, 8}, GradientKind::kDerivatives);
+  profile_gradient<float>(all, "gradient_magnitude float", Storage::kFloat, {1, 16, 32, 32, 8},
+                          GradientKind::kMagnitude);
+  profile_gradient<float>(all, "field_gradient backward float", Storage::kFloat, {1, 16, 32, 32, 8},
+                          GradientKind::kTransposed);
+  profile_gradient<BFloat16>(all, "field_gradient bfloat16", Storage::kBFloat16, {1, 16, 32, 32, 16},
+                             GradientKind::kDerivatives);
+}
+
+}  // namespace torch_hrr::cuda_on_host::profile
