@@ -1,0 +1,454 @@
+"""Dynamic fields: the behaviours that the theory names, one step against float64 oracles, and what is refused."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+
+from torch_hrr import IntegrityError, field
+from torch_hrr.field import DynamicField
+
+ndimage = pytest.importorskip("scipy.ndimage")
+
+SHAPES = {"plane": (1, 24, 24, 1), "volume": (16, 16, 16, 1)}
+# Excitation that does not carry itself, and that which does: measured, the first peak goes below a stimulus of 2.
+FORGETS = {
+    "plane": {"excitation": 15.0, "global_inhibition": 0.05},
+    "volume": {"excitation": 20.0, "global_inhibition": 0.02, "sigma_excitation": 1.5},
+}
+HOLDS = {
+    "plane": {"excitation": 20.0, "global_inhibition": 0.05},
+    "volume": {"excitation": 30.0, "global_inhibition": 0.05, "sigma_excitation": 1.5},
+}
+spaces = pytest.mark.parametrize("space", SHAPES)
+boundaries = pytest.mark.parametrize("boundary", ("circular", "replicate", "zeros"))
+
+
+def make(space, numbers, **more):
+    return DynamicField(SHAPES[space], **{"tau": 5.0, **numbers[space], **more})
+
+
+def middle(dynamic):
+    return tuple(size // 2 for size in dynamic.shape[-4:-1])
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def smoothed(values, variance, boundary):
+    """Steps of [1/4, 1/2, 1/4] along the axes with places, by scipy, one by one."""
+    steps = math.ceil(2 * variance)
+    rate = 2 * variance / steps
+    mode = {"circular": "wrap", "replicate": "reflect", "zeros": "constant"}[boundary]
+    axes = [axis for axis in range(3) if values.shape[axis] > 1]
+    if boundary == "zeros":
+        # A field of nothing around, so that what has left may come back.
+        around = [(steps, steps) if axis in axes else (0, 0) for axis in range(3)]
+        values = torch.nn.functional.pad(values, [each for pair in reversed(around) for each in pair])
+    for _ in range(steps):
+        mean = values.numpy()
+        for axis in axes:
+            mean = ndimage.correlate1d(mean, [0.25, 0.5, 0.25], axis, mode=mode)
+        values = (1 - rate) * values + rate * torch.from_numpy(mean)
+    if boundary == "zeros":
+        for axis in axes:
+            values = values.narrow(axis, steps, values.shape[axis] - 2 * steps)
+    return values
+
+
+@spaces
+def test_a_stimulus_is_detected_above_an_instability_with_hysteresis(space):
+    dynamic = make(space, FORGETS)
+    bump = dynamic.stimulus(middle(dynamic), 2.0)
+    dynamic.step(3.5 * bump, 200)
+    assert not dynamic.peaks()
+    dynamic.step(6 * bump, 100)
+    (peak,) = dynamic.peaks()
+    assert peak.position == pytest.approx(middle(dynamic), abs=1e-3) and peak.activation > 5
+    # The stimulus that was too weak now holds the peak, which does not change any more.
+    dynamic.step(3.5 * bump, 200)
+    before = dynamic.activation
+    dynamic.step(3.5 * bump, 20)
+    (peak,) = dynamic.peaks()
+    torch.testing.assert_close(dynamic.activation, before, rtol=0, atol=1e-4)
+    # And below another instability it goes.
+    dynamic.step(1.0 * bump, 300)
+    assert not dynamic.peaks()
+
+
+@spaces
+def test_a_peak_is_more_than_its_stimulus(space):
+    dynamic, bare = make(space, FORGETS), make(space, FORGETS, excitation=0.0, global_inhibition=0.0)
+    bump = 6 * dynamic.stimulus(middle(dynamic), 2.0)
+    dynamic.step(bump, 200)
+    bare.step(bump, 200)
+    torch.testing.assert_close(bare.activation, bump - 5.0)
+    assert dynamic.peaks()[0].activation > 3 * bare.peaks()[0].activation
+    # Surround: what lies outside the peak is pushed below the resting level.
+    assert dynamic.activation.min() < -5.5
+
+
+@spaces
+def test_the_stronger_of_two_stimuli_wins(space):
+    dynamic = make(space, FORGETS, global_inhibition=0.2, excitation=30.0)
+    depth, *_ = centre = middle(dynamic)
+    left, right = ((depth, place, centre[2]) for place in (3, 3 + dynamic.shape[-3] // 2))
+    for weak, strong in ((left, right), (right, left)):
+        dynamic.reset()
+        both = 6.0 * dynamic.stimulus(weak, 1.5) + 7.0 * dynamic.stimulus(strong, 1.5)
+        dynamic.step(both, 300)
+        (peak,) = dynamic.peaks()
+        assert peak.position == pytest.approx(strong, abs=0.5)
+
+
+def test_between_equal_stimuli_the_seed_decides():
+    dynamic = make("plane", FORGETS, global_inhibition=0.2, excitation=30.0, noise=0.5)
+    both = 6.0 * (dynamic.stimulus((0, 6, 12), 1.5) + dynamic.stimulus((0, 18, 12), 1.5))
+
+    def winner(seed):
+        dynamic.reset(seed)
+        dynamic.step(both, 200)
+        (peak,) = dynamic.peaks()
+        assert min(abs(peak.position[1] - place) for place in (6, 18)) < 1
+        return peak
+
+    winners = [winner(seed) for seed in range(8)]
+    assert {round(peak.position[1] / 6) * 6 for peak in winners} == {6, 18}
+    assert [winner(seed) for seed in range(8)] == winners
+
+
+@spaces
+def test_a_peak_outlives_its_stimulus_where_excitation_carries_it(space):
+    for numbers, held in ((HOLDS, 1), (FORGETS, 0)):
+        dynamic = make(space, numbers)
+        place = (0, 7, 12) if space == "plane" else (5, 7, 12)
+        dynamic.step(6 * dynamic.stimulus(place, 2.0), 100)
+        assert len(dynamic.peaks()) == 1
+        dynamic.step(None, 400)
+        peaks = dynamic.peaks()
+        assert len(peaks) == held
+        # It remembers where it was.
+        assert all(peak.position == pytest.approx(place, abs=1e-3) for peak in peaks)
+        # A lower resting level is the forgetting instability.
+        dynamic.configure(resting_level=-12.0)
+        dynamic.step(None, 300)
+        assert not dynamic.peaks()
+
+
+def test_a_peak_follows_its_stimulus():
+    dynamic = make("plane", FORGETS)
+    for place in torch.linspace(6, 16, 41).tolist():
+        dynamic.step(6 * dynamic.stimulus((0, 12, place), 2.0), 10)
+    (peak,) = dynamic.peaks()
+    assert peak.position == pytest.approx((0, 12, 16), abs=0.5)
+
+
+def test_channels_and_items_of_a_batch_do_not_hear_each_other():
+    numbers = {"excitation": 20.0, "inhibition": 3.0, "global_inhibition": 0.05, "tau": 5.0}
+    together = DynamicField((2, 1, 12, 14, 3), **numbers)
+    stimuli = 6 * torch.stack([together.stimulus((0, 4 + item, 6), 2.0) for item in range(2)])
+    stimuli = stimuli * torch.tensor([1.0, 0.0, 0.5])
+    together.step(stimuli, 40)
+    for item, channel in itertools.product(range(2), range(3)):
+        alone = DynamicField((1, 12, 14, 1), **numbers)
+        alone.step(stimuli[item, ..., channel : channel + 1], 40)
+        torch.testing.assert_close(alone.activation[..., 0], together.activation[item, ..., channel])
+    assert sorted((peak.batch, peak.channel) for peak in together.peaks()) == [((0,), 0), ((1,), 0)]
+
+
+@boundaries
+@pytest.mark.parametrize("shape", [(5, 6, 7), (1, 9, 8), (1, 1, 13)], ids=str)
+@pytest.mark.parametrize("narrow", [0.0, 0.6, 1.0])
+def test_a_step_is_the_formula(shape, boundary, narrow):
+    wide, rate = 1.3, 0.7 / 3
+    numbers = {"excitation": 4.0, "inhibition": 2.5, "global_inhibition": 0.1, "resting_level": -2.0, "beta": 1.7}
+    dynamic = DynamicField(
+        (*shape, 1),
+        tau=3.0,
+        dt=0.7,
+        sigma_excitation=narrow,
+        sigma_inhibition=wide,
+        boundary=boundary,
+        dtype=torch.float64,
+        **numbers,
+    )
+    start, stimulus = draw(*shape), draw(*shape, seed=1)
+    dynamic.activation.copy_(start.unsqueeze(-1))
+    after = dynamic.step(stimulus.unsqueeze(-1))
+    output = 1 / (1 + torch.exp(-1.7 * start))
+    if boundary == "zeros":
+        steps = sum(math.ceil(2 * variance - 1e-9) for variance in (narrow**2, wide**2 - narrow**2))
+        output = torch.nn.functional.pad(
+            output, [each for size in reversed(shape) for each in (steps * (size > 1),) * 2]
+        )
+    near = smoothed(output, narrow**2, boundary) if narrow else output
+    far = smoothed(near, wide**2 - narrow**2, boundary)
+    lateral = 4 * near - 2.5 * far - 0.1 * output.sum()
+    if boundary == "zeros":
+        lateral = lateral[tuple(slice(steps * (size > 1), steps * (size > 1) + size) for size in shape)]
+    expected = start + rate * (-start - 2 + stimulus + lateral)
+    torch.testing.assert_close(dynamic.activation[..., 0], expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(after, torch.sigmoid(1.7 * dynamic.activation))
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.5, 2.0, 3.3])
+def test_the_kernel_is_a_gaussian_by_its_variance(sigma):
+    size = 41
+    dynamic = DynamicField(
+        (1, 1, size, 1), sigma_excitation=sigma, excitation=1.0, global_inhibition=0.0, tau=1.0, dtype=torch.float64
+    )
+    # Output 0 or 1 up to 1e-17, and the leak takes all of it in a step.
+    dynamic.configure(beta=1e3, resting_level=-1.0)
+    dynamic.activation.fill_(-1.0)[0, 0, size // 2] = 1.0
+    dynamic.step()
+    kernel = dynamic.activation.flatten() + 1
+    places = torch.arange(size).double() - size // 2
+    torch.testing.assert_close(kernel.sum(), torch.tensor(1.0).double())
+    torch.testing.assert_close((kernel * places**2).sum(), torch.tensor(sigma**2).double())
+    if sigma >= 1:
+        gauss = torch.exp(-(places**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
+        assert (kernel - gauss).abs().max() < gauss.max() / (12 * sigma**2)
+
+
+def test_far_beyond_the_border_nothing_is_kept():
+    """Padding is bounded by six widths, which a float64 field can hardly tell from all steps."""
+    numbers = {"sigma_excitation": 6.0, "excitation": 5.0, "global_inhibition": 0.0, "boundary": "zeros"}
+    dynamic = DynamicField((1, 1, 20, 1), dtype=torch.float64, **numbers)
+    start = draw(20)
+    dynamic.activation.copy_(start.view(1, 1, 20, 1))
+    dynamic.step()
+    output = torch.sigmoid(4 * start).view(1, 1, 20)
+    lateral = 5 * smoothed(output, 36.0, "zeros").flatten()
+    torch.testing.assert_close(dynamic.activation.flatten(), 0.9 * start + 0.1 * (lateral - 5), rtol=0, atol=1e-8)
+
+
+def test_noise_alone_has_the_variance_of_its_process():
+    dynamic = DynamicField((8, 32, 32, 4), noise=2.0, tau=8.0, excitation=0.0, global_inhibition=0.0, seed=3)
+    dynamic.step(steps=60)
+    leak = 1 / 8
+    expected = 2 / 8 / math.sqrt(1 - (1 - leak) ** 2)
+    assert float(dynamic.activation.std()) == pytest.approx(expected, rel=0.01)
+    assert float(dynamic.activation.mean()) == pytest.approx(-5, abs=0.01)
+
+
+def test_steps_together_are_steps_one_by_one():
+    several, one = (make("plane", HOLDS, noise=0.4, seed=5) for _ in range(2))
+    bump = 6 * one.stimulus((0, 12, 12), 2.0)
+    outputs = [one(bump) for _ in range(7)]
+    assert torch.equal(several.step(bump, 7), outputs[-1]) and torch.equal(several.activation, one.activation)
+    assert torch.equal(one.output, outputs[-1]) and not torch.equal(outputs[-2], outputs[-1])
+    assert several.step(bump, 0) is not outputs[-1] and torch.equal(several.activation, one.activation)
+
+
+def test_the_number_of_threads_is_not_seen():
+    results = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        dynamic = DynamicField((16, 32, 32, 2), noise=0.5, inhibition=2.0)
+        dynamic.step(6 * dynamic.stimulus((8, 9, 10), 2.0), 4)
+        results.append(dynamic.activation)
+    assert all(torch.equal(each, results[0]) for each in results)
+
+
+@boundaries
+def test_peaks_are_the_regions_of_scipy(boundary):
+    dynamic = DynamicField((6, 7, 8, 1), boundary=boundary, dtype=torch.float64)
+    values = smoothed(draw(6, 7, 8), 0.5, "circular")
+    dynamic.activation.copy_(values.unsqueeze(-1))
+    peaks = dynamic.peaks(0.3)
+    assert [peak.activation for peak in peaks] == sorted((peak.activation for peak in peaks), reverse=True)
+    mask = (values > 0.3).numpy()
+    tiled = mask if boundary != "circular" else torch.from_numpy(mask).repeat(3, 3, 3).numpy()
+    labels, _ = ndimage.label(tiled)
+    if boundary == "circular":
+        labels = labels[6:12, 7:14, 8:16]
+    # A region of a tiled field may meet the middle in several parts, each of which has its highest place here.
+    sizes = {int(label): int((labels == label).sum()) for label in set(labels[labels > 0].tolist())}
+    assert len(sizes) > 3 and sum(peak.size for peak in peaks) == int(mask.sum())
+    if boundary != "circular":
+        found = {(size, float(values[torch.from_numpy(labels == label)].max())) for label, size in sizes.items()}
+        assert {(peak.size, peak.activation) for peak in peaks} == found
+        centres = {
+            tuple(round(place, 9) for place in ndimage.center_of_mass(dynamic.output[..., 0].numpy(), labels, label))
+            for label in sizes
+        }
+        assert {tuple(round(place, 9) for place in peak.position) for peak in peaks} == centres
+    else:
+        assert len(peaks) <= len(sizes)
+
+
+def test_a_peak_across_a_circular_border_is_one():
+    dynamic = DynamicField((1, 1, 10, 2))
+    dynamic.activation[0, 0, [9, 0, 1], 1] = torch.tensor([1.0, 2.0, 1.0])
+    (peak,) = dynamic.peaks()
+    assert peak.size == 3 and peak.channel == 1 and peak.batch == ()
+    assert min(peak.position[2], 10 - peak.position[2]) < 1e-6 and peak.position[2] < 10
+    assert peak.activation == 2 and peak.mass == pytest.approx(3, abs=0.1)
+    dynamic.configure(boundary="replicate")
+    assert sorted(peak.size for peak in dynamic.peaks()) == [1, 2]
+    # Below any output that a float could hold the centre is still one.
+    dynamic.activation.fill_(-1e6)
+    (peak, _) = dynamic.peaks(-2e6)
+    assert peak.position == pytest.approx((0, 0, 4.5))
+
+
+@boundaries
+def test_a_stimulus_is_a_gaussian(boundary):
+    dynamic = DynamicField((4, 6, 8, 3), boundary=boundary)
+    bump = dynamic.stimulus((1, 0.5, 6), 1.5, 3.0, channel=2)
+    assert bump.shape == (4, 6, 8, 3) and bump.dtype == dynamic.activation.dtype and not bump[..., :2].any()
+    assert float(bump[1, 1, 6, 2]) == pytest.approx(3 * math.exp(-(0.5**2) / 4.5))
+    around = 1.5**2 if boundary == "circular" else 4.5**2
+    assert float(bump[1, 5, 6, 2]) == pytest.approx(3 * math.exp(-around / 4.5))
+    everywhere = dynamic.stimulus((1, 0.5, 6), 1.5, 3.0)
+    assert all(torch.equal(everywhere[..., channel], bump[..., 2]) for channel in range(3))
+
+
+def test_reset_gives_the_same_run():
+    dynamic = make("plane", HOLDS, noise=1.0, seed=2**64 - 7)
+    first = dynamic.step(steps=5)
+    dynamic.reset()
+    assert torch.equal(dynamic.activation, torch.full_like(first, -5.0))
+    assert torch.equal(dynamic.step(steps=5), first)
+    dynamic.reset(8)
+    assert not torch.equal(dynamic.step(steps=5), first) and dynamic.seed == 8
+
+
+def test_a_saved_field_goes_on_bit_for_bit(tmp_path):
+    dynamic = make("plane", HOLDS, noise=0.7, seed=-3, boundary="zeros", inhibition=2.0)
+    bump = 6 * dynamic.stimulus((0, 10, 11), 2.0)
+    dynamic.step(bump, 20)
+    dynamic.configure(resting_level=-4.5)
+    dynamic.save(tmp_path / "field", key=b"secret")
+    loaded = DynamicField.load(tmp_path / "field", key=b"secret")
+    assert loaded.config == dynamic.config and loaded.seed == dynamic.seed and loaded.shape == dynamic.shape
+    assert torch.equal(loaded.step(bump, 20), dynamic.step(bump, 20))
+    assert torch.equal(loaded.activation, dynamic.activation) and loaded.peaks() == dynamic.peaks()
+    loaded.save(tmp_path / "first")
+    dynamic.save(tmp_path / "second")
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_a_damaged_or_other_file_is_refused(tmp_path):
+    dynamic = make("plane", HOLDS)
+    path = tmp_path / "field"
+    dynamic.save(path)
+    whole = bytearray(path.read_bytes())
+    whole[-9] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(IntegrityError, match="damaged"):
+        DynamicField.load(path)
+    from torch_hrr import _storage
+
+    tensors = dict(dynamic.state_dict())
+    metadata = {"config": dataclasses.asdict(dynamic.config), "seed": "0"}
+    others = (
+        (tensors, {"config": metadata["config"]}),
+        (tensors, {**metadata, "config": {**metadata["config"], "tau": -1.0}}),
+        (tensors, {**metadata, "config": []}),
+        ({"activation": tensors["activation"]}, metadata),
+        ({**tensors, "activation": tensors["activation"].half()}, metadata),
+        ({**tensors, "noise_key": torch.zeros(3, dtype=torch.int64)}, metadata),
+        ({**tensors, "noise_key": torch.zeros(2)}, metadata),
+    )
+    for content in others:
+        _storage.save(path, *content, format="torch_hrr.dynamic_field", version=1)
+        with pytest.raises(IntegrityError, match="must describe a dynamic field"):
+            DynamicField.load(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tau": 0}, ValueError, "tau must be above 0, got 0.0"),
+        ({"tau": "10"}, TypeError, "tau must be a number, got str"),
+        ({"dt": 11.0}, ValueError, "dt must be at most tau = 10, got 11"),
+        ({"beta": math.inf}, ValueError, "beta must be a finite number >= 0, got inf"),
+        ({"resting_level": 0.0}, ValueError, "resting_level must be below 0, got 0"),
+        ({"excitation": -1.0}, ValueError, "excitation must be a finite number >= 0"),
+        ({"noise": math.nan}, ValueError, "noise must be a finite number >= 0"),
+        ({"sigma_excitation": 25.0}, ValueError, "sigma_excitation must be at most the longest axis = 24, got 25"),
+        ({"inhibition": 1.0, "sigma_inhibition": 2.0}, ValueError, "must be above sigma_excitation = 2, got 2"),
+        ({"boundary": "reflect"}, ValueError, "boundary must be one of 'circular', 'replicate', 'zeros'"),
+        ({"steepness": 1.0}, TypeError, "numbers are tau, dt, .*, got steepness"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_and_nothing_changes(changes, error, message):
+    with pytest.raises(error, match=message):
+        DynamicField((1, 24, 24, 1), **changes)
+    dynamic = DynamicField((1, 24, 24, 1))
+    before = dynamic.config
+    with pytest.raises(error, match=message):
+        dynamic.configure(**changes)
+    assert dynamic.config is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"shape": (4, 4, 4)}, ValueError, r"shape must be \[..., D, H, W, C\], got \[4, 4, 4\]"),
+        ({"shape": (4, 0, 4, 1)}, ValueError, "shape must be at least 1, got 0"),
+        ({"shape": (4, 4.0, 4, 1)}, TypeError, "shape must be an int, got float"),
+        ({"shape": 4}, TypeError, "shape must be ints"),
+        ({"shape": (4, 4, 4, 1), "dtype": torch.float16}, TypeError, "dtype must be float32 or float64"),
+        ({"shape": (4, 4, 4, 1), "seed": 2**64}, ValueError, "seed must be"),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(arguments, error, message):
+    with pytest.raises(error, match=f"^DynamicField: {message}"):
+        DynamicField(arguments.pop("shape"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([1.0],), TypeError, "stimulus must be a torch.Tensor, got list"),
+        ((torch.zeros(1, dtype=torch.float64),), TypeError, "stimulus must be torch.float32, got torch.float64"),
+        ((torch.zeros(1, 5, 6, 1),), ValueError, r"stimulus must broadcast to \[1, 6, 6, 2\], got a shape of"),
+        ((torch.zeros(2, 1, 6, 6, 2),), ValueError, "stimulus must broadcast"),
+        ((torch.zeros(1, device="meta"),), ValueError, "stimulus must be on cpu, got meta"),
+        ((torch.full((6, 1), math.nan),), ValueError, "stimulus must be finite, got NaN or infinity"),
+        ((torch.full((6, 1), math.inf),), ValueError, "stimulus must be finite, got NaN or infinity"),
+        ((None, -1), ValueError, "steps must be at least 0, got -1"),
+        ((None, 1.0), TypeError, "steps must be an int, got float"),
+    ],
+)
+def test_a_wrong_stimulus_leaves_the_field_as_it_is(arguments, error, message):
+    dynamic = DynamicField((1, 6, 6, 2), noise=1.0)
+    dynamic.step()
+    before = {name: tensor.clone() for name, tensor in dynamic.state_dict().items()}
+    with pytest.raises(error, match=f"^step: {message}"):
+        dynamic.step(*arguments)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in dynamic.state_dict().items())
+
+
+def test_other_wrong_arguments_are_refused():
+    dynamic = DynamicField((1, 6, 6, 2))
+    for arguments, error, message in (
+        (((1, 2), 1.0), ValueError, "position must be \\(depth, height, width\\), got 2 numbers"),
+        ((1.0, 1.0), TypeError, "position must be three numbers, got float"),
+        (((1, 2, math.nan), 1.0), ValueError, "position must be a finite number"),
+        (((1, 2, 3), 0.0), ValueError, "sigma must be above 0, got 0.0"),
+        (((1, 2, 3), 1.0, math.inf), ValueError, "amplitude must be a finite number"),
+        (((1, 2, 3), 1.0, 1.0, 2), ValueError, "channel must be at least 0 and at most 1, got 2"),
+    ):
+        with pytest.raises(error, match=f"^stimulus: {message}"):
+            dynamic.stimulus(*arguments)
+    with pytest.raises(ValueError, match=r"^peaks: threshold must be a finite number, got nan"):
+        dynamic.peaks(math.nan)
+    with pytest.raises(TypeError, match=r"^reset: seed must be an int, got float"):
+        dynamic.reset(0.5)
+    with pytest.raises(TypeError, match=r"^step: activation must be float32 or float64, got torch.float16"):
+        dynamic.half().step()
+
+
+def test_no_gradient_is_kept():
+    dynamic = DynamicField((1, 6, 6, 1))
+    assert not dynamic.step(torch.ones(1, requires_grad=True)).requires_grad and not dynamic.activation.requires_grad
+
+
+def test_the_names_are_public():
+    assert {"DynamicField", "DynamicFieldConfig", "Peak"} <= set(field.__all__)

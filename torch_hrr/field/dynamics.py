@@ -1,0 +1,456 @@
+"""Dynamic neural fields: activation that rests, hears stimuli and feeds back through a lateral kernel, in peaks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_seed, check_strided, choice, integer, number
+from torch_hrr._storage import IntegrityError
+from torch_hrr.field.functional import advance_key_, evolve, random_key
+
+_FORMAT, _VERSION = "torch_hrr.dynamic_field", 1
+_BOUNDARIES = ("circular", "replicate", "zeros")
+_DTYPES = (torch.float32, torch.float64)
+# What a binomial step adds to the variance along an axis, times its rate.
+_VARIANCE = 0.5
+# Widths of a Gaussian that padding must hold: beyond lies 2e-9 of it.
+_REACH = 6
+
+
+@dataclass(frozen=True)
+class DynamicFieldConfig:
+    """The numbers of a `DynamicField`, with cosivina's defaults where it has them; checked when the object is made.
+
+    Attributes:
+        tau: Time constant, above 0, in the unit of `dt`.
+        dt: What a step advances, above 0 and at most `tau`.
+        resting_level: h, below 0: the activation that is left without stimulus and peaks.
+        beta: Steepness of the output, above 0.
+        excitation: Strength of the local excitation, at least 0; cosivina's ``amplitudeExc``, normalised.
+        sigma_excitation: Its width, at least 0, in places.
+        inhibition: Strength of the surround, at least 0; cosivina's ``amplitudeInh``.
+        sigma_inhibition: Its width; wider than the excitation where there is a surround.
+        global_inhibition: Taken off everywhere for every place that is active, at least 0; minus ``amplitudeGlobal``.
+        boundary: What lies beyond the border: "circular", "replicate" (a mirror) or "zeros" (nothing).
+        noise: Strength q of the noise, at least 0, in activation times the square root of time.
+    """
+
+    tau: float = 10.0
+    dt: float = 1.0
+    resting_level: float = -5.0
+    beta: float = 4.0
+    excitation: float = 20.0
+    sigma_excitation: float = 2.0
+    inhibition: float = 0.0
+    sigma_inhibition: float = 4.0
+    global_inhibition: float = 0.05
+    boundary: str = "circular"
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks every number; TypeError or ValueError. NumPy's numbers become Python's."""
+        op = "DynamicField"
+        for field in dataclasses.fields(self):
+            if field.name != "boundary":
+                least = -math.inf if field.name == "resting_level" else 0.0
+                object.__setattr__(self, field.name, number(op, field.name, getattr(self, field.name), least))
+        choice(op, "boundary", self.boundary, _BOUNDARIES)
+        for name in ("tau", "dt", "beta"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{op}: {name} must be above 0, got 0.0")
+        if self.dt > self.tau:
+            raise ValueError(f"{op}: dt must be at most tau = {self.tau:g}, got {self.dt:g}")
+        if self.resting_level >= 0:
+            raise ValueError(f"{op}: resting_level must be below 0, got {self.resting_level:g}")
+        if self.inhibition > 0 and self.sigma_inhibition <= self.sigma_excitation:
+            raise ValueError(
+                f"{op}: sigma_inhibition must be above sigma_excitation = {self.sigma_excitation:g}, "
+                f"got {self.sigma_inhibition:g}"
+            )
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A connected region of activation above the threshold.
+
+    Attributes:
+        position: Its centre (depth, height, width) by output, in places: what the field has decided on. Along an axis
+            that it goes all the way round, one of many.
+        activation: The highest activation in it.
+        mass: The sum of its output.
+        size: How many places it has.
+        channel: The channel that it is in.
+        batch: The index of the leading dimensions, () without any.
+    """
+
+    position: tuple[float, float, float]
+    activation: float
+    mass: float
+    size: int
+    channel: int
+    batch: tuple[int, ...] = ()
+
+
+class DynamicField(nn.Module):
+    """Amari's neural field in one to three dimensions, with independent channels.
+
+    ``tau du/dt = -u + h + S + excitation G_e * f(u) - inhibition G_i * f(u) - global_inhibition sum f(u) + q xi``,
+    with ``f(u) = 1 / (1 + exp(-beta u))``, by steps of Euler and Maruyama: u moves by dt / tau of the right side and by
+    ``q sqrt(dt) / tau N(0, 1)``. G are Gaussians of sum 1, the global sum is over the places of a channel, and channels
+    and items of the batch do not hear each other. Above its detection instability a stimulus makes a peak, peaks too
+    near or too many suppress each other, and where excitation carries itself they outlive their stimulus.
+
+    A Gaussian of width sigma is ``ceil(2 sigma^2)`` binomial steps of `evolve`: the variance is exact, and the excess
+    kurtosis of ``-1 / (2 sigma^2)`` leaves a difference of a sixteenth of that at the centre. The surround goes on from
+    the excitation. Axes of size 1 are left alone, so that ``(1, H, W, C)`` is a field in two dimensions.
+
+    Deterministic: the same seed, stimuli, machine and number of threads give the same bits, and up to 32768 elements
+    whatever the number of threads. No gradients are kept. Cost of a step: ``2 sigma^2`` steps of `evolve` for the
+    widest Gaussian plus about five reads and writes of the field; "zeros" computes up to 6 sigma more places an axis.
+
+    Attributes:
+        config: The numbers, a `DynamicFieldConfig`; `configure` changes them.
+        activation: u, ``[..., D, H, W, C]``; every step makes a new tensor, so that one that was kept stays.
+        noise_key: Where the noise is, as `random_key` makes it.
+        seed: Where it began.
+
+    Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
+    1977; Schöner, Spencer and the DFT Research Group, Dynamic thinking: a primer on dynamic field theory, 2016.
+    """
+
+    activation: Tensor
+    noise_key: Tensor
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        *,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **config: Any,
+    ) -> None:
+        """A field at rest.
+
+        Args:
+            shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
+            seed: Of the noise, -2^63 to 2^64 - 1.
+            device: Where to be; None means torch's default.
+            dtype: float32 or float64; None means torch's default.
+            config: Any of `DynamicFieldConfig`.
+
+        Raises:
+            TypeError: An argument of another type, or an unknown number.
+            ValueError: A number outside its range, or a Gaussian wider than the longest axis.
+        """
+        super().__init__()
+        op = "DynamicField"
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise TypeError(f"{op}: shape must be ints [..., D, H, W, C], got {type(shape).__name__}")
+        self.shape = tuple(integer(op, "shape", size, 1) for size in shape)
+        if len(self.shape) < 4:
+            raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        if dtype not in _DTYPES:
+            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype}")
+        self.seed = check_seed(op, seed)
+        self.configure(**config)
+        level = self.config.resting_level
+        self.register_buffer("activation", torch.full(self.shape, level, dtype=dtype, device=device))
+        self.register_buffer("noise_key", random_key(self.seed, device))
+
+    def configure(self, **changes: Any) -> None:
+        """Changes numbers of the running field, for example ``configure(resting_level=-3.0)`` to boost it.
+
+        Raises:
+            TypeError, ValueError: As for the class; the field is unchanged.
+        """
+        known = [field.name for field in dataclasses.fields(DynamicFieldConfig)]
+        for name in changes:
+            if name not in known:
+                raise TypeError(f"DynamicField: numbers are {', '.join(known)}, got {name}")
+        config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
+        longest = max(self.shape[-4:-1])
+        widths = {"sigma_excitation": config.excitation, "sigma_inhibition": config.inhibition}
+        for name, strength in widths.items():
+            if strength > 0 and getattr(config, name) > longest:
+                raise ValueError(
+                    f"DynamicField: {name} must be at most the longest axis = {longest}, got {getattr(config, name):g}"
+                )
+        self.config = config
+        narrow = config.sigma_excitation**2
+        self._excitation = _binomial(narrow)
+        self._inhibition = _binomial(config.sigma_inhibition**2 - narrow) if config.inhibition else (0, 0.0)
+
+    @property
+    def output(self) -> Tensor:
+        """f(u) of the activation as it is, ``[..., D, H, W, C]`` in 0 to 1; a new tensor."""
+        return torch.sigmoid(self.activation.detach() * self.config.beta)
+
+    @torch.no_grad()
+    def step(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
+        """Advances by ``steps * dt`` under a stimulus, and returns the output; the same as calling the field.
+
+        Args:
+            stimulus: S, of the field's dtype and device, broadcast to its shape; None means none.
+            steps: How many, at least 0.
+
+        Returns:
+            The output after the last step, ``[..., D, H, W, C]``, a new tensor.
+
+        Raises:
+            TypeError: The stimulus is no strided tensor of the field's dtype, or the field was turned into a half type.
+            ValueError: Its shape or device does not fit, or it has NaN or infinity (on the CPU: a GPU is not asked).
+            The field is then unchanged.
+        """
+        self._check(stimulus, integer("step", "steps", steps, 0))
+        config = self.config
+        rate = config.dt / config.tau
+        noise = config.noise * math.sqrt(config.dt) / config.tau
+        output = self.output
+        for _ in range(steps):
+            drive = self._lateral(output)
+            if stimulus is not None:
+                drive += stimulus
+            moved = evolve(self.activation, rate, 0.0, noise=noise, key=self.noise_key)
+            self.activation = moved.add_(drive.add_(config.resting_level), alpha=rate)
+            if noise:
+                advance_key_(self.noise_key, moved.numel())
+            output = self.output
+        return output
+
+    def forward(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
+        """`step`."""
+        return self.step(stimulus, steps)
+
+    def reset(self, seed: int | None = None) -> None:
+        """Back to rest, with the noise from its seed again or from a new one: the same run again.
+
+        Raises:
+            TypeError, ValueError: ``seed`` is no int, or out of range.
+        """
+        self.seed = self.seed if seed is None else check_seed("reset", seed)
+        self.activation = torch.full_like(self.activation, self.config.resting_level)
+        self.noise_key = random_key(self.seed, self.activation.device)
+
+    def stimulus(
+        self, position: Sequence[float], sigma: float, amplitude: float = 1.0, channel: int | None = None
+    ) -> Tensor:
+        """A Gaussian ``amplitude exp(-distance^2 / (2 sigma^2))``, whose distances go around circular borders.
+
+        Args:
+            position: Its centre (depth, height, width), in places.
+            sigma: Its width, above 0.
+            amplitude: Its height.
+            channel: Where it is, 0 to C - 1, the others being 0; None means in all.
+
+        Returns:
+            ``[D, H, W, C]`` of the field's dtype and device; stimuli may be added.
+
+        Raises:
+            TypeError, ValueError: An argument of another type or outside its range.
+        """
+        op = "stimulus"
+        if isinstance(position, str) or not isinstance(position, Iterable):
+            raise TypeError(f"{op}: position must be three numbers, got {type(position).__name__}")
+        centre = [number(op, "position", place) for place in position]
+        if len(centre) != 3:
+            raise ValueError(f"{op}: position must be (depth, height, width), got {len(centre)} numbers")
+        if number(op, "sigma", sigma, 0) == 0:
+            raise ValueError(f"{op}: sigma must be above 0, got {sigma}")
+        height = number(op, "amplitude", amplitude)
+        *sizes, channels = self.shape[-4:]
+        bump = torch.full((), height, dtype=torch.float64)
+        for axis, (size, middle) in enumerate(zip(sizes, centre, strict=True)):
+            distance = torch.arange(size, dtype=torch.float64) - middle
+            if self.config.boundary == "circular":
+                distance = (distance + size / 2).remainder(size) - size / 2
+            along = [1, 1, 1]
+            along[axis] = size
+            bump = bump * torch.exp(-0.5 * (distance / sigma).square()).view(along)
+        shape = (*sizes, channels)
+        if channel is None:
+            heard = torch.ones(channels, dtype=torch.float64)
+        else:
+            heard = torch.zeros(channels, dtype=torch.float64)
+            heard[integer(op, "channel", channel, 0, channels - 1)] = 1
+        return (bump.unsqueeze(-1) * heard).expand(shape).to(self.activation)
+
+    def peaks(self, threshold: float = 0.0) -> list[Peak]:
+        """The connected regions of activation above a threshold, the highest first; places touch along axes.
+
+        Copies the field to the CPU; cost: some microseconds for every place above the threshold.
+
+        Raises:
+            TypeError, ValueError: ``threshold`` is no finite number.
+        """
+        threshold = number("peaks", "threshold", threshold)
+        # Channels beside the batch, so that what is left are places.
+        activation = self.activation.detach().cpu().movedim(-1, -4).double()
+        found: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
+        for *item, depth, height, width in (activation > threshold).nonzero().tolist():
+            found.setdefault(tuple(item), []).append((depth, height, width))
+        sizes = self.shape[-4:-1]
+        extent = torch.tensor(sizes, device="cpu")
+        circular = self.config.boundary == "circular"
+        peaks = []
+        for item, places in found.items():
+            for region in _regions(places, sizes, circular):
+                unrolled = torch.tensor(region, device="cpu")
+                heights = activation[item][tuple(unrolled.remainder(extent).unbind(1))]
+                output = heights * self.config.beta
+                # As shares of the output, which may be too small for a float.
+                shares = F.logsigmoid(output).softmax(0)
+                centre = (shares @ unrolled.double()).tolist()
+                if circular:
+                    # Twice, since the remainder of a tiny negative number is the size.
+                    centre = [place % size % size for place, size in zip(centre, sizes, strict=True)]
+                position = (centre[0], centre[1], centre[2])
+                mass = float(output.sigmoid().sum())
+                peaks.append(Peak(position, float(heights.max()), mass, len(region), item[-1], item[:-1]))
+        return sorted(peaks, key=lambda peak: -peak.activation)
+
+    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
+        """Writes numbers, activation and the state of the noise to one checked file, whole or not at all.
+
+        Args:
+            path: Where to write; an existing file is replaced at once, or on an error kept.
+            key: Seals the file with HMAC-SHA256.
+
+        Raises:
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: The file cannot be written.
+        """
+        # The seed as text, since other readers of JSON may not take integers of 64 bits.
+        metadata = {"config": dataclasses.asdict(self.config), "seed": str(self.seed)}
+        _storage.save(path, self.state_dict(), metadata, format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    ) -> Self:
+        """Reads a field that `save` wrote; it goes on bit for bit as the saved one does.
+
+        Args:
+            path: The file.
+            key: The key it was saved with; None for a file without one.
+            device: As for the class.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
+            OSError: The file cannot be read.
+        """
+        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        try:
+            activation = tensors["activation"]
+            field = cls(
+                activation.shape,
+                seed=int(metadata["seed"]),
+                dtype=activation.dtype,
+                device="cpu",
+                **metadata["config"],
+            )
+            field.load_state_dict(tensors)
+            if tensors["noise_key"].dtype != torch.int64:
+                raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a dynamic field, got {error}") from None
+        return field.to(torch.empty(0, device=device).device)
+
+    def extra_repr(self) -> str:
+        """Shape and numbers, for `repr`."""
+        return f"{list(self.shape)}, {self.config}"
+
+    def _check(self, stimulus: Tensor | None, steps: int) -> None:
+        op, activation = "step", self.activation
+        if activation.dtype not in _DTYPES:
+            raise TypeError(f"{op}: activation must be float32 or float64, got {activation.dtype}")
+        if stimulus is None:
+            return
+        check_strided(op, "stimulus", stimulus)
+        if stimulus.dtype != activation.dtype:
+            raise TypeError(f"{op}: stimulus must be {activation.dtype}, got {stimulus.dtype}")
+        if stimulus.device != activation.device:
+            raise ValueError(f"{op}: stimulus must be on {activation.device}, got {stimulus.device}")
+        fits = stimulus.dim() <= len(self.shape) and all(
+            size in (1, own) for size, own in zip(reversed(stimulus.shape), reversed(self.shape), strict=False)
+        )
+        if not fits:
+            raise ValueError(
+                f"{op}: stimulus must broadcast to {list(self.shape)}, got a shape of {list(stimulus.shape)}"
+            )
+        if stimulus.is_cpu and not bool(stimulus.isfinite().all()):
+            raise ValueError(f"{op}: stimulus must be finite, got NaN or infinity")
+
+    def _lateral(self, output: Tensor) -> Tensor:
+        """What the field hears of itself."""
+        config = self.config
+        near, far = self._excitation, self._inhibition
+        # Without a boundary of its own: a Gaussian of zeros beyond the border, which `evolve`'s "zeros" is not, since
+        # there what has left does not come back.
+        boundary = "circular" if config.boundary == "zeros" else config.boundary
+        padded = output
+        if config.boundary == "zeros":
+            sigma = math.sqrt(_VARIANCE * (near[0] * near[1] + far[0] * far[1]))
+            reach = min(near[0] + far[0], math.ceil(_REACH * sigma))
+            after = [reach if size > 1 else 0 for size in self.shape[-4:-1]]
+            padded = F.pad(output, (0, 0, 0, after[2], 0, after[1], 0, after[0]))
+        centre = evolve(padded, 0.0, near[1], near[0], boundary, "binomial")
+        heard = centre * config.excitation
+        if config.inhibition:
+            surround = evolve(centre, 0.0, far[1], far[0], boundary, "binomial")
+            heard.sub_(surround, alpha=config.inhibition)
+        if padded is not output:
+            depth, height, width = self.shape[-4:-1]
+            heard = heard[..., :depth, :height, :width, :]
+        if config.global_inhibition:
+            heard.sub_(output.sum((-4, -3, -2), keepdim=True), alpha=config.global_inhibition)
+        return heard
+
+
+def _binomial(variance: float) -> tuple[int, float]:
+    """Steps and rate of binomial steps that have this variance together."""
+    # A variance such as 8.000000000000002 is 16 steps and not 17.
+    steps = math.ceil(variance / _VARIANCE - 1e-9)
+    return (steps, min(variance / _VARIANCE / steps, 1.0)) if steps else (0, 0.0)
+
+
+def _regions(
+    places: list[tuple[int, int, int]], sizes: tuple[int, ...], circular: bool
+) -> list[list[tuple[int, int, int]]]:
+    """Places that touch, together; the coordinates of one region go on beyond circular borders."""
+    left = set(places)
+    regions = []
+    for start in places:
+        if start not in left:
+            continue
+        left.remove(start)
+        region = [start]
+        # The region grows while it is gone through.
+        for depth, height, width in region:
+            for beside in (
+                (depth - 1, height, width),
+                (depth + 1, height, width),
+                (depth, height - 1, width),
+                (depth, height + 1, width),
+                (depth, height, width - 1),
+                (depth, height, width + 1),
+            ):
+                inside = beside
+                if circular:
+                    inside = (beside[0] % sizes[0], beside[1] % sizes[1], beside[2] % sizes[2])
+                if inside in left:
+                    left.remove(inside)
+                    region.append(beside)
+        regions.append(region)
+    return regions
