@@ -226,10 +226,10 @@ def test_far_beyond_the_border_nothing_is_kept():
 
 
 def test_noise_alone_has_the_variance_of_its_process():
-    dynamic = DynamicField((8, 32, 32, 4), noise=2.0, tau=8.0, excitation=0.0, global_inhibition=0.0, seed=3)
+    dynamic = DynamicField((8, 32, 32, 4), noise=2.0, tau=4.0, dt=0.5, excitation=0.0, global_inhibition=0.0, seed=3)
     dynamic.step(steps=60)
-    leak = 1 / 8
-    expected = 2 / 8 / math.sqrt(1 - (1 - leak) ** 2)
+    leak = 0.5 / 4
+    expected = 2 * math.sqrt(0.5) / 4 / math.sqrt(1 - (1 - leak) ** 2)
     assert float(dynamic.activation.std()) == pytest.approx(expected, rel=0.01)
     assert float(dynamic.activation.mean()) == pytest.approx(-5, abs=0.01)
 

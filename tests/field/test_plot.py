@@ -1,0 +1,252 @@
+"""Pictures show the data that they are given: what is in the axes, and the frames of an animation read again."""
+
+import ast
+import itertools
+import pathlib
+import sys
+
+import pytest
+import torch
+
+from torch_hrr.field import plot
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+image_of = pytest.importorskip("PIL.Image")
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def panels(figure):
+    """Axes with slices, without the scale of colours."""
+    return [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+
+
+def shown(figure):
+    return [torch.tensor(axes.images[0].get_array().filled(torch.nan)) for axes in panels(figure)]
+
+
+def states(count):
+    return [
+        {
+            "cycle": 10 + index,
+            "cycle_time_ms": 1.0,
+            "field_information": index**2,
+            "max_activation": 0.5,
+            "prediction_confidence": 1 / (1 + index),
+            "energy": 0.1 * index,
+            "sparsity": 0.9,
+            "device": "cpu",
+        }
+        for index in range(count)
+    ]
+
+
+def test_slices_go_through_the_strongest_place():
+    field = 0.1 * draw(4, 5, 6, 3)
+    field[1, 3, 2, 2] = -7
+    figure = plot.plot_slices(field)
+    expected = field[1, :, :, 2], field[:, 3, :, 2], field[:, :, 2, 2]
+    for image, plane in zip(shown(figure), expected, strict=True):
+        torch.testing.assert_close(image, plane.double())
+    titles = [(axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) for axes in panels(figure)]
+    assert titles == [("depth 1", "width", "height"), ("height 3", "width", "depth"), ("width 2", "height", "depth")]
+    assert figure.get_suptitle() == "channel 2"
+    assert all(axes.images[0].get_clim() == (-7, 7) for axes in panels(figure))
+    figure.canvas.draw()
+
+
+def test_channel_axis_and_place_may_be_chosen():
+    field = draw(4, 5, 6, 3).abs().to(torch.bfloat16)
+    (image,) = shown(plot.plot_slices(field, channel=1, axis=2, place=(0, 1, 5)))
+    torch.testing.assert_close(image, field[:, :, 5, 1].double())
+    figure = plot.plot_slices(field, channel=1)
+    strongest = (field[..., 1] == field[..., 1].max()).nonzero()[0].tolist()
+    assert [axes.get_title().split()[1] for axes in panels(figure)] == [str(place) for place in strongest]
+    assert all(axes.images[0].get_clim() == (0, float(field[..., 1].max())) for axes in panels(figure))
+
+
+def test_what_is_not_finite_is_left_blank():
+    field = torch.zeros(2, 2, 2, 1)
+    field[0, 0, 0], field[0, 1, 0], field[0, 1, 1] = torch.nan, torch.inf, 3
+    image = shown(plot.plot_slices(field, axis=0))[0]
+    assert image.isnan().tolist() == [[True, False], [True, False]] and image[1, 1] == 3
+    blank = plot.plot_slices(torch.full((2, 2, 2, 1), torch.nan))
+    assert all(image.isnan().all() for image in shown(blank))
+    blank.canvas.draw()
+
+
+def test_a_figure_given_is_drawn_into():
+    figure = matplotlib.figure.Figure()
+    assert plot.plot_slices(draw(2, 3, 4, 1), figure=figure) is figure and len(panels(figure)) == 3
+    parts = matplotlib.figure.Figure().subfigures(2)
+    assert plot.plot_activity(states(3), figure=parts[0]) is parts[0] and len(parts[0].axes) == 5
+    assert plot.plot_slices(draw(2, 3, 4, 1), figure=parts[1]) is parts[1]
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_activity_is_drawn_over_cycles():
+    records = states(5)
+    figure = plot.plot_activity(iter(records))
+    assert [axes.get_ylabel().replace("\n", "_") for axes in figure.axes] == list(plot.METRICS)
+    for axes, name in zip(figure.axes, plot.METRICS, strict=True):
+        (line,) = axes.lines
+        assert line.get_xdata().tolist() == [10, 11, 12, 13, 14]
+        assert line.get_ydata().tolist() == [record[name] for record in records]
+    chosen = plot.plot_activity([{"reward": 1}, {"reward": 2.5}], ["reward"])
+    assert chosen.axes[0].lines[0].get_xdata().tolist() == [0, 1]
+    assert chosen.axes[0].lines[0].get_ydata().tolist() == [1, 2.5]
+    figure.canvas.draw()
+
+
+def read(path):
+    """The pictures ``[T, height, width, 3]`` of an animation, and its times in milliseconds."""
+    pictures, times = [], []
+    with image_of.open(path) as animation:
+        assert animation.format == "GIF" and animation.info["loop"] == 0
+        for index in range(animation.n_frames):
+            animation.seek(index)
+            times.append(animation.info["duration"])
+            pixels = torch.frombuffer(bytearray(animation.convert("RGB").tobytes()), dtype=torch.uint8)
+            pictures.append(pixels.view(animation.height, animation.width, 3).float())
+    return torch.stack(pictures), times
+
+
+def test_an_animation_shows_every_frame(tmp_path):
+    frames = torch.zeros(4, 1, 9, 9, 2)
+    for index in range(4):
+        frames[index, 0, 2 * index, 4, 1] = 100 + index
+    path = tmp_path / "run.gif"
+    plot.save_animation(frames, path, fps=18, axis=0)
+    pictures, times = read(path)
+    assert times == [60] * 4
+    # Yellow ends the colours, and it goes down by two places a frame, the same distance every time; a scale of colours
+    # and lines stay.
+    yellow = (pictures[..., 0] > 200) & (pictures[..., 1] > 200) & (pictures[..., 2] < 60)
+    moving = yellow & ~yellow.all(0)
+    rows = [float(each.nonzero()[:, 0].float().mean()) for each in moving]
+    steps = [after - before for before, after in itertools.pairwise(rows)]
+    assert min(steps) > 20 and max(steps) - min(steps) < 2
+    changed = (pictures[1:] != pictures[:-1]).any(-1)
+    assert changed.flatten(1).any(1).all() and float(changed.float().mean()) < 0.2
+    # The same bytes whether the frames are one tensor or many, and again.
+    plot.save_animation(iter(frames), tmp_path / "again.gif", fps=18, axis=0)
+    assert (tmp_path / "again.gif").read_bytes() == path.read_bytes()
+
+
+def test_a_frame_of_an_animation_is_the_picture_of_its_slices(tmp_path):
+    """Drawn over one background, frames are as `plot_slices` would draw them on the colours of the run."""
+    frames = draw(3, 5, 6, 7, 2)
+    frames[2, 1, 2, 3, 1] = 6
+    plot.save_animation(frames, tmp_path / "run.gif")
+    pictures, times = read(tmp_path / "run.gif")
+    assert times == [100] * 3
+    figure = plot.plot_slices(frames[2])
+    figure.suptitle("frame 2")
+    figure.savefig(tmp_path / "slices.png")
+    with image_of.open(tmp_path / "slices.png") as image:
+        pixels = torch.frombuffer(bytearray(image.convert("RGB").tobytes()), dtype=torch.uint8)
+        whole = pixels.view(image.height, image.width, 3).float()
+    # 256 colours are the difference.
+    assert pictures[2].shape == whole.shape
+    assert float((pictures[2] - whole).abs().mean()) < 3
+    assert float((pictures[1] - whole).abs().mean()) > 10
+
+
+def test_an_animation_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "run.gif"
+    path.write_bytes(b"before")
+    frames = draw(2, 1, 4, 4, 1)
+    with pytest.raises(
+        ValueError, match=r"^save_animation: frames must have one shape, got \[1, 4, 4, 1\], \[1, 4, 5, 1\]"
+    ):
+        plot.save_animation([frames[0], draw(1, 4, 5, 1)], path)
+
+    def fails(*arguments):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", fails)
+        with pytest.raises(OSError, match="no space left"):
+            plot.save_animation(frames, path)
+    assert path.read_bytes() == b"before" and [each.name for each in tmp_path.iterdir()] == ["run.gif"]
+    with pytest.raises(FileNotFoundError):
+        plot.save_animation(frames, tmp_path / "missing" / "run.gif")
+    plot.save_animation(frames, path)
+    assert len(read(path)[0]) == 2
+
+
+FIELD = torch.zeros(2, 3, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: plot.plot_slices([1.0]), TypeError, "plot_slices: field must be a torch.Tensor, got list"),
+        (
+            lambda: plot.plot_slices(FIELD[0]),
+            ValueError,
+            r"plot_slices: field must be \[D, H, W, C\] .*, got \[3, 4, 2\]",
+        ),
+        (lambda: plot.plot_slices(FIELD[:0]), ValueError, r"plot_slices: field must be .* above 0, got \[0, 3, 4, 2\]"),
+        (lambda: plot.plot_slices(FIELD.bool()), TypeError, "plot_slices: field must be real, got torch.bool"),
+        (
+            lambda: plot.plot_slices(FIELD.to("meta")),
+            ValueError,
+            "plot_slices: field must hold data, got a meta tensor",
+        ),
+        (lambda: plot.plot_slices(FIELD, 2), ValueError, "plot_slices: channel must be .* at most 1, got 2"),
+        (lambda: plot.plot_slices(FIELD, axis=3), ValueError, "plot_slices: axis must be .* at most 2, got 3"),
+        (lambda: plot.plot_slices(FIELD, place=(0, 3, 0)), ValueError, "plot_slices: place's height must be .* got 3"),
+        (lambda: plot.plot_slices(FIELD, place=(0, 1)), ValueError, "plot_slices: place must be .*, got 2 numbers"),
+        (lambda: plot.plot_slices(FIELD, place=1), TypeError, "plot_slices: place must be three ints, got int"),
+        (lambda: plot.plot_activity([]), ValueError, "plot_activity: records must hold at least one state, got none"),
+        (lambda: plot.plot_activity([1]), TypeError, "plot_activity: records must be states, got int at 0"),
+        (
+            lambda: plot.plot_activity([*states(1), {}]),
+            ValueError,
+            "plot_activity: records must have 'energy', got none at 1",
+        ),
+        (
+            lambda: plot.plot_activity(states(1), ["device"]),
+            TypeError,
+            "plot_activity: device must be a number, got str at 0",
+        ),
+        (lambda: plot.plot_activity(states(1), []), ValueError, "plot_activity: metrics must name at least one"),
+        (lambda: plot.plot_activity(states(1), "energy"), TypeError, "plot_activity: metrics must be a list of names"),
+        (lambda: plot.save_animation([], "x"), ValueError, "save_animation: frames must have one shape, got none"),
+        (lambda: plot.save_animation(FIELD, "x"), ValueError, r"save_animation: frames must be \[T, D, H, W, C\]"),
+        (lambda: plot.save_animation([FIELD], "x", 0), ValueError, "save_animation: fps must be .* <= 50, got 0"),
+        (lambda: plot.save_animation([FIELD], 5), TypeError, "expected str, bytes or os.PathLike object, not int"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=f"^{message}"):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: plot.plot_slices(FIELD),
+        lambda: plot.plot_activity(states(2)),
+        lambda: plot.save_animation([FIELD], "run.gif"),
+    ],
+)
+def test_without_matplotlib_the_cure_is_named(call, monkeypatch):
+    for module in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL", "PIL.Image"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModuleNotFoundError, match=r"matplotlib must be installed: pip install torch_hrr\[plot\]$"):
+        call()
+
+
+def test_matplotlib_is_loaded_when_something_is_drawn_alone():
+    code = ast.parse(pathlib.Path(plot.__file__).read_text())
+    for node in code.body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        assert not {name.split(".")[0] for name in names} & {"matplotlib", "PIL"}

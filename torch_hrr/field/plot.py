@@ -1,0 +1,274 @@
+"""Pictures of fields: slices, what a robot's cycles report, and a recorded run as an animation; needs matplotlib."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import numbers
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr import _storage
+from torch_hrr._checks import check_strided, integer, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METRICS = ("energy", "sparsity", "field_information", "max_activation", "prediction_confidence")
+"""The metrics of a state that `plot_activity` draws."""
+
+_AXES = ("depth", "height", "width")
+_INCHES, _DPI = 3.2, 80
+
+
+def plot_slices(
+    field: Tensor,
+    channel: int | None = None,
+    axis: int | None = None,
+    place: Sequence[int] | None = None,
+    figure: Figure | None = None,
+) -> Figure:
+    """Slices of one channel across depth, height and width, through its strongest place or another.
+
+    All share one scale of colours: from 0 for a field that is nowhere negative, else symmetric about 0. Lines mark the
+    place. NaN and infinity are left blank, and are never the strongest.
+
+    Args:
+        field: ``[D, H, W, C]`` of any real dtype and device.
+        channel: 0 to C - 1; None means the one with the largest modulus.
+        axis: 0, 1 or 2 for the slice across depth, height or width alone; None means all three.
+        place: (depth, height, width) of the slices; None means the largest modulus of the channel, of equal ones the
+            first.
+        figure: Draws into this one, for example one of pyplot or a part of one; None makes one without pyplot.
+
+    Returns:
+        The figure; `figure.savefig` writes it.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+        TypeError, ValueError: An argument of another type, of another shape, or outside its range.
+    """
+    op = "plot_slices"
+    values = _values(op, "field", field, 4)
+    channel, place = _where(op, values.unsqueeze(0), channel, place)
+    across = _across(op, axis)
+    figure = _figure(op, _row(len(across))) if figure is None else figure
+    _draw(figure, values[..., channel], place, across, _scale(values[..., channel]), f"channel {channel}")
+    return figure
+
+
+def plot_activity(
+    records: Iterable[Mapping[str, Any]], metrics: Sequence[str] = METRICS, figure: Figure | None = None
+) -> Figure:
+    """Metrics of a robot's states over its cycles, one panel each.
+
+    Args:
+        records: The states that `FieldBrain.process_robot_cycle` returned, in order; where they have no "cycle", they
+            are counted from 0.
+        metrics: Which entries, from above; any with numbers.
+        figure: As for `plot_slices`.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+        TypeError, ValueError: There are no records or no metrics, or a record lacks one of them or has no number there.
+    """
+    op = "plot_activity"
+    if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
+        raise TypeError(f"{op}: metrics must be a list of names, got {metrics!r:.80}")
+    if not metrics:
+        raise ValueError(f"{op}: metrics must name at least one, got none")
+    columns: dict[str, list[float]] = {name: [] for name in ("cycle", *metrics)}
+    for index, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise TypeError(f"{op}: records must be states, got {type(record).__name__} at {index}")
+        for name, column in columns.items():
+            column.append(_metric(op, record, name, index) if name != "cycle" or name in record else index)
+    cycles = columns["cycle"]
+    if not cycles:
+        raise ValueError(f"{op}: records must hold at least one state, got none")
+    if figure is None:
+        figure = _figure(op, (7, 1 + 1.3 * len(metrics)))
+    panels = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(panels, metrics, strict=True):
+        axes.plot(cycles, columns[name], linewidth=1, marker="." if len(cycles) == 1 else None)
+        axes.set_ylabel(name.replace("_", "\n"))
+    panels[-1].set_xlabel("cycle")
+    return figure
+
+
+def save_animation(
+    frames: Tensor | Iterable[Tensor],
+    path: str | os.PathLike[str],
+    fps: float = 10.0,
+    channel: int | None = None,
+    axis: int | None = None,
+    place: Sequence[int] | None = None,
+) -> None:
+    """Writes a recorded run as an animated GIF of its slices, whole or not at all.
+
+    Channel, place and colours are those of the whole run and stay, so that frames can be compared. The file is looped.
+
+    Args:
+        frames: ``[T, D, H, W, C]``, or T fields ``[D, H, W, C]`` of one shape, for example the activations of a
+            `DynamicField` after every step.
+        path: Where to write; an existing file is replaced at once, or on an error kept.
+        fps: Frames a second, 0.01 to 50; the format counts in hundredths of a second, and viewers show no more.
+        channel: As for `plot_slices`.
+        axis: As for `plot_slices`.
+        place: As for `plot_slices`.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed; pillow, which writes the file, is with it.
+        TypeError, ValueError: An argument of another type, of another shape, or outside its range; frames of different
+            shapes, or none.
+        OSError: The file cannot be written.
+
+    Cost: some 15 ms and 0.3 MB of memory a frame.
+    """
+    op = "save_animation"
+    target = os.path.realpath(os.fsdecode(path))
+    if isinstance(frames, Tensor):
+        values = _values(op, "frames", frames, 5)
+    else:
+        each = [_values(op, "frames", frame, 4) for frame in frames]
+        shapes = list(dict.fromkeys(frame.shape for frame in each))
+        if len(shapes) != 1:
+            raise ValueError(
+                f"{op}: frames must have one shape, got {', '.join(str(list(s)) for s in shapes) or 'none'}"
+            )
+        values = torch.stack(each)
+    # A multiple of what the format counts in.
+    milliseconds = 10 * round(100 / number(op, "fps", fps, 0.01, 50))
+    channel, place = _where(op, values, channel, place)
+    across = _across(op, axis)
+    values = values[..., channel]
+    pillow = _optional(op, "PIL.Image")
+    figure = _figure(op, _row(len(across)))
+    title, images = _draw(figure, values[0], place, across, _scale(values), "frame 0")
+    canvas = _optional(op, "matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    # What moves is left out of a background that is drawn once: all of it would take a tenth of a second a frame.
+    for moving in (title, *images):
+        moving.set_animated(True)
+    canvas.draw()
+    size = canvas.get_width_height()
+    background = canvas.copy_from_bbox(figure.bbox)
+    # One palette, so that a value has its colour in every frame: those of the scale, and greys for what is written.
+    greys = torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(1).expand(-1, 3)
+    colours = torch.cat((torch.from_numpy(images[0].cmap(torch.linspace(0, 1, 216).numpy()))[:, :3], greys))
+    palette = pillow.new("P", (1, 1))
+    palette.putpalette((255 * colours).round().to(torch.uint8).flatten().tolist())
+    pictures = []
+    for index, frame in enumerate(values):
+        canvas.restore_region(background)
+        title.set_text(f"frame {index}")
+        figure.draw_artist(title)
+        for image, along in zip(images, across, strict=True):
+            image.set_data(frame.select(along, place[along]).numpy())
+            for artist in (image, *image.axes.lines, *image.axes.spines.values()):
+                figure.draw_artist(artist)
+        picture = pillow.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
+        pictures.append(picture.convert("RGB").quantize(palette=palette, dither=pillow.Dither.NONE))
+    written = io.BytesIO()
+    pictures[0].save(written, "GIF", save_all=True, append_images=pictures[1:], duration=milliseconds, loop=0)
+    _storage._write_atomically(target, [written.getvalue()])
+
+
+def _optional(op: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        # Pillow comes with matplotlib.
+        raise ModuleNotFoundError(f"{op}: matplotlib must be installed: pip install torch_hrr[plot]") from None
+
+
+def _figure(op: str, size: tuple[float, float]) -> Any:
+    """A figure of its own, which no list of pyplot's keeps alive."""
+    return _optional(op, "matplotlib.figure").Figure(figsize=size, dpi=_DPI, layout="constrained")
+
+
+def _row(panels: int) -> tuple[float, float]:
+    return _INCHES * panels + 0.8, _INCHES + 0.4
+
+
+def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
+    """The tensor checked and in double on the CPU, what is not finite as NaN."""
+    check_strided(op, argument, field)
+    shape = "[T, D, H, W, C]" if dims == 5 else "[D, H, W, C]"
+    if field.is_complex() or field.dtype == torch.bool:
+        raise TypeError(f"{op}: {argument} must be real, got {field.dtype}")
+    if field.is_meta:
+        raise ValueError(f"{op}: {argument} must hold data, got a meta tensor")
+    if field.dim() != dims or not field.numel():
+        raise ValueError(f"{op}: {argument} must be {shape} with every size above 0, got {list(field.shape)}")
+    values = field.detach().to("cpu", torch.float64)
+    return values.where(values.isfinite(), math.nan)
+
+
+def _where(
+    op: str, frames: Tensor, channel: int | None, place: Sequence[int] | None
+) -> tuple[int, tuple[int, int, int]]:
+    """The channel and the place given, or those of the largest modulus among all frames ``[T, D, H, W, C]``."""
+    strength = frames.abs().nan_to_num(nan=-1.0).amax(0)
+    *sizes, channels = strength.shape
+    if channel is None:
+        channel = int(strength.amax((0, 1, 2)).argmax())
+    channel = integer(op, "channel", channel, 0, channels - 1)
+    if place is None:
+        at = int(strength[..., channel].argmax())
+        place = [int(index) for index in torch.unravel_index(torch.tensor(at, device="cpu"), sizes)]
+    elif isinstance(place, str) or not isinstance(place, Iterable):
+        raise TypeError(f"{op}: place must be three ints, got {type(place).__name__}")
+    place = list(place)
+    if len(place) != 3:
+        raise ValueError(f"{op}: place must be (depth, height, width), got {len(place)} numbers")
+    depth, height, width = (
+        integer(op, f"place's {name}", index, 0, size - 1)
+        for name, index, size in zip(_AXES, place, sizes, strict=True)
+    )
+    return channel, (depth, height, width)
+
+
+def _across(op: str, axis: int | None) -> list[int]:
+    return [0, 1, 2] if axis is None else [integer(op, "axis", axis, 0, 2)]
+
+
+def _scale(values: Tensor) -> tuple[float, float]:
+    """Ends of the scale of colours."""
+    most = float(values.abs().nan_to_num(nan=0.0).max()) or 1.0
+    return (-most if bool((values < 0).any()) else 0.0, most)
+
+
+def _draw(
+    figure: Any, values: Tensor, place: tuple[int, int, int], across: list[int], scale: tuple[float, float], title: str
+) -> tuple[Any, list[Any]]:
+    """The title, and the images of the slices of ``[D, H, W]``, each in axes of its own."""
+    images = []
+    panels = figure.subplots(1, len(across), squeeze=False)[0]
+    for axes, along in zip(panels, across, strict=True):
+        down, right = (other for other in range(3) if other != along)
+        colours = "RdBu_r" if scale[0] < 0 else "viridis"
+        plane = values.select(along, place[along]).numpy()
+        image = axes.imshow(plane, cmap=colours, vmin=scale[0], vmax=scale[1], interpolation="nearest")
+        axes.axhline(place[down], color="grey", linewidth=0.5)
+        axes.axvline(place[right], color="grey", linewidth=0.5)
+        axes.set(title=f"{_AXES[along]} {place[along]}", xlabel=_AXES[right], ylabel=_AXES[down])
+        images.append(image)
+    figure.colorbar(images[-1], ax=list(panels))
+    return figure.suptitle(title), images
+
+
+def _metric(op: str, record: Mapping[str, Any], name: str, index: int) -> float:
+    if name not in record:
+        raise ValueError(f"{op}: records must have {name!r}, got none at {index}")
+    value = record[name]
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: {name} must be a number, got {type(value).__name__} at {index}")
+    return float(value)
