@@ -1,0 +1,353 @@
+"""Field brains in gymnasium: spaces, seeds, vectors, the wrapper under env_checker, training, and errors."""
+
+import functools
+import importlib
+import statistics
+import sys
+
+import pytest
+import torch
+
+gymnasium = pytest.importorskip("gymnasium")
+
+import numpy as np  # noqa: E402
+from gymnasium import spaces  # noqa: E402
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from torch_hrr import field  # noqa: E402
+from torch_hrr.field import gym  # noqa: E402
+
+SMALL = {"spatial": 4, "prefer_gpu": False}
+INF = float("inf")
+
+
+class Spaces(gymnasium.Env):
+    """Draws observations of a space, whatever is done; ends after four steps."""
+
+    def __init__(self, observed, acted):
+        self.observation_space, self.action_space = observed, acted
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        self.steps += 1
+        return self.observation_space.sample(), 1.0, self.steps == 4, False, {}
+
+
+def box(*bounds, dtype=np.float32, shape=None):
+    low, high = (np.asarray(bound, dtype) for bound in zip(*bounds, strict=True))
+    return spaces.Box(low.reshape(shape or low.shape), high.reshape(shape or high.shape), dtype=dtype)
+
+
+def agent_of(env, seed=0, reward_scale=1.0, **settings):
+    return gym.FieldAgent(gym.brain_for(env, seed=seed, **(SMALL | settings)), env, reward_scale=reward_scale)
+
+
+def same(first, second):
+    """Whether two episodes are bit for bit the same; how long a cycle took and how many came before are not."""
+    clocks = {"cycle", "cycle_time_ms"}
+    states = [[{k: v for k, v in s.items() if k not in clocks} for s in e.states] for e in (first, second)]
+    return (
+        first.rewards == second.rewards
+        and first.terminated == second.terminated
+        and all(np.array_equal(a, b) for a, b in zip(first.actions, second.actions, strict=True))
+        and all(torch.equal(a, b) for a, b in zip(first.frames, second.frames, strict=True))
+        and states[0] == states[1]
+    )
+
+
+def sensed(agent, observation):
+    """The sensory values of the cycle for an observation."""
+    agent.act(observation)
+    return agent.brain.last_sensory.tolist()
+
+
+def test_box_observations_are_scaled_by_their_bounds():
+    space = box((-2, 2), (0, 10), (-INF, INF), (0, INF), (3, 3), (-3.4e38, 3.4e38), shape=(2, 3))
+    agent = agent_of(Spaces(space, spaces.Discrete(2)))
+    assert sensed(agent, space.low.clip(-1e4, 1e4)) == [-1, -1, -1, 0, 0, -1]
+    observation = np.array([1, 5, 0.5, 2, 3, -0.5], np.float32).reshape(2, 3)
+    expected = [0.5, 0, np.tanh(0.5), np.tanh(2), 0, np.tanh(-0.5)]
+    assert sensed(agent, observation) == pytest.approx(expected, rel=1e-6)
+    image = spaces.Box(0, 255, (2, 2), np.uint8)
+    assert sensed(agent_of(Spaces(image, spaces.Discrete(2))), np.array([[0, 255], [51, 204]], np.uint8)) == (
+        pytest.approx([-1, 1, -0.6, 0.6])
+    )
+
+
+def test_discrete_observations_are_one_hot():
+    agent = agent_of(Spaces(spaces.Discrete(3, start=-1), spaces.Discrete(2)))
+    for chosen in range(3):
+        assert sensed(agent, np.int64(chosen - 1)) == [float(i == chosen) for i in range(3)]
+    with pytest.raises(ValueError, match="act: observation must be in Discrete"):
+        agent.act(2)
+
+
+def motors_set(monkeypatch, agent, motor):
+    monkeypatch.setattr(agent.brain, "process_robot_cycle", lambda *_: (motor, {}))
+
+
+@pytest.mark.parametrize(
+    ("space", "motor", "action"),
+    [
+        (box((-2, 2), (0, 10), (5, 5)), [0.5, -1, 0.3], [1, 0, 5]),
+        (box((-2, 2), (0, 10)), [1, 1], [2, 10]),
+        (box((0, 3), (-1, 1), dtype=np.int32), [0.2, -0.2], [2, 0]),
+        (box((0, 1), (0, 2), shape=(2, 1)), [0, 0], [[0.5], [1]]),
+        (spaces.Discrete(3), [0.1, 0.3, 0.2], 1),
+        (spaces.Discrete(3, start=5), [-0.3, -0.1, -0.1], 6),
+        (spaces.Discrete(3), [0, 0, 0], 0),
+    ],
+    ids=range(7),
+)
+def test_motors_become_actions(monkeypatch, space, motor, action):
+    agent = agent_of(Spaces(spaces.Discrete(2), space))
+    motors_set(monkeypatch, agent, motor)
+    made = agent.act(0)
+    assert made in space and np.array_equal(made, action)
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float16))
+def test_rounded_actions_stay_within_bounds(monkeypatch, dtype):
+    space = box((-0.1, 0.3), (0.1, 0.7), dtype=dtype)
+    agent = agent_of(Spaces(spaces.Discrete(2), space))
+    for strength in np.linspace(-1, 1, 21):
+        motors_set(monkeypatch, agent, [strength, strength])
+        assert agent.act(0) in space
+
+
+@pytest.mark.parametrize(("reward", "told"), ((0.5, 0.25), (9.0, 1.0), (-9.0, -1.0)))
+def test_rewards_are_scaled_and_bounded(reward, told):
+    agent = agent_of(Spaces(spaces.Discrete(2), spaces.Discrete(2)), reward_scale=0.5)
+    agent.act(0, reward)
+    assert agent.brain.mean_reward.item() == pytest.approx(0.1 * told)
+
+
+@pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1", "MountainCarContinuous-v0"))
+def test_a_seed_decides_an_episode(name):
+    env = gymnasium.make(name)
+    first = agent_of(env).run_episode(3, frames_every=5, max_steps=12)
+    again = agent_of(gymnasium.make(name)).run_episode(3, frames_every=5, max_steps=12)
+    assert same(first, again) and not same(first, agent_of(env).run_episode(4, frames_every=5, max_steps=12))
+    assert not same(first, agent_of(env, seed=1).run_episode(3, frames_every=5, max_steps=12))
+    assert 1 <= len(first) == len(first.actions) == len(first.states) - 1 <= 12
+    assert len(first.frames) == len(first.states[::5]) and first.frames[0].shape[:3] == (4, 4, 4)
+    assert first.total == sum(first.rewards) and first.seed == 3 and all(a in env.action_space for a in first.actions)
+
+
+def test_an_episode_depends_on_nothing_before_it_but_the_library():
+    agent = agent_of(gymnasium.make("CartPole-v1"), reward_scale=0.0)
+    first = agent.run_episode(5)
+    agent.run_episode(6)
+    assert same(first, agent.run_episode(5)) and not len(agent.brain.library)
+    told = agent_of(gymnasium.make("CartPole-v1"))
+    told.run_episode(5)
+    assert len(told.brain.library)
+
+
+def test_an_episode_ends_with_the_last_reward():
+    env = Spaces(spaces.Discrete(2), spaces.Discrete(2))
+    agent = agent_of(env)
+    episode = agent.run_episode(0)
+    assert episode.rewards == (1.0,) * 4 and episode.terminated and len(episode.states) == 5
+    assert agent.brain.mean_reward.item() == pytest.approx(1 - 0.9**4)
+    cut = agent.run_episode(0, max_steps=2)
+    assert len(cut) == 2 and not cut.terminated and cut.actions == episode.actions[:2]
+
+
+def test_random_episodes_are_those_of_the_usual_loop():
+    """The same as by hand, and over more seeds the return that the random policy is known for."""
+    env, by_hand = gymnasium.make("CartPole-v1"), []
+    for seed in range(50):
+        env.action_space.seed(seed)
+        env.reset(seed=seed)
+        done, total = False, 0.0
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            done, total = terminated or truncated, total + reward
+        by_hand.append(total)
+    totals = [gym.random_episode(env, seed) for seed in range(50)]
+    assert totals == by_hand and statistics.fmean(totals) == pytest.approx(26.5, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1"))
+def test_a_vector_is_its_environments_one_by_one(name):
+    envs = gymnasium.make_vec(name, num_envs=3, vectorization_mode="sync")
+    brains = gym.brains_for(envs, seed=2, **SMALL)
+    settings = {"frames_every": 7, "max_steps": 30}
+    together = gym.VectorFieldAgent(brains, envs).run_episodes(11, **settings)
+    for i, episode in enumerate(together):
+        assert same(episode, agent_of(gymnasium.make(name), seed=2 + i).run_episode(11 + i, **settings))
+    envs.close()
+
+
+def test_a_vector_goes_on_after_an_end():
+    """The loop that a user writes: each brain starts anew where its environment does."""
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs, reward_scale=0.0)
+    observations, _ = envs.reset(seed=0)
+    agent.begin(0)
+    starts, rewards, seen = np.zeros(2, bool), None, 0
+    for _ in range(60):
+        actions = agent.act(observations, rewards, starts)
+        assert actions in envs.action_space
+        for own, start, observation in zip(agent.agents, starts, observations, strict=True):
+            if start:
+                seen += 1
+                expected = 0.1 * torch.tensor(own._sensors(observation))
+                torch.testing.assert_close(own.brain.prediction, expected)
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        starts = terminated | truncated
+    assert seen >= 2
+
+
+# What check_env warns of is gymnasium's own: a wrapper, and the bounds of Pendulum's actions.
+@pytest.mark.filterwarnings("ignore:.*(is different from the unwrapped version|symmetric and normalized):UserWarning")
+@pytest.mark.parametrize("given", (False, True))
+@pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1", "MountainCarContinuous-v0", "CliffWalking-v1"))
+def test_env_checker_passes(name, given):
+    env = gymnasium.make(name)
+    settings = {"brain": gym.brain_for(env, **SMALL)} if given else SMALL
+    seen = gym.FieldObservation(env, **settings)
+    check_env(seen, skip_render_check=True)
+    seen.close()
+
+
+def test_the_wrapper_shows_motor_metrics_and_channels():
+    env = gym.FieldObservation(gymnasium.make("Pendulum-v1"), motor_dim=2, channels=7, **SMALL)
+    assert env.observation_space.shape == (2 + 6 + 7,)
+    peer = field.create_brain(3, 2, 4, 7, prefer_gpu=False)
+    peer.key.copy_(field.random_key(1))
+    observation, _ = env.reset(seed=1)
+    inner, _ = gymnasium.make("Pendulum-v1").reset(seed=1)
+    motor, state = peer.process_robot_cycle((inner / [1, 1, 8]).tolist())
+    assert observation[:2].tolist() == pytest.approx(motor)
+    confidence, energy = observation[4], observation[5]
+    assert confidence == pytest.approx(state["prediction_confidence"])
+    assert energy == pytest.approx(state["energy"] / (1 + state["energy"]))
+    assert observation[8:].tolist() == pytest.approx(peer.field.mean((0, 1, 2)).tanh().tolist())
+    assert env.step(env.action_space.sample())[0] in env.observation_space
+    assert not len(env.brain.library)
+
+
+def test_a_wrapped_environment_is_made_anew_from_its_specification():
+    env = gym.FieldObservation(gymnasium.make("CartPole-v1"), seed=4, **SMALL)
+    specification = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    again = gymnasium.make(specification)
+    for action in (None, 0, 1, 1):
+        pair = [each.reset(seed=9) if action is None else each.step(action) for each in (env, again)]
+        assert np.array_equal(pair[0][0], pair[1][0])
+
+
+def test_wrapped_environments_in_a_vector():
+    wrapper = functools.partial(gym.FieldObservation, **SMALL)
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync", wrappers=[wrapper])
+    observations, _ = envs.reset(seed=5)
+    for i in range(2):
+        single, _ = wrapper(gymnasium.make("CartPole-v1")).reset(seed=5 + i)
+        assert np.array_equal(observations[i], single)
+    envs.close()
+
+
+def test_training_finds_what_is_rewarded():
+    """The action that is shown pays; the seed decides the search."""
+
+    class Paid(Spaces):
+        def reset(self, **settings):
+            self.shown, info = super().reset(**settings)
+            return self.shown, info
+
+        def step(self, action):
+            reward = float(action == self.shown)
+            self.shown, _, *rest = super().step(action)
+            return self.shown, reward, *rest
+
+    results = []
+    for _ in range(2):
+        agent = agent_of(Paid(spaces.Discrete(2), spaces.Discrete(2)), reward_scale=0.0, decay=0.9, threshold=0.0)
+        returns = gym.train(agent, generations=5, candidates=12, seed=1)
+        results.append((returns, agent.brain.motor_weights.tolist()))
+    assert results[0] == results[1] and len(returns) == 5
+    assert statistics.fmean(agent.run_episode(seed).total for seed in range(100, 110)) >= 3.5
+
+
+CHOICE = spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("observed", "acted", "error", "text"),
+    [
+        (spaces.MultiDiscrete([2, 2]), CHOICE, TypeError, "observation space must be Box or Discrete, got MultiD"),
+        (spaces.Dict(a=CHOICE), CHOICE, TypeError, "observation space must be Box or Discrete, got Dict"),
+        (CHOICE, spaces.MultiBinary(3), TypeError, "action space must be Box or Discrete, got MultiBinary"),
+        (CHOICE, spaces.Tuple((CHOICE,)), TypeError, "action space must be Box or Discrete, got Tuple"),
+        (CHOICE, box((0, INF)), ValueError, "action space must have finite bounds"),
+        (spaces.Box(0, 1, (0,)), CHOICE, ValueError, "observation space must hold at least one number"),
+    ],
+    ids=range(6),
+)
+def test_unknown_spaces(observed, acted, error, text):
+    env = Spaces(observed, acted)
+    with pytest.raises(error, match=f"FieldAgent: {text}"):
+        gym.FieldAgent(field.create_brain(2, 2, **SMALL), env)
+    with pytest.raises(error, match=f"brain_for: {text}"):
+        gym.brain_for(env)
+
+
+def test_what_does_not_fit():
+    env = gymnasium.make("CartPole-v1")
+    brain = gym.brain_for(env, **SMALL)
+    other = field.create_brain(3, 2, **SMALL)
+    with pytest.raises(
+        ValueError, match=r"FieldAgent: brain must have sensory_dim, motor_dim = \(4, 2\), got \(3, 2\)"
+    ):
+        gym.FieldAgent(other, env)
+    with pytest.raises(TypeError, match="FieldAgent: brain must be a FieldBrain, got str"):
+        gym.FieldAgent("brain", env)
+    with pytest.raises(TypeError, match=r"FieldAgent: env must be a gymnasium\.Env, got str"):
+        gym.FieldAgent(brain, "CartPole-v1")
+    with pytest.raises(ValueError, match="reward_scale must be a finite number >= 0"):
+        gym.FieldAgent(brain, env, reward_scale=-1.0)
+    with pytest.raises(ValueError, match="FieldObservation: brain must have sensory_dim = 4, got 3"):
+        gym.FieldObservation(env, other)
+    with pytest.raises(TypeError, match="FieldObservation: settings must be the brain's own where one is given"):
+        gym.FieldObservation(env, brain, spatial=3)
+    with pytest.raises(TypeError, match="FieldObservation: observation space must be Box or Discrete"):
+        gym.FieldObservation(Spaces(spaces.MultiBinary(2), CHOICE))
+    agent = gym.FieldAgent(brain, env)
+    with pytest.raises(ValueError, match=r"act: observation must have shape \(4,\), got \(3,\)"):
+        agent.act(np.zeros(3))
+    with pytest.raises(ValueError, match="must be finite"):
+        agent.act(np.array([0, np.nan, 0, 0]))
+    with pytest.raises(ValueError, match="run_episode: max_steps must be at least 1"):
+        agent.run_episode(0, max_steps=0)
+    with pytest.raises(ValueError, match="search: elites must be at least 2 and at most candidates = 16"):
+        gym.train(agent, elites=17)
+
+
+def test_vectors_that_do_not_fit():
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    brains = gym.brains_for(envs, **SMALL)
+    for wrong in (brains[:1], [brains[0], brains[0]]):
+        with pytest.raises(ValueError, match="VectorFieldAgent: brains must be 2 different ones"):
+            gym.VectorFieldAgent(wrong, envs)
+    with pytest.raises(TypeError, match=r"VectorFieldAgent: envs must be a gymnasium\.vector\.VectorEnv"):
+        gym.VectorFieldAgent(brains, gymnasium.make("CartPole-v1"))
+    same_step = gymnasium.make_vec(
+        "CartPole-v1", 2, "sync", vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    )
+    with pytest.raises(ValueError, match="run_episodes: envs must have autoreset_mode NEXT_STEP"):
+        gym.VectorFieldAgent(brains, same_step).run_episodes(0)
+
+
+def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "torch_hrr.field.gym")
+    with pytest.raises(ImportError, match=r"gymnasium must be installed: pip install torch_hrr\[gym\]"):
+        importlib.import_module("torch_hrr.field.gym")

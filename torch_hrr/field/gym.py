@@ -1,0 +1,562 @@
+"""Field brains in gymnasium: agents that act in environments, one or many, and a wrapper that observes through a field.
+
+`gymnasium` is an optional extra (``pip install torch_hrr[gym]``), so that this module is imported by its own name:
+``from torch_hrr.field import gym``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsFloat
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import check_seed, integer, number
+from torch_hrr.field import functional
+from torch_hrr.field.brain import METRICS, FieldBrain
+from torch_hrr.field.factory import FieldBrainFactory, create_brain
+
+try:
+    import gymnasium
+    import numpy as np
+    from gymnasium import spaces
+except ImportError:
+    raise ImportError(f"{__name__}: gymnasium must be installed: pip install torch_hrr[gym]") from None
+
+# Bounds from here on are none: some environments write float32's largest number for infinity.
+_BOUNDLESS = 1e30
+# Metrics without an upper bound; the others are in [0, 1].
+_UNBOUNDED = ("field_information", "max_activation", "energy", "prediction_error")
+
+
+class _Sensors:
+    """Observations of a space as sensory values: `size` of them, a call encodes."""
+
+    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
+        self.space = space
+        if isinstance(space, spaces.Discrete):
+            self.size = int(space.n)
+        elif isinstance(space, spaces.Box):
+            low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+            self.size = low.size
+            self.bounded = (np.abs(low) < _BOUNDLESS) & (np.abs(high) < _BOUNDLESS)
+            low, high = np.where(self.bounded, low, 0.0), np.where(self.bounded, high, 0.0)
+            self.middle = (low + high) / 2
+            # Of what cannot vary, the distance from the middle is 0 anyway.
+            self.half = np.where(high > low, (high - low) / 2, 1.0)
+        else:
+            raise TypeError(f"{op}: observation space must be Box or Discrete, got {space}")
+        if self.size < 1:
+            raise ValueError(f"{op}: observation space must hold at least one number, got {space}")
+
+    def __call__(self, observation: Any) -> list[float]:
+        """(x - middle) / half width of what is bounded, tanh x of what is not; a Discrete one is one-hot."""
+        if isinstance(self.space, spaces.Discrete):
+            chosen = int(observation) - int(self.space.start)
+            if not 0 <= chosen < self.size:
+                raise ValueError(f"act: observation must be in {self.space}, got {observation}")
+            return [float(i == chosen) for i in range(self.size)]
+        values = np.asarray(observation, np.float64)
+        if values.shape != self.space.shape:
+            raise ValueError(f"act: observation must have shape {self.space.shape}, got {values.shape}")
+        flat = values.ravel()
+        encoded: list[float] = np.where(self.bounded, (flat - self.middle) / self.half, np.tanh(flat)).tolist()
+        return encoded
+
+
+class _Motors:
+    """Motors as actions of a space: `size` of them, a call decodes."""
+
+    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
+        self.space = space
+        if isinstance(space, spaces.Discrete):
+            self.size = int(space.n)
+        elif isinstance(space, spaces.Box):
+            self.low, self.high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+            self.size = self.low.size
+            if not (np.abs([self.low, self.high]) < _BOUNDLESS).all():
+                raise ValueError(f"{op}: action space must have finite bounds, got {space}")
+        else:
+            raise TypeError(f"{op}: action space must be Box or Discrete, got {space}")
+        if self.size < 1:
+            raise ValueError(f"{op}: action space must hold at least one number, got {space}")
+
+    def __call__(self, motor: Sequence[float]) -> Any:
+        """The number of the strongest motor, the first of equals; or motors of -1 to 1 between the bounds."""
+        values = np.asarray(motor, np.float64)
+        if isinstance(self.space, spaces.Discrete):
+            return int(values.argmax()) + int(self.space.start)
+        assert isinstance(self.space, spaces.Box)
+        dtype = self.space.dtype
+        action = self.low + (values + 1) / 2 * (self.high - self.low)
+        if np.issubdtype(dtype, np.integer):
+            action = np.rint(action)
+        # Rounding to the space's dtype must not leave the bounds.
+        return action.reshape(self.space.shape).astype(dtype).clip(self.space.low, self.space.high)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What happened in an episode.
+
+    Attributes:
+        seed: It was begun with; None: it went on from the generators' states.
+        rewards: As the environment gave them, one a step.
+        actions: One a step.
+        states: Of `FieldBrain.process_robot_cycle`, one a cycle: a step each, and one for the last observation.
+        frames: The field ``[D, H, W, C]`` after every so many cycles, on the CPU.
+        terminated: Whether the environment came to an end of its own; else it was cut off.
+    """
+
+    seed: int | None
+    rewards: tuple[float, ...]
+    actions: tuple[Any, ...]
+    states: tuple[dict[str, Any], ...]
+    frames: tuple[Tensor, ...]
+    terminated: bool
+
+    @property
+    def total(self) -> float:
+        """The return: the sum of the rewards."""
+        return sum(self.rewards)
+
+    def __len__(self) -> int:
+        """How many steps there were."""
+        return len(self.rewards)
+
+
+class _Recorder:
+    """An episode while it goes on."""
+
+    def __init__(self, seed: int | None, frames_every: int, max_steps: int | None) -> None:
+        self.seed, self.frames_every, self.max_steps = seed, frames_every, max_steps
+        self.rewards: list[float] = []
+        self.actions: list[Any] = []
+        self.states: list[dict[str, Any]] = []
+        self.frames: list[Tensor] = []
+        self.terminated = self.ended = False
+
+    def cycle(self, agent: FieldAgent) -> None:
+        if self.frames_every and len(self.states) % self.frames_every == 0:
+            self.frames.append(agent.brain.field.to("cpu", copy=True))
+        self.states.append(agent.state)
+
+    def step(self, action: Any, reward: SupportsFloat, terminated: bool, truncated: bool) -> None:
+        self.actions.append(action)
+        self.rewards.append(float(reward))
+        self.terminated = bool(terminated)
+        self.ended = self.terminated or bool(truncated) or len(self.rewards) == self.max_steps
+
+    def episode(self) -> Episode:
+        lists = (self.rewards, self.actions, self.states, self.frames)
+        rewards, actions, states, frames = (tuple(each) for each in lists)
+        return Episode(self.seed, rewards, actions, states, frames, self.terminated)
+
+
+class FieldAgent:
+    """A brain that acts in an environment: observations are its sensors, actions its motors.
+
+    Box observations are scaled by their bounds to [-1, 1], and by tanh where a bound is infinite, which needs no
+    statistics, so that an observation is always the same sensory values; Discrete ones are one-hot. A Discrete action
+    is the number of the strongest motor, the first of equals; a Box action lies as far between its bounds as the motors
+    between -1 and 1.
+
+    Attributes:
+        brain: The `FieldBrain`.
+        env: The environment.
+        state: Of the last cycle.
+    """
+
+    def __init__(self, brain: FieldBrain, env: gymnasium.Env[Any, Any], *, reward_scale: float = 1.0) -> None:
+        """Checks that the brain fits the environment; `brain_for` makes one that does.
+
+        Args:
+            brain: With as many sensory values and motors as the environment's spaces need.
+            env: Box or Discrete observations and actions.
+            reward_scale: The brain is told ``reward_scale * reward``, at least -1 and at most 1, as its imprints have
+                intensity ``0.5 + 0.5 reward``. With 0 it is told of none and stores no patterns.
+
+        Raises:
+            TypeError: A space that is neither Box nor Discrete, or another brain or environment.
+            ValueError: The brain has other numbers of values, or the bounds of actions are infinite.
+        """
+        op = type(self).__name__
+        if not isinstance(env, gymnasium.Env):
+            raise TypeError(f"{op}: env must be a gymnasium.Env, got {type(env).__name__}")
+        self.env = env
+        self._connect(op, brain, env.observation_space, env.action_space, reward_scale)
+
+    def _connect(
+        self, op: str, brain: FieldBrain, observed: spaces.Space[Any], acted: spaces.Space[Any], reward_scale: float
+    ) -> None:
+        _check_brain(op, brain)
+        self._sensors, self._motors = _Sensors(op, observed), _Motors(op, acted)
+        needed, given = (self._sensors.size, self._motors.size), (brain.sensory_dim, brain.motor_dim)
+        if needed != given:
+            raise ValueError(f"{op}: brain must have sensory_dim, motor_dim = {needed}, got {given}")
+        self.brain = brain
+        self.reward_scale = number(op, "reward_scale", reward_scale, 0)
+        self.state: dict[str, Any] = {}
+
+    def begin(self, seed: int | None = None) -> None:
+        """Resets the brain, all but its library, and seeds its noise, unless the seed is None."""
+        _begin(self.brain, seed)
+
+    def act(self, observation: Any, reward: SupportsFloat = 0.0) -> Any:
+        """A cycle of the brain.
+
+        Args:
+            observation: Of the environment's space.
+            reward: For the last action.
+
+        Returns:
+            An action of the environment's space.
+
+        Raises:
+            ValueError: The observation has another shape, is not of the space, NaN or infinite; the brain is unchanged.
+        """
+        told = min(max(self.reward_scale * float(reward), -1.0), 1.0)
+        motor, self.state = self.brain.process_robot_cycle(self._sensors(observation), told)
+        return self._motors(motor)
+
+    def run_episode(self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None) -> Episode:
+        """An episode from `begin` to its end, and one cycle more, which tells the brain of the last reward.
+
+        The seed, the brain's weights and its library decide everything but the states' ``cycle`` and ``cycle_time_ms``.
+
+        Args:
+            seed: Of the environment and of the brain's noise; None lets both go on.
+            frames_every: Keeps the field after every so many cycles; 0 keeps none.
+            max_steps: Where to cut off what does not end.
+
+        Raises:
+            ValueError: A number is out of its range.
+        """
+        record = _recorder("run_episode", seed, frames_every, max_steps)
+        observation, _ = self.env.reset(seed=seed)
+        self.begin(seed)
+        reward: SupportsFloat = 0.0
+        while True:
+            action = self.act(observation, reward)
+            record.cycle(self)
+            if record.ended:
+                return record.episode()
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+            record.step(action, reward, terminated, truncated)
+
+
+class _Member(FieldAgent):
+    """One of a vector's agents: it has spaces, no environment of its own."""
+
+    def __init__(self, brain: FieldBrain, envs: gymnasium.vector.VectorEnv[Any, Any, Any], reward_scale: float) -> None:
+        spaces_of_one = envs.single_observation_space, envs.single_action_space
+        self._connect("VectorFieldAgent", brain, *spaces_of_one, reward_scale)
+
+
+class VectorFieldAgent:
+    """A brain for each environment of a vector.
+
+    One each rather than a batch: a brain is the state of one robot, its place of imprint and its patterns are its own,
+    and so every episode is bit for bit that of a `FieldAgent` with the same brain and seed.
+
+    Attributes:
+        agents: One for each environment.
+        envs: The vector.
+    """
+
+    def __init__(
+        self,
+        brains: Sequence[FieldBrain],
+        envs: gymnasium.vector.VectorEnv[Any, Any, Any],
+        *,
+        reward_scale: float = 1.0,
+    ) -> None:
+        """Checks that the brains fit; `brains_for` makes some that do.
+
+        Args:
+            brains: As many as there are environments, no two the same one.
+            envs: Box or Discrete observations and actions.
+            reward_scale: As for `FieldAgent`.
+
+        Raises:
+            TypeError, ValueError: As for `FieldAgent`, or there are fewer or more brains than environments.
+        """
+        op = type(self).__name__
+        if not isinstance(envs, gymnasium.vector.VectorEnv):
+            raise TypeError(f"{op}: envs must be a gymnasium.vector.VectorEnv, got {type(envs).__name__}")
+        if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
+            raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
+        self.envs = envs
+        self.agents = tuple(_Member(brain, envs, reward_scale) for brain in brains)
+
+    def begin(self, seed: int | None = None) -> None:
+        """`FieldAgent.begin` of every agent; seeds count up from the given one, as the environments' do."""
+        for i, agent in enumerate(self.agents):
+            agent.begin(None if seed is None else seed + i)
+
+    def act(self, observations: Any, rewards: Any = None, starts: Any = None) -> Any:
+        """A cycle of every brain.
+
+        Args:
+            observations: Of the vector's space.
+            rewards: For the last actions, one each; None means 0.
+            starts: Where true, the observation is the first of an episode, and the brain is reset before. A vector
+                that resets itself in the next step (gymnasium's default) starts where the last step ended one.
+
+        Returns:
+            Actions of the vector's space.
+        """
+        count = len(self.agents)
+        rewards = [0.0] * count if rewards is None else rewards
+        starts = [False] * count if starts is None else starts
+        actions = []
+        for agent, observation, reward, start in zip(self.agents, observations, rewards, starts, strict=True):
+            if start:
+                agent.begin()
+            actions.append(agent.act(observation, reward))
+        return self._stacked(actions)
+
+    def run_episodes(
+        self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None
+    ) -> tuple[Episode, ...]:
+        """One episode of every environment, with seeds that count up.
+
+        Each is bit for bit that of `FieldAgent.run_episode`, where the vector seeds its environments one by one, as
+        gymnasium's synchronous and asynchronous ones do.
+
+        Raises:
+            ValueError: A number is out of its range, or the vector does not reset itself in the next step.
+        """
+        mode = self.envs.metadata.get("autoreset_mode")
+        if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
+            raise ValueError(f"run_episodes: envs must have autoreset_mode NEXT_STEP, got {mode}")
+        seeds = [None if seed is None else seed + i for i in range(len(self.agents))]
+        records = [_recorder("run_episodes", own, frames_every, max_steps) for own in seeds]
+        observations, _ = self.envs.reset(seed=seed)
+        self.begin(seed)
+        rewards: Any = [0.0] * len(self.agents)
+        running = [True] * len(self.agents)
+        actions: list[Any] = [agent._motors([0.0] * agent._motors.size) for agent in self.agents]
+        while True:
+            for i, (agent, record) in enumerate(zip(self.agents, records, strict=True)):
+                if running[i]:
+                    actions[i] = agent.act(observations[i], rewards[i])
+                    record.cycle(agent)
+                    running[i] = not record.ended
+            if not any(running):
+                return tuple(record.episode() for record in records)
+            observations, rewards, terminated, truncated, _ = self.envs.step(self._stacked(actions))
+            for i, record in enumerate(records):
+                if running[i]:
+                    record.step(actions[i], rewards[i], terminated[i], truncated[i])
+
+    def _stacked(self, actions: list[Any]) -> Any:
+        return np.stack(actions).astype(self.envs.action_space.dtype)
+
+
+class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+    """An environment seen through a field: a reservoir for other learners.
+
+    The observation is ``[motor_dim + 6 + channels]`` float32 in [-1, 1]: the brain's motors, its metrics in the order
+    of `METRICS` (``x / (1 + x)`` of those without an upper bound) and tanh of each channel's mean over the places.
+    Actions and rewards are the environment's; the brain is told of no reward and stores no patterns, so that a seed and
+    actions decide what is observed.
+
+    Attributes:
+        brain: The `FieldBrain`.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], brain: FieldBrain | None = None, **settings: Any) -> None:
+        """Wraps an environment.
+
+        Args:
+            env: Box or Discrete observations; any actions.
+            brain: With as many sensory values as the observations need. None makes one with a motor for each.
+            **settings: Of `create_brain`, where none is given; ``env.spec`` then makes the same environment anew.
+
+        Raises:
+            TypeError: A space that is neither Box nor Discrete, another brain or environment, or settings for a brain
+                that is given.
+            ValueError: The brain has another number of sensory values, or a setting is out of its range.
+        """
+        op = type(self).__name__
+        gymnasium.utils.RecordConstructorArgs.__init__(self, brain=brain, **settings)
+        super().__init__(env)
+        self._sensors = _Sensors(op, env.observation_space)
+        size = self._sensors.size
+        if brain is None:
+            brain = create_brain(**(_small(size, settings.get("motor_dim", size)) | settings))
+        elif settings:
+            raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
+        _check_brain(op, brain)
+        if brain.sensory_dim != size:
+            raise ValueError(f"{op}: brain must have sensory_dim = {size}, got {brain.sensory_dim}")
+        self.brain = brain
+        length = brain.motor_dim + len(METRICS) + brain.channels
+        self.observation_space = spaces.Box(-1.0, 1.0, (length,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Resets the environment and the brain; the seed is the noise's too."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        _begin(self.brain, seed)
+        return self._features(observation), info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """A step of the environment and a cycle of the brain."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._features(observation), reward, terminated, truncated, info
+
+    def _features(self, observation: Any) -> Any:
+        motor, state = self.brain.process_robot_cycle(self._sensors(observation))
+        measured = [state[name] / (1 + state[name]) if name in _UNBOUNDED else state[name] for name in METRICS]
+        means = self.brain.field.float().mean((0, 1, 2)).tanh().tolist()
+        # Rounding must not leave the bounds.
+        return np.asarray([*motor, *measured, *means], np.float32).clip(-1.0, 1.0)
+
+
+def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
+    """A brain with a sensory value for each number of an observation and a motor for each of an action.
+
+    Args:
+        env: Box or Discrete observations and actions; of a Discrete space each choice counts.
+        **settings: Of `create_brain`; 8 places an edge and a channel for each sensory value and motor unless told.
+
+    Raises:
+        TypeError: A space that is neither Box nor Discrete, or a setting that there is not.
+        ValueError: A setting is out of its range, or the bounds of actions are infinite.
+    """
+    return create_brain(**(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
+
+
+def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Any) -> list[FieldBrain]:
+    """A brain for each environment of a vector, as `brain_for` makes them, with seeds that count up."""
+    sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
+    factory = FieldBrainFactory(**(sizes | settings))
+    return [factory.create() for _ in range(envs.num_envs)]
+
+
+@torch.no_grad()
+def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **settings: Any) -> list[float]:
+    """Searches for motor weights of the agent's brain that earn more, by `search`.
+
+    Generation i runs an episode with the seed ``seed + i`` for each of its candidates. Patterns are stored only if the
+    agent's ``reward_scale`` is above 0.
+
+    Args:
+        agent: Its brain's ``motor_weights`` ``[motor_dim, 3 + channels]`` are replaced.
+        seed: Of the draws and the episodes.
+        max_steps: Where to cut off an episode.
+        **settings: Of `search`.
+
+    Returns:
+        The mean return of the elites of each generation.
+
+    Raises:
+        TypeError, ValueError: An argument is of another type or out of its range.
+
+    Cost: ``generations * candidates`` episodes.
+    """
+    weights = agent.brain.motor_weights
+
+    def earned(candidate: Tensor, generation: int) -> float:
+        weights.copy_(candidate)
+        return agent.run_episode(seed + generation, max_steps=max_steps).total
+
+    found, returns = search(earned, weights.shape, seed=seed, **settings)
+    weights.copy_(found)
+    return returns
+
+
+def search(
+    earned: Callable[[Tensor, int], float],
+    shape: Sequence[int],
+    *,
+    generations: int = 10,
+    candidates: int = 16,
+    elites: int = 4,
+    spread: float = 1.0,
+    seed: int = 0,
+) -> tuple[Tensor, list[float]]:
+    """Weights that earn much, by the cross-entropy method.
+
+    Every generation draws candidates from independent Gaussians, at first around zero, and fits mean and variance to
+    the best; a variance that falls to zero is added, so that it does not settle too soon.
+
+    Args:
+        earned: What a candidate of the shape earns in a generation, to be made large.
+        shape: Of the weights.
+        generations: How many, at least 1.
+        candidates: Weights tried in each, at least 2.
+        elites: The best that count, 2 to ``candidates``.
+        spread: The first standard deviation, at least 0.
+        seed: Of the draws.
+
+    Returns:
+        The last mean, and what the elites of each generation earned on average.
+
+    Raises:
+        TypeError, ValueError: An argument is of another type or out of its range.
+
+    Source: Szita and Lorincz, Learning Tetris using the noisy cross-entropy method, Neural Computation 18, 2006.
+    """
+    generations = integer("search", "generations", generations, 1)
+    candidates = integer("search", "candidates", candidates, 2)
+    elites = integer("search", "elites", elites, 2, candidates, "candidates")
+    spread = number("search", "spread", spread, 0)
+    generator = torch.Generator().manual_seed(check_seed("search", seed) & (2**63 - 1))
+    mean = torch.zeros(*shape)
+    deviation = torch.full_like(mean, spread)
+    returns = []
+    for generation in range(generations):
+        drawn = mean + deviation * torch.randn((candidates, *mean.shape), generator=generator)
+        best = torch.tensor([earned(each, generation) for each in drawn], dtype=torch.float64).topk(elites)
+        returns.append(best.values.mean().item())
+        chosen = drawn[best.indices]
+        mean = chosen.mean(0)
+        extra = spread / 2 * (1 - (generation + 1) / generations)
+        deviation = (chosen.var(0, correction=0) + extra * extra).sqrt()
+    return mean, returns
+
+
+def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
+    """The return of an episode of uniformly random actions, to compare with; the seed is the actions' too."""
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        total += float(reward)
+        ended = terminated or truncated
+    return total
+
+
+def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -> dict[str, int]:
+    return _small(_Sensors(op, observed).size, _Motors(op, acted).size)
+
+
+def _small(sensory_dim: int, motor_dim: int) -> dict[str, int]:
+    """Settings of a brain whose cycle is fast on a CPU."""
+    return {
+        "sensory_dim": sensory_dim,
+        "motor_dim": motor_dim,
+        "spatial": 8,
+        "channels": sensory_dim + motor_dim,
+    }
+
+
+def _check_brain(op: str, brain: FieldBrain) -> None:
+    if not isinstance(brain, FieldBrain):
+        raise TypeError(f"{op}: brain must be a FieldBrain, got {type(brain).__name__}")
+
+
+def _begin(brain: FieldBrain, seed: int | None) -> None:
+    brain.reset()
+    if seed is not None:
+        brain.key.copy_(functional.random_key(seed, device="cpu"))
+
+
+def _recorder(op: str, seed: int | None, frames_every: int, max_steps: int | None) -> _Recorder:
+    frames_every = integer(op, "frames_every", frames_every, 0)
+    return _Recorder(seed, frames_every, None if max_steps is None else integer(op, "max_steps", max_steps, 1))
