@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_hrr
-from torch_hrr import demo, runtime, text_demo
+from torch_hrr import demo, field_demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -29,6 +29,8 @@ def show(options: argparse.Namespace) -> int:
         demo.run(options)
     if "text" in options.jobs:
         text_demo.run(options)
+    if "field" in options.jobs:
+        field_demo.run(options)
     return 0
 
 
@@ -39,12 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
-        "demo", help="classify handwritten digits with HRR, predict text with a reservoir"
+        "demo", help="classify digits with HRR, predict text with a reservoir, decide with a dynamic field"
     )
-    jobs = ("digits", "text")
+    jobs = ("digits", "text", "field")
     demo_parser.add_argument("--jobs", nargs="+", choices=jobs, default=jobs, help="what to run (default: all)")
     demo.add_arguments(demo_parser)
     text_demo.add_arguments(demo_parser)
+    field_demo.add_arguments(demo_parser)
     demo_parser.set_defaults(run=show)
     options = parser.parse_args(argv)
     status: int = options.run(options)

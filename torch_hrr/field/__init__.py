@@ -1,7 +1,9 @@
 """Fields in three dimensions: channels that decay, diffuse and are spontaneously active, and brains made of them."""
 
+from torch_hrr.field import plot
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.field.checker import OptimizationChecker, quick_performance_test
+from torch_hrr.field.dynamics import DynamicField, DynamicFieldConfig, Peak
 from torch_hrr.field.factory import (
     BatchedFieldOperations,
     FieldBrainFactory,
@@ -25,6 +27,8 @@ TensorMemoryPool = TensorPool
 
 __all__ = [
     "BatchedFieldOperations",
+    "DynamicField",
+    "DynamicFieldConfig",
     "FieldBrain",
     "FieldBrainFactory",
     "GPUBrainFactory",
@@ -32,6 +36,7 @@ __all__ = [
     "OptimizationChecker",
     "OptimizedUnifiedFieldBrain",
     "PatternLibrary",
+    "Peak",
     "TensorMemoryPool",
     "TensorPool",
     "advance_key",
@@ -40,6 +45,7 @@ __all__ = [
     "evolve",
     "gradient",
     "gradient_magnitude",
+    "plot",
     "quick_performance_test",
     "random_key",
 ]
