@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torch_hrr import IntegrityError, field
-from torch_hrr.field import DynamicField
+from torch_hrr.field import DynamicField, dynamics
 
 ndimage = pytest.importorskip("scipy.ndimage")
 
@@ -293,6 +293,25 @@ def test_a_peak_across_a_circular_border_is_one():
     dynamic.activation.fill_(-1e6)
     (peak, _) = dynamic.peaks(-2e6)
     assert peak.position == pytest.approx((0, 0, 4.5))
+
+
+def test_a_centre_a_hair_before_the_first_place_is_at_it():
+    dynamic = DynamicField((1, 1, 10, 1), dtype=torch.float64)
+    for more in range(1, 9):
+        dynamic.activation[0, 0, [9, 0, 1], 0] = torch.tensor([1 + more * 2**-52, 2.0, 1.0], dtype=torch.float64)
+        (peak,) = dynamic.peaks()
+        assert peak.position[2] < 1e-12
+
+
+def test_a_gaussian_takes_no_step_more_for_a_rounding_error():
+    for variance in range(1, 50):
+        assert dynamics._binomial(math.sqrt(variance) ** 2)[0] == 2 * variance
+
+
+def test_a_surround_that_is_not_there_has_no_width():
+    DynamicField((1, 1, 3, 1), sigma_inhibition=4.0).step()
+    with pytest.raises(ValueError, match="sigma_inhibition must be at most the longest axis = 3, got 4"):
+        DynamicField((1, 1, 3, 1), sigma_inhibition=4.0, inhibition=1.0)
 
 
 @boundaries

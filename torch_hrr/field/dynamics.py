@@ -195,7 +195,7 @@ class DynamicField(nn.Module):
     @property
     def output(self) -> Tensor:
         """f(u) of the activation as it is, ``[..., D, H, W, C]`` in 0 to 1; a new tensor."""
-        return torch.sigmoid(self.activation.detach() * self.config.beta)
+        return (self.activation.detach() * self.config.beta).sigmoid_()
 
     @torch.no_grad()
     def step(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
@@ -389,7 +389,8 @@ class DynamicField(nn.Module):
             raise ValueError(
                 f"{op}: stimulus must broadcast to {list(self.shape)}, got a shape of {list(stimulus.shape)}"
             )
-        if stimulus.is_cpu and not bool(stimulus.isfinite().all()):
+        # One pass: NaN is the least and the most of what holds one.
+        if stimulus.is_cpu and not all(math.isfinite(end) for end in torch.aminmax(stimulus.detach())):
             raise ValueError(f"{op}: stimulus must be finite, got NaN or infinity")
 
     def _lateral(self, output: Tensor) -> Tensor:
