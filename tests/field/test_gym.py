@@ -10,12 +10,15 @@ import torch
 
 gymnasium = pytest.importorskip("gymnasium")
 
+import guide  # noqa: E402
 import numpy as np  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 from torch_hrr import field  # noqa: E402
 from torch_hrr.field import gym  # noqa: E402
+
+PAGE = guide.DOCS / "field_control.md"
 
 SMALL = {"spatial": 4, "prefer_gpu": False}
 INF = float("inf")
@@ -174,6 +177,12 @@ def test_random_episodes_are_those_of_the_usual_loop():
         by_hand.append(total)
     totals = [gym.random_episode(env, seed) for seed in range(50)]
     assert totals == by_hand and statistics.fmean(totals) == pytest.approx(26.5, abs=0.05)
+    assert f"| CartPole-v1 | random | {statistics.fmean(totals):.1f} |" in PAGE.read_text()
+
+
+def test_the_page_runs():
+    names = guide.run_snippets(PAGE, least=4)
+    assert names["episode"].total > 0 and len(names["episodes"]) == 4
 
 
 @pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1"))
@@ -200,7 +209,7 @@ def test_a_vector_goes_on_after_an_end():
         for own, start, observation in zip(agent.agents, starts, observations, strict=True):
             if start:
                 seen += 1
-                expected = 0.1 * torch.tensor(own._sensors(observation))
+                expected = 0.1 * torch.tensor(own.sense(observation))
                 torch.testing.assert_close(own.brain.prediction, expected)
         observations, rewards, terminated, truncated, _ = envs.step(actions)
         starts = terminated | truncated

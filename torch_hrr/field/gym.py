@@ -218,7 +218,15 @@ class FieldAgent:
             ValueError: The observation has another shape, is not of the space, NaN or infinite; the brain is unchanged.
         """
         told = min(max(self.reward_scale * float(reward), -1.0), 1.0)
-        motor, self.state = self.brain.process_robot_cycle(self._sensors(observation), told)
+        motor, self.state = self.brain.process_robot_cycle(self.sense(observation), told)
+        return self.decode(motor)
+
+    def sense(self, observation: Any) -> list[float]:
+        """The sensory values of an observation; `ValueError` if it is not of the space."""
+        return self._sensors(observation)
+
+    def decode(self, motor: Sequence[float]) -> Any:
+        """The action of motors of -1 to 1."""
         return self._motors(motor)
 
     def run_episode(self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None) -> Episode:
@@ -338,7 +346,7 @@ class VectorFieldAgent:
         self.begin(seed)
         rewards: Any = [0.0] * len(self.agents)
         running = [True] * len(self.agents)
-        actions: list[Any] = [agent._motors([0.0] * agent._motors.size) for agent in self.agents]
+        actions: list[Any] = [agent.decode([0.0] * agent.brain.motor_dim) for agent in self.agents]
         while True:
             for i, (agent, record) in enumerate(zip(self.agents, records, strict=True)):
                 if running[i]:

@@ -1,0 +1,212 @@
+"""Field brains in control: returns in three gymnasium environments beside the random policy and a read-out alone.
+
+    python bench/field_control.py             the table of docs/field_control.md, in some six minutes of one core
+    python bench/field_control.py --update    writes it there
+    python bench/field_control.py --quick     a look in a few seconds
+
+Seeds decide every figure. Settings were chosen on brains and episodes that are not among those of the table.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import gymnasium
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from bench.kernel_resources import row, update_document  # noqa: E402
+from torch_hrr.field import gym  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "field_control.md"
+# Brains that are trained forget fast: what they hold is the last few observations.
+TRAINED = {"decay": 0.5, "threshold": 0.0}
+# The first seed of the brains that are trained: the first ones were used to choose settings.
+TRAINED_SEED = 100
+# Seeds of training; those of episodes that are reported count up from 0, as those of brains do.
+TRAINING_SEED = 100_000
+# Where an untrained brain learns: the last of this many episodes is reported.
+LIFETIME = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """One environment.
+
+    Attributes:
+        name: in gymnasium.
+        reward_scale: brings rewards to about -1 to 1.
+        generations: of training.
+        candidates: in each.
+        spread: of the first one's weights.
+    """
+
+    name: str
+    reward_scale: float
+    generations: int
+    candidates: int
+    spread: float
+
+
+TASKS = (
+    Task("Pendulum-v1", 1 / 16, 12, 16, 1.0),
+    Task("CartPole-v1", 1.0, 3, 12, 1.0),
+    Task("MountainCarContinuous-v0", 1.0, 2, 12, 3.0),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured.
+
+    Attributes:
+        seeds: episodes of each row.
+        trainings: how many brains are trained; they share the episodes.
+        generations: the most of a training.
+    """
+
+    seeds: int
+    trainings: int
+    generations: int
+
+
+FULL, QUICK = Size(50, 5, 100), Size(2, 1, 1)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Returns of one policy, an episode each.
+
+    Attributes:
+        policy: its name.
+        returns: of the episodes.
+        groups: means of those that share what was trained; the standard error is over these.
+    """
+
+    policy: str
+    returns: list[float]
+    groups: list[float]
+
+    def cells(self, task: Task) -> list[str]:
+        error = statistics.stdev(self.groups) / len(self.groups) ** 0.5 if len(self.groups) > 1 else float("nan")
+        return [
+            task.name,
+            self.policy,
+            f"{statistics.fmean(self.returns):.1f}",
+            f"{error:.1f}",
+            f"{min(self.returns):.0f} to {max(self.returns):.0f}",
+            f"{len(self.returns)}"
+            if len(self.groups) == len(self.returns)
+            else f"{len(self.groups)} trained, {len(self.returns)}",
+        ]
+
+
+def plain(policy: str, earned: Callable[[int], float], size: Size) -> Row:
+    """A row of independent episodes."""
+    returns = [earned(seed) for seed in range(size.seeds)]
+    return Row(policy, returns, returns)
+
+
+def trained(policy: str, train: Callable[[int], Callable[[int], float]], size: Size) -> Row:
+    """A row of several trainings, tested in equal shares of the episodes."""
+    share = size.seeds // size.trainings
+    groups = []
+    for i in range(size.trainings):
+        earned = train(i)
+        groups.append([earned(seed) for seed in range(i * share, (i + 1) * share)])
+    return Row(policy, [each for group in groups for each in group], [statistics.fmean(group) for group in groups])
+
+
+def linear_episode(agent: gym.FieldAgent, weights: Tensor, seed: int) -> float:
+    """The return of motors ``tanh(W s)`` of the sensory values alone."""
+    observation, _ = agent.env.reset(seed=seed)
+    total, ended = 0.0, False
+    while not ended:
+        motor = torch.mv(weights, torch.tensor(agent.sense(observation))).tanh().tolist()
+        observation, reward, terminated, truncated, _ = agent.env.step(agent.decode(motor))
+        total += float(reward)
+        ended = terminated or truncated
+    return total
+
+
+def rows(task: Task, size: Size) -> list[Row]:
+    """All policies in one environment."""
+    torch.set_num_threads(1)
+    env = gymnasium.make(task.name)
+    settings = {"generations": min(task.generations, size.generations), "candidates": task.candidates}
+    settings |= {"spread": task.spread}
+
+    def agent(seed: int, reward_scale: float = 0.0, **changed: float) -> gym.FieldAgent:
+        return gym.FieldAgent(
+            gym.brain_for(env, seed=seed, prefer_gpu=False, **changed), env, reward_scale=reward_scale
+        )
+
+    def living(seed: int) -> float:
+        own = agent(seed, task.reward_scale)
+        for i in range(1, LIFETIME):
+            own.run_episode(TRAINING_SEED + seed * LIFETIME + i)
+        return own.run_episode(seed).total
+
+    def brain(i: int) -> Callable[[int], float]:
+        own = agent(TRAINED_SEED + i, **TRAINED)
+        gym.train(own, seed=(1 + i) * TRAINING_SEED, **settings)
+        return lambda seed: own.run_episode(seed).total
+
+    def readout(i: int) -> Callable[[int], float]:
+        own, first = agent(i), (1 + i) * TRAINING_SEED
+        earned = lambda weights, generation: linear_episode(own, weights, first + generation)  # noqa: E731
+        shape = own.brain.motor_dim, own.brain.sensory_dim
+        weights, _ = gym.search(earned, shape, seed=first, **settings)
+        return lambda seed: linear_episode(own, weights, seed)
+
+    policies: tuple[tuple[str, Callable[..., Row], Callable[[int], object]], ...] = (
+        ("random", plain, lambda seed: gym.random_episode(env, seed)),
+        ("brain as drawn, told of no reward", plain, lambda seed: agent(seed).run_episode(seed).total),
+        (f"brain as drawn, told of rewards, episode {LIFETIME} of its life", plain, living),
+        ("brain, motor weights searched", trained, brain),
+        ("no field: weights of the observation searched alike", trained, readout),
+    )
+    found = []
+    for policy, kind, made in policies:
+        found.append(kind(policy, made, size))
+        print(row(found[-1].cells(task)), file=sys.stderr, flush=True)
+    return found
+
+
+def table(size: Size) -> str:
+    """All rows as Markdown."""
+    lines = [row(["environment", "policy", "mean return", "standard error", "range", "episodes"])]
+    lines.append(row(["---", "---", "---:", "---:", "---:", "---:"]))
+    # Processes of their own, started anew: threads of torch do not survive a fork.
+    with ProcessPoolExecutor(len(TASKS), multiprocessing.get_context("spawn")) as pool:
+        for task, found in zip(TASKS, pool.map(rows, TASKS, [size] * len(TASKS)), strict=True):
+            lines += [row(each.cells(task)) for each in found]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the table, or writes it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="write the table of docs/field_control.md")
+    parser.add_argument("--quick", action="store_true", help="a look in a few seconds, of two episodes a row")
+    options = parser.parse_args(argv)
+    if options.update and options.quick:
+        parser.error("--update writes the whole table, not a quick one")
+    made = table(QUICK if options.quick else FULL)
+    if options.update:
+        DOCUMENT.write_text(update_document(DOCUMENT.read_text(), "control", made))
+    print(made, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
