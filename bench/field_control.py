@@ -2,7 +2,7 @@
 
     python bench/field_control.py             the table of docs/field_control.md, in some six minutes of one core
     python bench/field_control.py --update    writes it there
-    python bench/field_control.py --quick     a look in a few seconds
+    python bench/field_control.py --quick     a look in less than a minute
 
 Seeds decide every figure. Settings were chosen on brains and episodes that are not among those of the table.
 """
@@ -197,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table, or writes it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="write the table of docs/field_control.md")
-    parser.add_argument("--quick", action="store_true", help="a look in a few seconds, of two episodes a row")
+    parser.add_argument("--quick", action="store_true", help="a look in less than a minute, of two episodes a row")
     options = parser.parse_args(argv)
     if options.update and options.quick:
         parser.error("--update writes the whole table, not a quick one")
