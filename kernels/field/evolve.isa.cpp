@@ -42,20 +42,24 @@ Ahead<S> ahead_of(const EvolveParams& p, const S* back, const S* zeros) {
   return back == zeros ? Ahead<S>{back, back} : Ahead<S>{back + length, back + p.height * length};
 }
 
-// Normal numbers 0 to 3 of kPhiloxLanes blocks; number[j].lanes[l] belongs to block index[l].
+// Blocks of kPhiloxLanes channels, in halves, so that all lanes advance together.
+struct BlockLanes {
+  PhiloxWords low, high;
+
+  KERNEL_HOST_DEVICE BlockLanes after(uint32_t count) const {
+    const auto sum = low.lanes + count;
+    return {{sum}, {high.lanes - (decltype(high.lanes))(sum < count)}};
+  }
+};
+
+// Normal numbers 0 to 3 of every lane's block.
 using NoiseLanes = Simd<float, kPhiloxLanes>;
 struct NormalLanes {
   NoiseLanes number[4];
 };
-KERNEL_HOST_DEVICE NormalLanes normals_of(const uint64_t* index, PhiloxKey key) {
-  uint32_t low[kPhiloxLanes];
-  uint32_t high[kPhiloxLanes];
-  for (int l = 0; l < kPhiloxLanes; ++l) {
-    low[l] = static_cast<uint32_t>(index[l]);
-    high[l] = static_cast<uint32_t>(index[l] >> 32);
-  }
+KERNEL_HOST_DEVICE NormalLanes normals_of(const BlockLanes& blocks, PhiloxKey key) {
   const PhiloxWords zero = PhiloxWords::broadcast(0);
-  const PhiloxLanes words = philox4x32({{PhiloxWords::load(low), PhiloxWords::load(high), zero, zero}}, key);
+  const PhiloxLanes words = philox4x32({{blocks.low, blocks.high, zero, zero}}, key);
   const auto first = normal_pair<NoiseLanes>(words.word[0], words.word[1]);
   const auto second = normal_pair<NoiseLanes>(words.word[2], words.word[3]);
   return {{first.first, first.second, second.first, second.second}};
@@ -63,17 +67,32 @@ KERNEL_HOST_DEVICE NormalLanes normals_of(const uint64_t* index, PhiloxKey key) 
 
 // A run of elements of kPhiloxLanes channels, which lie `volume` numbers apart.
 struct ChannelNumbers {
-  uint64_t block[kPhiloxLanes];  // of the first element of each channel
-  int word[kPhiloxLanes];        // its number within the block
+  BlockLanes blocks;       // of the first element of each channel
+  int word[kPhiloxLanes];  // its number within the block
 };
 KERNEL_HOST_DEVICE ChannelNumbers channel_numbers(uint64_t first_block, uint64_t element, uint64_t volume) {
   ChannelNumbers numbers;
+  uint32_t low[kPhiloxLanes];
+  uint32_t high[kPhiloxLanes];
   for (int l = 0; l < kPhiloxLanes; ++l) {
     const uint64_t own = element + static_cast<uint64_t>(l) * volume;
-    numbers.block[l] = first_block + own / 4;
+    const uint64_t block = first_block + own / 4;
+    low[l] = static_cast<uint32_t>(block);
+    high[l] = static_cast<uint32_t>(block >> 32);
     numbers.word[l] = static_cast<int>(own % 4);
   }
+  numbers.blocks = {PhiloxWords::load(low), PhiloxWords::load(high)};
   return numbers;
+}
+
+// target += noise * number
+template <typename T>
+KERNEL_HOST_DEVICE void add_normals(NoiseLanes number, T noise, T* target) {
+  float own[kPhiloxLanes];
+  number.store(own);
+  for (int l = 0; l < kPhiloxLanes; ++l) {
+    target[l] = target[l] + noise * static_cast<T>(own[l]);
+  }
 }
 
 // Adds noise to a line; a lane is a channel. Channels whose first elements have other places in their blocks are done
@@ -84,33 +103,29 @@ void add_noise(const EvolveParams& p, const FieldLine& at, T* line) {
   const auto noise = static_cast<T>(p.noise);
   const auto volume = static_cast<uint64_t>(p.volume());
   const auto place = static_cast<uint64_t>((at.depth * p.height + at.height) * p.width);
+  const bool same = volume % 4 == 0;
   for (int64_t c = 0; c < p.channels; c += kPhiloxLanes) {
     const int count = static_cast<int>(p.channels - c < kPhiloxLanes ? p.channels - c : kPhiloxLanes);
     const ChannelNumbers numbers =
         channel_numbers(p.first, static_cast<uint64_t>(at.item * p.channels + c) * volume + place, volume);
-    const bool same = volume % 4 == 0;
     for (int word = same ? numbers.word[0] : 0; word < (same ? numbers.word[0] + 1 : 4); ++word) {
-      ChannelNumbers next = numbers;
+      BlockLanes blocks = numbers.blocks;
       for (int64_t w = -word; w < p.width; w += 4) {
-        const NormalLanes normals = normals_of(next.block, key);
-        for (int l = 0; l < kPhiloxLanes; ++l) {
-          ++next.block[l];
-        }
+        const NormalLanes normals = normals_of(blocks, key);
+        blocks = blocks.after(1);
         const int begin = w < 0 ? static_cast<int>(-w) : 0;
         const int end = p.width - w < 4 ? static_cast<int>(p.width - w) : 4;
         for (int j = begin; j < end; ++j) {
           T* const target = line + (w + j) * p.channels + c;
+          if (same && count == kPhiloxLanes) {
+            add_normals(normals.number[j], noise, target);
+            continue;
+          }
           float own[kPhiloxLanes];
           normals.number[j].store(own);
-          if (same && count == kPhiloxLanes) {
-            for (int l = 0; l < kPhiloxLanes; ++l) {
+          for (int l = 0; l < count; ++l) {
+            if (numbers.word[l] == word) {
               target[l] = target[l] + noise * static_cast<T>(own[l]);
-            }
-          } else {
-            for (int l = 0; l < count; ++l) {
-              if (numbers.word[l] == word) {
-                target[l] = target[l] + noise * static_cast<T>(own[l]);
-              }
             }
           }
         }
