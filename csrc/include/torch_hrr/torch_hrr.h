@@ -146,9 +146,9 @@ TORCH_HRR_API void field_evolve_out(at::Tensor& out, const at::Tensor& field, do
                                     std::string_view stencil = "laplace", double noise = 0,
                                     const std::optional<at::Tensor>& key = std::nullopt);
 
-// Sobel's derivatives of a field [..., D, H, W, C] by depth, height and width, [..., 3, D, H, W, C], beyond whose border
-// lies the nearest element; and their norm, [..., D, H, W, C]. Divided by 32, which makes them exact for linear and
-// quadratic fields, unless `normalize` is false.
+// Sobel's derivatives of a field [..., D, H, W, C] by depth, height and width, [..., 3, D, H, W, C], beyond whose
+// border lies the nearest element; and their norm, [..., D, H, W, C]. Divided by 32, which makes them exact for linear
+// and quadratic fields, unless `normalize` is false.
 TORCH_HRR_API at::Tensor field_gradient(const at::Tensor& field, bool normalize = true);
 TORCH_HRR_API void field_gradient_out(at::Tensor& out, const at::Tensor& field, bool normalize = true);
 TORCH_HRR_API at::Tensor gradient_magnitude(const at::Tensor& field, bool normalize = true);
