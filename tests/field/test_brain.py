@@ -175,16 +175,18 @@ def test_damaged_files(tmp_path):
     ("arguments", "error", "text"),
     [
         (([0.1] * 3,), ValueError, "sensory must have 4 values"),
-        (([0.1, 0.2, math.nan, 0.1],), ValueError, "must be finite"),
-        (([0.1, 0.2, math.inf, 0.1],), ValueError, "must be finite"),
-        (([0.1, 0.2, 1e300, 0.1],), ValueError, "must be finite"),
-        ((["a"] * 4,), TypeError, "sensory must hold numbers"),
+        (([0.1, 0.2, math.nan, 0.1],), ValueError, "a value of sensory must be a finite number, got nan"),
+        ((torch.tensor([0.1, 0.2, math.inf, 0.1]),), ValueError, "must be finite and at most 1e\\+06"),
+        (([0.1, 0.2, 1e300, 0.1],), ValueError, "must be finite and at most 1e\\+06"),
+        ((["a"] * 4,), TypeError, "a value of sensory must be a number, got str"),
+        (("1234",), TypeError, "sensory must hold numbers, got str"),
+        ((SENSORY, -2e6), ValueError, "must be finite and at most 1e\\+06"),
         ((3.0,), TypeError, "sensory must hold numbers"),
         ((torch.ones(4, 1),), ValueError, "sensory must have 4 values"),
         ((SENSORY, math.nan), ValueError, "reward must be a finite number"),
         ((SENSORY, "1"), TypeError, "reward must be a number"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_bad_input_leaves_the_brain_unchanged(arguments, error, text):
     own = brain()
@@ -291,6 +293,29 @@ def test_copies_and_reset():
     own.reset()
     assert torch.equal(own.field, brain().field) and not own.prediction.any()
     own.load_state_dict(state)
+
+
+@pytest.mark.parametrize("cycles", (2, 3))
+def test_a_state_dict_holds_the_field(cycles):
+    own, other = brain(), brain()
+    run(own, cycles)
+    run(other, 1)
+    other.load_state_dict(own.state_dict())
+    assert torch.equal(other.field, own.field)
+    assert [motor for motor, _ in run(other, 2)] == [motor for motor, _ in run(own, 2)]
+
+
+def test_the_largest_values_do_not_break_it():
+    own = brain(noise=0.0)
+    for i in range(300):
+        motor, state = own.process_robot_cycle([1e6] * 4, reward=1e6 * (-1) ** (i // 100))
+    assert all(math.isfinite(value) for value in (*motor, state["energy"], state["field_information"]))
+
+
+def test_another_default_dtype():
+    expected = brain().process_robot_cycle(SENSORY)[0]
+    torch.set_default_dtype(torch.float64)
+    assert brain().process_robot_cycle(SENSORY)[0] == expected
 
 
 def test_half_modules_keep_their_dtypes():

@@ -291,3 +291,23 @@ def test_gradients_with_noise(boundary, stencil):
 def test_vmap_over_noise_is_an_error():
     with pytest.raises(RuntimeError, match=r"^field_evolve: key must not be given within vmap"):
         torch.vmap(lambda x: field.evolve(x, 0.1, 0.1, noise=1.0, key=field.random_key(0)))(torch.zeros(2, 2, 2, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: field.evolve(draw(2, 2, 2, 1), 0.1, 0.1, noise=None),
+            "field_evolve: noise must be a number, got None",
+        ),
+        (
+            lambda: field.evolve(draw(2, 2, 2, 1), 0.1, 0.1, noise=torch.tensor(0.1)),
+            "noise must be a number, got Tensor",
+        ),
+        (lambda: field.advance_key([1, 2], 4), "advance_key: key must be a torch.Tensor, got list"),
+    ],
+    ids=range(3),
+)
+def test_arguments_of_the_wrong_type(call, text):
+    with pytest.raises(TypeError, match=text):
+        call()

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import torch
@@ -28,6 +28,7 @@ METRICS = ("field_information", "max_activation", "prediction_confidence", "ener
 _RADIUS = 2
 _FALLOFF = 0.8
 _SMALL = 0.01
+_LARGEST = 1e6
 # Settings that a brain is made of, in the order of its arguments.
 _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
@@ -227,8 +228,8 @@ class FieldBrain(nn.Module):
         """One cycle: one copy in, `step`, one copy out.
 
         Args:
-            sensory: ``sensory_dim`` finite numbers.
-            reward: For what the last motor did, finite.
+            sensory: ``sensory_dim`` numbers of order 1, at most 1e6 in absolute value.
+            reward: For what the last motor did, at most 1e6 in absolute value.
 
         Returns:
             The motor, ``motor_dim`` floats in [-1, 1], and the state: ``cycle``, ``cycle_time_ms``,
@@ -237,7 +238,7 @@ class FieldBrain(nn.Module):
             ``sparsity`` (the share of values below 0.01) and ``device``.
 
         Raises:
-            ValueError: The length is another, or a value is NaN or infinite; the brain is unchanged.
+            ValueError: The length is another, or a value is NaN, infinite or too large; the brain is unchanged.
             TypeError: A value is no number; the brain is unchanged.
         """
         begin = time.perf_counter()
@@ -321,14 +322,19 @@ class FieldBrain(nn.Module):
     def _draw(self, generator: torch.Generator, dtype: torch.dtype) -> None:
         """Everything that a seed decides, and the state."""
         shape = (*self.spatial, self.channels)
-        start = (0.01 * torch.randn(shape, generator=generator)).to(dtype)
+
+        def normal(*sizes: int) -> Tensor:
+            return torch.randn(sizes, generator=generator, dtype=torch.float32, device="cpu")
+
+        def zeros(*sizes: int) -> Tensor:
+            return torch.zeros(sizes, dtype=torch.float32, device="cpu")
+
+        start = (0.01 * normal(*shape)).to(dtype)
         content = self.channels - self.motor_dim
-        columns = torch.linalg.qr(torch.randn(content, self.sensory_dim, generator=generator))[0]
-        weights = torch.zeros(self.channels, self.sensory_dim)
-        weights[:content] = columns
-        features = 3 + self.channels
-        motor = torch.randn(self.motor_dim, features, generator=generator)
-        places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1),) * 3)
+        weights = zeros(self.channels, self.sensory_dim)
+        weights[:content] = torch.linalg.qr(normal(content, self.sensory_dim))[0]
+        motor = normal(self.motor_dim, 3 + self.channels)
+        places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1, device="cpu"),) * 3)
         distance = places.abs().sum(1)
         places, distance = places[distance <= _RADIUS], distance[distance <= _RADIUS]
         _, height, width = self.spatial
@@ -338,16 +344,16 @@ class FieldBrain(nn.Module):
             "_start": start,
             "_offsets": places,
             "_falloff": _FALLOFF ** distance.float(),
-            "_sizes": torch.tensor(self.spatial),
-            "_strides": torch.tensor((height * width, width, 1)),
+            "_sizes": torch.tensor(self.spatial, device="cpu"),
+            "_strides": torch.tensor((height * width, width, 1), device="cpu"),
         }
         state = {
             "_even": start.clone(),
             "_odd": torch.zeros_like(start),
-            "prediction": torch.zeros(self.sensory_dim),
-            "last_sensory": torch.zeros(self.sensory_dim),
-            "last_motor": torch.zeros(self.motor_dim),
-            "mean_reward": torch.zeros(1),
+            "prediction": zeros(self.sensory_dim),
+            "last_sensory": zeros(self.sensory_dim),
+            "last_motor": zeros(self.motor_dim),
+            "mean_reward": zeros(1),
         }
         for name, tensor in (constants | state).items():
             self.register_buffer(name, tensor)
@@ -379,8 +385,9 @@ class FieldBrain(nn.Module):
             self.pool = self._new_pool(self.device)
         size = self.sensory_dim + 1
         if not hasattr(self, "_input") or self._input.device != self.device:
-            self._input = torch.zeros(size, device=self.device)
-            self._staged = torch.zeros(size, pin_memory=self.device.type == "cuda", device="cpu")
+            self._input = torch.zeros(size, dtype=torch.float32, device=self.device)
+            on_gpu = self.device.type == "cuda"
+            self._staged = torch.zeros(size, dtype=torch.float32, pin_memory=on_gpu, device="cpu")
         return self
 
     def _place(self, rows: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
@@ -451,18 +458,29 @@ class FieldBrain(nn.Module):
         if isinstance(sensory, Tensor):
             check_strided(op, "sensory", sensory)
             values = sensory.detach().to("cpu", torch.float32)
+        elif isinstance(sensory, str) or not isinstance(sensory, Iterable):
+            raise TypeError(f"{op}: sensory must hold numbers, got {type(sensory).__name__}")
         else:
-            try:
-                values = torch.tensor([float(plain(value)) for value in sensory], dtype=torch.float32)
-            except (TypeError, ValueError, OverflowError):
-                raise TypeError(f"{op}: sensory must hold numbers, got {type(sensory).__name__}") from None
+            numbers = [number(op, "a value of sensory", plain(value)) for value in sensory]
+            values = torch.tensor(numbers, dtype=torch.float64, device="cpu").to(torch.float32)
         if values.shape != (self.sensory_dim,):
             raise ValueError(f"{op}: sensory must have {self.sensory_dim} values, got shape {list(values.shape)}")
-        own = number(op, "reward", reward)
-        given = torch.cat((values, torch.tensor([own], dtype=torch.float32)))
-        if not bool(given.isfinite().all()):
-            raise ValueError(f"{op}: sensory and reward must be finite in float32, got NaN or infinity")
+        own = torch.tensor([number(op, "reward", reward)], dtype=torch.float64, device="cpu")
+        given = torch.cat((values, own.to(torch.float32)))
+        # Far beyond, sums of squares overflow.
+        if not bool((given.abs() <= _LARGEST).all()):
+            raise ValueError(f"{op}: sensory and reward must be finite and at most {_LARGEST:g} in absolute value")
         return given
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of every module; the field is under the name that a brain without cycles has."""
+        if self._turn:
+            self._even, self._odd, self._turn = self._odd, self._even, False
+        return super().state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._turn = False
+        super()._load_from_state_dict(*args, **kwargs)
 
     def _state(self) -> dict[str, Tensor]:
         """What a file holds: weights and state, the field under one name."""

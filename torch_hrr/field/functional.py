@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_int, check_seed
+from torch_hrr._checks import check_int, check_seed, check_strided
 
 _ops = torch.ops.torch_hrr
 
@@ -68,6 +68,8 @@ def evolve(
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
     easy as 1, 2, 3, SC 2011.
     """
+    if noise is None or isinstance(noise, Tensor):
+        raise TypeError(f"field_evolve: noise must be a number, got {type(noise).__name__}")
     if noise > 0 and key is None:
         seed = torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=_device_of(generator))
         key = torch.cat((seed, torch.zeros_like(seed))).to(field.device)
@@ -162,6 +164,7 @@ def advance_key(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         TypeError: ``key`` is not uint64 or int64, or a number is not an int.
         ValueError: ``numel`` or ``steps`` is negative, or ``key`` is not of shape ``[2]``.
     """
+    check_strided("advance_key", "key", key)
     return advance_key_(key.clone(), numel, steps)
 
 
@@ -172,6 +175,7 @@ def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         TypeError: As `advance_key`.
         ValueError: As `advance_key`.
     """
+    check_strided("advance_key", "key", key)
     check_int("advance_key", "numel", numel, 0)
     check_int("advance_key", "steps", steps, 0)
     if key.dtype not in (torch.uint64, torch.int64):
