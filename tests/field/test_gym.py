@@ -332,7 +332,7 @@ def test_what_does_not_fit():
     agent = gym.FieldAgent(brain, env)
     with pytest.raises(ValueError, match=r"act: observation must have shape \(4,\), got \(3,\)"):
         agent.act(np.zeros(3))
-    with pytest.raises(ValueError, match="must be finite"):
+    with pytest.raises(ValueError, match="a value of sensory must be a finite number, got nan"):
         agent.act(np.array([0, np.nan, 0, 0]))
     with pytest.raises(ValueError, match="run_episode: max_steps must be at least 1"):
         agent.run_episode(0, max_steps=0)
