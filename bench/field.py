@@ -1,5 +1,6 @@
 """Benchmark entries of fields: steps and gradients beside slices and convolution."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -84,53 +85,41 @@ def sobel_convolution(start: Tensor) -> Tensor:
     return F.conv3d(padded, weight, groups=channels)[0].unflatten(0, (channels, 3)).movedim(0, -1)
 
 
-def gradient_into(start: Tensor, *, out: Tensor) -> Tensor:
-    """The derivatives in slices, into a result that is used again."""
-    return out.copy_(reference.gradient(start))
+def into(function: Callable[[Tensor], Tensor], start: Tensor, *, out: Tensor) -> Tensor:
+    """A composition, into a result that is used again."""
+    return out.copy_(function(start))
 
 
-def magnitude_into(start: Tensor, *, out: Tensor) -> Tensor:
-    """Their norm."""
-    return out.copy_(reference.gradient_magnitude(start))
-
-
-def gradients(size: int, channels: int) -> tuple[Entry, Entry]:
-    """field_gradient and gradient_magnitude of a cube."""
-    shape, inputs, bytes_once = f"{size}^3x{channels}", partial(fields, size, channels), size**3 * channels * 4
-    return (
-        Entry(
-            op="field_gradient",
-            shape=shape,
-            batch=size,
-            inputs=inputs,
-            ours=field.gradient,
-            reuse=field.gradient,
-            peers=(
-                Peer("slices", reference.gradient, reuse=gradient_into),
-                *((Peer("conv3d", sobel_convolution),) if size <= 32 else ()),
-                Peer("torch.compile", reference.gradient, kind="compile"),
-            ),
-            traffic=4 * bytes_once,
+def gradient_entry(
+    size: int, channels: int, op: str, fields_moved: int, ours: Callable[..., Tensor], plain: Callable[[Tensor], Tensor]
+) -> Entry:
+    """One of the operators of a cube's gradient; fields_moved: what it reads and writes, in fields."""
+    convolution = Peer("conv3d", sobel_convolution)
+    return Entry(
+        op=op,
+        shape=f"{size}^3x{channels}",
+        batch=size,
+        inputs=partial(fields, size, channels),
+        ours=ours,
+        reuse=ours,
+        peers=(
+            Peer("slices", plain, reuse=partial(into, plain)),
+            *((convolution,) if op == "field_gradient" and size <= 32 else ()),
+            Peer("torch.compile", plain, kind="compile"),
         ),
-        Entry(
-            op="gradient_magnitude",
-            shape=shape,
-            batch=size,
-            inputs=inputs,
-            ours=field.gradient_magnitude,
-            reuse=field.gradient_magnitude,
-            peers=(
-                Peer("slices", reference.gradient_magnitude, reuse=magnitude_into),
-                Peer("torch.compile", reference.gradient_magnitude, kind="compile"),
-            ),
-            traffic=2 * bytes_once,
-        ),
+        traffic=fields_moved * size**3 * channels * 4,
     )
 
 
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
-    *gradients(32, 64),
-    *gradients(64, 64),
+    *(
+        gradient_entry(size, 64, *kind)
+        for size in (32, 64)
+        for kind in (
+            ("field_gradient", 4, field.gradient, reference.gradient),
+            ("gradient_magnitude", 2, field.gradient_magnitude, reference.gradient_magnitude),
+        )
+    ),
 )

@@ -56,10 +56,10 @@ def test_neither_takes_the_memory_of_a_tensor(path):
 
 
 def test_a_tensor_that_changes_while_it_is_written(path, monkeypatch):
-    table, write = torch.zeros(9), _storage._write_atomically
+    table, write = torch.zeros(9), _storage.write_atomically
     _storage.save(path, {}, {}, **KIND)
     before = path.read_bytes()
-    monkeypatch.setattr(_storage, "_write_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
+    monkeypatch.setattr(_storage, "write_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
     with pytest.raises(RuntimeError, match="must not change while it is written"):
         _storage.save_in_pieces(path, {"table": table}, {}, **KIND)
     assert path.read_bytes() == before and [file.name for file in path.parent.iterdir()] == ["file"]

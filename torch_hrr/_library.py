@@ -57,6 +57,12 @@ def build_info() -> dict[str, str]:
     return info
 
 
+def has_cuda_kernels() -> bool:
+    """Whether the library was built with its CUDA kernels; all operators have them or none."""
+    has: bool = torch._C._dispatch_has_kernel_for_dispatch_key("torch_hrr::bind", "CUDA")
+    return has
+
+
 def operators(library: Path | None = None) -> list[tuple[str, tuple[int, ...]]]:
     """The overloads that vmap may batch, each with the number of dimensions of its tensor arguments that are not batch.
 

@@ -134,7 +134,7 @@ def save(
     data = {name: _to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
     header = _checked_header(format, version, metadata, entries, key)
-    _write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
+    write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
 
 
 def _checked_header(
@@ -184,7 +184,7 @@ def save_in_pieces(
             if hashed.hexdigest() != entries[name].sha256:
                 raise RuntimeError(f"save: tensors[{name!r}] must not change while it is written")
 
-    _write_atomically(os.path.realpath(os.fsdecode(path)), chunks())
+    write_atomically(os.path.realpath(os.fsdecode(path)), chunks())
 
 
 def _pieces(tensor: Tensor) -> Iterator[bytearray]:
@@ -491,7 +491,7 @@ def _check_text(op: str, where: str, text: str) -> None:
         raise ValueError(f"{op}: {where} must be valid Unicode, got {text!r}") from None
 
 
-def _write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
+def write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
     mode = os.stat(path).st_mode if os.path.exists(path) else None
     if mode is not None and not stat.S_ISREG(mode):
         raise ValueError(f"save: path must name a regular file, got {path}")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr import runtime
+from torch_hrr import _library, runtime
 from torch_hrr._checks import check_bool, check_dtype, check_strided, choice, integer, number
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
@@ -293,9 +293,7 @@ def choose_device(enable_gpu: bool) -> torch.device:
     """The current device if it is a GPU, allowed, and this build of the library has kernels for it; else the CPU."""
     if enable_gpu:
         current = runtime.resolve_device(None)
-        if current.type == "cuda" and torch._C._dispatch_has_kernel_for_dispatch_key(
-            "torch_hrr::embed_positions", "CUDA"
-        ):
+        if current.type == "cuda" and _library.has_cuda_kernels():
             return current
     return torch.device("cpu")
 

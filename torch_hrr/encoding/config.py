@@ -13,7 +13,7 @@ from torch_hrr import _storage
 from torch_hrr._checks import check_bool, choice, integer, number
 from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUConfig
-from torch_hrr.encoding.functional import check_ladder
+from torch_hrr.encoding.functional import check_settings
 from torch_hrr.encoding.relative import LAYOUTS
 
 PRECISIONS = {
@@ -96,13 +96,7 @@ class SinusoidalConfig:
         wide = torch.float64 if self.precision == "float64" else torch.float32
         if torch.tensor(self.temperature, dtype=wide, device="cpu") == 0:
             raise ValueError(f"{op}: temperature must not be 0 in {wide}, got {self.temperature}")
-        try:
-            nowhere = torch.empty(0, device="meta")
-            check_ladder(
-                nowhere, self.embedding_dim, self.base_frequency, self.frequency_scaling, self.phase_shift, self.layout
-            )
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{op}: {error}") from None
+        check_settings(op, self.embedding_dim, self.base_frequency, self.frequency_scaling, self.phase_shift)
         if self.padding_id is not None:
             object.__setattr__(self, "padding_id", integer(op, "padding_id", self.padding_id, 0, self.vocab_size - 1))
         if self.log_frequency and not self.learnable_frequencies:

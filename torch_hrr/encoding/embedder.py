@@ -180,28 +180,15 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         if positions is not None:
             positions = positions.to(weight.device)
         if self.vectorized and self.frequencies is None:
-            embedded: Tensor = torch.ops.torch_hrr.embed_positions(
-                ids,
-                weight,
-                positions,
-                padding,
-                self.temperature,
-                self.base,
-                self.scale,
-                self.phase,
-                self.layout,
-                self.result_dtype,
-            )
-            return embedded
+            return self._fused(ids, weight, positions, padding)
         return self._composed(ids, weight, positions, padding)
 
-    def _composed(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
-        """The definition step by step: with frequencies of its own, or in plain torch."""
-        # What the operator checks, and its dtype, under autocast too: it is asked for no rows.
-        of_none: Tensor = torch.ops.torch_hrr.embed_positions(
-            ids.reshape(-1)[:0],
+    def _fused(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
+        """`embed_positions` with this embedder's settings."""
+        embedded: Tensor = torch.ops.torch_hrr.embed_positions(
+            ids,
             weight,
-            None if positions is None else positions.reshape(-1)[:0],
+            positions,
             padding,
             self.temperature,
             self.base,
@@ -210,6 +197,13 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             self.layout,
             self.result_dtype,
         )
+        return embedded
+
+    def _composed(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
+        """The definition step by step: with frequencies of its own, or in plain torch."""
+        # What the operator checks, and its dtype, under autocast too: it is asked for no rows.
+        first = None if positions is None else positions.reshape(-1)[:0]
+        dtype = self._fused(ids.reshape(-1)[:0], weight, first, padding).dtype
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
@@ -229,7 +223,7 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
             embedded = embedded / self.temperature
         if padding >= 0:
             embedded = embedded.masked_fill((ids == padding).unsqueeze(-1), 0.0)
-        result: Tensor = embedded.to(of_none.dtype)
+        result: Tensor = embedded.to(dtype)
         return result
 
     def attention_weights(self, query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:

@@ -185,6 +185,14 @@ def check_ladder(
     return sinusoidal_encoding(positions, dim, base, scale, phase, layout, dtype).dtype
 
 
+def check_settings(op: str, dim: int, base: float, scale: float = 1.0, phase: float = 0.0) -> None:
+    """Raises ValueError, in the name of what they are settings of, unless `sinusoidal_encoding` takes them."""
+    try:
+        check_ladder(torch.empty(0, device="meta"), dim, base, scale, phase)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{op}: {error}") from None
+
+
 def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
     _check_tensor(op, "positions", positions)

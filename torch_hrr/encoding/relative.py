@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_floating, check_strided, choice, integer, number, resolve_dtype
-from torch_hrr.encoding.functional import check_ladder
+from torch_hrr.encoding.functional import check_settings
 
 LAYOUTS = ("interleaved", "half")
 _HALVES = (torch.float16, torch.bfloat16)
@@ -122,10 +122,7 @@ class RelativePositionBias(nn.Module):
         self.heads = integer(name, "heads", heads, 1)
         self.features = integer(name, "features", features, 0)
         self.base = number(name, "base", base)
-        try:
-            check_ladder(torch.empty(0, device="meta"), self.features, self.base)
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{name}: {error}") from None
+        check_settings(name, self.features, self.base)
         width = self.features or 2 * self.window + 1
         dtype = resolve_dtype(name, dtype)
         self.weight = nn.Parameter(torch.zeros(self.heads, width, device=device, dtype=dtype))

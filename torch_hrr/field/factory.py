@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr import _library
 from torch_hrr._checks import check_bool
 from torch_hrr.field import functional
 from torch_hrr.field.brain import FieldBrain
@@ -16,8 +17,7 @@ from torch_hrr.runtime import resolve_device
 
 def has_gpu() -> bool:
     """Whether there is a CUDA device, and this build of the library has kernels for it."""
-    kernels: bool = torch._C._dispatch_has_kernel_for_dispatch_key("torch_hrr::field_evolve", "CUDA")
-    return kernels and torch.cuda.is_available()
+    return _library.has_cuda_kernels() and torch.cuda.is_available()
 
 
 def create_brain(

@@ -178,7 +178,7 @@ def save_animation(
         pictures.append(picture.convert("RGB").quantize(palette=palette, dither=pillow.Dither.NONE))
     written = io.BytesIO()
     pictures[0].save(written, "GIF", save_all=True, append_images=pictures[1:], duration=milliseconds, loop=0)
-    _storage._write_atomically(target, [written.getvalue()])
+    _storage.write_atomically(target, [written.getvalue()])
 
 
 def _optional(op: str, module: str) -> Any:

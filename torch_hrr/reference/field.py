@@ -61,11 +61,15 @@ def evolve(
     return result
 
 
+def _in_compute_type(field: Tensor) -> Tensor:
+    return field if field.dtype == torch.float64 else field.float()
+
+
 def gradient(field: Tensor, normalize: bool = True) -> Tensor:
     """Sobel's derivatives by depth, height and width, ``[..., 3, D, H, W, C]``."""
     if not field.numel():
         return field.new_zeros((*field.shape[:-4], 3, *field.shape[-4:]))
-    wide = field.double() if field.dtype == torch.float64 else field.float()
+    wide = _in_compute_type(field)
     along = []
     for axis in (-4, -3, -2):
         before, after = _neighbours(wide, axis, "replicate")
@@ -87,6 +91,6 @@ def gradient_backward(derivatives: Tensor, normalize: bool = True) -> Tensor:
 
 def gradient_magnitude(field: Tensor, normalize: bool = True) -> Tensor:
     """The norm of `gradient`."""
-    wide = field.double() if field.dtype == torch.float64 else field.float()
+    wide = _in_compute_type(field)
     squares = gradient(wide, normalize).square().sum(-5)
     return torch.where(squares == 0, 0.0, squares.where(squares != 0, 1.0).sqrt()).to(field.dtype)
