@@ -6,6 +6,13 @@
 
 namespace torch_hrr {
 
+// All rows on torch's threads.
+template <typename Params>
+void execute_rows_on_cpu(const Params& params, int64_t rows, const kernels::RowKernel<Params>& kernel) {
+  for_row_ranges(rows, kernel.elements_per_row(params), kernel.scratch(params),
+                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
+}
+
 // All rows of params on the device that holds `out`: launch(params, out) on a GPU, else `kernel`. `launch` is a
 // generic lambda: without CUDA there is nothing that its body could be linked with, so it must not be instantiated.
 template <typename Params, typename Launch>
@@ -16,8 +23,7 @@ void execute_rows(const Params& params, [[maybe_unused]] const at::Tensor& out,
     return launch(params, out);
   }
 #endif
-  for_row_ranges(params.rows, kernel.elements_per_row(params), kernel.scratch(params),
-                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
+  execute_rows_on_cpu(params, params.rows, kernel);
 }
 
 }  // namespace torch_hrr

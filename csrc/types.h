@@ -1,4 +1,4 @@
-// The type in which values are computed: float for the half types, otherwise the type itself.
+// The type in which values are computed (float for the half types, otherwise the type itself), and optional tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,12 @@ inline bool is_half(at::ScalarType type) {
 
 inline at::ScalarType compute_type(at::ScalarType type) {
   return is_half(type) ? at::kFloat : type;
+}
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+inline bool is_given(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined();
 }
 
 // Undefined if the argument is absent.

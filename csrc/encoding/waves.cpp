@@ -54,10 +54,9 @@ void visit_numbers(const Tensor& tensor, const T& visit) {
 
 template <typename Params>
 void execute_on_cpu(const Params& params, int64_t rows, const TurnTable& turns, kernels::Storage storage) {
-  kernels::WithTurns<Params> with_turns{params, turns.arrays()};
-  const auto& kernel = kernels::kernel_table<kernels::RowKernel<kernels::WithTurns<Params>>>(storage);
-  for_row_ranges(rows, kernel.elements_per_row(with_turns), kernel.scratch(with_turns),
-                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(with_turns, begin, end, scratch); });
+  using WithTurns = kernels::WithTurns<Params>;
+  execute_rows_on_cpu(WithTurns{params, turns.arrays()}, rows,
+                      kernels::kernel_table<kernels::RowKernel<WithTurns>>(storage));
 }
 
 template <typename Params>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "csrc/contract.h"
+#include "csrc/types.h"
 #include "kernels/encoding/sinusoid.h"
 
 namespace torch_hrr::encoding {
@@ -22,12 +23,7 @@ struct Ladder {
   bool operator==(const Ladder&) const = default;
 };
 
-using OptionalTensor = std::optional<at::Tensor>;
 using OptionalType = std::optional<at::ScalarType>;
-
-inline bool is_given(const OptionalTensor& tensor) {
-  return tensor.has_value() && tensor->defined();
-}
 
 enum class Layout { kInterleaved, kHalf };
 Layout layout_of(const char* op, std::string_view name);

@@ -7,13 +7,11 @@
 #include <cmath>
 #include <vector>
 
-#include "csrc/field/evolve.h"
+#include "csrc/execute.h"
+#include "csrc/field/field.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
-#include "csrc/rows.h"
 #include "csrc/types.h"
-#include "kernels/field/evolve.h"
-#include "kernels/registry.h"
 
 namespace torch_hrr::field {
 namespace {
@@ -23,10 +21,8 @@ using c10::SymInt;
 using kernels::Boundary;
 using kernels::EvolveParams;
 using kernels::Stencil;
-using OptionalTensor = std::optional<Tensor>;
 
 constexpr const char* kName = "field_evolve";
-constexpr int64_t kFieldDims = 4;
 constexpr Choice<Boundary> kBoundaries[] = {
     {"replicate", Boundary::kReplicate}, {"zeros", Boundary::kZeros}, {"circular", Boundary::kCircular}};
 constexpr Choice<Stencil> kStencils[] = {
@@ -67,7 +63,7 @@ void check_diffusion(double diffusion, Stencil stencil) {
 
 void check_noise(const Tensor& field, double noise, const OptionalTensor& key) {
   TORCH_CHECK_VALUE(std::isfinite(noise) && noise >= 0, kName, ": noise must be a finite number >= 0, got ", noise);
-  const bool given = key.has_value() && key->defined();
+  const bool given = is_given(key);
   TORCH_CHECK_VALUE(given || noise == 0, kName, ": key must be given where noise is above 0, got None");
   if (given) {
     check_strided(kName, {"key", *key});
@@ -81,25 +77,11 @@ void check_noise(const Tensor& field, double noise, const OptionalTensor& key) {
 
 template <typename Int>
 ResultContract<Int> evolve_contract(const Tensor& field, const Int& steps, double noise, const OptionalTensor& key) {
-  check_floating(kName, {{"field", field}});
-  check_rank(kName, {"field", field}, kFieldDims, "[..., D, H, W, C]");
+  const Sizes<Int> sizes = field_sizes<Int>(kName, field);
   TORCH_CHECK_VALUE(holds(at_most(0, steps)), kName, ": steps must be at least 0, got ", steps);
   check_noise(field, noise, key);
-  const c10::ArrayRef<Int> sizes = sizes_of<Int>(field);
   check_numel<Int>(kName, sizes);
-  return {Sizes<Int>(sizes.begin(), sizes.end()), field.scalar_type()};
-}
-
-// The counters of one step: four words each.
-template <typename Int>
-Int blocks_of_step(const Int& numel) {
-  return (numel + 3) / 4;
-}
-
-void step_on_cpu(const EvolveParams& params, kernels::Storage storage) {
-  const auto& kernel = kernels::kernel_table<kernels::RowKernel<EvolveParams>>(storage);
-  for_row_ranges(params.lines(), kernel.elements_per_row(params), kernel.scratch(params),
-                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
+  return {sizes, field.scalar_type()};
 }
 
 // A number of a step: the host's, or a tensor on a GPU, which the host need not wait for.
@@ -119,12 +101,7 @@ struct Number {
 
 EvolveParams params_of(const Tensor& field, const Tensor& out, const Number& decay, const Number& diffusion,
                        const Scheme& scheme, double noise) {
-  EvolveParams params;
-  params.depth = field.size(-4);
-  params.height = field.size(-3);
-  params.width = field.size(-2);
-  params.channels = field.size(-1);
-  params.batch = product_of(field.sizes().slice(0, static_cast<size_t>(field.dim() - kFieldDims)));
+  EvolveParams params{shape_of(field)};
   params.keep = 1 - decay.value;
   params.rate = diffusion.value;
   params.boundary = scheme.boundary;
@@ -137,18 +114,20 @@ EvolveParams params_of(const Tensor& field, const Tensor& out, const Number& dec
 
 // The steps go to and fro between `out` and a second buffer, and end in `out`.
 void evolve_on_cpu(EvolveParams params, const uint64_t* key, int64_t steps, const Tensor& out) {
-  const Tensor other = steps > 1 ? at::empty_like(out) : Tensor();
   if (key != nullptr) {
     params.seed = key[0];
     params.first = key[1];
   }
+  Tensor other;
   if (steps > 1) {
+    other = at::empty_like(out);
     lanes::prefer_huge_pages(other);
   }
+  const auto& kernel = kernels::kernel_table<kernels::RowKernel<EvolveParams>>(storage_of(out));
   for (int64_t step = 0; step < steps; ++step) {
     const Tensor& target = (steps - step) % 2 == 1 ? out : other;
     params.out = target.mutable_data_ptr();
-    step_on_cpu(params, storage_of(out));
+    execute_rows_on_cpu(params, params.lines(), kernel);
     params.field = target.const_data_ptr();
     params.first += static_cast<uint64_t>(params.noise_blocks());
   }
@@ -251,7 +230,7 @@ OptionalTensor advanced(const Tensor& key, const SymInt& numel, int64_t steps) {
     return std::nullopt;
   }
   const Tensor numbers = key.view(at::kLong);
-  return at::stack({numbers.select(0, 0), numbers.select(0, 1) + c10::Scalar(blocks_of_step(numel) * steps)});
+  return at::stack({numbers.select(0, 0), numbers.select(0, 1) + c10::Scalar(kernels::noise_blocks_of(numel) * steps)});
 }
 
 void check_number(const char* name, const Tensor& number, const Tensor& field) {

@@ -1,16 +1,40 @@
-// Steps and gradients of fields on a GPU, in builds that have CUDA.
+// Fields [..., D, H, W, C] as the operators check them and as kernels take them, and the CUDA side.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "csrc/contract.h"
+#include "csrc/rows.h"
+#include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
 
-namespace torch_hrr::field::cuda {
+namespace torch_hrr::field {
 
-// At least one step into `out`, queued on the current stream without synchronisation. The parameters' pointers are
-// those of the tensors; out is not empty.
+constexpr int64_t kFieldDims = 4;
+
+// The sizes of a floating tensor [..., D, H, W, C].
+template <typename Int>
+Sizes<Int> field_sizes(const char* op, const at::Tensor& field) {
+  check_floating(op, {{"field", field}});
+  check_rank(op, {"field", field}, kFieldDims, "[..., D, H, W, C]");
+  const c10::ArrayRef<Int> sizes = sizes_of<Int>(field);
+  return Sizes<Int>(sizes.begin(), sizes.end());
+}
+
+// inner: dimensions of the field between its batch and its depth
+inline kernels::FieldShape shape_of(const at::Tensor& field, int64_t inner = 0) {
+  const auto leading = static_cast<size_t>(field.dim() - kFieldDims - inner);
+  return {product_of(field.sizes().slice(0, leading)), field.size(-4), field.size(-3), field.size(-2), field.size(-1)};
+}
+
+// In builds that have CUDA: queued on the current stream, no synchronisation. The parameters' pointers are those of the
+// tensors; out is not empty.
+namespace cuda {
+
+// At least one step into `out`.
 void execute(const kernels::EvolveParams& params, const kernels::EvolveNumbers& numbers, int64_t steps,
              const at::Tensor& out);
 void execute(const kernels::GradientParams& params, const at::Tensor& out);
 
-}  // namespace torch_hrr::field::cuda
+}  // namespace cuda
+}  // namespace torch_hrr::field

@@ -2,13 +2,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
-#include "csrc/field/evolve.h"
+#include "csrc/execute.h"
+#include "csrc/field/field.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
-#include "csrc/rows.h"
 #include "csrc/types.h"
-#include "kernels/field/gradient.h"
-#include "kernels/registry.h"
 
 namespace torch_hrr::field {
 namespace {
@@ -18,7 +16,6 @@ using c10::SymInt;
 using kernels::GradientKind;
 using kernels::GradientParams;
 
-constexpr int64_t kFieldDims = 4;
 constexpr int64_t kAxes = 3;
 
 void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& out) {
@@ -26,15 +23,9 @@ void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& 
     return;
   }
   const Tensor own = in.contiguous();
-  GradientParams params;
+  GradientParams params{shape_of(in, kind == GradientKind::kTransposed ? 1 : 0)};
   params.in = own.const_data_ptr();
   params.out = out.mutable_data_ptr();
-  params.channels = in.size(-1);
-  params.width = in.size(-2);
-  params.height = in.size(-3);
-  params.depth = in.size(-4);
-  const auto batch = static_cast<size_t>(in.dim() - kFieldDims - (kind == GradientKind::kTransposed ? 1 : 0));
-  params.batch = product_of(in.sizes().slice(0, batch));
   params.kind = kind;
   params.normalize = normalize;
 #if defined(TORCH_HRR_WITH_CUDA)
@@ -42,21 +33,27 @@ void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& 
     return cuda::execute(params, out);
   }
 #endif
-  const auto& kernel = kernels::kernel_table<kernels::RowKernel<GradientParams>>(storage_of(out));
-  for_row_ranges(params.lines(), kernel.elements_per_row(params), kernel.scratch(params),
-                 [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
-}
-
-template <typename Int>
-Sizes<Int> field_sizes(const char* op, const Tensor& field) {
-  check_floating(op, {{"field", field}});
-  check_rank(op, {"field", field}, kFieldDims, "[..., D, H, W, C]");
-  const c10::ArrayRef<Int> sizes = sizes_of<Int>(field);
-  return Sizes<Int>(sizes.begin(), sizes.end());
+  execute_rows_on_cpu(params, params.lines(),
+                      kernels::kernel_table<kernels::RowKernel<GradientParams>>(storage_of(out)));
 }
 
 Tensor derivatives(const Tensor& field, bool normalize);
-Tensor transposed(const Tensor& grad, bool normalize);
+Tensor transposed(const Tensor& given, bool normalize);
+
+// A linear operator whose derivative is its transpose.
+template <Tensor (*kMap)(const Tensor&, bool), Tensor (*kTransposed)(const Tensor&, bool)>
+struct LinearPair : LinearFormula {
+  bool normalize;
+
+  explicit LinearPair(bool the_normalize) : normalize(the_normalize) {}
+
+  variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
+    return {kTransposed(grad, normalize)};
+  }
+  Tensor jvp(const Saved&, const variable_list& tangents) const {
+    return kMap(tangents[0], normalize);
+  }
+};
 
 struct FieldGradient : Operator {
   static constexpr const char* kName = "field_gradient";
@@ -76,18 +73,7 @@ struct FieldGradient : Operator {
     execute(GradientKind::kDerivatives, field, normalize, out);
   }
 
-  struct Formula : LinearFormula {
-    bool normalize;
-
-    explicit Formula(bool the_normalize) : normalize(the_normalize) {}
-
-    variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
-      return {transposed(grad, normalize)};
-    }
-    Tensor jvp(const Saved&, const variable_list& tangents) const {
-      return derivatives(tangents[0], normalize);
-    }
-  };
+  using Formula = LinearPair<derivatives, transposed>;
 };
 
 // The transposed operator, which is the derivative.
@@ -113,25 +99,14 @@ struct FieldGradientBackward : Operator {
     execute(GradientKind::kTransposed, given, normalize, out);
   }
 
-  struct Formula : LinearFormula {
-    bool normalize;
-
-    explicit Formula(bool the_normalize) : normalize(the_normalize) {}
-
-    variable_list backward(const Saved&, const Tensor& grad, const Wanted&) const {
-      return {derivatives(grad, normalize)};
-    }
-    Tensor jvp(const Saved&, const variable_list& tangents) const {
-      return transposed(tangents[0], normalize);
-    }
-  };
+  using Formula = LinearPair<transposed, derivatives>;
 };
 
 Tensor derivatives(const Tensor& field, bool normalize) {
   return call<FieldGradient>(field, normalize);
 }
-Tensor transposed(const Tensor& grad, bool normalize) {
-  return call<FieldGradientBackward>(grad, normalize);
+Tensor transposed(const Tensor& given, bool normalize) {
+  return call<FieldGradientBackward>(given, normalize);
 }
 
 struct GradientMagnitude : Operator {

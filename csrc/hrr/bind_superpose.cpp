@@ -14,7 +14,6 @@ namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 struct BindSuperpose : Operator {
   static constexpr const char* kName = "bind_superpose";

@@ -12,7 +12,6 @@ namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 struct Superpose : Operator {
   static constexpr const char* kName = "superpose";

@@ -23,6 +23,21 @@ constexpr KERNEL_HOST_DEVICE int storage_bytes(Storage storage) {
   }
 }
 
+// body(S{}) with the storage type S, on the host: for the choice of a kernel.
+template <typename Body>
+void with_storage(Storage storage, const Body& body) {
+  switch (storage) {
+    case Storage::kFloat:
+      return body(float{});
+    case Storage::kDouble:
+      return body(double{});
+    case Storage::kHalf:
+      return body(Half{});
+    case Storage::kBFloat16:
+      return body(BFloat16{});
+  }
+}
+
 // body(S{}) with the storage type S, one of those that are computed in T.
 template <typename T, typename Body>
 KERNEL_DEVICE void with_stored_type(Storage storage, const Body& body) {

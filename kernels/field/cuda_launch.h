@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/stream.h"
+#include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
 #include "kernels/storage.h"
 

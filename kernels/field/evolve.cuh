@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cuda/element_run.cuh"
+#include "kernels/field/evolve.h"
 #include "kernels/field/tile.cuh"
 #include "kernels/math.h"
 #include "kernels/numeric.h"
@@ -94,7 +95,6 @@ class TileColumns : private TilePlaces<S, Layout> {
   using Places::left_;
   using Places::offset_;
   using Places::own_;
-  using Places::p_;
   using Places::right_;
   using Places::row_;
   using Places::shown_size_;
@@ -107,7 +107,7 @@ class TileColumns : private TilePlaces<S, Layout> {
   // `rank` among the threads of the tile; `shown` has room for two planes.
   KERNEL_DEVICE TileColumns(const EvolveParams& p, const StepNumbers<T>& numbers, const EvolveTile& tile,
                             const Layout& layout, const TilePlace& place, int rank, T* shown)
-      : Places(p, tile, layout, place, rank, kMean), numbers_(numbers), shown_(shown) {
+      : Places(p, p.boundary, tile, layout, place, rank, kMean), p_(p), numbers_(numbers), shown_(shown) {
     const int channel = rank % tile.channels;
     const int width = kQuad * (rank / tile.channels % tile.quads);
     const int row = rank / tile.channels / tile.quads;
@@ -225,6 +225,7 @@ class TileColumns : private TilePlaces<S, Layout> {
     }
   }
 
+  const EvolveParams& p_;
   const StepNumbers<T>& numbers_;
   T* shown_;
   uint64_t element_;
@@ -261,14 +262,14 @@ struct ResidentSteps {
 };
 
 template <typename S>
-KERNEL_HOST_DEVICE std::size_t resident_shared_bytes(const EvolveParams& p, const EvolveTile& tile, int slabs) {
+KERNEL_HOST_DEVICE std::size_t resident_shared_bytes(const FieldShape& p, const EvolveTile& tile, int slabs) {
   return static_cast<std::size_t>(slabs) * evolve_shared_bytes<compute_t<S>>(tile) +
          static_cast<std::size_t>(p.depth) * static_cast<std::size_t>(QuadLayout(p, tile).plane) * sizeof(S);
 }
 
 // body(quad in the field, its first element in shared memory, places that exist) for this thread's share of an item.
 template <typename Body>
-KERNEL_DEVICE void for_each_quad(const EvolveParams& p, const QuadLayout& layout, const Body& body) {
+KERNEL_DEVICE void for_each_quad(const FieldShape& p, const QuadLayout& layout, const Body& body) {
   const int count = static_cast<int>(p.depth) * layout.face;
   for (int i = thread_rank(); i < count; i += block_threads()) {
     const int d = i / layout.face;

@@ -9,24 +9,23 @@
 
 #include <cstdint>
 
+#include "kernels/field/stencil.h"
 #include "kernels/lanes.h"
-#include "kernels/macros.h"
 #include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
-// What lies outside the field: its nearest element, zeros, or its other end.
-enum class Boundary : int32_t { kReplicate, kZeros, kCircular };
 enum class Stencil : int32_t { kLaplace, kBox, kBinomial };
 
-struct EvolveParams {
+// Philox blocks of the noise of so many elements: four numbers each. Int: int64_t, or a size that is not known yet.
+template <typename Int>
+KERNEL_HOST_DEVICE Int noise_blocks_of(const Int& elements) {
+  return (elements + 3) / 4;
+}
+
+struct EvolveParams : FieldShape {
   const void* field = nullptr;  // contiguous, as out; they do not overlap
   void* out = nullptr;
-  int64_t batch = 0;
-  int64_t depth = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
   double keep = 1;
   double rate = 0;
   Boundary boundary = Boundary::kReplicate;
@@ -38,18 +37,9 @@ struct EvolveParams {
   uint64_t seed = 0;
   uint64_t first = 0;
 
-  KERNEL_HOST_DEVICE int64_t lines() const {
-    return batch * depth * height;
-  }
-  KERNEL_HOST_DEVICE int64_t volume() const {
-    return depth * height * width;
-  }
-  KERNEL_HOST_DEVICE int64_t elements() const {
-    return batch * volume() * channels;
-  }
   // Philox blocks of a step's noise.
   KERNEL_HOST_DEVICE int64_t noise_blocks() const {
-    return (elements() + 3) / 4;
+    return noise_blocks_of(elements());
   }
 };
 
@@ -65,30 +55,12 @@ struct EvolveNumbers {
 
 KERNEL_ISA_BEGIN
 
-// The neighbour of index i within n, or -1 for a zero.
-KERNEL_HOST_DEVICE int64_t neighbour(int64_t i, int64_t n, Boundary boundary) {
-  if (i >= 0 && i < n) {
-    return i;
-  }
-  if (boundary == Boundary::kZeros) {
-    return -1;
-  }
-  const bool below = i < 0;
-  return (boundary == Boundary::kCircular) == below ? n - 1 : 0;
-}
-
 // keep (center + rate (sum of six neighbours - 6 center)); sums of two neighbours by axis.
 template <typename L>
 KERNEL_HOST_DEVICE L laplace_step(L center, L width_sum, L height_sum, L depth_sum, number_t<L> keep,
                                   number_t<L> rate) {
   const L difference = ((width_sum + height_sum) + depth_sum) - lanes_of<L>(6) * center;
   return lanes_of<L>(keep) * (center + lanes_of<L>(rate) * difference);
-}
-
-// Weights 1, 1, 1 or 1, 2, 1.
-template <bool kBinomial, typename L>
-KERNEL_HOST_DEVICE L axis_sum(L before, L center, L after) {
-  return (before + after) + (kBinomial ? center + center : center);
 }
 
 // keep (center + rate (mean - center)) for a sum of weights 27 or 64.

@@ -13,7 +13,7 @@ namespace {
 
 template <typename S>
 int64_t step_scratch(const EvolveParams& p) {
-  return LineStep<S>::line_bytes(p.width, p.channels) + LineStep<S>::scratch(p.width, p.channels);
+  return LineScratch::bytes(p.width * p.channels, sizeof(compute_t<S>)) + LineStep<S>::scratch(p);
 }
 
 // The lines of a field around one of its own.
@@ -138,8 +138,9 @@ template <typename S>
 void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scratch) {
   const int64_t length = p.width * p.channels;
   const bool streams = p.lines() * length >= kStreamBytes / static_cast<int64_t>(sizeof(S));
-  auto* const line = static_cast<compute_t<S>*>(scratch);
-  LineStep<S> step(p, p.channels, static_cast<char*>(scratch) + LineStep<S>::line_bytes(p.width, p.channels));
+  LineScratch memory(scratch);
+  auto* const line = memory.take<compute_t<S>>(length);
+  LineStep<S> step(p, memory);
   const LineTiles tiles(p.depth, p.height, length * static_cast<int64_t>(sizeof(S)));
   // A line goes straight to its place, unless it is to be rounded or to get noise, or must be shifted to stream.
   constexpr bool kSame = sizeof(S) == sizeof(compute_t<S>);

@@ -2,8 +2,8 @@
 // there.
 #pragma once
 
-#include "kernels/field/evolve.cuh"
 #include "kernels/field/gradient.h"
+#include "kernels/field/tile.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -33,9 +33,9 @@ class GradientColumns : private TilePlaces<S, FieldLayout> {
   using Places::left_;
   using Places::offset_;
   using Places::own_;
-  using Places::p_;
   using Places::right_;
   using Places::row_;
+  using Places::shape_;
   using Places::shown_size_;
   using Places::stored_;
   static constexpr int kSums = kGradientSums<kKind>;
@@ -46,9 +46,11 @@ class GradientColumns : private TilePlaces<S, FieldLayout> {
   using T = compute_t<S>;
 
   // `shown` has room for two planes of all sums.
-  KERNEL_DEVICE GradientColumns(const EvolveParams& p, const EvolveTile& tile, const TilePlace& place, int rank,
-                                T scale, T* shown)
-      : Places(p, tile, FieldLayout(p), place, rank, /*corners=*/true), scale_(scale), shown_(shown) {
+  KERNEL_DEVICE GradientColumns(const FieldShape& p, const EvolveTile& tile, const TilePlace& place, int rank, T scale,
+                                T* shown)
+      : Places(p, Boundary::kReplicate, tile, FieldLayout(p), place, rank, /*corners=*/true),
+        scale_(scale),
+        shown_(shown) {
     const int row = rank / tile.channels / tile.quads;
     const int64_t width = place.width + kQuad * (rank / tile.channels % tile.quads);
     above_ = sign(place.height + row == 0);
@@ -59,7 +61,7 @@ class GradientColumns : private TilePlaces<S, FieldLayout> {
 
   // The planes [begin, end) of one item, whose parts begin at `in` and at `out`.
   KERNEL_DEVICE void run(const S* in, S* out, int64_t begin, int64_t end) const {
-    const int64_t size = layout_.plane * p_.depth;
+    const int64_t size = layout_.plane * shape_.depth;
     T before[kInputs][kColumns];
     T now[kInputs][kColumns];
     T after[kInputs][kColumns];
@@ -109,7 +111,7 @@ class GradientColumns : private TilePlaces<S, FieldLayout> {
   KERNEL_DEVICE void sum_over_depth(int64_t d, const T (&before)[kInputs][kColumns], const T (&now)[kInputs][kColumns],
                                     const T (&after)[kInputs][kColumns], T (&sums)[kSums][kColumns]) const {
     const T front = sign(d == 0);
-    const T back = sign(d == p_.depth - 1);
+    const T back = sign(d == shape_.depth - 1);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
       if constexpr (kKind == GradientKind::kTransposed) {
@@ -190,28 +192,17 @@ class GradientColumns : private TilePlaces<S, FieldLayout> {
   int64_t last_;  // index within the quad of the last place of a line
 };
 
-KERNEL_HOST_DEVICE EvolveParams geometry_of(const GradientParams& p) {
-  EvolveParams geometry;
-  geometry.batch = p.batch;
-  geometry.depth = p.depth;
-  geometry.height = p.height;
-  geometry.width = p.width;
-  geometry.channels = p.channels;
-  return geometry;
-}
-
 // A block for every tile.
 template <typename S, GradientKind kKind>
-__global__ void __launch_bounds__(kMostGradientThreads<kKind>) gradient_kernel(GradientParams params, EvolveTile tile) {
+__global__ void __launch_bounds__(kMostGradientThreads<kKind>) gradient_kernel(GradientParams p, EvolveTile tile) {
   using T = compute_t<S>;
-  const EvolveParams p = geometry_of(params);
   const TilePlace place = tile_place(p, tile);
-  const GradientColumns<S, kKind> columns(p, tile, place, thread_rank(), static_cast<T>(params.scale()),
+  const GradientColumns<S, kKind> columns(p, tile, place, thread_rank(), static_cast<T>(p.scale()),
                                           dynamic_shared<T>());
   const int64_t item = place.item * p.volume() * p.channels;
   const int64_t end = place.depth + tile.planes < p.depth ? place.depth + tile.planes : p.depth;
-  columns.run(static_cast<const S*>(params.in) + kGradientInputs<kKind> * item,
-              static_cast<S*>(params.out) + kGradientOutputs<kKind> * item, place.depth, end);
+  columns.run(static_cast<const S*>(p.in) + kGradientInputs<kKind> * item,
+              static_cast<S*>(p.out) + kGradientOutputs<kKind> * item, place.depth, end);
 }
 
 }  // namespace torch_hrr::kernels

@@ -8,7 +8,8 @@
 
 #include <cstdint>
 
-#include "kernels/field/evolve.h"
+#include "kernels/field/stencil.h"
+#include "kernels/lanes.h"
 
 namespace torch_hrr::kernels {
 
@@ -16,20 +17,12 @@ namespace torch_hrr::kernels {
 // norm; or, of a field with the three in it, the sum of the transposed operators.
 enum class GradientKind : int32_t { kDerivatives, kMagnitude, kTransposed };
 
-struct GradientParams {
+struct GradientParams : FieldShape {
   const void* in = nullptr;  // contiguous, as out; they do not overlap
   void* out = nullptr;
-  int64_t batch = 0;
-  int64_t depth = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
   GradientKind kind = GradientKind::kDerivatives;
   bool normalize = true;
 
-  KERNEL_HOST_DEVICE int64_t lines() const {
-    return batch * depth * height;
-  }
   KERNEL_HOST_DEVICE double scale() const {
     return normalize ? 1.0 / 32 : 1.0;
   }

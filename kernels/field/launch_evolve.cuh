@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/stored.cuh"
 #include "kernels/field/evolve.cuh"
 
 namespace torch_hrr::kernels {
@@ -25,7 +26,7 @@ inline int64_t equal_part(int64_t whole, int64_t most) {
 }
 
 // A tile of so many quads of width and height at most, about square, so that its border is short.
-inline EvolveTile tile_of_places(const EvolveParams& p, int64_t channels, int64_t places) {
+inline EvolveTile tile_of_places(const FieldShape& p, int64_t channels, int64_t places) {
   const int64_t all_quads = ceil_divide(p.width, kQuad);
   int64_t quads = 1;
   while (kQuad * quads * quads < places) {
@@ -44,7 +45,7 @@ inline EvolveTile tile_of_places(const EvolveParams& p, int64_t channels, int64_
 }
 
 // Channels fill sectors of memory.
-inline EvolveTile evolve_tile(const EvolveParams& p, int64_t element_bytes, int64_t most_threads = kMostEvolveThreads) {
+inline EvolveTile evolve_tile(const FieldShape& p, int64_t element_bytes, int64_t most_threads = kMostEvolveThreads) {
   const int64_t groups = std::max<int64_t>(1, p.channels / (kSectorBytes / element_bytes));
   const int64_t channels = ceil_divide(p.channels, groups);
   int64_t places = std::max<int64_t>(1, most_threads / channels);
@@ -72,7 +73,7 @@ struct ResidentPlan {
 };
 // p: of one channel.
 template <typename S>
-ResidentPlan resident_plan(const EvolveParams& p, std::size_t most_shared, int64_t most_threads = kMostEvolveThreads) {
+ResidentPlan resident_plan(const FieldShape& p, std::size_t most_shared, int64_t most_threads = kMostEvolveThreads) {
   ResidentPlan plan;
   const int64_t quads = ceil_divide(p.width, kQuad);
   if (p.volume() > static_cast<int64_t>(most_shared / sizeof(S)) || quads * p.height > most_threads) {
@@ -198,11 +199,11 @@ void launch_evolve_with(Storage storage, const EvolveParams& params, const Evolv
   if (params.elements() == 0) {
     return;
   }
-  const auto launch_type = [&](auto zero) {
+  with_storage(storage, [&](auto zero) {
     using S = decltype(zero);
     const EvolveLauncher<S, LaunchKernel> launcher(numbers, launch_kernel, options);
     if (steps >= kLeastResidentSteps) {
-      EvolveParams channel = params;
+      FieldShape channel = params;
       channel.channels = 1;
       const ResidentPlan plan = resident_plan<S>(channel, options.most_shared, options.most_threads);
       if (plan.slabs > 0) {
@@ -210,17 +211,7 @@ void launch_evolve_with(Storage storage, const EvolveParams& params, const Evolv
       }
     }
     launcher.step_by_step(params, steps, workspace);
-  };
-  switch (storage) {
-    case Storage::kDouble:
-      return launch_type(double{});
-    case Storage::kHalf:
-      return launch_type(Half{});
-    case Storage::kBFloat16:
-      return launch_type(BFloat16{});
-    default:
-      return launch_type(float{});
-  }
+  });
 }
 
 }  // namespace torch_hrr::kernels

@@ -11,16 +11,15 @@ constexpr int64_t kLeastGradientThreads = 64;
 template <typename S, GradientKind kKind, typename LaunchKernel>
 void launch_gradient_kind(const char* name, const GradientParams& params, const LaunchKernel& launch_kernel,
                           int64_t most_threads) {
-  const EvolveParams geometry = geometry_of(params);
   // Smaller tiles where more numbers are shown, so that a multiprocessor holds several.
   most_threads = std::min<int64_t>(most_threads, kMostGradientThreads<kKind>);
-  EvolveTile tile = evolve_tile(geometry, sizeof(S), most_threads);
+  EvolveTile tile = evolve_tile(params, sizeof(S), most_threads);
   const auto shared_bytes = [&] { return kGradientSums<kKind> * evolve_shared_bytes<compute_t<S>>(tile); };
   while (shared_bytes() > kDefaultSharedBytes && most_threads > kLeastGradientThreads) {
     most_threads /= 2;
-    tile = evolve_tile(geometry, sizeof(S), most_threads);
+    tile = evolve_tile(params, sizeof(S), most_threads);
   }
-  const int64_t tiles = TileCounts(geometry, tile).of_item() * params.batch;
+  const int64_t tiles = TileCounts(params, tile).of_item() * params.batch;
   launch_kernel(name, gradient_kernel<S, kKind>, grid_for(tiles), dim3(static_cast<unsigned>(tile.threads)),
                 shared_bytes(), params, tile);
 }
@@ -28,10 +27,10 @@ void launch_gradient_kind(const char* name, const GradientParams& params, const 
 template <typename LaunchKernel>
 void launch_gradient_with(Storage storage, const GradientParams& params, const LaunchKernel& launch_kernel,
                           int64_t most_threads = kMostEvolveThreads) {
-  if (geometry_of(params).elements() == 0) {
+  if (params.elements() == 0) {
     return;
   }
-  const auto launch_type = [&](auto zero) {
+  with_storage(storage, [&](auto zero) {
     using S = decltype(zero);
     switch (params.kind) {
       case GradientKind::kDerivatives:
@@ -44,17 +43,7 @@ void launch_gradient_with(Storage storage, const GradientParams& params, const L
         return launch_gradient_kind<S, GradientKind::kTransposed>("_field_gradient_backward", params, launch_kernel,
                                                                   most_threads);
     }
-  };
-  switch (storage) {
-    case Storage::kDouble:
-      return launch_type(double{});
-    case Storage::kHalf:
-      return launch_type(Half{});
-    case Storage::kBFloat16:
-      return launch_type(BFloat16{});
-    default:
-      return launch_type(float{});
-  }
+  });
 }
 
 }  // namespace torch_hrr::kernels

@@ -13,28 +13,21 @@ class LineStep {
  public:
   using T = compute_t<S>;
 
-  static constexpr int64_t kAlignment = 64;
-  static constexpr int64_t aligned(int64_t bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  static int64_t line_bytes(int64_t width, int64_t channels) {
-    return aligned(width * channels * static_cast<int64_t>(sizeof(T)));
-  }
-  static int64_t scratch(int64_t width, int64_t channels) {
-    return (1 + kSums + 1) * line_bytes(width, channels) + 2 * line_bytes(1, channels);
+  static int64_t scratch(const EvolveParams& p) {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    return (1 + kSums) * LineScratch::bytes(p.width * p.channels, kSize) +
+           LineScratch::bytes((p.width + 2) * p.channels, kSize);
   }
 
-  LineStep(const EvolveParams& params, int64_t channels, char* memory)
-      : p_(params), channels_(channels), length_(params.width * channels) {
-    const int64_t line = line_bytes(params.width, channels);
-    zeros_ = reinterpret_cast<S*>(memory);
-    __builtin_memset(memory, 0, static_cast<size_t>(line));
+  LineStep(const EvolveParams& params, LineScratch& scratch)
+      : p_(params), channels_(params.channels), length_(params.width * params.channels) {
+    T* const zeros = scratch.take<T>(length_);
+    __builtin_memset(static_cast<void*>(zeros), 0, static_cast<size_t>(length_) * sizeof(T));
+    zeros_ = reinterpret_cast<S*>(zeros);
     for (T*& sums : depth_sums_) {
-      memory += line;
-      sums = reinterpret_cast<T*>(memory);
+      sums = scratch.take<T>(length_);
     }
-    memory += line + line_bytes(1, channels);
-    sums_ = reinterpret_cast<T*>(memory);
+    sums_ = scratch.take<T>((params.width + 2) * channels_) + channels_;
   }
 
   const S* zeros() const {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/block.cuh"
-#include "kernels/field/evolve.h"
+#include "kernels/field/stencil.h"
 #include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
@@ -53,7 +53,7 @@ struct TilePlace {
 struct FieldLayout {
   int64_t width, channels, plane;
 
-  explicit KERNEL_DEVICE FieldLayout(const EvolveParams& p)
+  explicit KERNEL_DEVICE FieldLayout(const FieldShape& p)
       : width(p.width), channels(p.channels), plane(p.height * p.width * p.channels) {}
   KERNEL_DEVICE int64_t at(int64_t h, int64_t w, int64_t c) const {
     return (h * width + w) * channels + c;
@@ -62,7 +62,7 @@ struct FieldLayout {
 struct QuadLayout {
   int quads, face, plane;
 
-  KERNEL_HOST_DEVICE QuadLayout(const EvolveParams& p, const EvolveTile& tile)
+  KERNEL_HOST_DEVICE QuadLayout(const FieldShape& p, const EvolveTile& tile)
       : quads(tile.quads), face(static_cast<int>(p.height) * tile.quads), plane(kQuad * face) {}
   KERNEL_DEVICE int at(int64_t h, int64_t w, int64_t) const {
     return static_cast<int>(w % kQuad) * face + static_cast<int>(h) * quads + static_cast<int>(w / kQuad);
@@ -77,9 +77,10 @@ class TilePlaces {
   using T = compute_t<S>;
 
   // `rank` among the threads of the tile; `corners`: whether the corners of the border are needed.
-  KERNEL_DEVICE TilePlaces(const EvolveParams& p, const EvolveTile& tile, const Layout& layout, const TilePlace& place,
-                           int rank, bool corners)
-      : p_(p),
+  KERNEL_DEVICE TilePlaces(const FieldShape& p, Boundary boundary, const EvolveTile& tile, const Layout& layout,
+                           const TilePlace& place, int rank, bool corners)
+      : shape_(p),
+        boundary_(boundary),
         layout_(layout),
         shown_size_(tile.shown()),
         quads_(tile.quads),
@@ -150,17 +151,17 @@ class TilePlaces {
     const int64_t h = place.height + row;
     const int64_t w = place.width + width;
     const int64_t c = place.channel + channel;
-    if (h > p_.height || w > p_.width || c >= p_.channels) {
+    if (h > shape_.height || w > shape_.width || c >= shape_.channels) {
       return kNowhere;
     }
-    const int64_t own_h = neighbour(h, p_.height, p_.boundary);
-    const int64_t own_w = neighbour(w, p_.width, p_.boundary);
+    const int64_t own_h = neighbour(h, shape_.height, boundary_);
+    const int64_t own_w = neighbour(w, shape_.width, boundary_);
     return own_h < 0 || own_w < 0 ? kNowhere : layout_.at(own_h, own_w, c);
   }
 
   template <typename E>
   KERNEL_DEVICE void load(const S* field, int64_t depth, E (&values)[kColumns]) const {
-    const int64_t d = depth == kNoPlane ? -1 : neighbour(depth, p_.depth, p_.boundary);
+    const int64_t d = depth == kNoPlane ? -1 : neighbour(depth, shape_.depth, boundary_);
     if (d < 0) {
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
@@ -190,7 +191,8 @@ class TilePlaces {
     }
   }
 
-  const EvolveParams& p_;
+  const FieldShape& shape_;
+  Boundary boundary_;
   const Layout layout_;
   int shown_size_;
   int quads_;
@@ -218,7 +220,7 @@ KERNEL_DEVICE int64_t take_digit(int64_t& index, int64_t count) {
 struct TileCounts {
   int64_t channels, width, height, depth;
 
-  KERNEL_HOST_DEVICE TileCounts(const EvolveParams& p, const EvolveTile& tile)
+  KERNEL_HOST_DEVICE TileCounts(const FieldShape& p, const EvolveTile& tile)
       : channels((p.channels + tile.channels - 1) / tile.channels),
         width((p.width + tile.width() - 1) / tile.width()),
         height((p.height + tile.rows - 1) / tile.rows),
@@ -229,7 +231,7 @@ struct TileCounts {
 };
 
 // That of this block, where a block takes one.
-KERNEL_DEVICE TilePlace tile_place(const EvolveParams& p, const EvolveTile& tile) {
+KERNEL_DEVICE TilePlace tile_place(const FieldShape& p, const EvolveTile& tile) {
   const TileCounts counts(p, tile);
   int64_t rest = blockIdx.x;
   TilePlace place;

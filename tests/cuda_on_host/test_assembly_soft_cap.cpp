@@ -16,6 +16,7 @@
 #include "kernels/assembly/soft_cap.cuh"
 #include "kernels/registry.h"
 #include "tests/cpp/kernels/soft_cap_oracle.h"
+#include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
@@ -84,11 +85,7 @@ struct Problem {
   std::vector<S> run_on_cpu(CapResult result) const {
     auto out = poisoned<S>(inputs.size());
     const SoftCapParams all = bound(result, out);
-    const RowKernel<SoftCapParams>& kernel = kernel_table<RowKernel<SoftCapParams>>();
-    std::vector<char> memory(static_cast<size_t>(kernel.scratch(all)) + 64);
-    void* scratch = memory.data();
-    std::size_t space = memory.size();
-    kernel.run(all, 0, all.rows, std::align(64, space - 64, scratch, space));
+    run_rows_on_cpu(kernel_table<RowKernel<SoftCapParams>>(), all, all.rows);
     return out;
   }
 };

@@ -14,6 +14,7 @@
 #include "kernels/encoding/frequency_ladder.h"
 #include "kernels/encoding/launch_sinusoid.cuh"
 #include "kernels/registry.h"
+#include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
@@ -57,11 +58,7 @@ Turns ladder(int64_t dim, double scale = 1) {
 template <typename S, typename Params>
 void run_on_cpu(const Params& params, int64_t rows, const TurnArrays& turns) {
   const WithTurns<Params> all{params, turns};
-  const auto& kernel = kernel_table<RowKernel<WithTurns<Params>>>(kStorage<S>);
-  std::vector<char> memory(static_cast<size_t>(kernel.scratch(all)) + 64);
-  void* scratch = memory.data();
-  std::size_t space = memory.size();
-  kernel.run(all, 0, rows, std::align(64, space - 64, scratch, space));
+  run_rows_on_cpu(kernel_table<RowKernel<WithTurns<Params>>>(kStorage<S>), all, rows);
 }
 
 template <typename S>

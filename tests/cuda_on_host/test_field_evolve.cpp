@@ -5,12 +5,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "kernels/field/launch_evolve.cuh"
-#include "kernels/registry.h"
+#include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
@@ -24,9 +23,7 @@ using cuda_on_host::Schedule;
 constexpr Boundary kBoundaries[] = {Boundary::kReplicate, Boundary::kZeros, Boundary::kCircular};
 constexpr Stencil kStencils[] = {Stencil::kLaplace, Stencil::kBox, Stencil::kBinomial};
 
-struct Shape {
-  int64_t batch, depth, height, width, channels;
-};
+using Shape = FieldShape;
 
 template <typename S>
 struct Problem {
@@ -34,18 +31,14 @@ struct Problem {
   EvolveParams params;
 
   explicit Problem(const Shape& shape, unsigned seed = 1) {
-    params.batch = shape.batch;
-    params.depth = shape.depth;
-    params.height = shape.height;
-    params.width = shape.width;
-    params.channels = shape.channels;
+    static_cast<Shape&>(params) = shape;
     params.keep = 0.9;
     params.rate = 0.15;
     params.seed = 0x123456789abcdefu;
     params.first = ~uint64_t{0} - 3;
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
-    field.resize(static_cast<size_t>(shape.batch * params.volume() * shape.channels));
+    field.resize(static_cast<size_t>(shape.elements()));
     for (S& element : field) {
       element = static_cast<S>(normal(generator));
     }
@@ -57,14 +50,10 @@ struct Problem {
     auto out = poisoned<S>(field.size());
     EvolveParams own = params;
     const auto& kernel = kernel_table<RowKernel<EvolveParams>>(kStorage<S>);
-    std::vector<char> memory(static_cast<size_t>(kernel.scratch(own)) + 64);
-    void* scratch = memory.data();
-    std::size_t space = memory.size();
-    scratch = std::align(64, space - 64, scratch, space);
     for (int64_t step = 0; step < steps; ++step) {
       own.field = state.data();
       own.out = out.data();
-      kernel.run(own, 0, own.lines(), scratch);
+      run_rows_on_cpu(kernel, own, own.lines());
       own.first += static_cast<uint64_t>(own.noise_blocks());
       state.swap(out);
     }

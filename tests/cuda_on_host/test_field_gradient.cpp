@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "kernels/field/launch_gradient.cuh"
-#include "kernels/registry.h"
+#include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 
 namespace torch_hrr::kernels {
@@ -21,9 +20,7 @@ using cuda_on_host::Schedule;
 
 constexpr GradientKind kKinds[] = {GradientKind::kDerivatives, GradientKind::kMagnitude, GradientKind::kTransposed};
 
-struct Shape {
-  int64_t batch, depth, height, width, channels;
-};
+using Shape = FieldShape;
 
 template <typename S>
 struct Problem {
@@ -32,14 +29,10 @@ struct Problem {
   GradientParams params;
 
   Problem(const Shape& shape, GradientKind kind) {
-    params.batch = shape.batch;
-    params.depth = shape.depth;
-    params.height = shape.height;
-    params.width = shape.width;
-    params.channels = shape.channels;
+    static_cast<Shape&>(params) = shape;
     params.kind = kind;
     params.normalize = shape.width % 2 == 0;
-    results = static_cast<size_t>(shape.batch * shape.depth * shape.height * shape.width * shape.channels);
+    results = static_cast<size_t>(shape.elements());
     in.resize(kind == GradientKind::kTransposed ? 3 * results : results);
     results = kind == GradientKind::kDerivatives ? 3 * results : results;
     std::mt19937 generator(3);
@@ -54,12 +47,7 @@ struct Problem {
     auto out = poisoned<S>(results);
     GradientParams own = params;
     own.out = out.data();
-    const auto& kernel = kernel_table<RowKernel<GradientParams>>(kStorage<S>);
-    std::vector<char> memory(static_cast<size_t>(kernel.scratch(own)) + 64);
-    void* scratch = memory.data();
-    std::size_t space = memory.size();
-    scratch = std::align(64, space - 64, scratch, space);
-    kernel.run(own, 0, own.lines(), scratch);
+    run_rows_on_cpu(kernel_table<RowKernel<GradientParams>>(kStorage<S>), own, own.lines());
     return out;
   }
   std::vector<S> on_gpu(int64_t most_threads, const Schedule& schedule = {}) const {

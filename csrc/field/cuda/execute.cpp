@@ -3,7 +3,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "csrc/field/evolve.h"
+#include "csrc/field/field.h"
 #include "csrc/rows.h"
 #include "kernels/field/cuda_launch.h"
 

@@ -10,24 +10,18 @@ namespace {
 
 using namespace torch_hrr::kernels;
 
-struct Shape {
-  int64_t batch, depth, height, width, channels;
-};
+using Shape = FieldShape;
 
 template <typename S>
 void profile_evolve(std::vector<Profile>& all, const std::string& op, Storage storage, const Shape& shape,
                     Stencil stencil = Stencil::kLaplace, double noise = 0, int64_t steps = 1) {
   EvolveParams params;
-  params.batch = shape.batch;
-  params.depth = shape.depth;
-  params.height = shape.height;
-  params.width = shape.width;
-  params.channels = shape.channels;
+  static_cast<Shape&>(params) = shape;
   params.stencil = stencil;
   params.noise = noise;
   params.rate = 0.1;
   std::vector<S> field;
-  for (const float x : normal_elements(shape.batch * params.volume() * shape.channels, 1)) {
+  for (const float x : normal_elements(shape.elements(), 1)) {
     field.push_back(static_cast<S>(x));
   }
   auto out = poisoned<S>(field.size());
@@ -49,13 +43,9 @@ template <typename S>
 void profile_gradient(std::vector<Profile>& all, const std::string& op, Storage storage, const Shape& shape,
                       GradientKind kind) {
   GradientParams params;
-  params.batch = shape.batch;
-  params.depth = shape.depth;
-  params.height = shape.height;
-  params.width = shape.width;
-  params.channels = shape.channels;
+  static_cast<Shape&>(params) = shape;
   params.kind = kind;
-  const int64_t count = shape.batch * shape.depth * shape.height * shape.width * shape.channels;
+  const int64_t count = shape.elements();
   std::vector<S> in;
   for (const float x : normal_elements(kind == GradientKind::kTransposed ? 3 * count : count, 1)) {
     in.push_back(static_cast<S>(x));
