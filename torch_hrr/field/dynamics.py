@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch_hrr import _storage
 from torch_hrr._checks import check_seed, check_strided, choice, integer, number
 from torch_hrr._storage import IntegrityError
-from torch_hrr.field.functional import advance_key_, evolve, random_key
+from torch_hrr.field.functional import advance_key, evolve, random_key
+from torch_hrr.runtime import resolve_device
 
 _FORMAT, _VERSION = "torch_hrr.dynamic_field", 1
 _BOUNDARIES = ("circular", "replicate", "zeros")
@@ -25,11 +26,15 @@ _DTYPES = (torch.float32, torch.float64)
 _VARIANCE = 0.5
 # Widths of a Gaussian that padding must hold: beyond lies 2e-9 of it.
 _REACH = 6
+# Of numbers and stimuli: beyond, sums of float32 overflow.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
 class DynamicFieldConfig:
     """The numbers of a `DynamicField`, with cosivina's defaults where it has them; checked when the object is made.
+
+    None is above 1e30 in absolute value, nor is the noise of a step, ``noise sqrt(dt) / tau``.
 
     Attributes:
         tau: Time constant, above 0, in the unit of `dt`.
@@ -62,8 +67,9 @@ class DynamicFieldConfig:
         op = "DynamicField"
         for field in dataclasses.fields(self):
             if field.name != "boundary":
-                least = -math.inf if field.name == "resting_level" else 0.0
-                object.__setattr__(self, field.name, number(op, field.name, getattr(self, field.name), least))
+                least = -_LARGEST if field.name == "resting_level" else 0.0
+                value = number(op, field.name, getattr(self, field.name), least, _LARGEST)
+                object.__setattr__(self, field.name, value)
         choice(op, "boundary", self.boundary, _BOUNDARIES)
         for name in ("tau", "dt", "beta"):
             if getattr(self, name) == 0:
@@ -72,11 +78,17 @@ class DynamicFieldConfig:
             raise ValueError(f"{op}: dt must be at most tau = {self.tau:g}, got {self.dt:g}")
         if self.resting_level >= 0:
             raise ValueError(f"{op}: resting_level must be below 0, got {self.resting_level:g}")
+        number(op, "noise sqrt(dt) / tau", self.noise_of_step, 0.0, _LARGEST)
         if self.inhibition > 0 and self.sigma_inhibition <= self.sigma_excitation:
             raise ValueError(
                 f"{op}: sigma_inhibition must be above sigma_excitation = {self.sigma_excitation:g}, "
                 f"got {self.sigma_inhibition:g}"
             )
+
+    @property
+    def noise_of_step(self) -> float:
+        """Standard deviation of what a step adds."""
+        return self.noise * math.sqrt(self.dt) / self.tau
 
 
 @dataclass(frozen=True)
@@ -145,24 +157,25 @@ class DynamicField(nn.Module):
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
             seed: Of the noise, -2^63 to 2^64 - 1.
-            device: Where to be; None means torch's default.
+            device: Where to be, as for `runtime.resolve_device`; None means torch's default.
             dtype: float32 or float64; None means torch's default.
             config: Any of `DynamicFieldConfig`.
 
         Raises:
             TypeError: An argument of another type, or an unknown number.
-            ValueError: A number outside its range, or a Gaussian wider than the longest axis.
+            ValueError: A number outside its range, a Gaussian wider than the longest axis, or no device of torch's.
         """
         super().__init__()
         op = "DynamicField"
         if isinstance(shape, str) or not isinstance(shape, Iterable):
             raise TypeError(f"{op}: shape must be ints [..., D, H, W, C], got {type(shape).__name__}")
-        self.shape = tuple(integer(op, "shape", size, 1) for size in shape)
+        self.shape = tuple(integer(op, "shape", size, 1, 2**63 - 1) for size in shape)
         if len(self.shape) < 4:
             raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        if dtype not in _DTYPES:
-            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
+            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype!r:.80}")
+        device = None if device is None else resolve_device(device)
         self.seed = check_seed(op, seed)
         self.configure(**config)
         level = self.config.resting_level
@@ -187,15 +200,16 @@ class DynamicField(nn.Module):
                 raise ValueError(
                     f"DynamicField: {name} must be at most the longest axis = {longest}, got {getattr(config, name):g}"
                 )
+        # What has no strength may have any width.
+        narrow = config.sigma_excitation**2 if config.excitation or config.inhibition else 0.0
+        wide = config.sigma_inhibition**2 if config.inhibition else narrow
         self.config = config
-        narrow = config.sigma_excitation**2
-        self._excitation = _binomial(narrow)
-        self._inhibition = _binomial(config.sigma_inhibition**2 - narrow) if config.inhibition else (0, 0.0)
+        self._excitation, self._inhibition = _binomial(narrow), _binomial(wide - narrow)
 
     @property
     def output(self) -> Tensor:
         """f(u) of the activation as it is, ``[..., D, H, W, C]`` in 0 to 1; a new tensor."""
-        return (self.activation.detach() * self.config.beta).sigmoid_()
+        return self._output_of(self.activation)
 
     @torch.no_grad()
     def step(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
@@ -210,23 +224,25 @@ class DynamicField(nn.Module):
 
         Raises:
             TypeError: The stimulus is no strided tensor of the field's dtype, or the field was turned into a half type.
-            ValueError: Its shape or device does not fit, or it has NaN or infinity (on the CPU: a GPU is not asked).
-            The field is then unchanged.
+            ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value (on the
+                CPU: a GPU is not asked).
+            On these and any other error, lack of memory for one, the field is unchanged.
         """
         self._check(stimulus, integer("step", "steps", steps, 0))
         config = self.config
         rate = config.dt / config.tau
-        noise = config.noise * math.sqrt(config.dt) / config.tau
-        output = self.output
+        noise = config.noise_of_step
+        activation, key, output = self.activation, self.noise_key, self.output
         for _ in range(steps):
             drive = self._lateral(output)
             if stimulus is not None:
                 drive += stimulus
-            moved = evolve(self.activation, rate, 0.0, noise=noise, key=self.noise_key)
-            self.activation = moved.add_(drive.add_(config.resting_level), alpha=rate)
+            moved = evolve(activation, rate, 0.0, noise=noise, key=key)
+            activation = moved.add_(drive.add_(config.resting_level), alpha=rate)
             if noise:
-                advance_key_(self.noise_key, moved.numel())
-            output = self.output
+                key = advance_key(key, moved.numel())
+            output = self._output_of(activation)
+        self.activation, self.noise_key = activation, key
         return output
 
     def forward(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
@@ -239,9 +255,9 @@ class DynamicField(nn.Module):
         Raises:
             TypeError, ValueError: ``seed`` is no int, or out of range.
         """
-        self.seed = self.seed if seed is None else check_seed("reset", seed)
-        self.activation = torch.full_like(self.activation, self.config.resting_level)
-        self.noise_key = random_key(self.seed, self.activation.device)
+        seed = self.seed if seed is None else check_seed("reset", seed)
+        activation = torch.full_like(self.activation, self.config.resting_level)
+        self.seed, self.activation, self.noise_key = seed, activation, random_key(seed, activation.device)
 
     def stimulus(
         self, position: Sequence[float], sigma: float, amplitude: float = 1.0, channel: int | None = None
@@ -251,7 +267,7 @@ class DynamicField(nn.Module):
         Args:
             position: Its centre (depth, height, width), in places.
             sigma: Its width, above 0.
-            amplitude: Its height.
+            amplitude: Its height, at most 1e30 in absolute value.
             channel: Where it is, 0 to C - 1, the others being 0; None means in all.
 
         Returns:
@@ -266,13 +282,14 @@ class DynamicField(nn.Module):
         centre = [number(op, "position", place) for place in position]
         if len(centre) != 3:
             raise ValueError(f"{op}: position must be (depth, height, width), got {len(centre)} numbers")
-        if number(op, "sigma", sigma, 0) == 0:
+        sigma = number(op, "sigma", sigma, 0)
+        if sigma == 0:
             raise ValueError(f"{op}: sigma must be above 0, got {sigma}")
-        height = number(op, "amplitude", amplitude)
+        height = number(op, "amplitude", amplitude, -_LARGEST, _LARGEST)
         *sizes, channels = self.shape[-4:]
-        bump = torch.full((), height, dtype=torch.float64)
+        bump = torch.full((), height, dtype=torch.float64, device="cpu")
         for axis, (size, middle) in enumerate(zip(sizes, centre, strict=True)):
-            distance = torch.arange(size, dtype=torch.float64) - middle
+            distance = torch.arange(size, dtype=torch.float64, device="cpu") - middle
             if self.config.boundary == "circular":
                 distance = (distance + size / 2).remainder(size) - size / 2
             along = [1, 1, 1]
@@ -280,9 +297,9 @@ class DynamicField(nn.Module):
             bump = bump * torch.exp(-0.5 * (distance / sigma).square()).view(along)
         shape = (*sizes, channels)
         if channel is None:
-            heard = torch.ones(channels, dtype=torch.float64)
+            heard = torch.ones(channels, dtype=torch.float64, device="cpu")
         else:
-            heard = torch.zeros(channels, dtype=torch.float64)
+            heard = torch.zeros(channels, dtype=torch.float64, device="cpu")
             heard[integer(op, "channel", channel, 0, channels - 1)] = 1
         return (bump.unsqueeze(-1) * heard).expand(shape).to(self.activation)
 
@@ -349,7 +366,9 @@ class DynamicField(nn.Module):
         Raises:
             torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
             OSError: The file cannot be read.
+            TypeError, ValueError: ``device`` is none.
         """
+        target = torch.get_default_device() if device is None else resolve_device(device)
         tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
         try:
             activation = tensors["activation"]
@@ -365,11 +384,14 @@ class DynamicField(nn.Module):
                 raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise IntegrityError(f"load: {os.fsdecode(path)} must describe a dynamic field, got {error}") from None
-        return field.to(torch.empty(0, device=device).device)
+        return field.to(target)
 
     def extra_repr(self) -> str:
         """Shape and numbers, for `repr`."""
         return f"{list(self.shape)}, {self.config}"
+
+    def _output_of(self, activation: Tensor) -> Tensor:
+        return (activation.detach() * self.config.beta).sigmoid_()
 
     def _check(self, stimulus: Tensor | None, steps: int) -> None:
         op, activation = "step", self.activation
@@ -390,8 +412,8 @@ class DynamicField(nn.Module):
                 f"{op}: stimulus must broadcast to {list(self.shape)}, got a shape of {list(stimulus.shape)}"
             )
         # One pass: NaN is the least and the most of what holds one.
-        if stimulus.is_cpu and not all(math.isfinite(end) for end in torch.aminmax(stimulus.detach())):
-            raise ValueError(f"{op}: stimulus must be finite, got NaN or infinity")
+        if stimulus.is_cpu and not all(abs(end) <= _LARGEST for end in torch.aminmax(stimulus.detach())):
+            raise ValueError(f"{op}: stimulus must be finite and at most {_LARGEST:g} in absolute value")
 
     def _lateral(self, output: Tensor) -> Tensor:
         """What the field hears of itself."""
