@@ -1,5 +1,9 @@
 """Pattern libraries: cosine, blends, the oldest replaced, files; and pools of tensors."""
 
+import copy
+import pickle
+
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -84,6 +88,11 @@ def test_files(tmp_path):
         "missing": {"contexts": torch.ones(2, 2)},
         "shape": {"contexts": torch.ones(2, 2), "patterns": torch.ones(3, 2), "stored": torch.zeros(1).long()},
         "count": {"contexts": torch.ones(2, 2), "patterns": torch.ones(2, 2), "stored": -torch.ones(1).long()},
+        "dtype": {
+            "contexts": torch.ones(2, 2).to(torch.float8_e5m2),
+            "patterns": torch.ones(2, 2).to(torch.float8_e5m2),
+            "stored": torch.zeros(1).long(),
+        },
     }.items():
         torch_hrr._storage.save(tmp_path / name, tensors, {}, format="torch_hrr.pattern_library", version=1)
         with pytest.raises(torch_hrr.IntegrityError, match="must hold the tensors of a library"):
@@ -100,12 +109,98 @@ def test_files(tmp_path):
         (lambda: PatternLibrary(3, 3, device="cpu").store([1.0], torch.ones(3)), TypeError, "context must be a torch"),
         (lambda: PatternLibrary(3, 3).store(torch.ones(2), torch.ones(3)), ValueError, r"must have shape \[3\]"),
         (lambda: PatternLibrary(3, 3).find_best_pattern(torch.ones(1, 3)), ValueError, r"must have shape \[3\]"),
+        (lambda: PatternLibrary(3, True), TypeError, "dim must be an int, got bool"),
+        (lambda: PatternLibrary(2**70, 3), ValueError, "capacity must be at least 1 and at most"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_bad_arguments(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+ONES = torch.ones(5), torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((ONES[0].to("meta"), ONES[1]), ValueError, "context must be on cpu, got meta"),
+        ((ONES[0], ONES[1].to("meta")), ValueError, "pattern must be on cpu, got meta"),
+        ((ONES[0].int(), ONES[1]), TypeError, "context must be float32, float64, float16 or bfloat16, got torch.int32"),
+        ((ONES[0], ONES[1] + 1j), TypeError, "pattern must be float32, .*, got torch.complex64"),
+        ((*ONES, True), TypeError, "when must be a torch.Tensor, got bool"),
+        ((*ONES, torch.ones(1)), TypeError, "when must be bool, got torch.float32"),
+        ((*ONES, torch.ones(2).bool()), ValueError, r"when must have one element, got a shape of \[2\]"),
+        ((*ONES, torch.ones(1, device="meta").bool()), ValueError, "when must be on cpu, got meta"),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_stored_leaves_the_library_as_it_is(arguments, error, text):
+    library, _, _ = filled(3)
+    before = {name: tensor.clone() for name, tensor in library.state_dict().items()}
+    with pytest.raises(error, match=f"^store: {text}"):
+        library.store(*arguments)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in library.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((ONES[0].to("meta"),), ValueError, "context must be on cpu, got meta"),
+        ((ONES[0] + 1j,), TypeError, "context must be float32, .*, got torch.complex64"),
+        ((ONES[0], ONES[1].to("meta")), ValueError, "field_state must be on cpu, got meta"),
+        ((ONES[0], ONES[1].long()), TypeError, "field_state must be float32, .*, got torch.int64"),
+    ],
+    ids=range(4),
+)
+def test_what_cannot_be_looked_for(arguments, error, text):
+    with pytest.raises(error, match=f"^find_best_pattern: {text}"):
+        filled(3)[0].find_best_pattern(*arguments)
+
+
+def test_copies_and_dtypes():
+    library, contexts, _ = filled(3)
+    expected = library.find_best_pattern(contexts[1])
+    for again in (copy.deepcopy(library), pickle.loads(pickle.dumps(library))):
+        assert all(torch.equal(*each) for each in zip(again.find_best_pattern(contexts[1]), expected, strict=True))
+        again.clear()
+    assert len(library) == 3
+    for changed in (library.double(), library.half(), library.bfloat16()):
+        pattern, similarity = changed.find_best_pattern(contexts[1])
+        assert pattern.dtype == similarity.dtype == changed.contexts.dtype and float(similarity) == pytest.approx(
+            1, abs=0.02
+        )
+    assert library.to("meta").find_best_pattern(contexts[1].to("meta"))[0].is_meta
+
+
+def test_a_pattern_library_under_another_default_device(tmp_path):
+    library, contexts, _ = filled(3)
+    with torch.device("meta"):
+        library.store(contexts[0], ONES[1])
+        library.save(tmp_path / "library")
+        again = PatternLibrary.load(tmp_path / "library", device="cpu")
+    assert len(again) == 4 and torch.equal(again.patterns[3], ONES[1])
+
+
+def test_a_file_that_cannot_be_written_stays(tmp_path, monkeypatch):
+    library, _, _ = filled(3)
+    path = tmp_path / "library"
+    library.save(path)
+    whole = path.read_bytes()
+
+    def fails(*arguments):
+        raise OSError("no space left")
+
+    library.store(*ONES)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", fails)
+        with pytest.raises(OSError, match="no space left"):
+            library.save(path)
+    assert path.read_bytes() == whole and [each.name for each in tmp_path.iterdir()] == ["library"]
+    path.write_bytes(whole[:-1])
+    with pytest.raises(torch_hrr.IntegrityError, match="cut short"):
+        PatternLibrary.load(path)
 
 
 def test_a_pool_keeps_its_memory():
@@ -124,3 +219,22 @@ def test_a_pool_keeps_its_memory():
     ):
         with pytest.raises(error):
             TensorPool(shapes, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "error", "text"),
+    [
+        ([("a", (2,))], torch.float32, TypeError, "shapes must be a mapping, got list"),
+        ({"a": 5}, torch.float32, TypeError, "shape of 'a' must be a sequence of ints, got int"),
+        ({"a": (5, torch.int64)}, torch.float32, TypeError, "shape of 'a' must be a sequence of ints, got int"),
+        ({"a": (2.0,)}, torch.float32, TypeError, "a size of 'a' must be an int, got float"),
+        ({"a": (True,)}, torch.float32, TypeError, "a size of 'a' must be an int, got bool"),
+        ({"a": (2**70,)}, torch.float32, ValueError, "a size of 'a' must be at least 0 and at most"),
+        ({"a": (2,)}, "float32", TypeError, "dtype of 'a' must be floating, bool, int32 or int64, got 'float32'"),
+        ({"a": (2,)}, numpy.zeros(2), TypeError, "dtype of 'a' must be floating"),
+    ],
+    ids=range(8),
+)
+def test_a_pool_names_what_is_wrong(shapes, dtype, error, text):
+    with pytest.raises(error, match=f"^TensorPool: {text}"):
+        TensorPool(shapes, "cpu", dtype)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _library
-from torch_hrr._checks import check_bool
+from torch_hrr._checks import check_bool, check_seed
 from torch_hrr.field import functional
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.runtime import resolve_device
@@ -64,10 +64,16 @@ class FieldBrainFactory:
         self.made = 0
 
     def create(self, **settings: Any) -> FieldBrain:
-        """The next brain: with the factory's settings, changed as given; its seed is the factory's plus its number."""
+        """The next brain: with the factory's settings, changed as given; its seed is the factory's plus its number.
+
+        Raises:
+            TypeError, ValueError: As for `create_brain`; the number does not count.
+        """
         own = self.settings | settings
         if "seed" not in settings:
-            own["seed"] = self.settings.get("seed", 0) + self.made
+            seed = self.settings.get("seed", 0)
+            check_seed("create", seed)
+            own["seed"] = seed + self.made
         brain = create_brain(**own)
         self.made += 1
         return brain

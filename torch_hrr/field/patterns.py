@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr import _storage
-from torch_hrr._checks import check_strided, integer, resolve_dtype
+from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, resolve_dtype
 from torch_hrr._storage import IntegrityError
 from torch_hrr.runtime import resolve_device
 
@@ -18,6 +18,7 @@ _VERSION = 1
 _BLENDED = 3
 # Of the softmax over cosines: two contexts at right angles differ by a factor of e^10.
 _SHARPNESS = 10.0
+_MOST = 2**63 - 1
 
 
 class PatternLibrary(nn.Module):
@@ -25,6 +26,7 @@ class PatternLibrary(nn.Module):
 
     Everything is on the device, counters too: nothing waits for it, and calls can be compiled or captured in a graph.
     Retrieval of an empty library gives zeros with similarity 0; a context of zeros has cosine 0 with every other.
+    Values are not looked at: NaN or infinity in a context, or in a pattern that is found, makes what is found NaN.
 
     Attributes:
         contexts: ``[capacity, dim]``, of norm 1 or 0.
@@ -64,9 +66,9 @@ class PatternLibrary(nn.Module):
         """
         super().__init__()
         op = "PatternLibrary"
-        self.capacity = integer(op, "capacity", capacity, 1)
-        self.dim = integer(op, "dim", dim, 1)
-        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1)
+        self.capacity = integer(op, "capacity", capacity, 1, _MOST)
+        self.dim = integer(op, "dim", dim, 1, _MOST)
+        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1, _MOST)
         place, kind = resolve_device(device), resolve_dtype(op, dtype)
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))
@@ -79,27 +81,34 @@ class PatternLibrary(nn.Module):
 
         Args:
             context: ``[dim]``, floating, on the library's device.
-            pattern: ``[pattern_dim]``.
+            pattern: ``[pattern_dim]``, likewise.
             when: A bool tensor of one element on the device, which decides there whether to store; None means yes.
 
         Raises:
-            TypeError: An argument is no strided tensor.
-            ValueError: A shape is another.
+            TypeError: An argument is no strided tensor, or of another dtype.
+            ValueError: A shape or a device is another. The library is unchanged.
         """
         op = "store"
-        _check_vector(op, "context", context, self.dim)
-        _check_vector(op, "pattern", pattern, self.pattern_dim)
+        self._check_vector(op, "context", context, self.dim)
+        self._check_vector(op, "pattern", pattern, self.pattern_dim)
+        if when is not None:
+            check_strided(op, "when", when)
+            if when.dtype is not torch.bool:
+                raise TypeError(f"{op}: when must be bool, got {when.dtype}")
+            if when.numel() != 1:
+                raise ValueError(f"{op}: when must have one element, got a shape of {list(when.shape)}")
+            self._check_device(op, "when", when)
         row = torch.remainder(self.stored, self.capacity)
         own, kept = _unit(context.to(self.contexts.dtype))[None], pattern.to(self.patterns.dtype)[None]
-        if when is None:
-            self.stored.add_(1)
-        else:
+        more: Tensor | int = 1
+        if when is not None:
             keeps = when.reshape(1, 1)
             own = torch.where(keeps, own, self.contexts.index_select(0, row))
             kept = torch.where(keeps, kept, self.patterns.index_select(0, row))
-            self.stored.add_(keeps.reshape(1))
+            more = keeps.reshape(1)
         self.contexts.index_copy_(0, row, own)
         self.patterns.index_copy_(0, row, kept)
+        self.stored.add_(more)
 
     @torch.no_grad()
     def find_best_pattern(self, context: Tensor, field_state: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -107,23 +116,24 @@ class PatternLibrary(nn.Module):
 
         Args:
             context: ``[dim]``, floating, on the library's device.
-            field_state: ``[pattern_dim]``; with it the similarity of a row is the mean of the cosines of the contexts
-                and of its pattern with the state, else that of the contexts alone.
+            field_state: ``[pattern_dim]``, likewise; with it the similarity of a row is the mean of the cosines of the
+                contexts and of its pattern with the state, else that of the contexts alone.
 
         Returns:
             The pattern ``[pattern_dim]``, and the greatest similarity, 0-d, -1 to 1; zeros from an empty library.
 
         Raises:
-            TypeError: An argument is no strided tensor.
-            ValueError: A shape is another.
+            TypeError: An argument is no strided tensor, or of another dtype.
+            ValueError: A shape or a device is another.
 
         Cost: one read of the contexts, with a state one of the patterns too.
         """
         op = "find_best_pattern"
-        _check_vector(op, "context", context, self.dim)
+        self._check_vector(op, "context", context, self.dim)
+        if field_state is not None:
+            self._check_vector(op, "field_state", field_state, self.pattern_dim)
         scores = torch.mv(self.contexts, _unit(context.to(self.contexts.dtype)))
         if field_state is not None:
-            _check_vector(op, "field_state", field_state, self.pattern_dim)
             lengths = torch.linalg.vector_norm(self.patterns, dim=1)
             products = torch.mv(self.patterns, _unit(field_state.to(self.patterns.dtype)))
             scores = (scores + products / torch.where(lengths > 0, lengths, 1.0)) / 2
@@ -176,7 +186,7 @@ class PatternLibrary(nn.Module):
             and contexts.dim() == patterns.dim() == 2
             and len(contexts) == len(patterns)
             and contexts.dtype == patterns.dtype
-            and contexts.is_floating_point()
+            and contexts.dtype in FLOATING
             and 0 not in (*contexts.shape, *patterns.shape)
             and stored.shape == (1,)
             and stored.dtype == torch.int64
@@ -194,14 +204,18 @@ class PatternLibrary(nn.Module):
         """The sizes, for `repr`."""
         return f"{self.capacity}, {self.dim}, pattern_dim={self.pattern_dim}"
 
+    def _check_vector(self, op: str, argument: str, value: Tensor, length: int) -> None:
+        check_floating(op, argument, value)
+        if value.shape != (length,):
+            raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")
+        self._check_device(op, argument, value)
+
+    def _check_device(self, op: str, argument: str, value: Tensor) -> None:
+        if value.device != self.stored.device:
+            raise ValueError(f"{op}: {argument} must be on {self.stored.device}, got {value.device}")
+
 
 def _unit(vector: Tensor) -> Tensor:
     """Of norm 1, or zeros."""
     length = torch.linalg.vector_norm(vector)
     return vector / torch.where(length > 0, length, 1.0)
-
-
-def _check_vector(op: str, argument: str, value: Tensor, length: int) -> None:
-    check_strided(op, argument, value)
-    if value.shape != (length,):
-        raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -36,18 +36,27 @@ class TensorPool(Mapping[str, Tensor]):
             dtype: Of those that have none of their own.
 
         Raises:
-            TypeError: A name is not a str, a size not an int, or a dtype not floating, bool, int32 or int64.
-            ValueError: A size is negative, or torch does not know the device.
+            TypeError: No mapping; a name is not a str, a shape not a sequence of ints, or a dtype not floating, bool,
+                int32 or int64.
+            ValueError: A size is negative or beyond int64, or torch does not know the device.
         """
+        if not isinstance(shapes, Mapping):
+            raise TypeError(f"TensorPool: shapes must be a mapping, got {type(shapes).__name__}")
         self.device = resolve_device(device)
         self._tensors: dict[str, Tensor] = {}
         for name, given in shapes.items():
             if not isinstance(name, str):
                 raise TypeError(f"TensorPool: names must be str, got {type(name).__name__}")
-            own, kind = given if len(given) == 2 and isinstance(given[1], torch.dtype) else (given, dtype)
-            if kind not in (*FLOATING, *_OTHERS):
-                raise TypeError(f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {kind}")
-            sizes = [integer("TensorPool", f"a size of {name!r}", size, 0) for size in own]  # type: ignore[union-attr]
+            own, kind = given, dtype
+            if isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], torch.dtype):
+                own, kind = given
+            if not isinstance(kind, torch.dtype) or kind not in (*FLOATING, *_OTHERS):
+                raise TypeError(
+                    f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {kind!r:.80}"
+                )
+            if not isinstance(own, Iterable):
+                raise TypeError(f"TensorPool: shape of {name!r} must be a sequence of ints, got {type(own).__name__}")
+            sizes = [integer("TensorPool", f"a size of {name!r}", size, 0, 2**63 - 1) for size in own]
             self._tensors[name] = torch.zeros(sizes, dtype=kind, device=self.device)
 
     def __getitem__(self, name: str) -> Tensor:

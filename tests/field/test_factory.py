@@ -1,0 +1,34 @@
+"""Factories of field brains: seeds that are none are named, and a brain that was not made does not count."""
+
+import pytest
+import torch
+
+from torch_hrr.field import FieldBrainFactory
+
+SMALL = {"sensory_dim": 3, "motor_dim": 2, "spatial": 4, "channels": 6, "prefer_gpu": False}
+
+
+@pytest.mark.parametrize("seed", (True, None, "1", 1.5))
+def test_a_seed_that_is_none(seed):
+    factory = FieldBrainFactory(seed=seed, **SMALL)
+    with pytest.raises(TypeError, match=r"^create: seed must be an int, got "):
+        factory.create()
+    assert factory.made == 0
+
+
+def test_seeds_count_up_to_the_last():
+    factory = FieldBrainFactory(seed=2**64 - 2, **SMALL)
+    keys = [factory.create().key[0].item() for _ in range(2)]
+    assert keys == [-2, -1]
+    with pytest.raises(ValueError, match="seed must be"):
+        factory.create()
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        factory.create(seed=3, colour="blue")
+    assert factory.made == 2
+
+
+def test_another_default_device_and_dtype():
+    first = FieldBrainFactory(**SMALL).create().process_robot_cycle([0.1] * 3)[0]
+    torch.set_default_dtype(torch.float64)
+    with torch.device("meta"):
+        assert FieldBrainFactory(**SMALL).create().process_robot_cycle([0.1] * 3)[0] == first
