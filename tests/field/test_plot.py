@@ -70,7 +70,8 @@ def test_channel_axis_and_place_may_be_chosen():
 
 def test_what_is_not_finite_is_left_blank():
     field = torch.zeros(2, 2, 2, 1)
-    field[0, 0, 0], field[0, 1, 0], field[0, 1, 1] = torch.nan, torch.inf, 3
+    field = field.double()
+    field[0, 0, 0], field[0, 1, 0], field[0, 1, 1], field[1, 0, 0] = torch.nan, torch.inf, 3, -1e301
     image = shown(plot.plot_slices(field, axis=0))[0]
     assert image.isnan().tolist() == [[True, False], [True, False]] and image[1, 1] == 3
     blank = plot.plot_slices(torch.full((2, 2, 2, 1), torch.nan))
@@ -220,6 +221,21 @@ FIELD = torch.zeros(2, 3, 4, 2)
         (lambda: plot.save_animation(FIELD, "x"), ValueError, r"save_animation: frames must be \[T, D, H, W, C\]"),
         (lambda: plot.save_animation([FIELD], "x", 0), ValueError, "save_animation: fps must be .* <= 50, got 0"),
         (lambda: plot.save_animation([FIELD], 5), TypeError, "expected str, bytes or os.PathLike object, not int"),
+        (lambda: plot.plot_slices(FIELD, True), TypeError, "plot_slices: channel must be an int, got bool"),
+        (lambda: plot.plot_slices(FIELD, figure="x"), TypeError, "plot_slices: figure must be .*, got str"),
+        (
+            lambda: plot.plot_activity(states(1), figure=5),
+            TypeError,
+            "plot_activity: figure must be one of matplotlib's, got int",
+        ),
+        (lambda: plot.plot_activity(states(1), None), TypeError, "plot_activity: metrics must be a list of names"),
+        (lambda: plot.plot_activity(5), TypeError, "plot_activity: records must be states, got 5"),
+        (lambda: plot.save_animation(5, "x"), TypeError, "save_animation: frames must be fields, got 5"),
+        (
+            lambda: plot.save_animation([FIELD], "run.mp4"),
+            ValueError,
+            r"save_animation: path must end in .gif, got run\.mp4",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(call, error, message, tmp_path, monkeypatch):
@@ -227,6 +243,41 @@ def test_wrong_arguments_are_named(call, error, message, tmp_path, monkeypatch):
     with pytest.raises(error, match=f"^{message}"):
         call()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("strength", (0.0, 5.0, -5.0, 5e-324, 1e300, 1.7e308, torch.inf, torch.nan))
+@pytest.mark.parametrize("shape", ((1, 1, 1, 1), (1, 5, 5, 1), (2, 1, 3, 2)), ids=str)
+def test_constant_fields_and_single_planes_can_be_drawn(strength, shape, tmp_path):
+    field = torch.full(shape, strength, dtype=torch.float64)
+    plot.plot_slices(field).canvas.draw()
+    plot.plot_slices(torch.cat((field, -field))).canvas.draw()
+    plot.save_animation([field], tmp_path / "run.gif")
+    assert len(read(tmp_path / "run.gif")[0]) == 1
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16, torch.float8_e5m2, torch.int8, torch.uint64))
+def test_every_real_dtype_can_be_drawn(dtype):
+    field = torch.arange(24).view(2, 3, 4, 1).to(dtype)
+    (image,) = shown(plot.plot_slices(field, axis=0, place=(1, 0, 0)))
+    assert torch.equal(image, field[1, ..., 0].double())
+
+
+def test_metrics_that_cannot_be_drawn_are_left_out():
+    values = [1e308, -1e308, 10**400, torch.inf, torch.nan, 2]
+    figure = plot.plot_activity(({"energy": value} for value in values), (name for name in ["energy"]))
+    drawn = figure.axes[0].lines[0].get_ydata().tolist()
+    assert all(value != value for value in drawn[:-1]) and drawn[-1] == 2
+    figure.canvas.draw()
+
+
+def test_pictures_under_another_default_device_and_dtype(tmp_path):
+    frames = draw(2, 1, 4, 4, 1)
+    plot.save_animation(frames, tmp_path / "first.gif")
+    torch.set_default_dtype(torch.float64)
+    with torch.device("meta"), torch.inference_mode():
+        plot.plot_slices(frames[0]).canvas.draw()
+        plot.save_animation(frames, tmp_path / "second.gif")
+    assert (tmp_path / "second.gif").read_bytes() == (tmp_path / "first.gif").read_bytes()
 
 
 @pytest.mark.parametrize(

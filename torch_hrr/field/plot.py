@@ -24,6 +24,8 @@ METRICS = ("energy", "sparsity", "field_information", "max_activation", "predict
 
 _AXES = ("depth", "height", "width")
 _INCHES, _DPI = 3.2, 80
+# Beyond, the ends of an axis are so far apart that their distance overflows.
+_LARGEST = 1e300
 
 
 def plot_slices(
@@ -36,7 +38,7 @@ def plot_slices(
     """Slices of one channel across depth, height and width, through its strongest place or another.
 
     All share one scale of colours: from 0 for a field that is nowhere negative, else symmetric about 0. Lines mark the
-    place. NaN and infinity are left blank, and are never the strongest.
+    place. NaN, infinity and what is beyond 1e300 are left blank, and are never the strongest.
 
     Args:
         field: ``[D, H, W, C]`` of any real dtype and device.
@@ -57,7 +59,7 @@ def plot_slices(
     values = _values(op, "field", field, 4)
     channel, place = _where(op, values.unsqueeze(0), channel, place)
     across = _across(op, axis)
-    figure = _figure(op, _row(len(across))) if figure is None else figure
+    figure = _figure(op, _row(len(across)), figure)
     _draw(figure, values[..., channel], place, across, _scale(values[..., channel]), f"channel {channel}")
     return figure
 
@@ -70,7 +72,7 @@ def plot_activity(
     Args:
         records: The states that `FieldBrain.process_robot_cycle` returned, in order; where they have no "cycle", they
             are counted from 0.
-        metrics: Which entries, from above; any with numbers.
+        metrics: Which entries, from above; any with numbers. What is not finite or beyond 1e300 is left out.
         figure: As for `plot_slices`.
 
     Returns:
@@ -81,12 +83,13 @@ def plot_activity(
         TypeError, ValueError: There are no records or no metrics, or a record lacks one of them or has no number there.
     """
     op = "plot_activity"
-    if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
+    metrics = _listed(op, "metrics", metrics, "a list of names")
+    if not all(isinstance(name, str) for name in metrics):
         raise TypeError(f"{op}: metrics must be a list of names, got {metrics!r:.80}")
     if not metrics:
         raise ValueError(f"{op}: metrics must name at least one, got none")
     columns: dict[str, list[float]] = {name: [] for name in ("cycle", *metrics)}
-    for index, record in enumerate(records):
+    for index, record in enumerate(_listed(op, "records", records, "states")):
         if not isinstance(record, Mapping):
             raise TypeError(f"{op}: records must be states, got {type(record).__name__} at {index}")
         for name, column in columns.items():
@@ -94,8 +97,7 @@ def plot_activity(
     cycles = columns["cycle"]
     if not cycles:
         raise ValueError(f"{op}: records must hold at least one state, got none")
-    if figure is None:
-        figure = _figure(op, (7, 1 + 1.3 * len(metrics)))
+    figure = _figure(op, (7, 1 + 1.3 * len(metrics)), figure)
     panels = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
     for axes, name in zip(panels, metrics, strict=True):
         axes.plot(cycles, columns[name], linewidth=1, marker="." if len(cycles) == 1 else None)
@@ -119,7 +121,8 @@ def save_animation(
     Args:
         frames: ``[T, D, H, W, C]``, or T fields ``[D, H, W, C]`` of one shape, for example the activations of a
             `DynamicField` after every step.
-        path: Where to write; an existing file is replaced at once, or on an error kept.
+        path: Where to write, a name in ".gif" or without a suffix; an existing file is replaced at once, or on an
+            error kept.
         fps: Frames a second, 0.01 to 50; the format counts in hundredths of a second, and viewers show no more.
         channel: As for `plot_slices`.
         axis: As for `plot_slices`.
@@ -134,11 +137,16 @@ def save_animation(
     Cost: some 15 ms and 0.3 MB of memory a frame.
     """
     op = "save_animation"
+    suffix = os.path.splitext(os.fsdecode(path))[1]
+    if suffix.lower() not in ("", ".gif"):
+        raise ValueError(f"{op}: path must end in .gif, got {os.fsdecode(path)}")
     target = os.path.realpath(os.fsdecode(path))
+    # Frames are not drawn for a folder that is not there.
+    os.stat(os.path.dirname(target))
     if isinstance(frames, Tensor):
         values = _values(op, "frames", frames, 5)
     else:
-        each = [_values(op, "frames", frame, 4) for frame in frames]
+        each = [_values(op, "frames", frame, 4) for frame in _listed(op, "frames", frames, "fields")]
         shapes = list(dict.fromkeys(frame.shape for frame in each))
         if len(shapes) != 1:
             raise ValueError(
@@ -161,8 +169,9 @@ def save_animation(
     size = canvas.get_width_height()
     background = canvas.copy_from_bbox(figure.bbox)
     # One palette, so that a value has its colour in every frame: those of the scale, and greys for what is written.
-    greys = torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(1).expand(-1, 3)
-    colours = torch.cat((torch.from_numpy(images[0].cmap(torch.linspace(0, 1, 216).numpy()))[:, :3], greys))
+    greys = torch.linspace(0, 1, 40, dtype=torch.float64, device="cpu").unsqueeze(1).expand(-1, 3)
+    shown = torch.linspace(0, 1, 216, dtype=torch.float32, device="cpu").numpy()
+    colours = torch.cat((torch.from_numpy(images[0].cmap(shown))[:, :3], greys))
     palette = pillow.new("P", (1, 1))
     palette.putpalette((255 * colours).round().to(torch.uint8).flatten().tolist())
     pictures = []
@@ -189,9 +198,20 @@ def _optional(op: str, module: str) -> Any:
         raise ModuleNotFoundError(f"{op}: matplotlib must be installed: pip install torch_hrr[plot]") from None
 
 
-def _figure(op: str, size: tuple[float, float]) -> Any:
-    """A figure of its own, which no list of pyplot's keeps alive."""
-    return _optional(op, "matplotlib.figure").Figure(figsize=size, dpi=_DPI, layout="constrained")
+def _figure(op: str, size: tuple[float, float], given: Any = None) -> Any:
+    """The figure given, or one of its own, which no list of pyplot's keeps alive."""
+    known = _optional(op, "matplotlib.figure")
+    if given is None:
+        return known.Figure(figsize=size, dpi=_DPI, layout="constrained")
+    if not isinstance(given, known.FigureBase):
+        raise TypeError(f"{op}: figure must be one of matplotlib's, got {type(given).__name__}")
+    return given
+
+
+def _listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{op}: {argument} must be {wanted}, got {values!r:.80}")
+    return list(values)
 
 
 def _row(panels: int) -> tuple[float, float]:
@@ -199,7 +219,7 @@ def _row(panels: int) -> tuple[float, float]:
 
 
 def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
-    """The tensor checked and in double on the CPU, what is not finite as NaN."""
+    """The tensor checked and in double on the CPU, what cannot be drawn as NaN."""
     check_strided(op, argument, field)
     shape = "[T, D, H, W, C]" if dims == 5 else "[D, H, W, C]"
     if field.is_complex() or field.dtype == torch.bool:
@@ -209,7 +229,7 @@ def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
     if field.dim() != dims or not field.numel():
         raise ValueError(f"{op}: {argument} must be {shape} with every size above 0, got {list(field.shape)}")
     values = field.detach().to("cpu", torch.float64)
-    return values.where(values.isfinite(), math.nan)
+    return values.where(values.abs() <= _LARGEST, math.nan)
 
 
 def _where(
@@ -271,4 +291,4 @@ def _metric(op: str, record: Mapping[str, Any], name: str, index: int) -> float:
     value = record[name]
     if not isinstance(value, numbers.Real):
         raise TypeError(f"{op}: {name} must be a number, got {type(value).__name__} at {index}")
-    return float(value)
+    return float(value) if abs(record[name]) <= _LARGEST else math.nan
