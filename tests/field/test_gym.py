@@ -1,8 +1,14 @@
 """Field brains in gymnasium: spaces, seeds, vectors, the wrapper under env_checker, training, and errors."""
 
+import copy
 import functools
 import importlib
+import math
+import multiprocessing
+import os
+import pickle
 import statistics
+import subprocess
 import sys
 
 import pytest
@@ -90,6 +96,17 @@ def test_discrete_observations_are_one_hot():
         assert sensed(agent, np.int64(chosen - 1)) == [float(i == chosen) for i in range(3)]
     with pytest.raises(ValueError, match="act: observation must be in Discrete"):
         agent.act(2)
+    for wrong in (0.5, math.nan, "0", None, True, [0]):
+        with pytest.raises(TypeError, match="act: observation must be an int"):
+            agent.act(wrong)
+
+
+def test_ints_without_bounds_are_unbounded():
+    """Their spaces have the ends of the dtype as bounds, so that everything was 0 by them."""
+    space = spaces.Box(-INF, INF, (2,), np.int64)
+    assert sensed(agent_of(Spaces(space, CHOICE)), np.array([1, -2])) == pytest.approx(np.tanh([1, -2]).tolist())
+    with pytest.raises(ValueError, match="action space must have finite bounds"):
+        gym.brain_for(Spaces(CHOICE, space))
 
 
 def motors_set(monkeypatch, agent, motor):
@@ -103,11 +120,14 @@ def motors_set(monkeypatch, agent, motor):
         (box((-2, 2), (0, 10)), [1, 1], [2, 10]),
         (box((0, 3), (-1, 1), dtype=np.int32), [0.2, -0.2], [2, 0]),
         (box((0, 1), (0, 2), shape=(2, 1)), [0, 0], [[0.5], [1]]),
+        (spaces.Box(-(2**63), 2**63 - 1, (3,), np.int64), [1, 0, -1], [2**63 - 1, 0, -(2**63)]),
+        (spaces.Box(0, 2**64 - 1, (2,), np.uint64), [1, -1], [2**64 - 1, 0]),
+        (spaces.Box(-1, 1, (), np.float32), [0.5], 0.5),
         (spaces.Discrete(3), [0.1, 0.3, 0.2], 1),
         (spaces.Discrete(3, start=5), [-0.3, -0.1, -0.1], 6),
         (spaces.Discrete(3), [0, 0, 0], 0),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_motors_become_actions(monkeypatch, space, motor, action):
     agent = agent_of(Spaces(spaces.Discrete(2), space))
@@ -196,24 +216,118 @@ def test_a_vector_is_its_environments_one_by_one(name):
     envs.close()
 
 
-def test_a_vector_goes_on_after_an_end():
-    """The loop that a user writes: each brain starts anew where its environment does."""
-    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
-    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs, reward_scale=0.0)
+@pytest.mark.parametrize("mode", ("NEXT_STEP", "SAME_STEP"))
+def test_a_vector_goes_on_after_an_end(mode):
+    """The loop that a user writes: each brain starts anew where its environment does, and is told what is its own."""
+    mode = gymnasium.vector.AutoresetMode[mode]
+    envs = gymnasium.make_vec("CartPole-v1", 2, "sync", vector_kwargs={"autoreset_mode": mode})
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs)
     observations, _ = envs.reset(seed=0)
     agent.begin(0)
-    starts, rewards, seen = np.zeros(2, bool), None, 0
+    starts, ended, rewards, seen = np.zeros(2, bool), np.zeros(2, bool), None, 0
     for _ in range(60):
         actions = agent.act(observations, rewards, starts)
         assert actions in envs.action_space
         for own, start, observation in zip(agent.agents, starts, observations, strict=True):
             if start:
                 seen += 1
+                # CartPole begins within this of the middle.
+                assert np.abs(observation).max() <= 0.05
                 expected = 0.1 * torch.tensor(own.sense(observation))
                 torch.testing.assert_close(own.brain.prediction, expected)
+                assert own.brain.mean_reward == 0
         observations, rewards, terminated, truncated, _ = envs.step(actions)
-        starts = terminated | truncated
+        before, ended = ended, terminated | truncated
+        starts = ended if mode is gymnasium.vector.AutoresetMode.SAME_STEP else before
     assert seen >= 2
+
+
+def test_a_vector_of_other_spaces():
+    """Discrete spaces that begin elsewhere, and boxes of two dimensions."""
+    pairs = (spaces.Discrete(3, start=-4), spaces.Discrete(2, start=5)), (box((-1, 1), (0, 2), shape=(2, 1)),) * 2
+    for pair in pairs:
+        envs = gymnasium.vector.SyncVectorEnv([lambda pair=pair: Spaces(*pair)] * 2)
+        episodes = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs).run_episodes(3)
+        assert all(len(episode) == 4 and action in pair[1] for episode in episodes for action in episode.actions)
+        envs.close()
+
+
+def test_what_one_brain_cannot_take_leaves_all_as_they_are():
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
+    brains = gym.brains_for(envs, **SMALL)
+    agent = gym.VectorFieldAgent(iter(brains), envs)
+    good = np.zeros((3, 4), np.float32)
+    agent.act(good)
+    before = [{name: tensor.clone() for name, tensor in brain.state_dict().items()} for brain in brains]
+    for arguments, error, text in (
+        ((np.where(np.arange(3)[:, None] == 2, np.nan, good),), ValueError, "observation must be finite"),
+        ((np.where(np.arange(3)[:, None] == 2, 1e30, good),), ValueError, r"observation must be .* 1e\+06 times"),
+        ((good[:2],), ValueError, "observations must be 3, got 2"),
+        ((good, [0, 0, math.nan]), ValueError, "reward must be finite, got nan"),
+        ((good, [1.0]), ValueError, "rewards must be 3, got 1"),
+        ((good, 1.0), TypeError, "rewards must be one each, got float"),
+        ((good, None, [True]), ValueError, "starts must be 3, got 1"),
+    ):
+        with pytest.raises(error, match=f"^act: {text}"):
+            agent.act(*arguments)
+    for seed, error in ((True, TypeError), ("1", TypeError), (2**64 - 2, ValueError)):
+        with pytest.raises(error, match=r"^begin: seed must be"):
+            agent.begin(seed)
+        with pytest.raises(error, match=r"^run_episodes: seed must be"):
+            agent.run_episodes(seed)
+    for brain, state in zip(brains, before, strict=True):
+        assert all(torch.equal(tensor, state[name]) for name, tensor in brain.state_dict().items())
+    envs.close()
+    envs.close()
+
+
+ASYNCHRONOUS = """
+import functools, sys
+import gymnasium, numpy, torch
+from torch_hrr import field
+from torch_hrr.field import gym
+
+context = sys.argv[1]
+torch.set_num_threads(2)
+small = {"spatial": 4, "prefer_gpu": False}
+
+
+def run(mode, **settings):
+    envs = gymnasium.make_vec("CartPole-v1", 2, mode, vector_kwargs=settings)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, seed=2, **small), envs)
+    episodes = agent.run_episodes(11, max_steps=30)
+    envs.close()
+    envs.close()
+    return [(episode.rewards, list(map(int, episode.actions))) for episode in episodes]
+
+
+assert run("async", context=context) == run("sync")
+
+# Threads of torch are at work before processes are made, which they do not survive.
+large = {"spatial": 32, "channels": 16, "prefer_gpu": False}
+field.create_brain(3, 2, **large).process_robot_cycle([0.1] * 3)
+wrapper = functools.partial(gym.FieldObservation, **large)
+envs = gymnasium.make_vec("CartPole-v1", 2, "async", wrappers=[wrapper], vector_kwargs={"context": context})
+observations, _ = envs.reset(seed=5)
+for seen in (observations, envs.step(numpy.array([0, 1]))[0]):
+    assert seen in envs.observation_space
+envs.close()
+for i in range(2):
+    single, _ = wrapper(gymnasium.make("CartPole-v1")).reset(seed=5 + i)
+    assert numpy.array_equal(observations[i], single)
+"""
+
+
+@pytest.mark.parametrize("context", sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods())))
+def test_asynchronous_vectors(context, tmp_path):
+    script = tmp_path / "asynchronous.py"
+    body = ASYNCHRONOUS.strip().replace("\n", "\n    ")
+    script.write_text(f"if __name__ == '__main__':\n    {body}\n")
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, script, context], env=environment, timeout=120, capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr
 
 
 # What check_env warns of is gymnasium's own: a wrapper, and the bounds of Pendulum's actions.
@@ -286,6 +400,90 @@ def test_training_finds_what_is_rewarded():
     assert statistics.fmean(agent.run_episode(seed).total for seed in range(100, 110)) >= 3.5
 
 
+@pytest.mark.parametrize("reward", (math.nan, INF, "1", None, [1.0]), ids=repr)
+@pytest.mark.parametrize("scale", (0.0, 1.0))
+def test_a_reward_that_is_none_leaves_the_brain_as_it_is(reward, scale):
+    agent = agent_of(Spaces(CHOICE, CHOICE), reward_scale=scale)
+    agent.act(0)
+    before = {name: tensor.clone() for name, tensor in agent.brain.state_dict().items()}
+    with pytest.raises((TypeError, ValueError), match=r"^act: reward must be"):
+        agent.act(0, reward)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in agent.brain.state_dict().items())
+
+
+@pytest.mark.parametrize("seed", (True, "1", 1.5, 2**64), ids=repr)
+def test_a_seed_that_is_none_leaves_the_brain_as_it_is(seed):
+    agent = agent_of(Spaces(CHOICE, CHOICE))
+    agent.act(0)
+    before = {name: tensor.clone() for name, tensor in agent.brain.state_dict().items()}
+    for call in (agent.begin, agent.run_episode):
+        with pytest.raises((TypeError, ValueError), match=": seed must be"):
+            call(seed)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in agent.brain.state_dict().items())
+
+
+def test_an_error_in_training_leaves_the_weights_as_they_were():
+    class Fails(Spaces):
+        left = 6
+
+        def step(self, action):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+            return super().step(action)
+
+    agent = agent_of(Fails(CHOICE, CHOICE))
+    before = agent.brain.motor_weights.clone()
+    for error, settings in ((KeyboardInterrupt, {}), (ValueError, {"max_steps": 0}), (TypeError, {"seed": "x"})):
+        with pytest.raises(error):
+            gym.train(agent, candidates=3, elites=2, **settings)
+        assert torch.equal(agent.brain.motor_weights, before)
+
+
+def test_a_search_is_decided_by_its_seed():
+    """And not by the default device or dtype."""
+
+    def search():
+        return gym.search(lambda weights, _: -float((weights - 1).square().sum()), (2, 3), generations=3, seed=5)
+
+    expected = search()
+    torch.set_default_dtype(torch.float64)
+    with torch.device("meta"):
+        found = search()
+    assert torch.equal(found[0], expected[0]) and found[1] == expected[1] and found[1][-1] > found[1][0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"shape": 5}, TypeError, "shape must be ints, got int"),
+        ({"shape": (2, 0)}, ValueError, "shape must be at least 1"),
+        ({"shape": (True,)}, TypeError, "shape must be an int, got bool"),
+        ({"earned": lambda *_: math.nan}, ValueError, "earned must be a number, got nan"),
+        ({"spread": 1e300}, ValueError, r"spread must be a finite number >= 0 and <= 1e\+15"),
+        ({"generations": True}, TypeError, "generations must be an int, got bool"),
+    ],
+    ids=range(6),
+)
+def test_a_search_that_cannot_be(settings, error, text):
+    with pytest.raises(error, match=f"^search: {text}"):
+        gym.search(**{"earned": lambda *_: 1.0, "shape": (2,), **settings})
+
+
+def test_agents_under_another_default_device_and_dtype_and_copied():
+    agent = agent_of(Spaces(CHOICE, CHOICE))
+    expected = agent.run_episode(4)
+    for again in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        again.brain.library.clear()
+        assert same(again.run_episode(4), expected)
+    torch.set_default_dtype(torch.float64)
+    with torch.device("meta"), torch.inference_mode():
+        assert same(agent_of(Spaces(CHOICE, CHOICE)).run_episode(4), expected)
+        assert len(gym.train(agent, generations=1, candidates=2, elites=2)) == 1
+        env = gym.FieldObservation(Spaces(CHOICE, CHOICE), **SMALL)
+        assert env.reset(seed=0)[0] in env.observation_space
+
+
 CHOICE = spaces.Discrete(2)
 
 
@@ -332,12 +530,31 @@ def test_what_does_not_fit():
     agent = gym.FieldAgent(brain, env)
     with pytest.raises(ValueError, match=r"act: observation must have shape \(4,\), got \(3,\)"):
         agent.act(np.zeros(3))
-    with pytest.raises(ValueError, match="a value of sensory must be a finite number, got nan"):
-        agent.act(np.array([0, np.nan, 0, 0]))
+    for wrong in (np.nan, np.inf, 1e30):
+        with pytest.raises(ValueError, match="act: observation must be finite and within 1e\\+06 times its bounds"):
+            agent.act(np.array([wrong, 0, 0, 0]))
+    with pytest.raises(ValueError, match="act: observation must be finite"):
+        agent.act(np.array([0, np.inf, 0, 0]))
+    for wrong in ("four", None, np.zeros(4, complex), np.array(["0"] * 4)):
+        with pytest.raises(TypeError, match="act: observation must hold numbers"):
+            agent.act(wrong)
     with pytest.raises(ValueError, match="run_episode: max_steps must be at least 1"):
         agent.run_episode(0, max_steps=0)
     with pytest.raises(ValueError, match="search: elites must be at least 2 and at most candidates = 16"):
         gym.train(agent, elites=17)
+    for op, call in (
+        ("brain_for", gym.brain_for),
+        ("FieldObservation", gym.FieldObservation),
+        ("random_episode", lambda given: gym.random_episode(given, 0)),
+    ):
+        with pytest.raises(TypeError, match=rf"^{op}: env must be a gymnasium\.Env, got str"):
+            call("CartPole-v1")
+    with pytest.raises(TypeError, match=r"^brains_for: envs must be a gymnasium\.vector\.VectorEnv, got CartPoleEnv"):
+        gym.brains_for(env.unwrapped)
+    with pytest.raises(TypeError, match="train: agent must be a FieldAgent, got FieldBrain"):
+        gym.train(brain)
+    with pytest.raises(TypeError, match="FieldObservation: motor_dim must be an int, got str"):
+        gym.FieldObservation(env, motor_dim="2", **SMALL)
 
 
 def test_vectors_that_do_not_fit():

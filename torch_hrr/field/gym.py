@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
@@ -17,6 +19,7 @@ from torch_hrr._checks import check_seed, integer, number
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, FieldBrain
 from torch_hrr.field.factory import FieldBrainFactory, create_brain
+from torch_hrr.field.search import search as search
 
 try:
     import gymnasium
@@ -25,76 +28,12 @@ try:
 except ImportError:
     raise ImportError(f"{__name__}: gymnasium must be installed: pip install torch_hrr[gym]") from None
 
-# Bounds from here on are none: some environments write float32's largest number for infinity.
-_BOUNDLESS = 1e30
+from torch_hrr.field._spaces import Motors, Sensors
+
 # Metrics without an upper bound; the others are in [0, 1].
 _UNBOUNDED = ("field_information", "max_activation", "energy", "prediction_error")
-
-
-class _Sensors:
-    """Observations of a space as sensory values: `size` of them, a call encodes."""
-
-    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
-        self.space = space
-        if isinstance(space, spaces.Discrete):
-            self.size = int(space.n)
-        elif isinstance(space, spaces.Box):
-            low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
-            self.size = low.size
-            self.bounded = (np.abs(low) < _BOUNDLESS) & (np.abs(high) < _BOUNDLESS)
-            low, high = np.where(self.bounded, low, 0.0), np.where(self.bounded, high, 0.0)
-            self.middle = (low + high) / 2
-            # Of what cannot vary, the distance from the middle is 0 anyway.
-            self.half = np.where(high > low, (high - low) / 2, 1.0)
-        else:
-            raise TypeError(f"{op}: observation space must be Box or Discrete, got {space}")
-        if self.size < 1:
-            raise ValueError(f"{op}: observation space must hold at least one number, got {space}")
-
-    def __call__(self, observation: Any) -> list[float]:
-        """(x - middle) / half width of what is bounded, tanh x of what is not; a Discrete one is one-hot."""
-        if isinstance(self.space, spaces.Discrete):
-            chosen = int(observation) - int(self.space.start)
-            if not 0 <= chosen < self.size:
-                raise ValueError(f"act: observation must be in {self.space}, got {observation}")
-            return [float(i == chosen) for i in range(self.size)]
-        values = np.asarray(observation, np.float64)
-        if values.shape != self.space.shape:
-            raise ValueError(f"act: observation must have shape {self.space.shape}, got {values.shape}")
-        flat = values.ravel()
-        encoded: list[float] = np.where(self.bounded, (flat - self.middle) / self.half, np.tanh(flat)).tolist()
-        return encoded
-
-
-class _Motors:
-    """Motors as actions of a space: `size` of them, a call decodes."""
-
-    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
-        self.space = space
-        if isinstance(space, spaces.Discrete):
-            self.size = int(space.n)
-        elif isinstance(space, spaces.Box):
-            self.low, self.high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
-            self.size = self.low.size
-            if not (np.abs([self.low, self.high]) < _BOUNDLESS).all():
-                raise ValueError(f"{op}: action space must have finite bounds, got {space}")
-        else:
-            raise TypeError(f"{op}: action space must be Box or Discrete, got {space}")
-        if self.size < 1:
-            raise ValueError(f"{op}: action space must hold at least one number, got {space}")
-
-    def __call__(self, motor: Sequence[float]) -> Any:
-        """The number of the strongest motor, the first of equals; or motors of -1 to 1 between the bounds."""
-        values = np.asarray(motor, np.float64)
-        if isinstance(self.space, spaces.Discrete):
-            return int(values.argmax()) + int(self.space.start)
-        assert isinstance(self.space, spaces.Box)
-        dtype = self.space.dtype
-        action = self.low + (values + 1) / 2 * (self.high - self.low)
-        if np.issubdtype(dtype, np.integer):
-            action = np.rint(action)
-        # Rounding to the space's dtype must not leave the bounds.
-        return action.reshape(self.space.shape).astype(dtype).clip(self.space.low, self.space.high)
+# Of the process that torch's threads are in.
+_PROCESS = os.getpid()
 
 
 @dataclass(frozen=True)
@@ -183,8 +122,7 @@ class FieldAgent:
             ValueError: The brain has other numbers of values, or the bounds of actions are infinite.
         """
         op = type(self).__name__
-        if not isinstance(env, gymnasium.Env):
-            raise TypeError(f"{op}: env must be a gymnasium.Env, got {type(env).__name__}")
+        _check_env(op, env)
         self.env = env
         self._connect(op, brain, env.observation_space, env.action_space, reward_scale)
 
@@ -192,7 +130,7 @@ class FieldAgent:
         self, op: str, brain: FieldBrain, observed: spaces.Space[Any], acted: spaces.Space[Any], reward_scale: float
     ) -> None:
         _check_brain(op, brain)
-        self._sensors, self._motors = _Sensors(op, observed), _Motors(op, acted)
+        self._sensors, self._motors = Sensors(op, observed), Motors(op, acted)
         needed, given = (self._sensors.size, self._motors.size), (brain.sensory_dim, brain.motor_dim)
         if needed != given:
             raise ValueError(f"{op}: brain must have sensory_dim, motor_dim = {needed}, got {given}")
@@ -201,7 +139,11 @@ class FieldAgent:
         self.state: dict[str, Any] = {}
 
     def begin(self, seed: int | None = None) -> None:
-        """Resets the brain, all but its library, and seeds its noise, unless the seed is None."""
+        """Resets the brain, all but its library, and seeds its noise, unless the seed is None.
+
+        Raises:
+            TypeError, ValueError: The seed is none; the brain is unchanged.
+        """
         _begin(self.brain, seed)
 
     def act(self, observation: Any, reward: SupportsFloat = 0.0) -> Any:
@@ -215,14 +157,25 @@ class FieldAgent:
             An action of the environment's space.
 
         Raises:
-            ValueError: The observation has another shape, is not of the space, NaN or infinite; the brain is unchanged.
+            TypeError: The observation or the reward is of another type.
+            ValueError: The observation has another shape, a number that a Discrete space has not, or a value that is
+                NaN, infinite or a million times beyond its bounds; or the reward is not finite. The brain is unchanged.
         """
-        told = min(max(self.reward_scale * float(reward), -1.0), 1.0)
-        motor, self.state = self.brain.process_robot_cycle(self.sense(observation), told)
+        return self._cycle(self.sense(observation), self._told(reward))
+
+    def _cycle(self, sensory: list[float], told: float) -> Any:
+        motor, self.state = self.brain.process_robot_cycle(sensory, told)
         return self.decode(motor)
 
+    def _told(self, reward: SupportsFloat) -> float:
+        if not isinstance(reward, SupportsFloat):
+            raise TypeError(f"act: reward must be a number, got {type(reward).__name__}")
+        if not math.isfinite(reward):
+            raise ValueError(f"act: reward must be finite, got {reward}")
+        return min(max(self.reward_scale * float(reward), -1.0), 1.0)
+
     def sense(self, observation: Any) -> list[float]:
-        """The sensory values of an observation; `ValueError` if it is not of the space."""
+        """The sensory values of an observation; errors as for `act`."""
         return self._sensors(observation)
 
     def decode(self, motor: Sequence[float]) -> Any:
@@ -240,7 +193,8 @@ class FieldAgent:
             max_steps: Where to cut off what does not end.
 
         Raises:
-            ValueError: A number is out of its range.
+            TypeError, ValueError: An argument is of another type or out of its range; nothing has begun.
+            Other errors end the episode where it is: those of the environment, and of `act` where it shows NaN.
         """
         record = _recorder("run_episode", seed, frames_every, max_steps)
         observation, _ = self.env.reset(seed=seed)
@@ -292,17 +246,21 @@ class VectorFieldAgent:
             TypeError, ValueError: As for `FieldAgent`, or there are fewer or more brains than environments.
         """
         op = type(self).__name__
-        if not isinstance(envs, gymnasium.vector.VectorEnv):
-            raise TypeError(f"{op}: envs must be a gymnasium.vector.VectorEnv, got {type(envs).__name__}")
+        _check_envs(op, envs)
+        brains = _listed(op, "brains", brains)
         if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
         self.envs = envs
         self.agents = tuple(_Member(brain, envs, reward_scale) for brain in brains)
 
     def begin(self, seed: int | None = None) -> None:
-        """`FieldAgent.begin` of every agent; seeds count up from the given one, as the environments' do."""
-        for i, agent in enumerate(self.agents):
-            agent.begin(None if seed is None else seed + i)
+        """`FieldAgent.begin` of every agent; seeds count up from the given one, as the environments' do.
+
+        Raises:
+            TypeError, ValueError: A seed is none; the brains are unchanged.
+        """
+        for agent, own in zip(self.agents, _seeds("begin", seed, len(self.agents)), strict=True):
+            agent.begin(own)
 
     def act(self, observations: Any, rewards: Any = None, starts: Any = None) -> Any:
         """A cycle of every brain.
@@ -310,20 +268,37 @@ class VectorFieldAgent:
         Args:
             observations: Of the vector's space.
             rewards: For the last actions, one each; None means 0.
-            starts: Where true, the observation is the first of an episode, and the brain is reset before. A vector
-                that resets itself in the next step (gymnasium's default) starts where the last step ended one.
+            starts: Where true, the observation is the first of an episode: the brain is reset before, and not told of
+                the reward, which is for the episode before. With gymnasium's default, `NEXT_STEP`, that is so in the
+                step after one that was terminated or truncated; with `SAME_STEP` in that step itself.
 
         Returns:
             Actions of the vector's space.
+
+        Raises:
+            TypeError, ValueError: As for `FieldAgent.act`, or there are fewer or more of them than agents. No brain is
+                changed.
         """
         count = len(self.agents)
-        rewards = [0.0] * count if rewards is None else rewards
-        starts = [False] * count if starts is None else starts
+        each = {
+            "observations": observations,
+            "rewards": [0.0] * count if rewards is None else rewards,
+            "starts": [False] * count if starts is None else starts,
+        }
+        lists = [_listed("act", name, values) for name, values in each.items()]
+        for name, values in zip(each, lists, strict=True):
+            if len(values) != count:
+                raise ValueError(f"act: {name} must be {count}, got {len(values)}")
+        # All are checked before the first brain goes on.
+        cycles = [
+            (agent, agent.sense(observation), 0.0 if start else agent._told(reward), start)
+            for agent, observation, reward, start in zip(self.agents, *lists, strict=True)
+        ]
         actions = []
-        for agent, observation, reward, start in zip(self.agents, observations, rewards, starts, strict=True):
+        for agent, sensory, told, start in cycles:
             if start:
                 agent.begin()
-            actions.append(agent.act(observation, reward))
+            actions.append(agent._cycle(sensory, told))
         return self._stacked(actions)
 
     def run_episodes(
@@ -335,12 +310,13 @@ class VectorFieldAgent:
         gymnasium's synchronous and asynchronous ones do.
 
         Raises:
-            ValueError: A number is out of its range, or the vector does not reset itself in the next step.
+            TypeError, ValueError: As for `FieldAgent.run_episode`, or the vector does not reset itself in the next
+                step.
         """
         mode = self.envs.metadata.get("autoreset_mode")
         if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
             raise ValueError(f"run_episodes: envs must have autoreset_mode NEXT_STEP, got {mode}")
-        seeds = [None if seed is None else seed + i for i in range(len(self.agents))]
+        seeds = _seeds("run_episodes", seed, len(self.agents))
         records = [_recorder("run_episodes", own, frames_every, max_steps) for own in seeds]
         observations, _ = self.envs.reset(seed=seed)
         self.begin(seed)
@@ -372,6 +348,9 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
     Actions and rewards are the environment's; the brain is told of no reward and stores no patterns, so that a seed and
     actions decide what is observed.
 
+    In a process that was forked, as gymnasium's asynchronous vectors do where the system's default is that, it sets
+    torch to one thread: torch's threads do not survive a fork, and work for them would wait for ever.
+
     Attributes:
         brain: The `FieldBrain`.
     """
@@ -390,12 +369,15 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
             ValueError: The brain has another number of sensory values, or a setting is out of its range.
         """
         op = type(self).__name__
+        _check_env(op, env)
+        _heed_forks()
         gymnasium.utils.RecordConstructorArgs.__init__(self, brain=brain, **settings)
         super().__init__(env)
-        self._sensors = _Sensors(op, env.observation_space)
+        self._sensors = Sensors(op, env.observation_space)
         size = self._sensors.size
         if brain is None:
-            brain = create_brain(**(_small(size, settings.get("motor_dim", size)) | settings))
+            motors = integer(op, "motor_dim", settings.get("motor_dim", size), 1)
+            brain = create_brain(**(_small(size, motors) | settings))
         elif settings:
             raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
         _check_brain(op, brain)
@@ -407,6 +389,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets the environment and the brain; the seed is the noise's too."""
+        _heed_forks()
         observation, info = self.env.reset(seed=seed, options=options)
         _begin(self.brain, seed)
         return self._features(observation), info
@@ -435,11 +418,13 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
         TypeError: A space that is neither Box nor Discrete, or a setting that there is not.
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
+    _check_env("brain_for", env)
     return create_brain(**(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
 
 
 def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Any) -> list[FieldBrain]:
     """A brain for each environment of a vector, as `brain_for` makes them, with seeds that count up."""
+    _check_envs("brains_for", envs)
     sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
     factory = FieldBrainFactory(**(sizes | settings))
     return [factory.create() for _ in range(envs.num_envs)]
@@ -463,73 +448,29 @@ def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **s
 
     Raises:
         TypeError, ValueError: An argument is of another type or out of its range.
+        After these and any other error the weights are what they were.
 
     Cost: ``generations * candidates`` episodes.
     """
+    if not isinstance(agent, FieldAgent):
+        raise TypeError(f"train: agent must be a FieldAgent, got {type(agent).__name__}")
     weights = agent.brain.motor_weights
+    found = weights.clone()
 
     def earned(candidate: Tensor, generation: int) -> float:
         weights.copy_(candidate)
         return agent.run_episode(seed + generation, max_steps=max_steps).total
 
-    found, returns = search(earned, weights.shape, seed=seed, **settings)
-    weights.copy_(found)
+    try:
+        found, returns = search(earned, weights.shape, seed=seed, **settings)
+    finally:
+        weights.copy_(found)
     return returns
-
-
-def search(
-    earned: Callable[[Tensor, int], float],
-    shape: Sequence[int],
-    *,
-    generations: int = 10,
-    candidates: int = 16,
-    elites: int = 4,
-    spread: float = 1.0,
-    seed: int = 0,
-) -> tuple[Tensor, list[float]]:
-    """Weights that earn much, by the cross-entropy method.
-
-    Every generation draws candidates from independent Gaussians, at first around zero, and fits mean and variance to
-    the best; a variance that falls to zero is added, so that it does not settle too soon.
-
-    Args:
-        earned: What a candidate of the shape earns in a generation, to be made large.
-        shape: Of the weights.
-        generations: How many, at least 1.
-        candidates: Weights tried in each, at least 2.
-        elites: The best that count, 2 to ``candidates``.
-        spread: The first standard deviation, at least 0.
-        seed: Of the draws.
-
-    Returns:
-        The last mean, and what the elites of each generation earned on average.
-
-    Raises:
-        TypeError, ValueError: An argument is of another type or out of its range.
-
-    Source: Szita and Lorincz, Learning Tetris using the noisy cross-entropy method, Neural Computation 18, 2006.
-    """
-    generations = integer("search", "generations", generations, 1)
-    candidates = integer("search", "candidates", candidates, 2)
-    elites = integer("search", "elites", elites, 2, candidates, "candidates")
-    spread = number("search", "spread", spread, 0)
-    generator = torch.Generator().manual_seed(check_seed("search", seed) & (2**63 - 1))
-    mean = torch.zeros(*shape)
-    deviation = torch.full_like(mean, spread)
-    returns = []
-    for generation in range(generations):
-        drawn = mean + deviation * torch.randn((candidates, *mean.shape), generator=generator)
-        best = torch.tensor([earned(each, generation) for each in drawn], dtype=torch.float64).topk(elites)
-        returns.append(best.values.mean().item())
-        chosen = drawn[best.indices]
-        mean = chosen.mean(0)
-        extra = spread / 2 * (1 - (generation + 1) / generations)
-        deviation = (chosen.var(0, correction=0) + extra * extra).sqrt()
-    return mean, returns
 
 
 def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
     """The return of an episode of uniformly random actions, to compare with; the seed is the actions' too."""
+    _check_env("random_episode", env)
     env.reset(seed=seed)
     env.action_space.seed(seed)
     total, ended = 0.0, False
@@ -541,7 +482,7 @@ def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
 
 
 def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -> dict[str, int]:
-    return _small(_Sensors(op, observed).size, _Motors(op, acted).size)
+    return _small(Sensors(op, observed).size, Motors(op, acted).size)
 
 
 def _small(sensory_dim: int, motor_dim: int) -> dict[str, int]:
@@ -554,17 +495,49 @@ def _small(sensory_dim: int, motor_dim: int) -> dict[str, int]:
     }
 
 
+def _heed_forks() -> None:
+    """One thread where torch's others were left behind."""
+    if os.getpid() != _PROCESS:
+        torch.set_num_threads(1)
+
+
 def _check_brain(op: str, brain: FieldBrain) -> None:
     if not isinstance(brain, FieldBrain):
         raise TypeError(f"{op}: brain must be a FieldBrain, got {type(brain).__name__}")
 
 
+def _check_env(op: str, env: gymnasium.Env[Any, Any]) -> None:
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(f"{op}: env must be a gymnasium.Env, got {type(env).__name__}")
+
+
+def _check_envs(op: str, envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
+    if not isinstance(envs, gymnasium.vector.VectorEnv):
+        raise TypeError(f"{op}: envs must be a gymnasium.vector.VectorEnv, got {type(envs).__name__}")
+
+
+def _listed(op: str, argument: str, values: Any) -> list[Any]:
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{op}: {argument} must be one each, got {type(values).__name__}")
+    return list(values)
+
+
+def _seeds(op: str, seed: int | None, count: int) -> list[int | None]:
+    """As many, counted up."""
+    if seed is None:
+        return [None] * count
+    check_seed(op, seed)
+    check_seed(op, seed + count - 1)
+    return [seed + i for i in range(count)]
+
+
 def _begin(brain: FieldBrain, seed: int | None) -> None:
+    key = brain.key if seed is None else functional.random_key(seed, device="cpu")
     brain.reset()
-    if seed is not None:
-        brain.key.copy_(functional.random_key(seed, device="cpu"))
+    brain.key.copy_(key)
 
 
 def _recorder(op: str, seed: int | None, frames_every: int, max_steps: int | None) -> _Recorder:
+    _seeds(op, seed, 1)
     frames_every = integer(op, "frames_every", frames_every, 0)
     return _Recorder(seed, frames_every, None if max_steps is None else integer(op, "max_steps", max_steps, 1))

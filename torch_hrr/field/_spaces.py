@@ -1,0 +1,96 @@
+"""Observations of gymnasium's spaces as sensory values, and motors as actions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from torch_hrr._checks import integer
+
+# Bounds from here on are none: some environments write float32's largest number for infinity.
+_BOUNDLESS = 1e30
+# The largest sensory value of a brain.
+_LARGEST = 1e6
+
+
+class Sensors:
+    """Observations of a space as sensory values: `size` of them, a call encodes."""
+
+    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
+        self.space = space
+        if isinstance(space, spaces.Discrete):
+            self.size = int(space.n)
+        elif isinstance(space, spaces.Box):
+            low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+            self.size = low.size
+            self.bounded = _bounded(space)
+            low, high = np.where(self.bounded, low, 0.0), np.where(self.bounded, high, 0.0)
+            self.middle = (low + high) / 2
+            # Of what cannot vary, the distance from the middle is 0 anyway.
+            self.half = np.where(high > low, (high - low) / 2, 1.0)
+        else:
+            raise TypeError(f"{op}: observation space must be Box or Discrete, got {space}")
+        if self.size < 1:
+            raise ValueError(f"{op}: observation space must hold at least one number, got {space}")
+
+    def __call__(self, observation: Any) -> list[float]:
+        """(x - middle) / half width of what is bounded, tanh x of what is not; a Discrete one is one-hot."""
+        if isinstance(self.space, spaces.Discrete):
+            chosen = integer("act", "observation", observation) - int(self.space.start)
+            if not 0 <= chosen < self.size:
+                raise ValueError(f"act: observation must be in {self.space}, got {observation}")
+            return [float(i == chosen) for i in range(self.size)]
+        values = np.asarray(observation)
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"act: observation must hold numbers, got {values.dtype}")
+        if values.shape != self.space.shape:
+            raise ValueError(f"act: observation must have shape {self.space.shape}, got {values.shape}")
+        flat = values.astype(np.float64).ravel()
+        encoded = np.where(self.bounded, (flat - self.middle) / self.half, np.tanh(flat))
+        if not (np.isfinite(flat) & (np.abs(encoded) <= _LARGEST)).all():
+            raise ValueError(f"act: observation must be finite and within {_LARGEST:g} times its bounds, got {flat}")
+        sensory: list[float] = encoded.tolist()
+        return sensory
+
+
+class Motors:
+    """Motors as actions of a space: `size` of them, a call decodes."""
+
+    def __init__(self, op: str, space: spaces.Space[Any]) -> None:
+        self.space = space
+        if isinstance(space, spaces.Discrete):
+            self.size = int(space.n)
+        elif isinstance(space, spaces.Box):
+            self.low, self.high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+            self.size = self.low.size
+            if not _bounded(space).all():
+                raise ValueError(f"{op}: action space must have finite bounds, got {space}")
+        else:
+            raise TypeError(f"{op}: action space must be Box or Discrete, got {space}")
+        if self.size < 1:
+            raise ValueError(f"{op}: action space must hold at least one number, got {space}")
+
+    def __call__(self, motor: Sequence[float]) -> Any:
+        """The number of the strongest motor, the first of equals; or motors of -1 to 1 between the bounds."""
+        values = np.asarray(motor, np.float64)
+        if isinstance(self.space, spaces.Discrete):
+            return int(values.argmax()) + int(self.space.start)
+        assert isinstance(self.space, spaces.Box)
+        dtype = self.space.dtype
+        action = self.low + (values + 1) / 2 * (self.high - self.low)
+        if np.issubdtype(dtype, np.integer):
+            # As Python's, since the largest ints have no floats.
+            bounds = self.space.low.ravel().tolist(), self.space.high.ravel().tolist()
+            whole = [min(max(round(x), low), high) for x, low, high in zip(action.tolist(), *bounds, strict=True)]
+            return np.array(whole, dtype).reshape(self.space.shape)
+        # Rounding to the space's dtype must not leave the bounds; clip makes a scalar of an array without dimensions.
+        return np.asarray(action.reshape(self.space.shape).astype(dtype).clip(self.space.low, self.space.high))
+
+
+def _bounded(space: spaces.Box) -> Any:
+    """Which numbers of the space are, flat; what was unbounded and of ints has the ends of their dtype."""
+    low, high = (np.abs(bound.astype(np.float64)) < _BOUNDLESS for bound in (space.low, space.high))
+    return (low & high & space.bounded_below & space.bounded_above).ravel()
