@@ -1,5 +1,6 @@
 """Dynamic fields: the behaviours that the theory names, one step against float64 oracles, and what is refused."""
 
+import concurrent.futures
 import copy
 import dataclasses
 import fractions
@@ -575,6 +576,18 @@ def test_modes_of_torch_leave_the_field_usable(mode):
         made = DynamicField((1, 6, 6, 1), noise=1.0)
     expected = peer.step(steps=4)
     assert torch.equal(dynamic.step(steps=2), expected) and torch.equal(made.step(steps=4), expected)
+
+
+def test_fields_in_several_threads_are_what_they_are_alone():
+    def run(seed):
+        dynamic = make("plane", HOLDS, noise=1.0, seed=seed)
+        dynamic.step(6 * dynamic.stimulus((0, 10, 11), 2.0), 40)
+        return dynamic.activation, dynamic.peaks()
+
+    expected = [run(seed) for seed in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for (activation, peaks), (alone, alone_peaks) in zip(pool.map(run, range(4)), expected, strict=True):
+            assert torch.equal(activation, alone) and peaks == alone_peaks
 
 
 def test_no_gradient_is_kept():
