@@ -1,4 +1,4 @@
-// field_evolve: steps of decay, diffusion and keyed noise of a field [..., D, H, W, C].
+// field_evolve: steps of decay, diffusion and keyed noise of a field [..., D, H, W, C], or of some of its planes.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -20,6 +20,7 @@ using at::Tensor;
 using c10::SymInt;
 using kernels::Boundary;
 using kernels::EvolveParams;
+using kernels::FieldPart;
 using kernels::Stencil;
 
 constexpr const char* kName = "field_evolve";
@@ -41,46 +42,47 @@ struct Scheme {
   }
 };
 
-Scheme scheme_of(std::string_view boundary, std::string_view stencil) {
-  return {choice(kName, "boundary", boundary, kBoundaries), choice(kName, "stencil", stencil, kStencils)};
+Scheme scheme_of(const char* op, std::string_view boundary, std::string_view stencil) {
+  return {choice(op, "boundary", boundary, kBoundaries), choice(op, "stencil", stencil, kStencils)};
 }
 
-void check_decay(double decay) {
-  TORCH_CHECK_VALUE(decay >= 0 && decay <= 1, kName, ": decay must be in [0, 1], got ", decay);
+void check_decay(const char* op, double decay) {
+  TORCH_CHECK_VALUE(decay >= 0 && decay <= 1, op, ": decay must be in [0, 1], got ", decay);
 }
-void check_diffusion(double diffusion, Stencil stencil) {
+void check_diffusion(const char* op, double diffusion, Stencil stencil) {
   if (stencil == Stencil::kLaplace) {
     // In float32, of which a tensor may be: beyond, the finest checkerboard would grow.
     constexpr double kLargest = 1.0f / 6;
-    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= kLargest, kName,
+    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= kLargest, op,
                       ": diffusion must be in [0, 1/6] with stencil 'laplace', which is unstable beyond, got ",
                       diffusion);
   } else {
-    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= 1, kName, ": diffusion must be in [0, 1] with stencil '",
+    TORCH_CHECK_VALUE(diffusion >= 0 && diffusion <= 1, op, ": diffusion must be in [0, 1] with stencil '",
                       name_of(stencil, kStencils), "', got ", diffusion);
   }
 }
 
-void check_noise(const Tensor& field, double noise, const OptionalTensor& key) {
-  TORCH_CHECK_VALUE(std::isfinite(noise) && noise >= 0, kName, ": noise must be a finite number >= 0, got ", noise);
+void check_noise(const char* op, const Tensor& field, double noise, const OptionalTensor& key) {
+  TORCH_CHECK_VALUE(std::isfinite(noise) && noise >= 0, op, ": noise must be a finite number >= 0, got ", noise);
   const bool given = is_given(key);
-  TORCH_CHECK_VALUE(given || noise == 0, kName, ": key must be given where noise is above 0, got None");
+  TORCH_CHECK_VALUE(given || noise == 0, op, ": key must be given where noise is above 0, got None");
   if (given) {
-    check_strided(kName, {"key", *key});
-    TORCH_CHECK_TYPE(key->scalar_type() == at::kUInt64 || key->scalar_type() == at::kLong, kName,
+    check_strided(op, {"key", *key});
+    TORCH_CHECK_TYPE(key->scalar_type() == at::kUInt64 || key->scalar_type() == at::kLong, op,
                      ": key must be uint64 or int64, got ", key->scalar_type());
-    TORCH_CHECK(key->dim() == 1 && equal(key->sym_size(0), SymInt(2)), kName,
+    TORCH_CHECK(key->dim() == 1 && equal(key->sym_size(0), SymInt(2)), op,
                 ": key must have sizes [2] (seed, offset), got ", key->sym_sizes());
-    check_same_device(kName, {"field", field}, {"key", *key});
+    check_same_device(op, {"field", field}, {"key", *key});
   }
 }
 
 template <typename Int>
-ResultContract<Int> evolve_contract(const Tensor& field, const Int& steps, double noise, const OptionalTensor& key) {
-  const Sizes<Int> sizes = field_sizes<Int>(kName, field);
-  TORCH_CHECK_VALUE(holds(at_most(0, steps)), kName, ": steps must be at least 0, got ", steps);
-  check_noise(field, noise, key);
-  check_numel<Int>(kName, sizes);
+ResultContract<Int> evolve_contract(const char* op, const Tensor& field, const Int& steps, double noise,
+                                    const OptionalTensor& key) {
+  const Sizes<Int> sizes = field_sizes<Int>(op, field);
+  TORCH_CHECK_VALUE(holds(at_most(0, steps)), op, ": steps must be at least 0, got ", steps);
+  check_noise(op, field, noise, key);
+  check_numel<Int>(op, sizes);
   return {sizes, field.scalar_type()};
 }
 
@@ -101,7 +103,8 @@ struct Number {
 
 EvolveParams params_of(const Tensor& field, const Tensor& out, const Number& decay, const Number& diffusion,
                        const Scheme& scheme, double noise) {
-  EvolveParams params{shape_of(field)};
+  EvolveParams params;
+  static_cast<kernels::FieldShape&>(params) = shape_of(field);
   params.keep = 1 - decay.value;
   params.rate = diffusion.value;
   params.boundary = scheme.boundary;
@@ -127,14 +130,14 @@ void evolve_on_cpu(EvolveParams params, const uint64_t* key, int64_t steps, cons
   for (int64_t step = 0; step < steps; ++step) {
     const Tensor& target = (steps - step) % 2 == 1 ? out : other;
     params.out = target.mutable_data_ptr();
-    execute_rows_on_cpu(params, params.lines(), kernel);
+    execute_rows_on_cpu(params, params.stepping().lines(), kernel);
     params.field = target.const_data_ptr();
     params.first += static_cast<uint64_t>(params.noise_blocks());
   }
 }
 
 void evolve(const Tensor& out, const Tensor& field, const Number& decay, const Number& diffusion, int64_t steps,
-            const Scheme& scheme, double noise, const OptionalTensor& key) {
+            const Scheme& scheme, double noise, const OptionalTensor& key, const FieldPart& part = {}) {
   if (out.numel() == 0) {
     return;
   }
@@ -145,7 +148,8 @@ void evolve(const Tensor& out, const Tensor& field, const Number& decay, const N
   const Tensor source = field.contiguous();
   const Tensor own_key = noise != 0 ? key->contiguous() : Tensor();
   const auto* const numbers = own_key.defined() ? static_cast<const uint64_t*>(own_key.const_data_ptr()) : nullptr;
-  const EvolveParams params = params_of(source, out, decay, diffusion, scheme, noise);
+  EvolveParams params = params_of(source, out, decay, diffusion, scheme, noise);
+  params.part = part;
 #if defined(TORCH_HRR_WITH_CUDA)
   if (out.is_cuda()) {
     kernels::EvolveNumbers held;
@@ -178,16 +182,16 @@ struct Evolve : Operator {
   static ResultContract<Int> contract(const Tensor& field, double decay, double diffusion, const Int& steps,
                                       std::string_view boundary, std::string_view stencil, double noise,
                                       const OptionalTensor& key) {
-    const auto result = evolve_contract<Int>(field, steps, noise, key);
-    check_decay(decay);
-    check_diffusion(diffusion, scheme_of(boundary, stencil).stencil);
+    const auto result = evolve_contract<Int>(kName, field, steps, noise, key);
+    check_decay(kName, decay);
+    check_diffusion(kName, diffusion, scheme_of(kName, boundary, stencil).stencil);
     return result;
   }
 
   static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, double decay,
                   double diffusion, int64_t steps, std::string_view boundary, std::string_view stencil, double noise,
                   const OptionalTensor& key) {
-    evolve(out, field, decay, diffusion, steps, scheme_of(boundary, stencil), noise, key);
+    evolve(out, field, decay, diffusion, steps, scheme_of(kName, boundary, stencil), noise, key);
   }
 
   struct Formula : LinearFormula {
@@ -212,7 +216,7 @@ struct Evolve : Operator {
   };
   static Formula formula(const Tensor&, double decay, double diffusion, const SymInt& steps, std::string_view boundary,
                          std::string_view stencil, double, const OptionalTensor&) {
-    return {decay, diffusion, steps, scheme_of(boundary, stencil)};
+    return {decay, diffusion, steps, scheme_of(kName, boundary, stencil)};
   }
 };
 
@@ -256,17 +260,17 @@ struct EvolveTensor : Operator {
   static ResultContract<Int> contract(const Tensor& field, const Tensor& decay, const Tensor& diffusion,
                                       const Int& steps, std::string_view boundary, std::string_view stencil,
                                       double noise, const OptionalTensor& key) {
-    const auto result = evolve_contract<Int>(field, steps, noise, key);
+    const auto result = evolve_contract<Int>(kName, field, steps, noise, key);
     check_number("decay", decay, field);
     check_number("diffusion", diffusion, field);
-    const Stencil own = scheme_of(boundary, stencil).stencil;
+    const Stencil own = scheme_of(kName, boundary, stencil).stencil;
     // A fake tensor has no value, and one on a GPU would have to be waited for.
     if constexpr (std::is_same_v<Int, int64_t>) {
       if (decay.is_cpu()) {
-        check_decay(decay.item<double>());
+        check_decay(kName, decay.item<double>());
       }
       if (diffusion.is_cpu()) {
-        check_diffusion(diffusion.item<double>(), own);
+        check_diffusion(kName, diffusion.item<double>(), own);
       }
     }
     return result;
@@ -275,7 +279,7 @@ struct EvolveTensor : Operator {
   static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, const Tensor& decay,
                   const Tensor& diffusion, int64_t steps, std::string_view boundary, std::string_view stencil,
                   double noise, const OptionalTensor& key) {
-    evolve(out, field, decay, diffusion, steps, scheme_of(boundary, stencil), noise, key);
+    evolve(out, field, decay, diffusion, steps, scheme_of(kName, boundary, stencil), noise, key);
   }
 
   // With f' = keep (f + rate D f), D the difference: df'/d decay = -(f + rate D f) and df'/d rate = keep D f. Both need
@@ -370,12 +374,52 @@ struct EvolveTensor : Operator {
   };
   static Formula formula(const Tensor&, const Tensor&, const Tensor&, const SymInt& steps, std::string_view boundary,
                          std::string_view stencil, double noise, const OptionalTensor&) {
-    return {steps, scheme_of(boundary, stencil), noise};
+    return {steps, scheme_of(kName, boundary, stencil), noise};
+  }
+};
+
+// One step of the planes of a field that is split over devices. The first and the last plane given are neighbours,
+// which the result holds as they are: the next step's are to come in their place. What lies beyond the whole field's
+// depth is for the caller to put there; `origin` is the place in the whole field of the first plane that takes the
+// step.
+struct EvolvePart : Operator {
+  static constexpr const char* kName = "_field_evolve_part";
+  static constexpr Operand kOperands[] = {{"field", kFieldDims}, {"key", kNoBatchAtAll}};
+  using Signature = Tensor(const Tensor& field, double decay, double diffusion, SymInt origin, SymInt depth,
+                           std::string_view boundary, std::string_view stencil, double noise,
+                           const OptionalTensor& key);
+  static constexpr bool kHasOut = true;
+  static constexpr Derivative kDerivative = Derivative::kNone;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& field, double decay, double diffusion, const Int& origin,
+                                      const Int& depth, std::string_view boundary, std::string_view stencil,
+                                      double noise, const OptionalTensor& key) {
+    const auto result = evolve_contract<Int>(kName, field, Int(1), noise, key);
+    check_decay(kName, decay);
+    check_diffusion(kName, diffusion, scheme_of(kName, boundary, stencil).stencil);
+    const Int planes = result.sizes[result.sizes.size() - kFieldDims];
+    TORCH_CHECK(holds(at_most(2, planes)), kName, ": field must have at least 2 planes, got ", planes);
+    TORCH_CHECK_VALUE(holds(at_most(0, origin)) && holds(at_most(origin, depth - (planes - 2))), kName,
+                      ": origin must be at least 0 and the planes within the depth ", depth, ", got ", origin, " and ",
+                      planes - 2);
+    return result;
+  }
+
+  static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, double decay,
+                  double diffusion, int64_t origin, int64_t depth, std::string_view boundary, std::string_view stencil,
+                  double noise, const OptionalTensor& key) {
+    const int64_t planes = field.size(-kFieldDims);
+    evolve(out, field, decay, diffusion, 1, scheme_of(kName, boundary, stencil), noise, key,
+           {1, origin - 1, depth - (origin - 1) - planes});
+    for (const int64_t plane : {int64_t{0}, planes - 1}) {
+      out.select(-kFieldDims, plane).copy_(field.select(-kFieldDims, plane));
+    }
   }
 };
 
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  register_operators<EvolveTensor, Evolve>(m);
+  register_operators<EvolvePart, EvolveTensor, Evolve>(m);
 }
 
 }  // namespace

@@ -111,9 +111,8 @@ class TileColumns : private TilePlaces<S, Layout> {
     const int channel = rank % tile.channels;
     const int width = kQuad * (rank / tile.channels % tile.quads);
     const int row = rank / tile.channels / tile.quads;
-    element_ = static_cast<uint64_t>(
-        ((place.item * p.channels + place.channel + channel) * p.depth * p.height + place.height + row) * p.width +
-        place.width + width);
+    element_ = static_cast<uint64_t>((place.item * p.channels + place.channel + channel) * p.whole_volume() +
+                                     p.places_before(0) + (place.height + row) * p.width + place.width + width);
   }
 
   // One step of the planes [begin, end) of one item; `parity` is that of all planes that the tile's threads have shown.
@@ -241,14 +240,15 @@ __global__ void __launch_bounds__(kMostEvolveThreads, kEvolveBlocks<S, kNoise>)
     evolve_kernel(EvolveParams p, EvolveNumbers held, EvolveTile tile) {
   using T = compute_t<S>;
   const auto numbers = load_numbers<T, kNoise>(p, held);
-  const TilePlace place = tile_place(p, tile);
+  const FieldShape stepping = p.stepping();
+  const TilePlace place = tile_place(stepping, tile);
   const TileColumns<S, kMean, kNoise, FieldLayout> columns(p, numbers, tile, FieldLayout(p), place, thread_rank(),
                                                            dynamic_shared<T>());
   const int64_t item = place.item * p.volume() * p.channels;
-  const int64_t end = place.depth + tile.planes < p.depth ? place.depth + tile.planes : p.depth;
+  const int64_t end = place.depth + tile.planes < stepping.depth ? place.depth + tile.planes : stepping.depth;
   int parity = 0;
-  columns.template run<false>(static_cast<const S*>(p.field) + item, static_cast<S*>(p.out) + item, place.depth, end,
-                              parity);
+  columns.template run<false>(static_cast<const S*>(p.field) + item, static_cast<S*>(p.out) + item,
+                              p.part.margin + place.depth, p.part.margin + end, parity);
 }
 
 // Many steps of a field of one channel an item, which lies in a block's shared memory meanwhile. The threads of each of

@@ -23,6 +23,15 @@ KERNEL_HOST_DEVICE Int noise_blocks_of(const Int& elements) {
   return (elements + 3) / 4;
 }
 
+// Where planes belong that are a part of a deeper field: so many of its planes lie before and after them.
+struct FieldPart {
+  // Planes at either end that are only read, as neighbours: 0 for a whole field, else 1.
+  int64_t margin = 0;
+  // -1 where that plane lies beyond the end of the field.
+  int64_t before = 0;
+  int64_t after = 0;
+};
+
 struct EvolveParams : FieldShape {
   const void* field = nullptr;  // contiguous, as out; they do not overlap
   void* out = nullptr;
@@ -30,16 +39,30 @@ struct EvolveParams : FieldShape {
   double rate = 0;
   Boundary boundary = Boundary::kReplicate;
   Stencil stencil = Stencil::kLaplace;
-  // Element i of [batch, channels, depth, height, width] gets normal number i of the Philox sequence that starts at
-  // block `first` of stream 0, as kernels/math.h numbers those of float; in float64 too, so that a field's noise does
-  // not depend on its dtype.
+  FieldPart part;
+  // Element i of [batch, channels, depth, height, width] of the whole field gets normal number i of the Philox sequence
+  // that starts at block `first` of stream 0, as kernels/math.h numbers those of float; in float64 too, so that a
+  // field's noise does not depend on its dtype.
   double noise = 0;
   uint64_t seed = 0;
   uint64_t first = 0;
 
+  // The planes that take the step.
+  KERNEL_HOST_DEVICE FieldShape stepping() const {
+    FieldShape own = *this;
+    own.depth -= 2 * part.margin;
+    return own;
+  }
+  // Places of the whole field, and those of it before plane d of these.
+  KERNEL_HOST_DEVICE int64_t whole_volume() const {
+    return (part.before + depth + part.after) * height * width;
+  }
+  KERNEL_HOST_DEVICE int64_t places_before(int64_t d) const {
+    return (part.before + d) * height * width;
+  }
   // Philox blocks of a step's noise.
   KERNEL_HOST_DEVICE int64_t noise_blocks() const {
-    return noise_blocks_of(elements());
+    return noise_blocks_of(batch * channels * whole_volume());
   }
 };
 

@@ -101,8 +101,8 @@ template <typename T>
 void add_noise(const EvolveParams& p, const FieldLine& at, T* line) {
   const PhiloxKey key = philox_key(p.seed);
   const auto noise = static_cast<T>(p.noise);
-  const auto volume = static_cast<uint64_t>(p.volume());
-  const auto place = static_cast<uint64_t>((at.depth * p.height + at.height) * p.width);
+  const auto volume = static_cast<uint64_t>(p.whole_volume());
+  const auto place = static_cast<uint64_t>(p.places_before(at.depth) + at.height * p.width);
   const bool same = volume % 4 == 0;
   for (int64_t c = 0; c < p.channels; c += kPhiloxLanes) {
     const int count = static_cast<int>(p.channels - c < kPhiloxLanes ? p.channels - c : kPhiloxLanes);
@@ -141,14 +141,15 @@ void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scrat
   LineScratch memory(scratch);
   auto* const line = memory.take<compute_t<S>>(length);
   LineStep<S> step(p, memory);
-  const LineTiles tiles(p.depth, p.height, length * static_cast<int64_t>(sizeof(S)));
+  const LineTiles tiles(p.stepping().depth, p.height, length * static_cast<int64_t>(sizeof(S)));
   // A line goes straight to its place, unless it is to be rounded or to get noise, or must be shifted to stream.
   constexpr bool kSame = sizeof(S) == sizeof(compute_t<S>);
   const bool fits =
       (reinterpret_cast<uintptr_t>(p.out) | static_cast<uintptr_t>(p.channels) * sizeof(S)) % kLineBytes == 0;
   const bool direct = kSame && p.noise == 0 && (fits || !streams);
   for (int64_t index = begin; index < end; ++index) {
-    const FieldLine at = tiles.at(index);
+    FieldLine at = tiles.at(index);
+    at.depth += p.part.margin;
     const LinesAround<S> lines = lines_around(p, at, step.zeros());
     const LineName name = {at.item * p.depth + at.depth, at.height};
     const Ahead<S> ahead = ahead_of(p, lines.at[2][p.stencil == Stencil::kLaplace ? 1 : 2], step.zeros());

@@ -113,8 +113,8 @@ class EvolveLauncher {
 
   // The steps go to and fro between out and the workspace, and end in out.
   void step_by_step(EvolveParams p, int64_t steps, void* workspace) const {
-    const EvolveTile tile = evolve_tile(p, sizeof(S), options_.most_threads);
-    const int64_t tiles = TileCounts(p, tile).of_item() * p.batch;
+    const EvolveTile tile = evolve_tile(p.stepping(), sizeof(S), options_.most_threads);
+    const int64_t tiles = TileCounts(p.stepping(), tile).of_item() * p.batch;
     void* const out = p.out;
     for (int64_t step = 0; step < steps; ++step) {
       p.out = (steps - step) % 2 == 1 ? out : workspace;
@@ -196,7 +196,7 @@ class EvolveLauncher {
 template <typename LaunchKernel>
 void launch_evolve_with(Storage storage, const EvolveParams& params, const EvolveNumbers& numbers, int64_t steps,
                         void* workspace, const LaunchKernel& launch_kernel, const EvolveOptions& options) {
-  if (params.elements() == 0) {
+  if (params.stepping().elements() == 0) {
     return;
   }
   with_storage(storage, [&](auto zero) {

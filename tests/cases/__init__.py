@@ -7,6 +7,7 @@ from cases import (
     encoding,
     field,
     field_gradient,
+    field_part,
     hrr,
     hrr_algebra,
     hrr_spectrum,
@@ -21,6 +22,7 @@ FLOATING_CASES = (
     *encoding.CASES,
     *field.CASES,
     *field_gradient.CASES,
+    *field_part.CASES,
 )
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)

@@ -135,8 +135,8 @@ def bad_numbers(table: Table, tensors: bool) -> None:
             )
 
 
-def bad_options(table: Table) -> None:
-    for value in (-1, -(2**63)):
+def bad_options(table: Table, has_steps: bool = True) -> None:
+    for value in (-1, -(2**63)) if has_steps else ():
         table.replace("steps", str(value), lambda _, v=value: v, ValueError, f"steps must be at least 0, got {value}")
     text = "boundary must be 'replicate', 'zeros' or 'circular', got 'reflect'"
     table.replace("boundary", "unknown", lambda _: "reflect", ValueError, text)

@@ -53,7 +53,7 @@ struct Problem {
     for (int64_t step = 0; step < steps; ++step) {
       own.field = state.data();
       own.out = out.data();
-      run_rows_on_cpu(kernel, own, own.lines());
+      run_rows_on_cpu(kernel, own, own.stepping().lines());
       own.first += static_cast<uint64_t>(own.noise_blocks());
       state.swap(out);
     }
@@ -173,6 +173,49 @@ TEST(Evolve, ChannelsStayInSharedMemoryWhereTheyFit) {
   EXPECT_EQ(resident_plan<float>(params, 163 * 1024).slabs, 1);
   params.height = 300;
   EXPECT_EQ(resident_plan<Half>(params, 10000 * 1024).slabs, 0);
+}
+
+// Planes [begin, end) of every item of a field.
+template <typename S>
+std::vector<S> planes_of(const std::vector<S>& field, const Shape& shape, int64_t begin, int64_t end) {
+  const int64_t plane = shape.height * shape.width * shape.channels;
+  std::vector<S> planes;
+  for (int64_t item = 0; item < shape.batch; ++item) {
+    const auto first = field.begin() + item * shape.depth * plane;
+    planes.insert(planes.end(), first + begin * plane, first + end * plane);
+  }
+  return planes;
+}
+
+// On the CPU too, and the neighbours stay as they are.
+TYPED_TEST(EvolveTypes, OfAPartAreThoseOfTheWhole) {
+  using S = TypeParam;
+  int64_t number = 0;
+  for (const Shape& shape : {Shape{2, 9, 3, 5, 3}, Shape{1, 30, 4, 6, 17}, Shape{1, 7, 8, 8, 1}}) {
+    for (const Stencil stencil : kStencils) {
+      Problem<S> whole(shape);
+      whole.params.stencil = stencil;
+      whole.params.boundary = kBoundaries[++number % 3];
+      whole.params.noise = 0.3;
+      const auto stepped = whole.on_cpu();
+      const int64_t begin = number % 4;
+      const int64_t end = shape.depth - number % 3;
+      Problem<S> part = whole;
+      part.field = planes_of(whole.field, shape, begin, end);
+      part.params.field = part.field.data();
+      part.params.depth = end - begin;
+      part.params.part = {1, begin, shape.depth - end};
+      const auto expected = planes_of(stepped, shape, begin + 1, end - 1);
+      const auto neighbours = poisoned<S>(part.field.size());
+      for (const auto& result : {part.on_cpu(), part.on_gpu(1, small_blocks(number)), part.on_gpu()}) {
+        expect_same_bits(planes_of(result, part.params, 1, end - begin - 1), expected);
+        for (const int64_t plane : {int64_t{0}, end - begin - 1}) {
+          expect_same_bits(planes_of(result, part.params, plane, plane + 1),
+                           planes_of(neighbours, part.params, plane, plane + 1));
+        }
+      }
+    }
+  }
 }
 
 // Decay, diffusion and key may lie on the device.

@@ -20,6 +20,7 @@ from torch_hrr.field.functional import (
     random_key,
 )
 from torch_hrr.field.patterns import PatternLibrary
+from torch_hrr.field.split import SplitField
 from torch_hrr.runtime.pool import TensorPool
 
 GPUPatternLibrary = PatternLibrary
@@ -37,6 +38,7 @@ __all__ = [
     "OptimizedUnifiedFieldBrain",
     "PatternLibrary",
     "Peak",
+    "SplitField",
     "TensorMemoryPool",
     "TensorPool",
     "advance_key",

@@ -1,0 +1,59 @@
+"""Fields split over ranks have the bits of the whole."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from split_rank import check
+
+from torch_hrr import field
+
+WORKER = pathlib.Path(__file__).with_name("split_rank.py")
+
+
+def test_one_rank_needs_no_group():
+    check(0, 1)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_together_hold_the_whole(ranks, tmp_path):
+    rendezvous = str(tmp_path / "rendezvous")
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), rendezvous, str(rank), str(ranks)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        outputs = [process.communicate(timeout=240)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0] * ranks, "\n".join(outputs)
+
+
+def test_planes_that_do_not_fit_are_errors():
+    for planes in (torch.zeros(3, 4, 5), torch.zeros(0, 3, 4, 5)):
+        with pytest.raises(ValueError, match="planes must have sizes"):
+            field.SplitField(planes)
+    with pytest.raises(TypeError, match="planes must be float32"):
+        field.SplitField(torch.zeros(2, 3, 4, 5, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"planes must be a torch\.Tensor"):
+        field.SplitField([[1.0]])
+    split = field.SplitField(torch.zeros(2, 3, 4, 5))
+    with pytest.raises(TypeError, match="steps must be an int"):
+        split.evolve(0.1, 0.1, 1.5)
+    with pytest.raises(TypeError, match=r"key must be a torch\.Tensor"):
+        split.evolve(0.1, 0.1, noise=1.0, key=[1, 2])
+
+
+def test_planes_given_stay_as_they_are():
+    given = torch.ones(2, 3, 4, 5, requires_grad=True)
+    split = field.SplitField(given)
+    split.evolve(0.5, 0.1)
+    assert bool((given == 1).all()) and not split.planes.requires_grad
