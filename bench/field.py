@@ -111,6 +111,45 @@ def gradient_entry(
     )
 
 
+def places(size: int, channels: int, batch: int, generator: torch.Generator) -> Inputs:
+    """The channels of a cube's places; the leading size is its depth."""
+    return (torch.randn(batch * size * size, channels, generator=generator),)
+
+
+def moments(field: Tensor) -> Tensor:
+    """The operator, as a brain's metrics take it."""
+    return torch.ops.torch_hrr._field_moments(field, 0.01)
+
+
+def moments_into(field: Tensor, *, out: Tensor) -> Tensor:
+    """Into a result that is used again."""
+    torch.ops.torch_hrr._field_moments.out(field, 0.01, out=out)
+    return out
+
+
+def moments_in_torch(field: Tensor) -> Tensor:
+    """The same in plain torch, of whole blocks."""
+    blocks = field.unflatten(0, (-1, 64))
+    mean = blocks.mean(1, keepdim=True)
+    size = blocks.abs()
+    squares = (blocks - mean).square().sum(1)
+    return torch.stack((mean.squeeze(1), squares, size.amax(1), (size < 0.01).sum(1)), 1)
+
+
+def moments_entry(size: int, channels: int) -> Entry:
+    """_field_moments of a cube."""
+    return Entry(
+        op="_field_moments",
+        shape=f"{size}^3x{channels}",
+        batch=size,
+        inputs=partial(places, size, channels),
+        ours=moments,
+        reuse=moments_into,
+        peers=(Peer("eager", moments_in_torch), Peer("torch.compile", moments_in_torch, kind="compile")),
+        traffic=size**3 * channels * 4,
+    )
+
+
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
@@ -122,4 +161,5 @@ ENTRIES = (
             ("gradient_magnitude", 2, field.gradient_magnitude, reference.gradient_magnitude),
         )
     ),
+    *(moments_entry(size, 64) for size in (32, 64)),
 )

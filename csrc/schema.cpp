@@ -100,6 +100,8 @@ TORCH_LIBRARY(torch_hrr, m) {
       "_field_evolve_part.out(Tensor field, float decay, float diffusion, SymInt origin, SymInt depth, "
       "str boundary='replicate', str stencil='laplace', float noise=0., Tensor? key=None, *, Tensor(a!) out) -> ()",
       tags);
+  m.def("_field_moments(Tensor field, float small) -> Tensor", tags);
+  m.def("_field_moments.out(Tensor field, float small, *, Tensor(a!) out) -> ()", tags);
   m.def("field_gradient(Tensor field, bool normalize=True) -> Tensor", tags);
   m.def("field_gradient.out(Tensor field, bool normalize=True, *, Tensor(a!) out) -> ()", tags);
   m.def("_field_gradient_backward(Tensor derivatives, bool normalize=True) -> Tensor", tags);

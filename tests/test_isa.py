@@ -34,6 +34,8 @@ SAME_BITS = {
     "_sinusoidal_features_backward",
     "field_evolve",
     "field_evolve.Tensor",
+    "_field_evolve_part",
+    "_field_moments",
     "field_gradient",
     "_field_gradient_backward",
     "gradient_magnitude",

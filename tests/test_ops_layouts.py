@@ -126,7 +126,7 @@ def test_leading_dimensions_that_do_not_collapse(case, dim):
 def test_out_of_any_layout(case, layout, dim, dtype):
     arguments = build(case.sized(3, 4, dim), dtype)
     expected = case.functional(**arguments)
-    out = layout(torch.zeros(expected.shape, dtype=dtype))
+    out = layout(torch.zeros_like(expected))
     strides, version, address = out.stride(), out._version, out.data_ptr()
     assert case.op(**arguments, out=out) is None
     assert torch.equal(out, expected)

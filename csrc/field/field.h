@@ -7,6 +7,7 @@
 #include "csrc/rows.h"
 #include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
+#include "kernels/field/moments.h"
 
 namespace torch_hrr::field {
 
@@ -35,6 +36,7 @@ namespace cuda {
 void execute(const kernels::EvolveParams& params, const kernels::EvolveNumbers& numbers, int64_t steps,
              const at::Tensor& out);
 void execute(const kernels::GradientParams& params, const at::Tensor& out);
+void execute(const kernels::MomentsParams& params, const at::Tensor& field);
 
 }  // namespace cuda
 }  // namespace torch_hrr::field

@@ -7,6 +7,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
+#include "kernels/field/moments.h"
 #include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
@@ -15,5 +16,6 @@ namespace torch_hrr::kernels {
 void launch_evolve(Storage storage, const EvolveParams& params, const EvolveNumbers& numbers, int64_t steps,
                    void* workspace, CudaStream stream);
 void launch_gradient(Storage storage, const GradientParams& params, CudaStream stream);
+void launch_moments(Storage storage, const MomentsParams& params, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

@@ -7,6 +7,7 @@ from cases import (
     encoding,
     field,
     field_gradient,
+    field_moments,
     field_part,
     hrr,
     hrr_algebra,
@@ -22,6 +23,7 @@ FLOATING_CASES = (
     *encoding.CASES,
     *field.CASES,
     *field_gradient.CASES,
+    *field_moments.CASES,
     *field_part.CASES,
 )
 # What tests ask of numbers and their rounding does not apply to operators of integers.

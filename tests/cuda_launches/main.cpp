@@ -260,8 +260,19 @@ void launch_gradients() {
   }
 }
 
+void launch_moments_of_all_types() {
+  MomentsParams params;
+  params.items = 2;
+  params.places = 1000;
+  params.channels = 3;
+  for (const Storage storage : kStorages) {
+    launch_moments(storage, params, kStream);
+  }
+}
+
 void launch_fields() {
   launch_gradients();
+  launch_moments_of_all_types();
   // One step, and several that stay in shared memory.
   for (const int64_t steps : {1, 10}) {
     for (const int64_t channels : {1, 3, 64}) {

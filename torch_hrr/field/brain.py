@@ -28,6 +28,8 @@ METRICS = ("field_information", "max_activation", "prediction_confidence", "ener
 _RADIUS = 2
 _FALLOFF = 0.8
 _SMALL = 0.01
+# Places of which _field_moments takes the moments together.
+_BLOCK = 64
 _LARGEST = 1e6
 # Settings that a brain is made of, in the order of its arguments.
 _SETTINGS = (
@@ -361,17 +363,23 @@ class FieldBrain(nn.Module):
 
     def _new_pool(self, device: torch.device) -> TensorPool:
         places, channels = math.prod(self.spatial), self.channels
-        return TensorPool(
+        blocks = -(-places // _BLOCK)
+        pool = TensorPool(
             {
                 "match": ((places,), self._even.dtype),
                 "mean": (*self.spatial, 1),
                 "gradient": (3, *self.spatial, 1),
                 "weights": (places,),
-                "work": (places, channels),
+                "moments": (blocks, 4, channels),
+                "deviations": (blocks, channels),
+                "shares": (blocks,),
                 "packed": (self.motor_dim + len(METRICS),),
             },
             device,
         )
+        # Of all places, those of each block, of which the last may have fewer.
+        pool["shares"].fill_(_BLOCK / places)[-1:] = (places - (blocks - 1) * _BLOCK) / places
+        return pool
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """The work's memory goes where the state goes; only the field changes its dtype."""
@@ -430,27 +438,25 @@ class FieldBrain(nn.Module):
 
     def _pack(self, field: Tensor, motor: Tensor, error: Tensor) -> Tensor:
         """Motor and metrics in one vector."""
-        pool = self.pool
-        rows, work, count = field.view(-1, self.channels), pool["work"], math.prod(self.spatial)
-        largest = work.copy_(rows).abs_().amax()
-        # Ones and zeros: a sum of bools would convert them first.
-        sparsity = work.lt_(_SMALL).sum() / work.numel()
-        mean = torch.sum(rows, 0, dtype=torch.float32) / count
-        torch.sub(rows, mean, out=work)
-        variance = work.mul_(work).sum(0) / count
-        packed = pool["packed"]
+        rows = field.view(-1, self.channels)
+        measured = reference.metrics(rows, _SMALL) if self.eager else self._metrics(rows)
+        information, largest, energy, sparsity = measured
+        packed = self.pool["packed"]
         packed[: self.motor_dim] = motor
-        packed[self.motor_dim :] = torch.stack(
-            (
-                variance.sqrt().sum(),
-                largest,
-                1 / (1 + error),
-                (variance + mean * mean).mean(),
-                sparsity,
-                error,
-            )
-        )
+        packed[self.motor_dim :] = torch.stack((information, largest, 1 / (1 + error), energy, sparsity, error))
         return packed
+
+    def _metrics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`reference.metrics` in one read: moments of blocks of places, then of all blocks together."""
+        pool, count = self.pool, rows.shape[0]
+        torch.ops.torch_hrr._field_moments.out(rows, _SMALL, out=pool["moments"])
+        means, squares, largest, small = pool["moments"].unbind(1)
+        shares, deviations = pool["shares"], pool["deviations"]
+        mean = torch.mv(means.t(), shares)
+        torch.sub(means, mean, out=deviations).square_()
+        variance = squares.sum(0) / count + torch.mv(deviations.t(), shares)
+        energy = (variance + mean * mean).mean()
+        return variance.sqrt().sum(), largest.amax(), energy, small.sum() / rows.numel()
 
     def _checked(self, sensory: Sequence[float] | Tensor, reward: float) -> Tensor:
         """Sensory values and the reward in one vector on the host."""

@@ -65,6 +65,33 @@ def _in_compute_type(field: Tensor) -> Tensor:
     return field if field.dtype == torch.float64 else field.float()
 
 
+def moments(field: Tensor, small: float) -> Tensor:
+    """Of ``[..., places, channels]``, over blocks of 64 places: mean, sum of squared deviations, largest, how many small.
+
+    ``[..., blocks, 4, channels]``, in float32 for half types.
+    """
+    wide = _in_compute_type(field)
+    blocks = []
+    for block in wide.split(64, -2) if field.shape[-2] else ():
+        mean = block.sum(-2, keepdim=True) / block.shape[-2]
+        size = block.abs()
+        squares = (block - mean).square().sum(-2)
+        blocks.append(torch.stack((mean.squeeze(-2), squares, size.amax(-2), (size < small).sum(-2)), -2))
+    if not blocks:
+        return wide.new_zeros((*field.shape[:-2], 0, 4, field.shape[-1]))
+    return torch.stack(blocks, -3)
+
+
+def metrics(rows: Tensor, small: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of ``[places, channels]``: spatial standard deviation summed over channels, largest, mean square, share of small."""
+    wide = _in_compute_type(rows)
+    size = wide.abs()
+    mean = wide.sum(0) / len(wide)
+    variance = (wide - mean).square_().sum(0) / len(wide)
+    energy = (variance + mean * mean).mean()
+    return variance.sqrt().sum(), size.amax(), energy, (size < small).sum() / rows.numel()
+
+
 def gradient(field: Tensor, normalize: bool = True) -> Tensor:
     """Sobel's derivatives by depth, height and width, ``[..., 3, D, H, W, C]``."""
     if not field.numel():

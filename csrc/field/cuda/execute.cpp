@@ -23,4 +23,9 @@ void execute(const kernels::GradientParams& params, const at::Tensor& out) {
   kernels::launch_gradient(storage_of(out), params, c10::cuda::getCurrentCUDAStream().stream());
 }
 
+void execute(const kernels::MomentsParams& params, const at::Tensor& field) {
+  const c10::cuda::CUDAGuard guard(field.device());
+  kernels::launch_moments(storage_of(field), params, c10::cuda::getCurrentCUDAStream().stream());
+}
+
 }  // namespace torch_hrr::field::cuda

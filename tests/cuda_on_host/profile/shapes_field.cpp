@@ -2,6 +2,7 @@
 #include "tests/cuda_on_host/shim.h"
 
 #include "kernels/field/launch_gradient.cuh"
+#include "kernels/field/moments.cuh"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -58,6 +59,25 @@ void profile_gradient(std::vector<Profile>& all, const std::string& op, Storage 
           [&] { launch_gradient_with(storage, params, HostLauncher{}); });
 }
 
+template <typename S>
+void profile_moments(std::vector<Profile>& all, const std::string& op, Storage storage, int64_t places,
+                     int64_t channels) {
+  MomentsParams params;
+  params.items = 1;
+  params.places = places;
+  params.channels = channels;
+  params.small = 0.01;
+  std::vector<S> field;
+  for (const float x : normal_elements(places * channels, 1)) {
+    field.push_back(static_cast<S>(x));
+  }
+  auto out = poisoned<compute_t<S>>(static_cast<size_t>(params.rows() * kMoments * channels));
+  params.field = field.data();
+  params.out = out.data();
+  profile(all, op, shape_of(places, channels), {{"field", field.data()}, {"out", out.data(), Role::kResult}},
+          [&] { launch_moments_with(storage, params, HostLauncher{}); });
+}
+
 }  // namespace
 
 void profile_field(std::vector<Profile>& all) {
@@ -76,6 +96,8 @@ void profile_field(std::vector<Profile>& all) {
                           GradientKind::kTransposed);
   profile_gradient<BFloat16>(all, "field_gradient bfloat16", Storage::kBFloat16, {1, 16, 32, 32, 16},
                              GradientKind::kDerivatives);
+  profile_moments<float>(all, "field_moments float", Storage::kFloat, 32768, 64);
+  profile_moments<BFloat16>(all, "field_moments bfloat16", Storage::kBFloat16, 32768, 64);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
