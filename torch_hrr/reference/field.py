@@ -66,13 +66,14 @@ def _in_compute_type(field: Tensor) -> Tensor:
 
 
 def moments(field: Tensor, small: float) -> Tensor:
-    """Of ``[..., places, channels]``, over blocks of 64 places: mean, sum of squared deviations, largest, how many small.
+    """Of ``[..., places, channels]``, by blocks of 64 places: mean, sum of squared deviations, largest, count of small.
 
-    ``[..., blocks, 4, channels]``, in float32 for half types.
+    ``[..., blocks, 4, channels]``, in float32 for half types; the last two are of absolute values.
     """
     wide = _in_compute_type(field)
     blocks = []
-    for block in wide.split(64, -2) if field.shape[-2] else ():
+    for first in range(0, field.shape[-2], 64):
+        block = wide[..., first : first + 64, :]
         mean = block.sum(-2, keepdim=True) / block.shape[-2]
         size = block.abs()
         squares = (block - mean).square().sum(-2)
@@ -83,7 +84,7 @@ def moments(field: Tensor, small: float) -> Tensor:
 
 
 def metrics(rows: Tensor, small: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of ``[places, channels]``: spatial standard deviation summed over channels, largest, mean square, share of small."""
+    """Of ``[places, channels]``: standard deviation summed over channels, largest, mean square and share of small."""
     wide = _in_compute_type(rows)
     size = wide.abs()
     mean = wide.sum(0) / len(wide)
