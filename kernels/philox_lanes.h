@@ -15,18 +15,42 @@ struct PhiloxLanes {
   PhiloxWords word[4];
 };
 
+// Every second lane of such words, in the low halves of wider lanes, which alone are multiplied. Above them is whatever
+// was left there: a product is its low word, and shifted its high one.
+struct PhiloxHalf {
+  Simd<uint64_t, kPhiloxLanes / 2> word[4];
+
+  KERNEL_HOST_DEVICE void round(PhiloxKey key) {
+    const auto product0 = multiply_low_half(kPhiloxMultiplier0, word[0]);
+    const auto product1 = multiply_low_half(kPhiloxMultiplier1, word[2]);
+    const auto key0 = lanes_of<Simd<uint64_t, kPhiloxLanes / 2>>(key.word[0]);
+    const auto key1 = lanes_of<Simd<uint64_t, kPhiloxLanes / 2>>(key.word[1]);
+    word[0] = (product1 >> 32) ^ word[1] ^ key0;
+    word[1] = product1;
+    word[2] = (product0 >> 32) ^ word[3] ^ key1;
+    word[3] = product0;
+  }
+};
+
 // philox4x32 in every lane, with the same key.
 KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
+  using Wide = Simd<uint64_t, kPhiloxLanes / 2>;
+  PhiloxHalf even;
+  PhiloxHalf odd;
+  for (int w = 0; w < 4; ++w) {
+    even.word[w] = {(Wide::Lanes)counter.word[w].lanes};
+    odd.word[w] = even.word[w] >> 32;
+  }
 #pragma GCC unroll 10
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const auto product0 = multiply_wide(kPhiloxMultiplier0, counter.word[0]);
-    const auto product1 = multiply_wide(kPhiloxMultiplier1, counter.word[2]);
-    const PhiloxWords key0 = PhiloxWords::broadcast(key.word[0]);
-    const PhiloxWords key1 = PhiloxWords::broadcast(key.word[1]);
-    counter = {
-        {product1.high ^ counter.word[1] ^ key0, product1.low, product0.high ^ counter.word[3] ^ key1, product0.low}};
+    even.round(key);
+    odd.round(key);
     key.word[0] += kPhiloxWeyl0;
     key.word[1] += kPhiloxWeyl1;
+  }
+  for (int w = 0; w < 4; ++w) {
+    const Wide words = (even.word[w] & lanes_of<Wide>(0xffffffffu)) | (odd.word[w] << 32);
+    counter.word[w] = {(PhiloxWords::Lanes)words.lanes};
   }
   return counter;
 }

@@ -319,46 +319,30 @@ KERNEL_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t
   }
 }
 
+// factor times the low half of every lane.
 template <int W>
-struct WideProduct {
-  Simd<uint32_t, W> low, high;
-};
-
-// low + 2^32 high = factor x, lane by lane.
-template <int W>
-KERNEL_HOST_DEVICE WideProduct<W> multiply_wide(uint32_t factor, Simd<uint32_t, W> x) {
-#if defined(__x86_64__)
-  // The instruction multiplies the even lanes; the odd ones are shifted into their place.
-  using Pairs = typename Simd<uint64_t, W / 2>::Lanes;
-  const Pairs all = (Pairs)x.lanes;
-  const Pairs factors = Simd<uint64_t, W / 2>::broadcast(factor).lanes;
-  const auto product = [&factors](Pairs lanes) -> Pairs {
+KERNEL_HOST_DEVICE Simd<uint64_t, W> multiply_low_half(uint32_t factor, Simd<uint64_t, W> x) {
+  const auto factors = Simd<uint64_t, W>::broadcast(factor).lanes;
+  using Lanes = typename Simd<uint64_t, W>::Lanes;
 #if defined(__AVX512F__)
+  if constexpr (W == 8) {
     // The zero-masked form, as in square_root.
-    static_assert(W == 16);
-    return (Pairs)_mm512_maskz_mul_epu32(0xff, (__m512i)lanes, (__m512i)factors);
-#elif defined(__AVX2__)
-    static_assert(W == 8);
-    return (Pairs)_mm256_mul_epu32((__m256i)lanes, (__m256i)factors);
-#else
-    static_assert(W == 4);
-    return (Pairs)_mm_mul_epu32((__m128i)lanes, (__m128i)factors);
+    return {(Lanes)_mm512_maskz_mul_epu32(0xff, (__m512i)x.lanes, (__m512i)factors)};
+  } else
 #endif
-  };
-  const Pairs even = product(all);
-  const Pairs odd = product(all >> 32);
-  constexpr uint64_t kLow = 0xffffffffu;
-  using Lanes = typename Simd<uint32_t, W>::Lanes;
-  return {{(Lanes)((even & kLow) | (odd << 32))}, {(Lanes)((even >> 32) | (odd & ~kLow))}};
-#else
-  WideProduct<W> product;
-  for (int lane = 0; lane < W; ++lane) {
-    const uint64_t wide = static_cast<uint64_t>(factor) * x.lanes[lane];
-    product.low.lanes[lane] = static_cast<uint32_t>(wide);
-    product.high.lanes[lane] = static_cast<uint32_t>(wide >> 32);
+#if defined(__AVX2__)
+      if constexpr (W == 4) {
+    return {(Lanes)_mm256_mul_epu32((__m256i)x.lanes, (__m256i)factors)};
+  } else
+#endif
+#if defined(__x86_64__)
+      if constexpr (W == 2) {
+    return {(Lanes)_mm_mul_epu32((__m128i)x.lanes, (__m128i)factors)};
+  } else
+#endif
+  {
+    return {(x.lanes & 0xffffffffu) * factors};
   }
-  return product;
-#endif
 }
 
 // Every lane in another type.

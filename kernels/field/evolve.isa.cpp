@@ -85,25 +85,35 @@ KERNEL_HOST_DEVICE ChannelNumbers channel_numbers(uint64_t first_block, uint64_t
   return numbers;
 }
 
-// target += noise * number
-template <typename T>
-KERNEL_HOST_DEVICE void add_normals(NoiseLanes number, T noise, T* target) {
-  float own[kPhiloxLanes];
-  number.store(own);
-  for (int l = 0; l < kPhiloxLanes; ++l) {
-    target[l] = target[l] + noise * static_cast<T>(own[l]);
+// target = line + noise * number
+template <bool kStream, typename T>
+KERNEL_HOST_DEVICE void add_normals(NoiseLanes number, T noise, const T* line, T* target) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    store_lanes<kStream>(NoiseLanes::load(line) + NoiseLanes::broadcast(noise) * number, target);
+  } else {
+    float own[kPhiloxLanes];
+    number.store(own);
+    for (int l = 0; l < kPhiloxLanes; ++l) {
+      target[l] = line[l] + noise * static_cast<T>(own[l]);
+    }
   }
 }
 
-// Adds noise to a line; a lane is a channel. Channels whose first elements have other places in their blocks are done
-// one place after the other, which makes every block again: only volumes that 4 does not divide have such.
-template <typename T>
-void add_noise(const EvolveParams& p, const FieldLine& at, T* line) {
+// All elements of channels that begin blocks at the same places.
+KERNEL_HOST_DEVICE bool has_equal_places(const EvolveParams& p) {
+  return p.whole_volume() % 4 == 0;
+}
+
+// A line and its noise into `out`, which may be the line; a lane is a channel. Channels whose first elements have other
+// places in their blocks are done one place after the other, which makes every block again: only volumes that 4 does
+// not divide have such. To stream, there must be none, and channels of float must fill lines of memory in `out`.
+template <bool kStream, typename T>
+void add_noise(const EvolveParams& p, const FieldLine& at, const T* line, T* out) {
   const PhiloxKey key = philox_key(p.seed);
   const auto noise = static_cast<T>(p.noise);
   const auto volume = static_cast<uint64_t>(p.whole_volume());
   const auto place = static_cast<uint64_t>(p.places_before(at.depth) + at.height * p.width);
-  const bool same = volume % 4 == 0;
+  const bool same = has_equal_places(p);
   for (int64_t c = 0; c < p.channels; c += kPhiloxLanes) {
     const int count = static_cast<int>(p.channels - c < kPhiloxLanes ? p.channels - c : kPhiloxLanes);
     const ChannelNumbers numbers =
@@ -115,17 +125,30 @@ void add_noise(const EvolveParams& p, const FieldLine& at, T* line) {
         blocks = blocks.after(1);
         const int begin = w < 0 ? static_cast<int>(-w) : 0;
         const int end = p.width - w < 4 ? static_cast<int>(p.width - w) : 4;
-        for (int j = begin; j < end; ++j) {
-          T* const target = line + (w + j) * p.channels + c;
-          if (same && count == kPhiloxLanes) {
-            add_normals(normals.number[j], noise, target);
-            continue;
+        const auto add = [&](int j) {
+          const int64_t i = (w + j) * p.channels + c;
+          add_normals<kStream>(normals.number[j], noise, line + i, out + i);
+        };
+        if (same && count == kPhiloxLanes) {
+          if (end - begin == 4) {
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+              add(j);
+            }
+          } else {
+            for (int j = begin; j < end; ++j) {
+              add(j);
+            }
           }
+          continue;
+        }
+        for (int j = begin; j < end; ++j) {
+          const int64_t i = (w + j) * p.channels + c;
           float own[kPhiloxLanes];
           normals.number[j].store(own);
           for (int l = 0; l < count; ++l) {
             if (numbers.word[l] == word) {
-              target[l] = target[l] + noise * static_cast<T>(own[l]);
+              out[i + l] = line[i + l] + noise * static_cast<T>(own[l]);
             }
           }
         }
@@ -146,7 +169,8 @@ void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scrat
   constexpr bool kSame = sizeof(S) == sizeof(compute_t<S>);
   const bool fits =
       (reinterpret_cast<uintptr_t>(p.out) | static_cast<uintptr_t>(p.channels) * sizeof(S)) % kLineBytes == 0;
-  const bool direct = kSame && p.noise == 0 && (fits || !streams);
+  const bool direct = kSame && (fits || !streams);
+  const bool noise_direct = direct && (!streams || (sizeof(S) == sizeof(float) && has_equal_places(p)));
   for (int64_t index = begin; index < end; ++index) {
     FieldLine at = tiles.at(index);
     at.depth += p.part.margin;
@@ -155,15 +179,21 @@ void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scrat
     const Ahead<S> ahead = ahead_of(p, lines.at[2][p.stencil == Stencil::kLaplace ? 1 : 2], step.zeros());
     S* const target = static_cast<S*>(p.out) + ((at.item * p.depth + at.depth) * p.height + at.height) * length;
     if constexpr (kSame) {
-      if (direct) {
+      if (direct && p.noise == 0) {
         streams ? step.template run<true>(lines, name, ahead, target)
                 : step.template run<false>(lines, name, ahead, target);
         continue;
       }
     }
     step.template run<false>(lines, name, ahead, line);
+    if constexpr (kSame) {
+      if (noise_direct && p.noise != 0) {
+        streams ? add_noise<true>(p, at, line, target) : add_noise<false>(p, at, line, target);
+        continue;
+      }
+    }
     if (p.noise != 0) {
-      add_noise(p, at, line);
+      add_noise<false>(p, at, line, line);
     }
     write_elements(line, length, streams, target);
   }
