@@ -132,8 +132,8 @@ class DynamicField(nn.Module):
 
     Attributes:
         config: The numbers, a `DynamicFieldConfig`; `configure` changes them.
-        activation: u, ``[..., D, H, W, C]``; every step makes a new tensor, so that one that was kept stays.
-        noise_key: Where the noise is, as `random_key` makes it.
+        activation: u, ``[..., D, H, W, C]``; steps and loading make a new tensor, so that one that was kept stays.
+        noise_key: Where the noise is, as `random_key` makes it; a new tensor likewise.
         seed: Where it began.
 
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
@@ -389,6 +389,10 @@ class DynamicField(nn.Module):
     def extra_repr(self) -> str:
         """Shape and numbers, for `repr`."""
         return f"{list(self.shape)}, {self.config}"
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.activation, self.noise_key = self.activation.clone(), self.noise_key.clone()
+        super()._load_from_state_dict(*args, **kwargs)
 
     def _output_of(self, activation: Tensor) -> Tensor:
         return (activation.detach() * self.config.beta).sigmoid_()
