@@ -1,17 +1,20 @@
 """Calls every kernel on small shapes of every algorithm, for compute-sanitizer; checks values against the CPU."""
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
 import torch
 
-from torch_hrr import assembly, hrr
+from torch_hrr import assembly, encoding, field, hrr
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "assembly"))
 from brain_programs import PROGRAMS, assert_same, trace
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+LAYOUTS = ("interleaved", "half")
+SCHEMES = tuple(itertools.product(("replicate", "zeros", "circular"), ("laplace", "box", "binomial")))
 
 
 def check(name: str, on_gpu: torch.Tensor, on_cpu: torch.Tensor) -> None:
@@ -97,7 +100,93 @@ def assemblies(small: bool, generator: torch.Generator) -> None:
             raise SystemExit(f"brain, {name}: differs from the CPU: {error}") from error
 
 
-SYSTEMS = {"hrr": vectors, "assembly": assemblies}
+def draw(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def pair(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Leaves of the same values on both devices, and both require gradients."""
+    return tensor.clone().cuda().requires_grad_(), tensor.clone().requires_grad_()
+
+
+def encodings(small: bool, generator: torch.Generator) -> None:
+    """The operators of torch_hrr.encoding, forward and backward; results are the CPU's bits."""
+    last = 2**31 - 1
+    positions = torch.tensor([[0, 1, -5, 99, 65_536], [last, -last, 7, 8, 123_456_789]])
+    for dim, dtype, layout in itertools.product((5, 64) if small else (1, 2, 5, 64, 511, 1000), DTYPES, LAYOUTS):
+        name = f"{dim} {dtype} {layout}"
+        for own in (positions, draw(generator, 7) * 1000, draw(generator, 33).float()):
+            options = {"phase": 0.5, "layout": layout, "dtype": dtype}
+            gpu, cpu = (encoding.sinusoidal_encoding(x, dim, **options) for x in (own.cuda(), own))
+            check_bits(f"sinusoidal_encoding {name}", gpu, cpu)
+        held = [pair(x) for x in (draw(generator, 3, 4).to(dtype), draw(generator, dim).to(dtype))]
+        held.append(pair(draw(generator, dim).to(dtype)))
+        results = [encoding.sinusoidal_features(*inputs, layout) for inputs in zip(*held, strict=True)]
+        check_bits(f"sinusoidal_features {name}", *(result.detach() for result in results))
+        for result in results:
+            result.float().pow(3).sum().backward()
+        for gpu, cpu in held:
+            check(f"sinusoidal_features gradient {name}", gpu.grad, cpu.grad)
+        table = pair(draw(generator, 50, dim).to(dtype))
+        for kind, (place, padding) in itertools.product((torch.int32, torch.int64), ((None, -1), (positions[0], 3))):
+            tokens = torch.randint(50, (4, 5), generator=generator).to(kind)
+            tokens[0, 0] = tokens[1] = 3
+            there = (tokens.cuda(), table[0], None if place is None else place.cuda())
+            results = [
+                encoding.embed_positions(*inputs, padding, 0.5, layout=layout)
+                for inputs in (there, (tokens, table[1], place))
+            ]
+            check_bits(f"embed_positions {name}", *(result.detach() for result in results))
+            for result in results:
+                result.float().pow(2).sum().backward()
+        check(f"embed_positions gradient {name}", table[0].grad, table[1].grad)
+
+
+def fields(small: bool, generator: torch.Generator) -> None:
+    """The operators of torch_hrr.field, forward and backward; results are the CPU's bits."""
+    # Channels that stay in shared memory, whole and in two halves, and channels too large for it.
+    shapes = [(2, 3, 5, 4, 5), (32, 32, 32, 2)]
+    if not small:
+        shapes += [(1, 2, 9, 1), (9, 33, 7, 3), (64, 64, 64, 2)]
+    rates = draw(generator, 2).sigmoid() / 7
+    key = torch.tensor([-77, 2**40 + 3])
+    for shape, dtype in itertools.product(shapes, DTYPES):
+        start = draw(generator, *shape).to(dtype)
+        large = start.numel() > 10_000
+        schemes = SCHEMES[::4] if large else SCHEMES
+        all_steps = (5,) if large else (1, 5) if small else (1, 5, 10)
+        for (boundary, stencil), steps, noise in itertools.product(schemes, all_steps, (0.0, 0.3)):
+            name = f"evolve {shape} {dtype} {boundary} {stencil} {steps} steps, noise {noise}"
+            scheme = (steps, boundary, stencil, noise)
+            here, there = (start, key), (start.cuda(), key.cuda())
+
+            def call(state: torch.Tensor, key: torch.Tensor, *numbers, scheme=scheme, out=None) -> torch.Tensor:
+                return field.evolve(state, *(numbers or (0.1, 0.15)), *scheme, key, out=out)
+
+            expected = call(*here)
+            check_bits(name, call(*there), expected)
+            check_bits(f"{name}, out", call(*there, out=torch.empty_like(there[0])), expected)
+            own, others = (rates.to(dtype).to(device) for device in ("cpu", "cuda"))
+            check_bits(f"{name}, rates on the device", call(*there, *others), call(*here, *own))
+            if large or (small and steps == 1):
+                continue
+            leaves = [pair(x) for x in (start, *own)]
+            for (state, *numbers), own_key in zip(zip(*leaves, strict=True), (there[1], key), strict=True):
+                call(state, own_key, *numbers).float().square().sum().backward()
+            for (gpu, cpu), what in zip(leaves, ("field", "decay", "diffusion"), strict=True):
+                check(f"{name}, gradient by {what}", gpu.grad, cpu.grad)
+        for normalize in (True, False):
+            for operator in (field.gradient, field.gradient_magnitude):
+                name = f"{operator.__name__} {shape} {dtype}"
+                gpu, cpu = leaves = pair(start)
+                results = [operator(leaf, normalize) for leaf in leaves]
+                check_bits(name, *(result.detach() for result in results))
+                for result in results:
+                    result.float().pow(2).sum().backward()
+                check(f"{name}, gradient", gpu.grad, cpu.grad)
+
+
+SYSTEMS = {"hrr": vectors, "assembly": assemblies, "encoding": encodings, "field": fields}
 
 
 def main() -> None:
