@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 import math
 import os
 import time
@@ -19,6 +21,7 @@ from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.reference import field as reference
 from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.pool import TensorPool
 
 _FORMAT = "torch_hrr.field_brain"
@@ -55,8 +58,10 @@ class FieldBrain(nn.Module):
     6. an echo of the motor goes to the last channels around the place.
 
     Nothing in `step` waits for the device, and nothing of a field's size is allocated: it runs under
-    ``torch.compile(fullgraph=True)`` and on ``device="meta"``. Deterministic: the same seed and inputs give the same
-    bits on one device. Not thread-safe: a brain is for one robot.
+    ``torch.compile(fullgraph=True)`` and on ``device="meta"``. On a GPU `process_robot_cycle` replays it from CUDA
+    graphs, one for each of the two memories of the field, from the third cycle on; moving the brain, or replacing a
+    tensor, the library or a setting, makes new ones. Deterministic: the same seed and inputs give the same bits on one
+    device. Not thread-safe: a brain is for one robot.
 
     Attributes:
         field: ``[D, H, W, C]``, the state.
@@ -153,6 +158,7 @@ class FieldBrain(nn.Module):
         place = resolve_device(device)
         self.cycle = 0
         self.eager = False
+        self._graphs = CapturedCalls(most=2)
         generator = torch.Generator().manual_seed(check_seed(op, seed) & (2**63 - 1))
         self._draw(generator, dtype)
         self.register_buffer("key", functional.random_key(seed, device="cpu"))
@@ -247,8 +253,7 @@ class FieldBrain(nn.Module):
         given = self._checked(sensory, reward)
         self._staged.copy_(given)
         device_input = self._input.copy_(self._staged, non_blocking=True)
-        packed = self.step(device_input[: self.sensory_dim], device_input[self.sensory_dim :])
-        numbers = packed.tolist()
+        numbers = self._repeated_step(device_input[: self.sensory_dim], device_input[self.sensory_dim :]).tolist()
         self.cycle += 1
         motor, measured = numbers[: self.motor_dim], numbers[self.motor_dim :]
         state: dict[str, Any] = {"cycle": self.cycle, **dict(zip(METRICS, measured, strict=True))}
@@ -389,6 +394,7 @@ class FieldBrain(nn.Module):
             return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
 
         super()._apply(placed, recurse)  # type: ignore[no-untyped-call]
+        self._graphs.clear()
         if self.pool.device != self.device:
             self.pool = self._new_pool(self.device)
         size = self.sensory_dim + 1
@@ -397,6 +403,22 @@ class FieldBrain(nn.Module):
             on_gpu = self.device.type == "cuda"
             self._staged = torch.zeros(size, dtype=torch.float32, pin_memory=on_gpu, device="cpu")
         return self
+
+    def _repeated_step(self, sensory: Tensor, reward: Tensor) -> Tensor:
+        """`step` with the same two tensors in every cycle; on a GPU from a graph, one a turn."""
+        if self.eager or not can_capture(self.device):
+            return self.step(sensory, reward)
+        turn = self._turn
+        kind = (turn, *(getattr(self, name) for name in _SETTINGS))
+        memory = itertools.chain(self.parameters(), self.buffers(), self.pool.values(), (self._input,))
+        try:
+            packed = self._graphs(functools.partial(self.step, sensory, reward), self.device, kind, memory)
+        except BaseException:
+            # Nothing of a capture ran.
+            self._turn = turn
+            raise
+        self._turn = not turn
+        return packed
 
     def _place(self, rows: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
         """The places around the best one, ``[25]``, and the weights of an imprint there; 0 for those outside."""
