@@ -21,9 +21,9 @@ SETTINGS = {"sensory_dim": 4, "motor_dim": 2, "spatial": (4, 5, 6), "channels": 
 class PretendGraph(TorchDispatchMode):
     """Records what is called within the block, which leaves no trace until it is replayed, and waits for nothing."""
 
-    def __init__(self, space):
+    def __init__(self, pool):
         super().__init__()
-        self.space = space
+        self.pool = pool
         self.calls = []
         self.before = {}
         self.made = {}
@@ -47,11 +47,11 @@ class PretendGraph(TorchDispatchMode):
         super().__exit__(*failure)
         for memory, content in self.before.values():
             memory.copy_(content)
-        self.space.extend(self.made.values())
+        self.pool.extend(self.made.values())
 
     def replay(self):
         # Graphs of one pool write over what others made.
-        for tensor in self.space:
+        for tensor in self.pool:
             tensor.untyped_storage().fill_(0x7F)
         for function, args, kwargs, result in self.calls:
             again = function(*args, **kwargs)
@@ -69,14 +69,14 @@ def captured(monkeypatch):
     """The graphs that were captured on the CPU, where none are otherwise."""
     made = []
 
-    def capture(function, device, space):
-        made.append(PretendGraph(space))
+    def capture(function, device, pool):
+        made.append(PretendGraph(pool))
         with made[-1]:
             result = function()
         return made[-1], result
 
     monkeypatch.setattr("torch_hrr.field.brain.can_capture", lambda device: True)
-    monkeypatch.setattr(graph, "_space", lambda device: [])
+    monkeypatch.setattr(graph, "_pool", list)
     monkeypatch.setattr(graph, "_capture", capture)
     return made
 

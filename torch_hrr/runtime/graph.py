@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -37,7 +38,7 @@ class CapturedCalls:
     def clear(self) -> None:
         """Drops what was captured, and its memory."""
         self._calls: dict[Hashable, tuple[Any, Tensor] | None] = {}
-        self._space: Any = None
+        self._pool: Any = None
 
     def __call__(
         self, function: Callable[[], Tensor], device: torch.device, kind: Hashable, memory: Iterable[Tensor]
@@ -59,9 +60,9 @@ class CapturedCalls:
             return result
         known = self._calls[key]
         if known is None:
-            if self._space is None:
-                self._space = _space(device)
-            known = self._calls[key] = _capture(function, device, self._space)
+            if self._pool is None:
+                self._pool = _pool()
+            known = self._calls[key] = _capture(function, device, self._pool)
         graph, result = known
         graph.replay()
         return result
@@ -71,19 +72,24 @@ class CapturedCalls:
         return type(self), (self._most,)
 
 
-def _space(device: torch.device) -> Any:
-    """A pool of memory and a stream, which graphs that never run at once share."""
-    return torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+def _pool() -> Any:
+    """Memory that graphs share which never run at once."""
+    return torch.cuda.graph_pool_handle()
 
 
-def _capture(function: Callable[[], Tensor], device: torch.device, space: Any) -> tuple[Any, Tensor]:
+@functools.cache
+def _stream(device: torch.device) -> Any:
+    """Where a device's work is captured: one for all, since cuBLAS keeps a workspace for every stream."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _capture(function: Callable[[], Tensor], device: torch.device, pool: Any) -> tuple[Any, Tensor]:
     """A graph of the function, which has not run, and where its result will be."""
-    pool, stream = space
     graph = torch.cuda.CUDAGraph()
     # Other threads, which load data for example, may go on with what a capture forbids.
     with (
         torch.cuda.device(device),
-        torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"),
+        torch.cuda.graph(graph, pool=pool, stream=_stream(device), capture_error_mode="thread_local"),
     ):
         result = function()
     return graph, result
