@@ -343,3 +343,35 @@ def test_the_names_of_the_older_program():
     assert torch.equal(own.fused_field_evolution(start, 0.1, 0.1), field.evolve(start, 0.1, 0.1))
     assert torch.equal(own.batched_gradient_extraction(start), field.gradient(start))
     assert field.OptimizedUnifiedFieldBrain is field.FieldBrain and field.GPUPatternLibrary is field.PatternLibrary
+
+
+def test_a_step_refuses_what_does_not_fit_and_changes_nothing():
+    own = brain()
+    run(own, 3)
+    before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
+    sensory = torch.tensor(SENSORY)
+    for bad in (sensory.to(torch.complex64), sensory > 0, sensory.long()):
+        with pytest.raises(TypeError, match="sensory must be float32"):
+            own.step(bad)
+    with pytest.raises(TypeError, match="reward must be float32"):
+        own.step(sensory, torch.ones(1, dtype=torch.complex64))
+    with pytest.raises(ValueError, match="reward must have one element"):
+        own.step(sensory, torch.ones(2))
+    with pytest.raises(ValueError, match="reward must be on cpu, got meta"):
+        own.step(sensory, torch.ones(1, device="meta"))
+    with pytest.raises(ValueError, match="sensory must be on cpu, got meta"):
+        own.step(sensory.to("meta"))
+    for bad in (sensory.to(torch.complex64), sensory > 0):
+        with pytest.raises(TypeError, match="sensory must be real"):
+            own.process_robot_cycle(bad)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in own.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"noise": 1e30}, {"gain": 1e300}, {"spatial": 2**70}, {"channels": 2**70}, {"boundary": ["zeros"]}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_that_no_brain_can_have_are_errors(settings):
+    with pytest.raises((ValueError, TypeError), match=next(iter(settings))):
+        brain(**settings)

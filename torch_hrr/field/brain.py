@@ -15,7 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr import _storage
-from torch_hrr._checks import check_bool, check_dtype, check_seed, check_strided, integer, number, plain
+from torch_hrr._checks import (
+    check_bool,
+    check_dtype,
+    check_floating,
+    check_seed,
+    check_strided,
+    choice,
+    integer,
+    number,
+    plain,
+)
 from torch_hrr._storage import IntegrityError
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
@@ -34,6 +44,7 @@ _SMALL = 0.01
 # Places of which _field_moments takes the moments together.
 _BLOCK = 64
 _LARGEST = 1e6
+_MOST = 2**63 - 1
 # Settings that a brain is made of, in the order of its arguments.
 _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
@@ -120,10 +131,10 @@ class FieldBrain(nn.Module):
             channels: At least sensory_dim + motor_dim: the last motor_dim ones hold the echo of the motor.
             decay: Share of the field lost in a cycle, 0 to 1.
             diffusion: 0 to 1/6.
-            noise: Standard deviation of the spontaneous activity that a cycle adds, at least 0.
+            noise: Standard deviation of the spontaneous activity that a cycle adds, 0 to 1e6.
             boundary: What lies outside: "replicate", "zeros" or "circular".
             threshold: Motors weaker than this are 0; 0 to 1.
-            gain: Factor of the features, above 0.
+            gain: Factor of the features, 0 to 1e6.
             modulate: Whether surprise imprints more and forgets faster: with m = min(e, 0.5) the intensity is
                 multiplied by 1 + m, and the field by 1 - m decay before it evolves.
             patterns: How many patterns are kept, at least 1.
@@ -137,21 +148,19 @@ class FieldBrain(nn.Module):
         """
         super().__init__()
         op = type(self).__name__
-        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1)
-        self.motor_dim = integer(op, "motor_dim", motor_dim, 1)
-        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim)
+        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1, _MOST)
+        self.motor_dim = integer(op, "motor_dim", motor_dim, 1, _MOST)
+        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim, _MOST)
         self.spatial = _sizes(op, spatial)
         self.decay = number(op, "decay", decay, 0, 1)
         self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
-        self.noise = number(op, "noise", noise, 0)
-        if boundary not in ("replicate", "zeros", "circular"):
-            raise ValueError(f"{op}: boundary must be 'replicate', 'zeros' or 'circular', got {boundary!r}")
-        self.boundary = boundary
+        self.noise = number(op, "noise", noise, 0, _LARGEST)
+        self.boundary = choice(op, "boundary", boundary, ("replicate", "zeros", "circular"))
         self.threshold = number(op, "threshold", threshold, 0, 1)
-        self.gain = number(op, "gain", gain, 0)
+        self.gain = number(op, "gain", gain, 0, _LARGEST)
         check_bool(op, "modulate", modulate)
         self.modulate = modulate
-        self.patterns = integer(op, "patterns", patterns, 1)
+        self.patterns = integer(op, "patterns", patterns, 1, _MOST)
         check_dtype(op, dtype)
         if dtype not in (torch.float32, torch.bfloat16):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
@@ -193,12 +202,19 @@ class FieldBrain(nn.Module):
             to the same memory.
 
         Raises:
-            TypeError: An argument is no strided tensor.
-            ValueError: A shape is another.
+            TypeError: An argument is of another type or dtype.
+            ValueError: A shape or a device is another. The brain is unchanged.
         """
-        check_strided("step", "sensory", sensory)
+        check_floating("step", "sensory", sensory)
         if sensory.shape != (self.sensory_dim,):
             raise ValueError(f"step: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")
+        if isinstance(reward, Tensor):
+            check_floating("step", "reward", reward)
+            if reward.numel() != 1:
+                raise ValueError(f"step: reward must have one element, got a shape of {list(reward.shape)}")
+        for name, given in (("sensory", sensory), ("reward", reward)):
+            if isinstance(given, Tensor) and given.device != self.device:
+                raise ValueError(f"step: {name} must be on {self.device}, got {given.device}")
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
         sensory = sensory.to(torch.float32)
         if not isinstance(reward, Tensor):
@@ -485,6 +501,8 @@ class FieldBrain(nn.Module):
         op = "process_robot_cycle"
         if isinstance(sensory, Tensor):
             check_strided(op, "sensory", sensory)
+            if sensory.is_complex() or sensory.dtype is torch.bool:
+                raise TypeError(f"{op}: sensory must be real, got {sensory.dtype}")
             values = sensory.detach().to("cpu", torch.float32)
         elif isinstance(sensory, str) or not isinstance(sensory, Iterable):
             raise TypeError(f"{op}: sensory must hold numbers, got {type(sensory).__name__}")
@@ -518,9 +536,9 @@ class FieldBrain(nn.Module):
 
 def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     if hasattr(spatial, "__index__"):
-        edge = integer(op, "spatial", spatial, 1)
+        edge = integer(op, "spatial", spatial, 1, _MOST)
         return edge, edge, edge
     if not isinstance(spatial, Sequence) or len(spatial) != 3:
         raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {spatial!r:.80}")
-    depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
+    depth, height, width = (integer(op, "spatial", size, 1, _MOST) for size in spatial)
     return depth, height, width
