@@ -12,6 +12,7 @@
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "csrc/types.h"
+#include "kernels/field/evolve_channels.h"
 
 namespace torch_hrr::field {
 namespace {
@@ -115,11 +116,37 @@ EvolveParams params_of(const Tensor& field, const Tensor& out, const Number& dec
   return params;
 }
 
+// All steps of as many channels as occupy the threads, then of the next ones.
+void evolve_channels_on_cpu(kernels::EvolveChannels params, const kernels::EvolveChannelsKernels& kernels,
+                            const Tensor& out) {
+  const int64_t group = params.group();
+  const int64_t together = std::min(params.channels, (at::get_num_threads() + group - 1) / group * group);
+  const Tensor volumes =
+      at::empty({together * params.volume_elements()}, out.options().dtype(compute_type(out.scalar_type())));
+  params.volumes = volumes.mutable_data_ptr();
+  for (params.item = 0; params.item < params.batch; ++params.item) {
+    for (params.first_channel = 0; params.first_channel < params.channels; params.first_channel += together) {
+      params.count = std::min(together, params.channels - params.first_channel);
+      execute_rows_on_cpu(params, params.depth * params.height, kernels.gather);
+      execute_rows_on_cpu(params, params.count, kernels.evolve);
+      execute_rows_on_cpu(params, params.depth * params.height, kernels.scatter);
+    }
+  }
+}
+
 // The steps go to and fro between `out` and a second buffer, and end in `out`.
 void evolve_on_cpu(EvolveParams params, const uint64_t* key, int64_t steps, const Tensor& out) {
   if (key != nullptr) {
     params.seed = key[0];
     params.first = key[1];
+  }
+  kernels::EvolveChannels channels;
+  static_cast<EvolveParams&>(channels) = params;
+  channels.steps = steps;
+  channels.number_bytes = out.scalar_type() == at::kDouble ? 8 : 4;
+  const auto& by_channel = kernels::kernel_table<kernels::EvolveChannelsKernels>(storage_of(out));
+  if (by_channel.pays(channels)) {
+    return evolve_channels_on_cpu(channels, by_channel, out);
   }
   Tensor other;
   if (steps > 1) {
