@@ -38,7 +38,8 @@ def evolve(
     nothing is kept. Gradients of ``decay`` and ``diffusion`` make the fields of all steps again and hold them at once.
     Differentiable in every mode. Deterministic: the same bits on every instruction set, whatever the threads and the
     layout; without noise also whatever the batch. Cost: a step is near one read and one write of the field with
-    ``out``; a large fresh result costs more in page faults.
+    ``out``; a large fresh result costs more in page faults. Several steps without noise take about half of that a step
+    on a CPU where widths are multiples of 16 and channels fill vectors, since each channel stays in the caches.
 
     Args:
         field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides.
