@@ -54,8 +54,8 @@ def moments_scale(field: Tensor, small: float) -> Tensor:
 
 
 def result_sizes(arguments: Arguments) -> tuple[Shape, ...]:
-    *batch, places, channels = arguments["field"].shape
-    return ((*batch, -(-places // BLOCK), 4, channels),)
+    shape = arguments["field"].shape
+    return ((*shape[:-2], -(-shape[-2:-1].numel() // BLOCK), 4, *shape[-1:]),)
 
 
 def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
