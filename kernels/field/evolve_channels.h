@@ -25,13 +25,12 @@ struct EvolveChannels : EvolveParams {
   int64_t group() const {
     return 64 / number_bytes;
   }
-  // The last row is one of zeros. Planes and volumes do not begin at multiples of a page, where they would share the
-  // sets of a cache.
+  // A row of zeros is the last.
   int64_t plane_elements() const {
-    return (height + 1) * width + 5 * 16;
+    return (height + 1) * width;
   }
   int64_t volume_elements() const {
-    return depth * plane_elements() + 16;
+    return depth * plane_elements();
   }
   // The most steps of a pass over a volume: what is kept of them fits in a second-level cache.
   int64_t most_steps() const {
