@@ -78,10 +78,13 @@ def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
 def integer(
     op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
 ) -> int:
-    """An int within bounds; `limit` names the upper one."""
+    """An int within bounds, below 2^63 where there is a lower one alone; `limit` names the upper one."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
     number = int(value.__index__())
+    # A size; a seed has no bounds here.
+    if least is not None and most is None and number >= 2**63:
+        raise ValueError(f"{op}: {argument} must be less than 2^63, got {number}")
     if (least is not None and number < least) or (most is not None and number > most):
         upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
         raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {number}")

@@ -575,5 +575,5 @@ def test_vectors_that_do_not_fit():
 def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     monkeypatch.delitem(sys.modules, "torch_hrr.field.gym")
-    with pytest.raises(ImportError, match=r"gymnasium must be installed: pip install torch_hrr\[gym\]"):
+    with pytest.raises(ImportError, match=r"gymnasium must be installed: pip install gymnasium"):
         importlib.import_module("torch_hrr.field.gym")

@@ -291,7 +291,7 @@ def test_pictures_under_another_default_device_and_dtype(tmp_path):
 def test_without_matplotlib_the_cure_is_named(call, monkeypatch):
     for module in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL", "PIL.Image"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModuleNotFoundError, match=r"matplotlib must be installed: pip install torch_hrr\[plot\]$"):
+    with pytest.raises(ModuleNotFoundError, match=r"matplotlib must be installed: pip install matplotlib$"):
         call()
 
 

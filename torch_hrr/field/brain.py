@@ -44,7 +44,6 @@ _SMALL = 0.01
 # Places of which _field_moments takes the moments together.
 _BLOCK = 64
 _LARGEST = 1e6
-_MOST = 2**63 - 1
 # Settings that a brain is made of, in the order of its arguments.
 _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
@@ -148,9 +147,9 @@ class FieldBrain(nn.Module):
         """
         super().__init__()
         op = type(self).__name__
-        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1, _MOST)
-        self.motor_dim = integer(op, "motor_dim", motor_dim, 1, _MOST)
-        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim, _MOST)
+        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1)
+        self.motor_dim = integer(op, "motor_dim", motor_dim, 1)
+        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim)
         self.spatial = _sizes(op, spatial)
         self.decay = number(op, "decay", decay, 0, 1)
         self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
@@ -160,7 +159,7 @@ class FieldBrain(nn.Module):
         self.gain = number(op, "gain", gain, 0, _LARGEST)
         check_bool(op, "modulate", modulate)
         self.modulate = modulate
-        self.patterns = integer(op, "patterns", patterns, 1, _MOST)
+        self.patterns = integer(op, "patterns", patterns, 1)
         check_dtype(op, dtype)
         if dtype not in (torch.float32, torch.bfloat16):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
@@ -536,9 +535,9 @@ class FieldBrain(nn.Module):
 
 def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     if hasattr(spatial, "__index__"):
-        edge = integer(op, "spatial", spatial, 1, _MOST)
+        edge = integer(op, "spatial", spatial, 1)
         return edge, edge, edge
     if not isinstance(spatial, Sequence) or len(spatial) != 3:
         raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {spatial!r:.80}")
-    depth, height, width = (integer(op, "spatial", size, 1, _MOST) for size in spatial)
+    depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
     return depth, height, width

@@ -38,7 +38,7 @@ def create_brain(
         channels: At least sensory_dim + motor_dim.
         prefer_gpu: False makes it on the CPU whatever is there.
         seed: What it draws from.
-        **settings: The others of `FieldBrain`; a ``device`` decides alone.
+        **settings: The others of `FieldBrain`; ``device``, if given, overrides ``prefer_gpu``.
 
     Raises:
         TypeError: An argument of another type, or a setting that there is not.

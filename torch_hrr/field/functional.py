@@ -62,8 +62,9 @@ def evolve(
     Raises:
         TypeError: a tensor is of a dtype not named above, or ``out`` is given beside tensors of decay or diffusion.
         ValueError: a number is outside its range, or ``boundary`` or ``stencil`` is unknown.
-        RuntimeError: shapes or devices do not fit, ``out`` shares memory with the field, or ``key`` is given within
-            vmap, whose batches the numbering could not follow.
+        RuntimeError: shapes or devices do not fit, ``out`` shares memory with the field or is given where a gradient is
+            asked for, or within vmap ``key`` is given, whose numbering could not follow the batches, or decay or
+            diffusion is batched.
 
     Source: discretised heat equation (forward time, centred space); Amari, Dynamics of pattern formation in
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as

@@ -1,6 +1,6 @@
 """Field brains in gymnasium: agents that act in environments, one or many, and a wrapper that observes through a field.
 
-`gymnasium` is an optional extra (``pip install torch_hrr[gym]``), so that this module is imported by its own name:
+`gymnasium` is an optional extra (``pip install gymnasium``), so that this module is imported by its own name:
 ``from torch_hrr.field import gym``.
 """
 
@@ -26,7 +26,7 @@ try:
     import numpy as np
     from gymnasium import spaces
 except ImportError:
-    raise ImportError(f"{__name__}: gymnasium must be installed: pip install torch_hrr[gym]") from None
+    raise ImportError(f"{__name__}: gymnasium must be installed: pip install gymnasium") from None
 
 from torch_hrr.field._spaces import Motors, Sensors
 

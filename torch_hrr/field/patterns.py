@@ -18,7 +18,6 @@ _VERSION = 1
 _BLENDED = 3
 # Of the softmax over cosines: two contexts at right angles differ by a factor of e^10.
 _SHARPNESS = 10.0
-_MOST = 2**63 - 1
 
 
 class PatternLibrary(nn.Module):
@@ -66,9 +65,9 @@ class PatternLibrary(nn.Module):
         """
         super().__init__()
         op = "PatternLibrary"
-        self.capacity = integer(op, "capacity", capacity, 1, _MOST)
-        self.dim = integer(op, "dim", dim, 1, _MOST)
-        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1, _MOST)
+        self.capacity = integer(op, "capacity", capacity, 1)
+        self.dim = integer(op, "dim", dim, 1)
+        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1)
         place, kind = resolve_device(device), resolve_dtype(op, dtype)
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))

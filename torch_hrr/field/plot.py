@@ -195,7 +195,7 @@ def _optional(op: str, module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError:
         # Pillow comes with matplotlib.
-        raise ModuleNotFoundError(f"{op}: matplotlib must be installed: pip install torch_hrr[plot]") from None
+        raise ModuleNotFoundError(f"{op}: matplotlib must be installed: pip install matplotlib") from None
 
 
 def _figure(op: str, size: tuple[float, float], given: Any = None) -> Any:
