@@ -427,9 +427,13 @@ struct EvolvePart : Operator {
     check_diffusion(kName, diffusion, scheme_of(kName, boundary, stencil).stencil);
     const Int planes = result.sizes[result.sizes.size() - kFieldDims];
     TORCH_CHECK(holds(at_most(2, planes)), kName, ": field must have at least 2 planes, got ", planes);
-    TORCH_CHECK_VALUE(holds(at_most(0, origin)) && holds(at_most(origin, depth - (planes - 2))), kName,
-                      ": origin must be at least 0 and the planes within the depth ", depth, ", got ", origin, " and ",
-                      planes - 2);
+    TORCH_CHECK_VALUE(
+        holds(at_most(planes - 2, depth)) && holds(at_most(0, origin)) && holds(at_most(origin, depth - (planes - 2))),
+        kName, ": origin must be at least 0 and the planes within the depth ", depth, ", got ", origin, " and ",
+        planes - 2);
+    Sizes<Int> whole = result.sizes;
+    whole[whole.size() - kFieldDims] = depth;
+    check_numel<Int>(kName, whole);
     return result;
   }
 

@@ -26,7 +26,9 @@ struct FieldMoments : Operator {
     const c10::ArrayRef<Int> own = sizes_of<Int>(field);
     Sizes<Int> sizes(own.begin(), own.end());
     const auto places = sizes.end() - kMatrixDims;
-    *places = (*places + (kernels::kMomentPlaces - 1)) / kernels::kMomentPlaces;
+    const Int whole = *places / kernels::kMomentPlaces;
+    *places =
+        whole + (*places - whole * kernels::kMomentPlaces + (kernels::kMomentPlaces - 1)) / kernels::kMomentPlaces;
     sizes.insert(sizes.end() - 1, Int(kernels::kMoments));
     check_numel<Int>(kName, sizes);
     return {sizes, field.scalar_type() == at::kDouble ? at::kDouble : at::kFloat};

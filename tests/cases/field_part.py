@@ -67,6 +67,10 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
     for origin in (-1, 40, 2**63 - 1, -(2**63)):
         text = re.escape(f"origin must be at least 0 and the planes within the depth 40, got {origin} and 1")
         table.replace("origin", f"{origin}", lambda _, v=origin: v, ValueError, text)
+    text = re.escape("origin must be at least 0 and the planes within the depth -9223372036854775808, got 2 and 1")
+    table.replace("depth", "least", lambda _: -(2**63), ValueError, text)
+    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    table.replace("depth", "overflow", lambda _: 2**63 - 1, RuntimeError, overflow)
     if out is not None:
         unsupported_tensors(table, "out")
         devices(table, "out", "field")

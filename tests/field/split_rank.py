@@ -59,6 +59,8 @@ def check(rank, ranks):
         lambda: split.evolve(2.0, 0.1),
         lambda: split.evolve(0.0, 0.1, boundary="open"),
         lambda: split.evolve(0.0, 0.1, -1),
+        lambda: split.evolve(2.0, 0.1, 0),
+        lambda: split.evolve(0.0, 0.1, noise=float("inf")),
     ):
         with pytest.raises(ValueError):
             call()
@@ -69,6 +71,12 @@ def check(rank, ranks):
         for odd in (torch.zeros(1, 3, 5, 6 + (rank == 0)), torch.zeros(1, 3, 5, 6).to(torch.half if rank else None)):
             with pytest.raises(ValueError, match="planes of all ranks must have the same other sizes and dtype"):
                 field.SplitField(odd)
+        batch = (3, 2) if rank else (2, 3)
+        with pytest.raises(ValueError, match="planes of all ranks must have the same other sizes and dtype"):
+            field.SplitField(torch.zeros(*batch, 1, 3, 5, 6))
+        # A rank without planes, which leaves no other waiting.
+        with pytest.raises(ValueError, match="d at least 1" if rank == 1 else "planes of another rank are wrong"):
+            field.SplitField(torch.zeros(0 if rank == 1 else 2, 3, 5, 6))
 
 
 if __name__ == "__main__":

@@ -123,11 +123,12 @@ def motors_set(monkeypatch, agent, motor):
         (spaces.Box(-(2**63), 2**63 - 1, (3,), np.int64), [1, 0, -1], [2**63 - 1, 0, -(2**63)]),
         (spaces.Box(0, 2**64 - 1, (2,), np.uint64), [1, -1], [2**64 - 1, 0]),
         (spaces.Box(-1, 1, (), np.float32), [0.5], 0.5),
+        (spaces.Box(0, 1, (3,), np.bool_), [-0.5, 0, 0.9], [False, False, True]),
         (spaces.Discrete(3), [0.1, 0.3, 0.2], 1),
         (spaces.Discrete(3, start=5), [-0.3, -0.1, -0.1], 6),
         (spaces.Discrete(3), [0, 0, 0], 0),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_motors_become_actions(monkeypatch, space, motor, action):
     agent = agent_of(Spaces(spaces.Discrete(2), space))

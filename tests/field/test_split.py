@@ -57,3 +57,9 @@ def test_planes_given_stay_as_they_are():
     split = field.SplitField(given)
     split.evolve(0.5, 0.1)
     assert bool((given == 1).all()) and not split.planes.requires_grad
+
+
+def test_what_inference_mode_made_goes_on_outside():
+    with torch.inference_mode():
+        split = field.SplitField(torch.ones(2, 3, 4, 5))
+    assert torch.equal(split.evolve(0.5, 0.1), torch.full((2, 3, 4, 5), 0.5))

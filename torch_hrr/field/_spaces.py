@@ -86,6 +86,8 @@ class Motors:
             bounds = self.space.low.ravel().tolist(), self.space.high.ravel().tolist()
             whole = [min(max(round(x), low), high) for x, low, high in zip(action.tolist(), *bounds, strict=True)]
             return np.array(whole, dtype).reshape(self.space.shape)
+        if dtype == np.bool_:
+            return np.asarray(values > 0).reshape(self.space.shape)
         # Rounding to the space's dtype must not leave the bounds; clip makes a scalar of an array without dimensions.
         return np.asarray(action.reshape(self.space.shape).astype(dtype).clip(self.space.low, self.space.high))
 

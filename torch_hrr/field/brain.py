@@ -317,7 +317,7 @@ class FieldBrain(nn.Module):
         Raises:
             torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
             OSError: The file cannot be read; FileNotFoundError where there is none.
-            TypeError, ValueError: ``device`` is none.
+            TypeError, ValueError: ``device`` names no device.
         """
         tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
         target = resolve_device(device)
@@ -429,7 +429,7 @@ class FieldBrain(nn.Module):
         try:
             packed = self._graphs(functools.partial(self.step, sensory, reward), self.device, kind, memory)
         except BaseException:
-            # Nothing of a capture ran.
+            # A capture runs nothing: the field is where it was. What a cycle that was not captured changed, stays.
             self._turn = turn
             raise
         self._turn = not turn

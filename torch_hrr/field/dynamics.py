@@ -226,7 +226,7 @@ class DynamicField(nn.Module):
             TypeError: The stimulus is no strided tensor of the field's dtype, or the field was turned into a half type.
             ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value (on the
                 CPU: a GPU is not asked).
-            On these and any other error, lack of memory for one, the field is unchanged.
+            On these and any other error, for example a lack of memory, the field is unchanged.
         """
         self._check(stimulus, integer("step", "steps", steps, 0))
         config = self.config
@@ -366,7 +366,7 @@ class DynamicField(nn.Module):
         Raises:
             torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
             OSError: The file cannot be read.
-            TypeError, ValueError: ``device`` is none.
+            TypeError, ValueError: ``device`` names no device.
         """
         target = torch.get_default_device() if device is None else resolve_device(device)
         tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)

@@ -142,7 +142,7 @@ class FieldAgent:
         """Resets the brain, all but its library, and seeds its noise, unless the seed is None.
 
         Raises:
-            TypeError, ValueError: The seed is none; the brain is unchanged.
+            TypeError, ValueError: The seed is not an int or out of range; the brain is unchanged.
         """
         _begin(self.brain, seed)
 
@@ -257,7 +257,7 @@ class VectorFieldAgent:
         """`FieldAgent.begin` of every agent; seeds count up from the given one, as the environments' do.
 
         Raises:
-            TypeError, ValueError: A seed is none; the brains are unchanged.
+            TypeError, ValueError: A seed is not an int or out of range; the brains are unchanged.
         """
         for agent, own in zip(self.agents, _seeds("begin", seed, len(self.agents)), strict=True):
             agent.begin(own)

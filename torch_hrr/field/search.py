@@ -61,7 +61,7 @@ def search(
     for generation in range(generations):
         noise = torch.randn((candidates, *sizes), generator=generator, dtype=mean.dtype, device="cpu")
         drawn = mean + deviation * noise
-        totals = [float(earned(each, generation)) for each in drawn]
+        totals = [float(earned(each.clone(), generation)) for each in drawn]
         # The best of a choice would be NaN.
         if any(math.isnan(total) for total in totals):
             raise ValueError("search: earned must be a number, got nan")

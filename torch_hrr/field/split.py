@@ -44,30 +44,25 @@ class SplitField:
             TypeError: ``planes`` is of a dtype not named above.
             ValueError: it has fewer than 4 dimensions or no plane, or does not fit the other ranks' planes.
         """
-        op = "SplitField"
-        check_floating(op, "planes", planes)
-        if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
-            raise ValueError(f"{op}: planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}")
         self._group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
         self._rank = dist.get_rank(self._group) if self._group is not None else 0
         self._ranks = dist.get_world_size(self._group) if self._group is not None else 1
-        sizes = self._sizes_of_all(planes.detach())
-        if any(other[1:] != sizes[0][1:] for other in sizes):
-            raise ValueError(
-                f"{op}: planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
-            )
-        self._counts = [own[0] for own in sizes]
+        self._counts = self._checked_counts(planes)
         self.depth = sum(self._counts)
         self.origin = sum(self._counts[: self._rank])
         shape = list(planes.shape)
         shape[_DEPTH] += 2
-        # With a plane of neighbours at both ends of depth.
-        self._state, self._next = (planes.new_zeros(shape) for _ in range(2))
-        self.planes.copy_(planes.detach())
+        with torch.inference_mode(False), torch.no_grad():
+            # With a plane of neighbours at both ends of depth.
+            self._state, self._next = (planes.new_zeros(shape) for _ in range(2))
+            self.planes.copy_(planes)
 
     @property
     def planes(self) -> Tensor:
-        """This rank's planes, ``[..., d, H, W, C]``, which may be written to; the next step makes them elsewhere."""
+        """This rank's planes, ``[..., d, H, W, C]``: a view that may be written to.
+
+        Read it again after `evolve`: steps alternate between two memories, so that a view that is kept is overwritten.
+        """
         return self._state.narrow(_DEPTH, 1, self._counts[self._rank])
 
     @property
@@ -101,12 +96,17 @@ class SplitField:
             This rank's `planes`.
 
         Raises:
-            TypeError, ValueError, RuntimeError: As `field.evolve`; the planes stay.
+            TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
         """
         op = "SplitField.evolve"
         check_int(op, "steps", steps, 0)
         if key is not None:
             check_strided(op, "key", key)
+        # On no plane at all, which checks the arguments before ranks wait for one another.
+        nothing = self._state.narrow(_DEPTH, 0, 0)
+        checked = key if key is not None else functional.random_key(0, nothing.device)
+        functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+        if key is not None:
             key = key.clone()
         elif noise > 0:
             key = self._shared_key()
@@ -175,14 +175,37 @@ class SplitField:
         for beyond, buffer in received:
             beyond.copy_(buffer)
 
-    def _sizes_of_all(self, planes: Tensor) -> list[list[int]]:
-        """Of every rank: its planes, then what must be the same."""
-        *batch, count, height, width, channels = planes.shape
-        items = torch.Size(batch).numel()
-        own = [count, planes.dim(), items, height, width, channels, FLOATING.index(planes.dtype)]
+    def _checked_counts(self, planes: Tensor) -> list[int]:
+        """How many planes every rank has; what is wrong on one rank is an error on all, so that none waits."""
+        op = "SplitField"
+        problem: Exception | None = None
+        try:
+            check_floating(op, "planes", planes)
+            if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
+                text = f"planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}"
+                raise ValueError(f"{op}: {text}")
+        except (TypeError, ValueError) as error:
+            problem = error
+        wrong = [-1, 0]
+        device = planes.device if isinstance(planes, Tensor) else torch.device("cpu")
+        kinds = self._gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype)], device)
+        if problem is not None:
+            raise problem
+        if wrong in kinds:
+            raise ValueError(f"{op}: planes of another rank are wrong: its error says how")
+        same = all(kind == kinds[0] for kind in kinds)
+        sizes = self._gathered(list(planes.shape), device) if same else []
+        counts = [own.pop(_DEPTH) for own in sizes]
+        if not same or any(own != sizes[0] for own in sizes):
+            text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
+            raise ValueError(f"{op}: {text}")
+        return counts
+
+    def _gathered(self, own: list[int], device: torch.device) -> list[list[int]]:
+        """As many ints from every rank."""
         if self._group is None:
             return [own]
-        tensor = torch.tensor(own, dtype=torch.int64, device=planes.device)
+        tensor = torch.tensor(own, dtype=torch.int64, device=device)
         gathered = [torch.empty_like(tensor) for _ in range(self._ranks)]
         dist.all_gather(gathered, tensor, self._group)
         return [other.tolist() for other in gathered]

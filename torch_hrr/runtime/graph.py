@@ -18,9 +18,9 @@ def can_capture(device: torch.device) -> bool:
 class CapturedCalls:
     """Replays a call that was made before, of the same kind and on the same memory.
 
-    The first call of a kind runs as it is, so that libraries make what they make at first use. The second is captured,
-    and replayed since capturing runs nothing; later ones are replays. Only the device's work is repeated: what a call
-    changes in Python is the caller's to repeat. An error while capturing is raised, and nothing has run.
+    The first call of a kind runs as it is, so that libraries make what they make at first use. The second is captured
+    and then replayed, because capturing runs nothing; later ones are replays. Only the device's work is repeated: what
+    a call changes in Python is the caller's to repeat. An error while capturing is raised, and nothing has run.
 
     Results must lie in memory that is given: what is made within a call shares memory with that of other calls.
     Copies and pickles are empty, since a graph is bound to its memory.
@@ -30,7 +30,7 @@ class CapturedCalls:
         """Empty.
 
         Args:
-            most: How many kinds take turns; one more drops what was captured, as when memory was replaced.
+            most: How many kinds are kept. When another comes, as after memory was replaced, all are dropped.
         """
         self._most = most
         self.clear()
