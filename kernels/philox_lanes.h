@@ -15,16 +15,19 @@ struct PhiloxLanes {
   PhiloxWords word[4];
 };
 
+// Pairs of such words.
+using PhiloxPairs = Simd<uint64_t, kPhiloxLanes / 2>;
+
 // Every second lane of such words, in the low halves of wider lanes, which alone are multiplied. Above them is whatever
 // was left there: a product is its low word, and shifted its high one.
 struct PhiloxHalf {
-  Simd<uint64_t, kPhiloxLanes / 2> word[4];
+  PhiloxPairs word[4];
 
   KERNEL_HOST_DEVICE void round(PhiloxKey key) {
     const auto product0 = multiply_low_half(kPhiloxMultiplier0, word[0]);
     const auto product1 = multiply_low_half(kPhiloxMultiplier1, word[2]);
-    const auto key0 = lanes_of<Simd<uint64_t, kPhiloxLanes / 2>>(key.word[0]);
-    const auto key1 = lanes_of<Simd<uint64_t, kPhiloxLanes / 2>>(key.word[1]);
+    const auto key0 = lanes_of<PhiloxPairs>(key.word[0]);
+    const auto key1 = lanes_of<PhiloxPairs>(key.word[1]);
     word[0] = (product1 >> 32) ^ word[1] ^ key0;
     word[1] = product1;
     word[2] = (product0 >> 32) ^ word[3] ^ key1;
@@ -34,11 +37,10 @@ struct PhiloxHalf {
 
 // philox4x32 in every lane, with the same key.
 KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
-  using Wide = Simd<uint64_t, kPhiloxLanes / 2>;
   PhiloxHalf even;
   PhiloxHalf odd;
   for (int w = 0; w < 4; ++w) {
-    even.word[w] = {(Wide::Lanes)counter.word[w].lanes};
+    even.word[w] = {(PhiloxPairs::Lanes)counter.word[w].lanes};
     odd.word[w] = even.word[w] >> 32;
   }
 #pragma GCC unroll 10
@@ -49,7 +51,7 @@ KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
     key.word[1] += kPhiloxWeyl1;
   }
   for (int w = 0; w < 4; ++w) {
-    const Wide words = (even.word[w] & lanes_of<Wide>(0xffffffffu)) | (odd.word[w] << 32);
+    const PhiloxPairs words = (even.word[w] & lanes_of<PhiloxPairs>(0xffffffffu)) | (odd.word[w] << 32);
     counter.word[w] = {(PhiloxWords::Lanes)words.lanes};
   }
   return counter;

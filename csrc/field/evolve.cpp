@@ -87,6 +87,17 @@ ResultContract<Int> evolve_contract(const char* op, const Tensor& field, const I
   return {sizes, field.scalar_type()};
 }
 
+// With the numbers of a step, where they are the host's.
+template <typename Int>
+ResultContract<Int> step_contract(const char* op, const Tensor& field, double decay, double diffusion, const Int& steps,
+                                  std::string_view boundary, std::string_view stencil, double noise,
+                                  const OptionalTensor& key) {
+  auto result = evolve_contract<Int>(op, field, steps, noise, key);
+  check_decay(op, decay);
+  check_diffusion(op, diffusion, scheme_of(op, boundary, stencil).stencil);
+  return result;
+}
+
 // A number of a step: the host's, or a tensor on a GPU, which the host need not wait for.
 struct Number {
   double value = 0;
@@ -209,10 +220,7 @@ struct Evolve : Operator {
   static ResultContract<Int> contract(const Tensor& field, double decay, double diffusion, const Int& steps,
                                       std::string_view boundary, std::string_view stencil, double noise,
                                       const OptionalTensor& key) {
-    const auto result = evolve_contract<Int>(kName, field, steps, noise, key);
-    check_decay(kName, decay);
-    check_diffusion(kName, diffusion, scheme_of(kName, boundary, stencil).stencil);
-    return result;
+    return step_contract<Int>(kName, field, decay, diffusion, steps, boundary, stencil, noise, key);
   }
 
   static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& field, double decay,
@@ -422,9 +430,7 @@ struct EvolvePart : Operator {
   static ResultContract<Int> contract(const Tensor& field, double decay, double diffusion, const Int& origin,
                                       const Int& depth, std::string_view boundary, std::string_view stencil,
                                       double noise, const OptionalTensor& key) {
-    const auto result = evolve_contract<Int>(kName, field, Int(1), noise, key);
-    check_decay(kName, decay);
-    check_diffusion(kName, diffusion, scheme_of(kName, boundary, stencil).stencil);
+    const auto result = step_contract<Int>(kName, field, decay, diffusion, Int(1), boundary, stencil, noise, key);
     const Int planes = result.sizes[result.sizes.size() - kFieldDims];
     TORCH_CHECK(holds(at_most(2, planes)), kName, ": field must have at least 2 planes, got ", planes);
     TORCH_CHECK_VALUE(

@@ -165,12 +165,12 @@ void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scrat
   auto* const line = memory.take<compute_t<S>>(length);
   LineStep<S> step(p, memory);
   const LineTiles tiles(p.stepping().depth, p.height, length * static_cast<int64_t>(sizeof(S)));
-  // A line goes straight to its place, unless it is to be rounded or to get noise, or must be shifted to stream.
+  // A line goes straight to its place, and noise with it, unless it is to be rounded, or must be shifted to stream.
   constexpr bool kSame = sizeof(S) == sizeof(compute_t<S>);
   const bool fits =
       (reinterpret_cast<uintptr_t>(p.out) | static_cast<uintptr_t>(p.channels) * sizeof(S)) % kLineBytes == 0;
-  const bool direct = kSame && (fits || !streams);
-  const bool noise_direct = direct && (!streams || (sizeof(S) == sizeof(float) && has_equal_places(p)));
+  const bool noise_streams = sizeof(S) == sizeof(float) && has_equal_places(p);
+  const bool direct = kSame && (!streams || (fits && (p.noise == 0 || noise_streams)));
   for (int64_t index = begin; index < end; ++index) {
     FieldLine at = tiles.at(index);
     at.depth += p.part.margin;
@@ -186,13 +186,13 @@ void evolve_lines(const EvolveParams& p, int64_t begin, int64_t end, void* scrat
       }
     }
     step.template run<false>(lines, name, ahead, line);
-    if constexpr (kSame) {
-      if (noise_direct && p.noise != 0) {
-        streams ? add_noise<true>(p, at, line, target) : add_noise<false>(p, at, line, target);
-        continue;
-      }
-    }
     if (p.noise != 0) {
+      if constexpr (kSame) {
+        if (direct) {
+          streams ? add_noise<true>(p, at, line, target) : add_noise<false>(p, at, line, target);
+          continue;
+        }
+      }
       add_noise<false>(p, at, line, line);
     }
     write_elements(line, length, streams, target);

@@ -1,6 +1,6 @@
 // Launches moments of fields.
 #include "kernels/field/cuda_launch.h"
-#include "kernels/field/moments.cuh"
+#include "kernels/field/launch_moments.cuh"
 
 namespace torch_hrr::kernels {
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/stored.cuh"
 #include "kernels/field/moments.h"
 #include "kernels/numeric.h"
 
@@ -46,19 +44,6 @@ __global__ void __launch_bounds__(kMomentThreads) moments_kernel(MomentsParams p
     out[2 * p.channels] = found.largest;
     out[3 * p.channels] = found.small;
   }
-}
-
-template <typename LaunchKernel>
-void launch_moments_with(Storage storage, const MomentsParams& params, const LaunchKernel& launch_kernel,
-                         int64_t most_blocks = kMaxGridX) {
-  const int64_t threads = params.rows() * params.channels;
-  if (threads == 0) {
-    return;
-  }
-  with_storage(storage, [&](auto zero) {
-    launch_kernel("_field_moments", moments_kernel<decltype(zero)>, grid_for(threads, kMomentThreads, most_blocks),
-                  dim3(kMomentThreads), 0, params);
-  });
 }
 
 }  // namespace torch_hrr::kernels

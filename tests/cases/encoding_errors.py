@@ -42,11 +42,7 @@ def errors(
         checks.get(argument.name, numbers)(table, argument.name)
     options(table)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", first)
-        outs(table)
-        undefined = "out must be a defined tensor, got an undefined one"
-        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+        outs(table, first)
     return tuple(table.errors)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cases import field_oracle as oracle
 from cases.base import Arguments, ErrorInput, Hole, OpCase, Sample, TensorArgument
-from cases.errors import Table, devices, nested, quantized, repeated, unsupported_tensors
+from cases.errors import Table, nested, quantized, repeated, unsupported_tensors
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
 from torch_hrr import field
@@ -192,11 +192,7 @@ def errors(tensors: bool, out: Shape | None) -> tuple[ErrorInput, ...]:
         for name in ("decay", "diffusion"):
             number(table, name)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", "field")
-        outs(table)
-        undefined = "out must be a defined tensor, got an undefined one"
-        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+        outs(table, "field")
     return tuple(table.errors)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from cases import field_oracle as oracle
 from cases.base import Arguments, ErrorInput, OpCase, Sample, TensorArgument
-from cases.errors import Table, devices, repeated, unsupported_tensors
+from cases.errors import Table, repeated, unsupported_tensors
 from cases.field import FIELD, SHAPES, UNCAST, Shape
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
@@ -59,11 +59,7 @@ def errors(name: str, argument: TensorArgument, out: Shape | None) -> tuple[Erro
         axes = re.escape("derivatives must have 3 in [..., 3, D, H, W, C], got 2")
         table.replace(own, "two-axes", lambda x: x[:2], RuntimeError, axes)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", own)
-        outs(table)
-        undefined = "out must be a defined tensor, got an undefined one"
-        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+        outs(table, own)
     return tuple(table.errors)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cases.base import Arguments, ErrorInput, Hole, OpCase, Sample, TensorArgument, row_norm
-from cases.errors import Table, devices, repeated, unsupported_tensors
+from cases.errors import Table, repeated, unsupported_tensors
 from cases.field import UNCAST, Shape
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
@@ -69,9 +69,7 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
         text = f"small must be at least 0, got {value:g}"
         table.replace("small", f"{value:g}", lambda _, v=value: v, ValueError, text)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", "field")
-        outs(table)
+        outs(table, "field")
     return tuple(table.errors)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cases import field_oracle as oracle
 from cases.base import ErrorInput, Hole, OpCase, Sample, row_norm
-from cases.errors import Table, devices, unsupported_tensors
+from cases.errors import Table, unsupported_tensors
 from cases.field import BOUNDARIES, FIELD, RATES, STENCILS, UNCAST, Shape, bad_numbers, bad_options, result_sizes
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
@@ -72,9 +72,7 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
     overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
     table.replace("depth", "overflow", lambda _: 2**63 - 1, RuntimeError, overflow)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", "field")
-        outs(table)
+        outs(table, "field")
     return tuple(table.errors)
 
 

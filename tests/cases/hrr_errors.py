@@ -79,7 +79,12 @@ def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> N
         )
 
 
-def outs(table: Table) -> None:
+def outs(table: Table, beside: str) -> None:
+    """Every defect of a result that is given; `beside`: the argument on whose device it must be."""
+    unsupported_tensors(table, "out")
+    devices(table, "out", beside)
+    undefined = "out must be a defined tensor, got an undefined one"
+    table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
     table.replace("out", "dtype", Tensor.double, TypeError, "out must have dtype Float, got Double")
     table.replace("out", "half", Tensor.half, TypeError, "out must have dtype Float, got Half")
     sizes = re.escape(str(list(table.out or ())))
@@ -120,9 +125,5 @@ def generate(
             table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
     bad_numbers(table, BAD_NUMBERS)
     if out is not None:
-        unsupported_tensors(table, "out")
-        devices(table, "out", first.name)
-        outs(table)
-        undefined = "out must be a defined tensor, got an undefined one"
-        table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+        outs(table, first.name)
     return tuple(table.errors)

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/field/moments.cuh"
+#include "kernels/field/launch_moments.cuh"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 

@@ -9,11 +9,10 @@ import numpy as np
 from gymnasium import spaces
 
 from torch_hrr._checks import integer
+from torch_hrr.field.brain import LARGEST
 
 # Bounds from here on are none: some environments write float32's largest number for infinity.
 _BOUNDLESS = 1e30
-# The largest sensory value of a brain.
-_LARGEST = 1e6
 
 
 class Sensors:
@@ -50,8 +49,8 @@ class Sensors:
             raise ValueError(f"act: observation must have shape {self.space.shape}, got {values.shape}")
         flat = values.astype(np.float64).ravel()
         encoded = np.where(self.bounded, (flat - self.middle) / self.half, np.tanh(flat))
-        if not (np.isfinite(flat) & (np.abs(encoded) <= _LARGEST)).all():
-            raise ValueError(f"act: observation must be finite and within {_LARGEST:g} times its bounds, got {flat}")
+        if not (np.isfinite(flat) & (np.abs(encoded) <= LARGEST)).all():
+            raise ValueError(f"act: observation must be finite and within {LARGEST:g} times its bounds, got {flat}")
         sensory: list[float] = encoded.tolist()
         return sensory
 

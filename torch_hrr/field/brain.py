@@ -43,7 +43,8 @@ _FALLOFF = 0.8
 _SMALL = 0.01
 # Places of which _field_moments takes the moments together.
 _BLOCK = 64
-_LARGEST = 1e6
+LARGEST = 1e6
+"""Sensory values and rewards are at most so large; far beyond, sums of squares overflow."""
 # Settings that a brain is made of, in the order of its arguments.
 _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
@@ -153,10 +154,10 @@ class FieldBrain(nn.Module):
         self.spatial = _sizes(op, spatial)
         self.decay = number(op, "decay", decay, 0, 1)
         self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
-        self.noise = number(op, "noise", noise, 0, _LARGEST)
+        self.noise = number(op, "noise", noise, 0, LARGEST)
         self.boundary = choice(op, "boundary", boundary, ("replicate", "zeros", "circular"))
         self.threshold = number(op, "threshold", threshold, 0, 1)
-        self.gain = number(op, "gain", gain, 0, _LARGEST)
+        self.gain = number(op, "gain", gain, 0, LARGEST)
         check_bool(op, "modulate", modulate)
         self.modulate = modulate
         self.patterns = integer(op, "patterns", patterns, 1)
@@ -512,9 +513,8 @@ class FieldBrain(nn.Module):
             raise ValueError(f"{op}: sensory must have {self.sensory_dim} values, got shape {list(values.shape)}")
         own = torch.tensor([number(op, "reward", reward)], dtype=torch.float64, device="cpu")
         given = torch.cat((values, own.to(torch.float32)))
-        # Far beyond, sums of squares overflow.
-        if not bool((given.abs() <= _LARGEST).all()):
-            raise ValueError(f"{op}: sensory and reward must be finite and at most {_LARGEST:g} in absolute value")
+        if not bool((given.abs() <= LARGEST).all()):
+            raise ValueError(f"{op}: sensory and reward must be finite and at most {LARGEST:g} in absolute value")
         return given
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -73,8 +73,7 @@ def evolve(
     if noise is None or isinstance(noise, Tensor):
         raise TypeError(f"field_evolve: noise must be a number, got {type(noise).__name__}")
     if noise > 0 and key is None:
-        seed = torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=_device_of(generator))
-        key = torch.cat((seed, torch.zeros_like(seed))).to(field.device)
+        key = drawn_key(field.device, generator)
     if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
         if out is not None:
             raise TypeError("field_evolve: decay and diffusion must be floats where out is given, got a tensor")
@@ -155,6 +154,12 @@ def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
         ValueError: ``seed`` is out of range.
     """
     return torch.tensor([check_seed("random_key", seed), 0], dtype=torch.int64, device=device)
+
+
+def drawn_key(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
+    """A key that the generator draws, or torch's default one."""
+    seed = torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=_device_of(generator))
+    return torch.cat((seed, torch.zeros_like(seed))).to(device)
 
 
 def advance_key(key: Tensor, numel: int, steps: int = 1) -> Tensor:

@@ -211,8 +211,8 @@ class SplitField:
         return [other.tolist() for other in gathered]
 
     def _shared_key(self) -> Tensor:
-        key = torch.zeros(2, dtype=torch.int64, device=self._state.device)
-        key[:1].random_(-(2**63), None)
+        """The first rank's, as `field.evolve` would draw it."""
+        key = functional.drawn_key(self._state.device)
         if self._group is not None:
             dist.broadcast(key, self._global(0), self._group)
         return key

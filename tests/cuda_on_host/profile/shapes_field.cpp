@@ -2,7 +2,7 @@
 #include "tests/cuda_on_host/shim.h"
 
 #include "kernels/field/launch_gradient.cuh"
-#include "kernels/field/moments.cuh"
+#include "kernels/field/launch_moments.cuh"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
