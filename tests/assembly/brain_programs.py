@@ -108,10 +108,10 @@ def state_of(brain):
     state = {}
 
     def put(name, tensor):
-        assert tensor.device.type == brain._device.type, name
+        assert tensor.device.type == brain.device.type, name
         state[name] = tensor.cpu().clone()
 
-    for name, area in brain._areas.items():
+    for name, area in brain._network.areas.items():
         put(f"winners of {name}", brain.winners(name))
         put(f"slots of {name}", area.slots)
         for part in ("bias", "last_win", "penalties"):
@@ -119,18 +119,18 @@ def state_of(brain):
         for b, (used, _) in enumerate(area.slots.tolist()):
             for part in ("neuron_of", "won"):
                 put(f"{part} of {name}, brain {b}", getattr(area, part)[b, :used])
-    for (source, target), fiber in brain._fibers.items():
+    for (source, target), fiber in brain._network.fibers.items():
         label = f"{source} to {target}"
         put(f"scale of {label}", fiber.scale)
         put(f"chunks of {label}", fiber.chunks)
-        for b, (used, _) in enumerate(brain._areas[source].slots.tolist()):
+        for b, (used, _) in enumerate(brain._network.areas[source].slots.tolist()):
             for part in ("length", "known"):
                 put(f"{part} of {label}, brain {b}", getattr(fiber, part)[b, :used])
             for part, tensor in zip(("rows", "columns", "weights"), brain.potentiated(source, target, b), strict=True):
                 put(f"{part} of {label}, brain {b}", tensor)
-    for (stimulus, target), source in brain._sources.items():
+    for (stimulus, target), source in brain._network.sources.items():
         put(f"counts of {stimulus} in {target}", source.counts)
-        for b, (used, _) in enumerate(brain._areas[target].slots.tolist()):
+        for b, (used, _) in enumerate(brain._network.areas[target].slots.tolist()):
             put(f"weights of {stimulus} in {target}, brain {b}", source.weight[b, :used])
     return state
 
@@ -149,7 +149,7 @@ def trace(name, device="cpu", batch=None, every_round=False, between=None):
     brain = Brain(device=device, batch=batch, **options)
     seen = []
     if every_round:
-        brain._hooks.append(lambda brain: seen.append(state_of(brain)))
+        brain.register_round_hook(lambda brain: seen.append(state_of(brain)))
     for method, args, kwargs in steps:
         result = getattr(brain, method)(*args, **kwargs)
         seen.append({**state_of(brain), **({} if result is None else {"result": torch.as_tensor(result)})})
@@ -201,7 +201,7 @@ def external(device, precision="fp32"):
     brain.add_area("motor", 500, 20, beta=0.1, normalize=True)
     inputs = {
         name: torch.randn(area.n, generator=torch.Generator().manual_seed(i)).to(device if i else "cpu") * 3
-        for i, (name, area) in enumerate(brain.brain._areas.items())
+        for i, (name, area) in enumerate(brain.brain._network.areas.items())
     }
     seen = []
     for given, projections, rounds in (

@@ -51,7 +51,7 @@ def test_the_sampled_mode_refuses_what_the_guide_says(session):
 def test_the_guide_names_every_public_part():
     text = GUIDE.read_text()
     assert [name for name in assembly.__all__ if name not in text] == []
-    same = {"add_fiber", "freeze", "project_rounds", "enable_learning", "disable_learning"}
+    same = {"add_fiber", "freeze", "project_rounds"}
     modules = {"extra_repr", "get_extra_state", "set_extra_state", "load_state_dict"}
     own = {
         name

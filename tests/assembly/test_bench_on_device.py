@@ -78,4 +78,4 @@ def test_targets_project_on_the_device(cuda, monkeypatch):
     ]
     assert all(each.value > 0 for each in found)
     assert {brain.mode for brain in made} == {"exact", "sampled"}
-    assert {brain._device.type for brain in made} == {"cuda"}
+    assert {brain.device.type for brain in made} == {"cuda"}

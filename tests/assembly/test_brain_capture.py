@@ -89,7 +89,7 @@ def test_a_replay_says_what_it_left_out(monkeypatch):
     brain, expected = brain_of(), brain_of()
     for each in (brain, expected):
         each.project(**CALL, rounds=20)
-    for fiber in brain._fibers.values():
+    for fiber in brain._network.fibers.values():
         # No memory for one edge more.
         used = int(fiber.chunks.max())
         for name in ("next", "target", "weight"):
@@ -110,7 +110,7 @@ def test_a_replay_says_what_it_left_out(monkeypatch):
 def test_what_cannot_be_captured_is_refused(monkeypatch):
     first = brain_of()
     normalized = brain_of()
-    normalized._areas["A"].normalize = True
+    normalized._network.areas["A"].normalize = True
     watched, sampled = brain_of(), brain_of(mode="sampled")
     others = (normalized, watched, sampled)
     for each in others:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from brain_programs import PROGRAMS, assert_same, state_of, trace
 
-from torch_hrr.assembly import Brain, _rounds
+from torch_hrr.assembly import Brain, _engines
 
 BUILD = os.environ.get("TORCH_HRR_BUILD_DIR", "")
 FOLDER = Path(BUILD, "tests/cuda_on_host")
@@ -52,7 +52,7 @@ class BothEngines:
 @pytest.fixture
 def engines(monkeypatch):
     both = BothEngines()
-    monkeypatch.setattr(_rounds, "_ops", both)
+    monkeypatch.setattr(_engines, "_ops", both)
     return both
 
 
@@ -70,7 +70,7 @@ def test_programs_of_a_batch(name, engines):
 
 def without_spare_chunks(brain):
     """The brain; its fibers have memory for the edges they have, so that every round with new ones needs more."""
-    for fiber in brain._fibers.values():
+    for fiber in brain._network.fibers.values():
         used = int(fiber.chunks.max())
         for name in ("next", "target", "weight"):
             fiber.hold(name, getattr(fiber, name)[:, :used].clone())

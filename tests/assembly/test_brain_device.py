@@ -40,7 +40,7 @@ def brain_of(program, device, batch=None, steps=None):
 
 
 def devices_of(brain):
-    return {tensor.device.type for tensor in brain.buffers()} | {brain._device.type}
+    return {tensor.device.type for tensor in brain.buffers()} | {brain.device.type}
 
 
 # The device itself
@@ -119,7 +119,7 @@ def test_a_state_dict_crosses_devices_after_every_call(pretend, program, assign)
     def copied(brain):
         other = Brain(p=brain.p, seed=brain.seed, device=next(turns))
         other.load_state_dict(brain.state_dict(), assign=assign)
-        assert other._device != brain._device and len(devices_of(other)) == 1
+        assert other.device != brain.device and len(devices_of(other)) == 1
         return other
 
     expected = on_cpu(program, batch=None)
@@ -134,7 +134,7 @@ def test_a_file_crosses_devices_after_every_call(pretend, program, tmp_path):
     def loaded(brain):
         brain.save(tmp_path / "brain")
         other = Brain.load(tmp_path / "brain", device=next(turns))
-        assert other._device != brain._device and len(devices_of(other)) == 1
+        assert other.device != brain.device and len(devices_of(other)) == 1
         return other
 
     expected = on_cpu(program, batch=2)
@@ -295,7 +295,7 @@ def test_a_brain_whose_tensors_were_mapped_elsewhere_knows_where_they_are(cuda):
 
 @pytest.mark.parametrize("device", ["meta", torch.device("xpu")])
 def test_other_devices_are_refused(monkeypatch, device):
-    monkeypatch.setattr("torch_hrr.assembly._wiring.resolve_device", torch.device)
+    monkeypatch.setattr("torch_hrr.assembly._module.resolve_device", torch.device)
     with pytest.raises(RuntimeError, match="device must be cpu or cuda, got"):
         Brain(device=device)
 
@@ -304,7 +304,7 @@ def test_other_devices_are_refused(monkeypatch, device):
 def test_a_device_that_is_not_there_is_the_cpu(monkeypatch):
     monkeypatch.setattr("torch_hrr.runtime.device._warned", set())
     with pytest.warns(RuntimeWarning, match="cuda was asked for but"):
-        assert Brain(device="cuda")._device.type == "cpu"
+        assert Brain(device="cuda").device.type == "cpu"
 
 
 # Waiting for the device

@@ -95,6 +95,23 @@ CALLS = [
     bad("add_stimulus", ValueError, "", 10, match="name"),
     bad("add_stimulus", TypeError, 2, 10, match="name"),
     bad("add_stimulus", ValueError, "u", 2**31, match="size"),
+    # Reading and hooks.
+    bad("clear", ValueError, "Z", match="clear: area"),
+    bad("clear", TypeError, None, match="clear: area"),
+    bad("clear", ValueError, "A", brains=0, match="clear: brains must not be given without a batch"),
+    bad("ever_won", ValueError, "s", match="ever_won: area"),
+    bad("inputs", ValueError, "Z", match="inputs: area"),
+    bad("inputs", ValueError, "A", ["A"], match="inputs: stimulus"),
+    bad("inputs", ValueError, "A", ["s"], ["s"], match="inputs: area"),
+    bad("inputs", TypeError, "A", "s", match="inputs: stimuli must be a list"),
+    bad("inputs", TypeError, "A", [], "A", match="inputs: areas must be a list"),
+    bad("weights", ValueError, "A", "Z", match="weights: area"),
+    bad("weights", IndexError, "A", "B", [60], match="weights: rows"),
+    bad("weights", IndexError, "A", "B", [0], [-1], match="weights: columns"),
+    bad("weights", TypeError, "A", "B", [0.5], match="weights: rows"),
+    bad("weights", ValueError, "A", "B", [[0]], match="weights: rows"),
+    bad("weights", ValueError, "A", "B", [0], [0], 1, match="weights: brain"),
+    bad("register_round_hook", TypeError, None, match="register_round_hook: hook"),
     # Fibers.
     bad("connect", ValueError, "A", "Z", match="area"),
     bad("connect", ValueError, "Z", "A", match="area"),
@@ -209,8 +226,9 @@ def test_every_public_call_of_a_brain_is_here():
     }
     # These take nothing that can be wrong, are other names, or have tests of their own.
     others = {
-        "enable_plasticity", "disable_plasticity", "enable_learning", "disable_learning", "add_fiber", "freeze",
-        "project_rounds", "save", "load", "load_state_dict", "extra_repr", "get_extra_state", "set_extra_state",
+        "enable_plasticity", "disable_plasticity", "add_fiber", "freeze", "project_rounds", "save", "load",
+        "load_state_dict", "extra_repr", "get_extra_state", "set_extra_state", "p", "seed", "mode", "batch", "device",
+        "areas", "stimuli", "fibers", "plastic",
     }  # fmt: skip
     assert own - others <= {param.values[0] for param in CALLS}
 
@@ -372,7 +390,7 @@ def test_operations_count_what_fires_in_every_round_before_the_first():
         brain.activate(area, [3])
     with pytest.raises(ValueError, match="fewer than"):
         brain.merge("A", "B", "C", stimuli={"s": ["A"]})
-    assert brain.winners("C").tolist() == [3] and not brain._fibers
+    assert brain.winners("C").tolist() == [3] and not brain._network.fibers
 
 
 @pytest.mark.parametrize("name", ["merge", "associate"])

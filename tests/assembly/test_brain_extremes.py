@@ -107,7 +107,7 @@ def test_no_weight_of_a_given_graph_is_above_the_largest():
     for edges in (torch.full((3, 3), 1.2), torch.full((3, 3), 1.1).to_sparse() * 2):
         with pytest.raises(ValueError, match=r"connect: edges must have weights <= w_max = 1\.1, got"):
             brain.connect("A", "B", edges=edges)
-        assert not brain._fibers, "a fiber that was refused can be connected again"
+        assert not brain._network.fibers, "a fiber that was refused can be connected again"
     # 1.1 in float32 is above 1.1 in float64.
     brain.connect("A", "B", edges=torch.full((3, 3), 1.1))
     brain.connect("B", "B", edges=torch.full((3, 3), 4.0), w_max=5.0)

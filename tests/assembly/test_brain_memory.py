@@ -17,7 +17,7 @@ def brain_of(p=0.1, batch=None, beta=0.1, n=2000, k=100):
 
 
 def table_bytes(brain):
-    tables = (getattr(fiber, name) for fiber in brain._fibers.values() for name in ("next", "target", "weight"))
+    tables = (getattr(fiber, name) for fiber in brain._network.fibers.values() for name in ("next", "target", "weight"))
     return sum(table.numel() * table.element_size() for table in tables)
 
 
@@ -28,7 +28,7 @@ def test_a_fiber_that_never_learns_has_no_table(batch):
     brain.set_beta("A", "A", 0.0)
     brain.project({"s": ["A"]}, rounds=2)
     brain.project({"s": ["A"]}, ROUND, rounds=3)
-    assert len(brain._fibers) == 2 and table_bytes(brain) == 0
+    assert len(brain._network.fibers) == 2 and table_bytes(brain) == 0
     brain.set_beta("A", "A", 0.1)
     brain.set_beta("A", "B", 0.1)
     brain.disable_plasticity()
@@ -45,7 +45,7 @@ def test_areas_of_many_winners_reserve_little_before_they_learn():
     brain.disable_plasticity()
     brain.project({"s": ["A"]}, {"A": ["A"]})
     assert table_bytes(brain) == 0
-    fiber = brain._fibers["A", "A"]
+    fiber = brain._network.fibers["A", "A"]
     fiber.reserve_to_learn()
     assert 2**24 < table_bytes(brain) <= 2**26
 

@@ -48,14 +48,14 @@ def test_weights_of_stimuli_are_those_of_a_dense_brain(batch, options):
     for pair in names:
         counts = brain.stimulus_counts(*pair)
         assert torch.equal(brain.stimulus_weights(*pair), counts.float()) and counts.any()
-    assert not brain._sources
+    assert not brain._network.sources
 
     def of(b, tensor):
         return tensor.numpy() if batch is None else tensor[b].numpy()
 
     def edges(b):
         return lambda source, target: torch.ops.torch_hrr.connectome_inputs(
-            torch.arange(brain._areas[source].n)[:, None], brain._areas[target].n, brain.p, brain.seed,
+            torch.arange(brain._network.areas[source].n)[:, None], brain._network.areas[target].n, brain.p, brain.seed,
             brain.fiber_id(source, target), b,
         ).numpy()  # fmt: skip
 
@@ -89,5 +89,5 @@ def test_weights_of_stimuli_are_copies_and_survive_files(tmp_path):
     assert torch.equal(Brain.load(tmp_path / "brain").stimulus_weights("s", "A"), expected)
     brain.stimulus_weights("s", "A").zero_()
     assert torch.equal(brain.stimulus_weights("s", "A"), expected)
-    brain.states[0].clear(), brain._sources["s", "A"].clear()
+    brain.states[0].clear(), brain._network.sources["s", "A"].clear()
     assert torch.equal(brain.stimulus_weights("s", "A"), brain.stimulus_counts("s", "A").float())

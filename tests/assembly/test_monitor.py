@@ -137,6 +137,6 @@ def test_bad_arguments():
     ):
         with pytest.raises(error, match="must be"):
             Monitor(brain, **kwargs)
-    with Monitor(brain) as monitor, pytest.raises(RuntimeError, match="attach must follow detach"):
+    with Monitor(brain) as monitor, pytest.raises(RuntimeError, match="already attached"):
         monitor.attach()
     assert not brain._hooks

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain, _rounds
+from torch_hrr.assembly import Brain, _engines
 
 PROJECT = torch.ops.torch_hrr._project_
 # Where a number stands in the layout: brains, rounds, areas, fibers, stimuli, then n, k, fixed, bias step, period.
@@ -31,8 +31,8 @@ def call(monkeypatch):
     brain.add_area("A", 60, 8)
     brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
     recorder = Recorder()
-    monkeypatch.setattr(_rounds, "_ops", recorder)
-    with pytest.raises(RuntimeError, match="got stuck with 2 rounds left"):
+    monkeypatch.setattr(_engines, "_ops", recorder)
+    with pytest.raises(RuntimeError, match="2 rounds were not run"):
         brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
     tensors, layout, rates, seed = recorder.arguments
     return [tensor.clone() for tensor in tensors], list(layout), list(rates), seed

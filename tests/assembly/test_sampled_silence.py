@@ -38,7 +38,7 @@ def test_rounds_go_on_from_winners_that_nothing_chose(batch):
     brain.project({"s": ["A"]}, {"A": ["A", "B"]}, rounds=5)
     support = torch.as_tensor(brain.support("A"))
     assert bool((support > 20).all()) and brain.winners("A").shape[-1] == 20
-    for engine in brain._engines:
+    for engine in brain._engine.brains:
         engine.check_state()
         # The first 20 have synapses among each other at density p, although nothing fired when they won: 20 +- 4.4.
         fiber = engine._fibers["A", "A"]

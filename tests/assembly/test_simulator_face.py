@@ -115,7 +115,7 @@ def test_explicit_areas_activate_words():
     b.activate("WORDS", 3)
     assert words.winners == list(range(60, 80)) and words.fixed_assembly and words.explicit
     assert words.w == 0, "activated neurons did not win"
-    assert {pair: fiber.p for pair, fiber in b.brain._fibers.items()} == {
+    assert {pair: fiber.p for pair, fiber in b.brain._network.fibers.items()} == {
         ("WORDS", "WORDS"): 1.0, ("WORDS", "LEX"): 0.5, ("LEX", "WORDS"): 0.0,
     }  # fmt: skip
     b.project({}, {"WORDS": ["LEX"]})
@@ -125,7 +125,7 @@ def test_explicit_areas_activate_words():
             b.activate("WORDS", index)
     with pytest.raises(ValueError, match="custom_in_p must be in"):
         b.add_explicit_area("MORE", 100, 20, custom_in_p=2.0)
-    assert "MORE" not in b.area_by_name and "MORE" not in b.brain._areas
+    assert "MORE" not in b.area_by_name and "MORE" not in b.brain._network.areas
 
 
 def test_plasticities():
@@ -134,7 +134,7 @@ def test_plasticities():
     b.add_area("A", 500, 20, 0.1)
     b.add_area("B", 500, 20, 0.1)
     b.update_plasticities({"B": [("A", 0.3), ("B", 0.4)]}, {"A": [("s", 0.0)]})
-    assert b.brain._betas == {("B", "A"): 0.3, ("B", "B"): 0.4, ("A", "s"): 0.0}
+    assert b.brain._network.betas == {("B", "A"): 0.3, ("B", "B"): 0.4, ("A", "s"): 0.0}
     assert b.area_by_name["B"].beta_by_area == {"A": 0.3, "B": 0.4}
     assert b.area_by_name["A"].beta_by_stimulus == {"s": 0.0}
     b.project({"s": ["A"]}, {})

@@ -28,7 +28,7 @@ def everything(brain):
     state = {name: value for name, value in inner.state_dict().items() if isinstance(value, torch.Tensor)}
     spare = ("next", "target", "weight", "head", "length", "known", "neuron_of", "won")
     kept = {name: value.tolist() for name, value in state.items() if not name.endswith(spare)}
-    edges = {pair: [part.tolist() for part in inner.potentiated(*pair)] for pair in inner._fibers}
+    edges = {pair: [part.tolist() for part in inner.potentiated(*pair)] for pair in inner._network.fibers}
     return kept, edges, inner.get_extra_state()
 
 

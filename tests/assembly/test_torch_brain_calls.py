@@ -144,7 +144,7 @@ def test_monitoring_samples_rounds_and_does_not_change_them():
     assert [sample["rounds"] for sample in samples] == [1, 2, 3, 4, 5, 5]
     assert sorted(sample["seconds"] for sample in samples) == [sample["seconds"] for sample in samples]
     assert samples[0]["edges"] < samples[-1]["edges"] == brain.get_memory_usage()["edges"]
-    assert brain.brain._hooks == []
+    assert not brain.brain._hooks
     plain.project(external, projections, rounds=5)
     assert torch.equal(brain.winners("semantic"), plain.winners("semantic"))
     brain.start_monitoring(interval=1000.0)
@@ -153,7 +153,7 @@ def test_monitoring_samples_rounds_and_does_not_change_them():
     for interval, error in ((-1, ValueError), ("1", TypeError)):
         with pytest.raises(error, match="interval must be"):
             brain.start_monitoring(interval)
-        assert brain.brain._hooks == [] and brain.stop_monitoring() == []
+        assert not brain.brain._hooks and brain.stop_monitoring() == []
 
 
 def test_select_winners():
@@ -183,7 +183,7 @@ def test_update_connectomes_is_one_step_of_plasticity():
     assert torch.equal(after[0], rows) and torch.equal(after[1], columns)
     assert torch.equal(after[2], weights * torch.tensor(1.1)) and len(weights)
     for area, before in winners.items():
-        assert torch.equal(brain.winners(area), before) and not brain.brain._areas[area].fixed
+        assert torch.equal(brain.winners(area), before) and not brain.brain._network.areas[area].fixed
 
 
 @compiles

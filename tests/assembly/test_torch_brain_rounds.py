@@ -60,8 +60,8 @@ def test_a_fixed_area_is_normalised_too(learning):
         each.fix_assembly("N")
     face.project({"V": torch.zeros(500)}, SENSES, 3)
     brain.project({}, SENSES, 3)
-    assert torch.equal(face.brain._fibers["S", "N"].scale, brain._fibers["S", "N"].scale)
-    assert face.brain._fibers["S", "N"].scale.numel() == 500
+    assert torch.equal(face.brain._network.fibers["S", "N"].scale, brain._network.fibers["S", "N"].scale)
+    assert face.brain._network.fibers["S", "N"].scale.numel() == 500
 
 
 # Inputs too far apart

@@ -166,7 +166,7 @@ def test_state_dicts_cross_devices(assign):
     third.load_state_dict(second.state_dict(), assign=assign)
     for brain in (first, second, third):
         brain.project(**RECURRENT, rounds=6)
-        assert {tensor.device.type for tensor in brain.buffers()} == {brain._device.type}
+        assert {tensor.device.type for tensor in brain.buffers()} == {brain.device.type}
         assert_same(state_of(brain), state_of(first))
 
 

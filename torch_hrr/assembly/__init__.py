@@ -4,7 +4,7 @@ Inputs are rows of the last dimension n; leading dimensions are a batch.
 """
 
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners
+from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
@@ -22,4 +22,5 @@ __all__ = [
     "connectome_inputs",
     "k_cap",
     "k_winners",
+    "overlap",
 ]

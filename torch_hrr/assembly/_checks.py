@@ -117,34 +117,59 @@ def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int
     return ordered
 
 
-def _integers(op: str, indices: Any, n: int) -> Tensor:
+def numbers(op: str, argument: str, given: Any, n: int) -> Tensor:
+    """Any number of neurons, one by one: int64 [m], on the CPU."""
+    found = _integers(op, given, n, argument)
+    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
+        raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
+    if found.dim() != 1:
+        raise ValueError(f"{op}: {argument} must have shape [m], got {list(found.shape)}")
+    outside = found[(found < 0) | (found >= n)]
+    if len(outside):
+        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {int(outside[0])}")
+    return found.long()
+
+
+def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor:
     """Indices as a tensor on the CPU, of whatever dtype."""
     if isinstance(indices, Tensor):
         if indices.layout is not torch.strided or indices.is_nested or indices.is_meta or indices.is_quantized:
             what = "a meta tensor" if indices.is_meta else f"{indices.layout}, nested={indices.is_nested}"
-            raise TypeError(f"{op}: indices must be a strided tensor of ints, got {what}")
-        return _signed(op, indices.detach().cpu(), n)
+            raise TypeError(f"{op}: {argument} must be a strided tensor of ints, got {what}")
+        return _signed(op, indices.detach().cpu(), n, argument)
     if not hasattr(indices, "__len__") or isinstance(indices, (str, bytes, bytearray, set, frozenset, Mapping)):
-        raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {type(indices).__name__}")
+        raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {type(indices).__name__}")
     try:
         # A copy of an array: torch takes neither negative strides nor memory that it may not write.
-        return _signed(op, torch.as_tensor(indices.copy() if hasattr(indices, "__array__") else indices).cpu(), n)
+        return _signed(
+            op, torch.as_tensor(indices.copy() if hasattr(indices, "__array__") else indices).cpu(), n, argument
+        )
     except (TypeError, ValueError, RuntimeError, OverflowError):
         rows = [row if isinstance(row, (list, tuple)) else [row] for row in indices]
         large = [i for row in rows for i in row if isinstance(i, int) and not -(2**63) <= i < 2**63]
     if large:
-        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {large[0]}")
-    raise TypeError(f"{op}: indices must be a tensor or a sequence of ints, got {indices!r:.80}")
+        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {large[0]}")
+    raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {indices!r:.80}")
 
 
-def _signed(op: str, given: Tensor, n: int) -> Tensor:
+def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
     """Unsigned numbers of 64 bits, which torch neither sorts nor compares, as signed ones."""
     if given.dtype != torch.uint64:
         return given
     signed = given.to(torch.int64)
     if bool((signed < 0).any()):
-        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {int(signed.min()) + 2**64}")
+        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {int(signed.min()) + 2**64}")
     return signed
+
+
+def assembly(op: str, argument: str, given: Any) -> Tensor:
+    """Neurons of an assembly, of one brain or a batch: int64 [m] or [batch, m], where they are."""
+    found = given if isinstance(given, Tensor) else _integers(op, given, 2**63, argument)
+    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
+        raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
+    if found.dim() not in (1, 2):
+        raise ValueError(f"{op}: {argument} must have shape [m] or [batch, m], got {list(found.shape)}")
+    return found.long()
 
 
 def own_graph(
@@ -171,6 +196,32 @@ def own_graph(
     source, target = coordinates.indices()
     kept = weights > 0
     return source[kept], target[kept], weights[kept]
+
+
+def brains(op: str, given: Any, batch: int | None) -> list[int]:
+    """The brains that an index, a sequence of indices or a mask of a batch names, in order; all of them for None."""
+    count = batch or 1
+    if given is None:
+        return list(range(count))
+    if batch is None:
+        raise ValueError(f"{op}: brains must not be given without a batch")
+    try:
+        named = torch.as_tensor(given).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        named = torch.zeros(1)
+    if named.dtype == torch.bool:
+        if tuple(named.shape) != (count,):
+            raise ValueError(f"{op}: brains must be a mask of shape [{count}], got {list(named.shape)}")
+        return [int(brain) for brain in named.nonzero().squeeze(1)]
+    if (named.is_floating_point() and len(named.flatten())) or named.is_complex() or named.dim() > 1:
+        raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got {given!r:.80}")
+    numbers = [int(brain) for brain in named.reshape(-1)]
+    for brain in numbers:
+        if not 0 <= brain < count:
+            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {brain}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{op}: brains must be distinct, got repeated ones")
+    return numbers
 
 
 def device(op: str, found: torch.device) -> torch.device:

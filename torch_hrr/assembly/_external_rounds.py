@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._external import LARGEST, area_inputs, choose, chosen_round, lead, undoing
+from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, undoing
+from torch_hrr.assembly._inputs import summed_inputs
+from torch_hrr.assembly._network import Projections, inhibited, pairs_of
 from torch_hrr.assembly.brain import Brain
 
 _ops = torch.ops.torch_hrr
 _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 Inputs = Mapping[str, Tensor]
-Projections = Mapping[str, Iterable[str]]
 
 
 class ExternalRounds(nn.Module):
@@ -62,16 +63,16 @@ class ExternalRounds(nn.Module):
         """
         rounds = checks.rounds("project", rounds)
         given = self._checked(external_inputs or {})
-        areas = self.brain._areas
+        areas = self.brain._network.areas
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
-        pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
+        pairs = [pair for pair in pairs_of(wanted) if self._is_open(*pair)]
         reached = dict.fromkeys(target for _, target in pairs)
         firing = dict.fromkeys(source for source, target in pairs if source != target)
-        silent = self.brain._silent(firing)
+        silent = [name for name, brains in self.brain._network.silent(firing).items() if brains]
         shown = [
             name
             for name in given
-            if not areas[name].locks and not areas[name].fixed and (name not in reached or name in silent)
+            if not inhibited(areas[name].locks) and not areas[name].fixed and (name not in reached or name in silent)
         ]
         for source in silent:
             if source not in shown:
@@ -89,7 +90,7 @@ class ExternalRounds(nn.Module):
         self._projections = wanted
         for name in shown:
             state = areas[name]
-            nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain._device)
+            nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain.device)
             self.brain.activate(name, choose(nothing, 24, external[name], state.k))
         pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
         if not reached:
@@ -120,7 +121,7 @@ class ExternalRounds(nn.Module):
             chosen, spread = {}, 0.0
             for name, external in pulled.items():
                 inputs, bits = received[name]
-                chosen[name] = choose(inputs, bits, external, self.brain._areas[name].k)
+                chosen[name] = choose(inputs, bits, external, self.brain._network.areas[name].k)
                 spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
             ahead = lead(self.brain, chosen, spread)
         except BaseException:
@@ -131,7 +132,7 @@ class ExternalRounds(nn.Module):
     def _normalize(self, reached: Iterable[str]) -> None:
         """What a round of `Brain` begins with."""
         for name in reached:
-            if self.brain._areas[name].normalize:
+            if self.brain._network.areas[name].normalize:
                 self.brain.normalize(name)
 
     def _receive(
@@ -141,15 +142,14 @@ class ExternalRounds(nn.Module):
         received = {}
         for name in targets:
             sources = [source for source, target in pairs if target == name]
-            received[name] = area_inputs(self.brain, name, sources)
+            received[name] = summed_inputs(self.brain._network, name, (), sources)
             if keep:
                 inputs, bits = received[name]
                 self._received[name] = inputs.double() / 2.0**bits
         return received
 
     def _is_open(self, source: str, target: str) -> bool:
-        areas = self.brain._areas
-        return not (areas[source].locks or areas[target].locks or self.brain._locks.get((source, target)))
+        return self.brain._network.is_open(source, target)
 
     # Losses are computed after a round without gradients or in inference mode, too.
     @torch.inference_mode(False)
@@ -162,7 +162,7 @@ class ExternalRounds(nn.Module):
             )
         given = {}
         for name, external in external_inputs.items():
-            n = self.brain._area("project", name).n
+            n = self.brain._network.area("project", name).n
             if not isinstance(external, Tensor) or external.is_complex() or external.layout != torch.strided:
                 kind = external.dtype if isinstance(external, Tensor) else type(external).__name__
                 raise TypeError(f"project: external input of {name!r} must be a real dense tensor, got {kind}")
@@ -170,12 +170,12 @@ class ExternalRounds(nn.Module):
                 raise ValueError(
                     f"project: external input of {name!r} must have shape [{n}], got {list(external.shape)}"
                 )
-            given[name] = external.to(self.brain._device, copy=self.learning)
+            given[name] = external.to(self.brain.device, copy=self.learning)
         return given
 
     def _external(self, area: str, given: Tensor | None) -> Tensor | None:
         """The external input with the bias, in the precision of both; None where there is neither."""
-        index = self.brain._areas[area].index
+        index = self.brain._network.areas[area].index
         bias = self.biases[index] if index < len(self.biases) else None
         if bias is not None and (given is not None or bool(bias.any())):
             given = bias if given is None else given + bias
@@ -200,7 +200,7 @@ class ExternalRounds(nn.Module):
             count = checks.integer("_select_winners", "k", k, least=0, most=inputs.shape[-1], limit="n")
             winners: Tensor = _ops.k_winners(inputs, count)[1]
             return winners
-        pairs = [pair for pair in _pairs(self._projections) if self._is_open(*pair)]
+        pairs = [pair for pair in pairs_of(self._projections) if self._is_open(*pair)]
         reached = dict.fromkeys(target for _, target in pairs)
         undo = undoing(self.brain)
         try:
@@ -208,7 +208,7 @@ class ExternalRounds(nn.Module):
             received = self._receive(pairs, reached, keep=False)
         finally:
             undo()
-        return {name: _ops.k_winners(x, self.brain._areas[name].k)[1] for name, (x, _) in received.items()}
+        return {name: _ops.k_winners(x, self.brain._network.areas[name].k)[1] for name, (x, _) in received.items()}
 
     def _update_connectomes(self, projections: Projections | None = None) -> None:
         """One step of plasticity from the present winners to the present winners, which stay.
@@ -217,20 +217,17 @@ class ExternalRounds(nn.Module):
             projections: ``{source: [targets]}``; those of the last `project` by default.
         """
         wanted = self._projections if projections is None else projections
-        areas = self.brain._areas
+        areas = self.brain._network.areas
         wanted = checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
-        pairs = [pair for pair in _pairs(wanted) if self._is_open(*pair)]
-        for name in self.brain._silent(dict.fromkeys(name for pair in pairs for name in pair)):
-            raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
+        pairs = [pair for pair in pairs_of(wanted) if self._is_open(*pair)]
+        for name, brains in self.brain._network.silent(dict.fromkeys(name for pair in pairs for name in pair)).items():
+            if brains:
+                raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
         before = {target: areas[target].fixed for _, target in pairs}
         try:
             for name in before:
-                areas[name].fixed = True
+                areas[name].fixed = {0}
             self.brain.project({}, wanted)
         finally:
             for name, fixed in before.items():
                 areas[name].fixed = fixed
-
-
-def _pairs(projections: Projections) -> list[tuple[str, str]]:
-    return [(source, target) for source, targets in projections.items() for target in dict.fromkeys(targets)]

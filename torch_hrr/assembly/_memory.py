@@ -26,13 +26,13 @@ def memory_usage(brain: Brain) -> dict[str, float]:
     reserved = sum(buffer.numel() * buffer.element_size() for buffer in brain.buffers())
     spare = 0
     edges = 0
-    for fiber in brain._fibers.values():
+    for fiber in brain._network.fibers.values():
         per_chunk = sum(
             tensor.element_size() * tensor[0, :1].numel() for tensor in (fiber.next, fiber.target, fiber.weight)
         )
         spare += per_chunk * int((fiber.next.shape[1] - fiber.chunks).sum())
         edges += int(fiber.length.sum())
-    neurons = sum(area.n for area in brain._areas.values()) * brain._brains
+    neurons = sum(area.n for area in brain._network.areas.values()) * brain._network.brains
     return {
         "allocated_mb": (reserved - spare) / _MEBIBYTE,
         "reserved_mb": reserved / _MEBIBYTE,
@@ -67,7 +67,7 @@ class ConnectomeMemory:
         rows = checks.integer("allocate_connectome", "n_source", n_source, least=0, most=2**31 - 2)
         columns = checks.integer("allocate_connectome", "n_target", n_target, least=0, most=2**31 - 2)
         known = _DTYPES[checks.choice("allocate_connectome", "dtype", dtype, _DTYPES)]
-        return torch.zeros(rows, columns, dtype=known, device=self._brain._device)
+        return torch.zeros(rows, columns, dtype=known, device=self._brain.device)
 
     def optimize_layout(self) -> int:
         """Gives back the memory that tables of synapses keep to grow into; later rounds take new memory.
@@ -76,7 +76,7 @@ class ConnectomeMemory:
             How many bytes it was.
         """
         freed = 0
-        for fiber in self._brain._fibers.values():
+        for fiber in self._brain._network.fibers.values():
             used = int(fiber.chunks.max())
             for name in ("next", "target", "weight"):
                 old: Tensor = getattr(fiber, name)
@@ -101,12 +101,12 @@ class UsageSamples:
         self._samples: deque[dict[str, Any]] = deque(maxlen=most)
         self._start = self._last = time.perf_counter()
         self._rounds = 0
-        brain._hooks.append(self._after_round)
+        self._handle = brain.register_round_hook(self._after_round)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy, which samples the copy of the brain.
         self.__dict__.update(state)
-        self._brain._hooks.append(self._after_round)
+        self._handle = self._brain.register_round_hook(self._after_round)
 
     def _after_round(self, brain: Brain) -> None:
         self._rounds += 1
@@ -120,6 +120,6 @@ class UsageSamples:
 
     def stop(self) -> list[dict[str, Any]]:
         """The samples, and a last one of this moment; there are no more afterwards."""
-        self._brain._hooks.remove(self._after_round)
+        self._handle.remove()
         self._sample()
         return list(self._samples)

@@ -164,15 +164,19 @@ class SampledEngine:
         """How many neurons ever won."""
         return int(self._areas[area].ever_won.sum())
 
+    def ever_won(self, area: str) -> Tensor:
+        """The neurons that ever won, int64, ascending."""
+        return self._areas[area].ever_won.nonzero().squeeze(1)
+
     def edges(self) -> int:
         """How many edges are stored, in all fibers."""
         return sum(len(fiber.weights) for fiber in self._fibers.values())
 
     def activate(self, area: str, indices: Tensor) -> None:
-        """Sets the winners, which counts nothing as won; numbers up to the largest index become known."""
+        """Sets the winners, or none, which counts nothing as won; numbers up to the largest index become known."""
         state = self._areas[area]
         winners = torch.unique(indices.to(self._device, torch.int64))
-        missing = int(winners[-1]) + 1 - state.known
+        missing = int(winners[-1]) + 1 - state.known if len(winners) else 0
         if missing > 0:
             state.ever_won = torch.cat([state.ever_won, state.ever_won.new_zeros(missing)])
         state.winners = winners

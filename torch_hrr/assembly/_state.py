@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._checks import integer as check_integer
+
 EDGES_PER_CHUNK = 16
 FIXED_ONE = 1 << 24
 """Inputs are multiples of 2^-24: csrc and the kernels count in these."""
@@ -35,6 +37,37 @@ def is_capturing(device: torch.device) -> bool:
     if device.type != "cuda" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
     return torch.cuda.is_current_stream_capturing()
+
+
+def packed_brains(brains: set[int], count: int) -> bool | list[int]:
+    """A set of brains as files hold it: all of them as True, none as False."""
+    return len(brains) == count if len(brains) in (0, count) else sorted(brains)
+
+
+def unpacked_brains(packed: Any, count: int) -> set[int]:
+    """The set that `packed_brains` packed; ValueError or TypeError for anything else."""
+    if isinstance(packed, bool):
+        return set(range(count)) if packed else set()
+    brains = {check_integer("load", "brains", brain, least=0, most=count - 1) for brain in packed}
+    if packed_brains(brains, count) != packed:
+        raise ValueError(f"load: brains must ascend and be some of {count}, got {packed}")
+    return brains
+
+
+def packed_locks(locks: Mapping[int, set[int]], count: int) -> list[Any]:
+    """Locks as files hold them: a number where all brains are locked, else the number with the brains."""
+    return [lock if len(locks[lock]) == count else [lock, sorted(locks[lock])] for lock in sorted(locks) if locks[lock]]
+
+
+def unpacked_locks(packed: Any, count: int) -> dict[int, set[int]]:
+    """The locks that `packed_locks` packed; ValueError or TypeError for anything else."""
+    locks: dict[int, set[int]] = {}
+    for entry in packed:
+        lock, brains = (entry[0], unpacked_brains(entry[1], count)) if isinstance(entry, list) else (entry, None)
+        locks[check_integer("load", "lock", lock)] = set(range(count)) if brains is None else brains
+    if packed_locks(locks, count) != packed:
+        raise ValueError(f"load: locks must ascend, got {packed}")
+    return locks
 
 
 class State(nn.Module):
@@ -129,8 +162,9 @@ class AreaState(State):
         self.refracted: float = config["refracted"]
         self.refractory_period: int = config["refractory_period"]
         self.inhibition_strength: float = config["inhibition_strength"]
-        self.fixed: bool = config.get("fixed", False)
-        self.locks: set[int] = set(config.get("locks", ()))
+        # The brains in which the winners stay, and those that each lock inhibits.
+        self.fixed: set[int] = set()
+        self.locks: dict[int, set[int]] = {}
         self.normalized: set[str] = set(config.get("normalized", ()))
         self.hold("winners", torch.zeros(brains, self.k, dtype=torch.int64, device=device))
         self.hold("winner_count", torch.zeros(brains, dtype=torch.int64, device=device))
@@ -150,17 +184,13 @@ class AreaState(State):
 
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
+        brains = len(self.winner_count)
         return {
             "n": self.n, "k": self.k, "beta": self.beta, "w_max": self.w_max, "normalize": self.normalize,
             "refracted": self.refracted, "refractory_period": self.refractory_period,
-            "inhibition_strength": self.inhibition_strength, "fixed": self.fixed, "locks": sorted(self.locks),
-            "normalized": sorted(self.normalized),
+            "inhibition_strength": self.inhibition_strength, "fixed": packed_brains(self.fixed, brains),
+            "locks": packed_locks(self.locks, brains), "normalized": sorted(self.normalized),
         }  # fmt: skip
-
-    @property
-    def silent(self) -> bool:
-        """Whether some brain's area has no winners."""
-        return bool((self.winner_count == 0).any())
 
     def reserve(self, slots: int) -> None:
         """Memory for that many slots."""
@@ -188,9 +218,9 @@ class AreaState(State):
             self.last_win, self.penalties,
         ]  # fmt: skip
 
-    def layout(self) -> list[int]:
-        """As the operator reads it."""
-        return [self.n, self.k, int(self.fixed), round(self.refracted * FIXED_ONE), self.refractory_period]
+    def layout(self, fixed: bool) -> list[int]:
+        """As the operator reads it, for brains in which the winners stay or do not."""
+        return [self.n, self.k, int(fixed), round(self.refracted * FIXED_ONE), self.refractory_period]
 
 
 class FiberState(State):
@@ -218,7 +248,6 @@ class FiberState(State):
         self.p: float = config["p"]
         self.w_max: float | None = config["w_max"]
         self.procedural: bool = config["procedural"]
-        self.locks: set[int] = set(config.get("locks", ()))
         integers: dict[str, Any] = {"dtype": torch.int32, "device": device}
         self.hold("counts", torch.zeros(brains, target.n if self.procedural else 0, **integers), persistent=False)
         self.hold("delivered", torch.zeros(brains, source.k, dtype=torch.int64, device=device), persistent=False)
@@ -238,7 +267,7 @@ class FiberState(State):
         """Everything but tensors."""
         return {
             "source": self.source_index, "target": self.target_index, "id": self.id, "p": self.p,
-            "w_max": self.w_max, "procedural": self.procedural, "locks": sorted(self.locks),
+            "w_max": self.w_max, "procedural": self.procedural, "locks": [],
         }  # fmt: skip
 
     def reserve(self, slots: int) -> None:

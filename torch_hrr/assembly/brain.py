@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
+from torch_hrr.assembly import _calculus as calculus
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._rounds import Projections, Rounds
+from torch_hrr.assembly import _inputs as reading
+from torch_hrr.assembly import _state
+from torch_hrr.assembly._connect import column_scale
+from torch_hrr.assembly._module import NetworkModule
+from torch_hrr.assembly._network import Projections, fiber_id
+from torch_hrr.assembly._views import AreaView, FiberView, area_views, fiber_views
+
+Brains = int | Sequence[int] | Tensor | None
+"""Which brains of a batch: an index, several, a mask, or None for all."""
+Hook = Callable[["Brain"], None]
 
 
-class Brain(Rounds):
+class Brain(NetworkModule):
     """Areas of n neurons of which k fire, stimuli, and random plastic synapses between all of them.
 
     Every ordered pair of a neuron i of area A and a neuron j of area B (B may be A) is a synapse with probability p and
@@ -29,16 +41,24 @@ class Brain(Rounds):
     A round costs about 1.4 ns (AVX-512) for each base synapse of the winners that came and went since the last one, a
     pass over the n sums of the area, and little else; memory is 4 bytes a neuron and fiber used, and 4 a neuron.
 
+    With a batch, calls that take ``brains`` (an index, a sequence of indices or a bool mask ``[batch]``) are for those
+    brains alone: so winners, locks, fixed assemblies and what fires may differ from brain to brain. Brains that do the
+    same run together; each group of them is a call of its own.
+
     Args:
         p: density of the connectome, in [0, 1].
         seed: 64 bits (modulo 2^64).
         mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and there to compare
             with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how). Its numbers come from
             torch.Generator: the same seed gives the same winners on one kind of device only, and the brain stays there.
-        device: where the brain lives, "cpu" or "cuda"; what is not there is the CPU, after a warning. In mode "exact" a
-            brain can be moved (``brain.to("cuda")``) and saved on one device and loaded on another, with the same bits.
-        batch: number of independent brains that do the same; results then have a leading dimension. Brain b is the same
-            brain in every batch, and batch=None is brain 0 without that dimension.
+        device: where the brain lives, "cpu" or "cuda"; if it is not available, the CPU, after a RuntimeWarning. In mode
+            "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and loaded on another, with the
+            same bits.
+        batch: number of independent brains; results then have a leading dimension. Brain b is the same brain in every
+            batch, and batch=None is brain 0 without that dimension.
+
+    Attributes:
+        states: the tensors of areas, fibers and stimuli, as a state_dict holds them.
 
     Raises:
         ValueError: p outside [0, 1], an unknown mode, batch < 1.
@@ -47,12 +67,153 @@ class Brain(Rounds):
     Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020.
     """
 
+    # What it consists of
+
+    @property
+    def areas(self) -> Mapping[str, AreaView]:
+        """The areas by name: ``brain.areas["A"].n``, ``k``, ``beta``, ``winners``, ``fixed``, ``support`` and more."""
+        return area_views(self)
+
+    @property
+    def stimuli(self) -> Mapping[str, int]:
+        """The size of each stimulus by name; a copy."""
+        return dict(self._network.stimuli)
+
+    @property
+    def fibers(self) -> Mapping[tuple[str, str], FiberView]:
+        """The fibers that are in use, by source and target: ``brain.fibers["A", "B"].p``, ``beta``, ``w_max``."""
+        return fiber_views(self)
+
+    @property
+    def plastic(self) -> bool:
+        """Whether synapses grow: `enable_plasticity`, `disable_plasticity`."""
+        return self._network.plastic
+
+    # Declarations
+
+    def add_stimulus(self, name: str, size: int) -> None:
+        """Declares a stimulus of `size` neurons that fire together.
+
+        Its sums ``S_j ~ Binomial(size, p)`` onto an area are drawn when it first fires into it.
+
+        Raises:
+            ValueError: the name is taken or empty, or size is negative.
+        """
+        self._network.declare_stimulus(name, size)
+        self._engine.add_stimulus(name)
+
+    def add_area(
+        self,
+        name: str,
+        n: int,
+        k: int,
+        beta: float = 0.05,
+        refracted: bool | float = False,
+        normalize: bool = False,
+        w_max: float | None = None,
+        refractory_period: int = 0,
+        inhibition_strength: float = 0.0,
+    ) -> None:
+        """Declares an area.
+
+        Args:
+            name: unique among areas and stimuli.
+            n: neurons, below 2^31 - 1.
+            k: winners, 0 < k <= n.
+            beta: plasticity of every fiber into the area that has none of its own, >= 0.
+            refracted: each win adds this to a bias subtracted from the neuron's input in later rounds; True is 1.
+            normalize: whether the columns of fibers into the area are normalised before every round (`normalize`). What
+                areas fire into it is then at most 1 each, and a stimulus, which is not scaled, outweighs it.
+            w_max: largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
+            refractory_period: rounds during which a winner is inhibited: by `inhibition_strength` in the first round
+                after its win, then less, linearly, down to nothing.
+            inhibition_strength: in units of a fresh synapse, >= 0; above 0 only with a refractory period.
+
+        Raises:
+            ValueError: a value out of range, the name is taken, or an option that would do nothing.
+        """
+        self._network.declare_area(
+            name, n, k, beta, refracted, normalize, w_max, refractory_period, inhibition_strength
+        )
+        self._engine.add_area(name)
+
+    def connect(
+        self,
+        source: str,
+        target: str,
+        p: float | None = None,
+        beta: float | None = None,
+        w_max: float | None = None,
+        edges: Tensor | None = None,
+    ) -> None:
+        """Configures the fiber from area `source` to area `target` before its first use.
+
+        Args:
+            source: an area.
+            target: an area.
+            p: density of its connectome; the brain's by default.
+            beta: its plasticity; the target's by default.
+            w_max: largest weight of its synapses; the target's by default.
+            edges: a graph of the user's own in place of the random one: a sparse (or dense) tensor ``[n_source,
+                n_target]`` of weights in 0..`w_max`, rounded to float32; every brain of a batch gets the same. Random
+                fibers into a neuron with such an edge keep its synapses in their tables as if it had won: up to
+                n_target p for each neuron that fires while they learn, 8 bytes each.
+
+        Raises:
+            ValueError: unknown names, the fiber exists already, values out of range, or `edges` of another shape.
+        """
+        self._network.connect(source, target, p, beta, w_max, edges)
+
+    add_fiber = connect
+
+    def set_beta(self, source: str, target: str, beta: float) -> None:
+        """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
+        self._network.area("set_beta", target)
+        if not isinstance(source, str) or source not in self._network.stimuli:
+            self._network.area("set_beta", source)
+        self._network.betas[target, source] = checks.number("set_beta", "beta", beta, least=0)
+
+    # Rounds
+
+    def project(
+        self,
+        stimuli: Projections | None = None,
+        areas: Projections | None = None,
+        rounds: int = 1,
+        brains: Brains = None,
+    ) -> Tensor | None:
+        """Runs synchronous rounds in which sources fire into targets.
+
+        Args:
+            stimuli: ``{stimulus: [areas]}``.
+            areas: ``{area: [areas]}``. An area without winners contributes nothing to itself.
+            rounds: how many, 0 to 2^31 - 2.
+            brains: which brains of a batch; the others rest.
+
+        Inhibited areas and fibers take no part.
+
+        Returns:
+            None. While a CUDA graph is captured: how many of its rounds a replay leaves out because they lack memory,
+            int64 (``[batch]`` with a batch); every replay sets it.
+
+        Raises:
+            ValueError: an unknown name, or a source without winners that fires into another area; the brain is
+                unchanged.
+            RuntimeError: captured without a call of the same kind before, or with what cannot be captured: mode
+                "sampled", an area with normalize=True, a hook or monitor, brains that differ.
+        """
+        which = self._network.which("project", brains)
+        return self._run("project", stimuli or {}, areas or {}, checks.rounds("project", rounds), which)
+
+    project_rounds = project
+
     def reciprocal_project(
         self,
         source: str,
         target: str,
         rounds: int = 10,
         stimuli: Projections | None = None,
+        brains: Brains = None,
     ) -> None:
         """Copies the assembly of `source` into `target`, with synapses that lead back to it.
 
@@ -63,12 +224,9 @@ class Brain(Rounds):
             target: another area.
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
+            brains: which brains of a batch.
         """
-        stimuli = checks.listed(stimuli or {})
-        rounds = checks.rounds("reciprocal_project", rounds)
-        checks.different("reciprocal_project", source, target)
-        first = {source: [source, target]}
-        self._project_in_turn(stimuli, first, {**first, target: [target, source]}, rounds)
+        calculus.reciprocal_project(self, source, target, stimuli=stimuli, rounds=rounds, brains=brains)
 
     def associate(
         self,
@@ -77,6 +235,7 @@ class Brain(Rounds):
         c: str,
         rounds: int = 10,
         stimuli: Projections | None = None,
+        brains: Brains = None,
     ) -> None:
         """Lets the assemblies of areas `a` and `b` fire into `c` together, so that their projections there move closer.
 
@@ -89,14 +248,11 @@ class Brain(Rounds):
             c: the area of their projections.
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
+            brains: which brains of a batch.
 
         Source: Papadimitriou et al. 2020, "association".
         """
-        stimuli = checks.listed(stimuli or {})
-        rounds = checks.rounds("associate", rounds)
-        checks.different("associate", a, b, c)
-        together = {a: [a, c], b: [b, c]}
-        self._project_in_turn(stimuli, together, {**together, c: [c]}, rounds)
+        calculus.associate(self, a, b, c, stimuli=stimuli, rounds=rounds, brains=brains)
 
     def merge(
         self,
@@ -105,6 +261,7 @@ class Brain(Rounds):
         c: str,
         rounds: int = 50,
         stimuli: Projections | None = None,
+        brains: Brains = None,
     ) -> None:
         """Makes an assembly of `c` that stands for those of `a` and `b` together, linked with both in both directions.
 
@@ -116,16 +273,15 @@ class Brain(Rounds):
             c: the area of the merged assembly.
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
+            brains: which brains of a batch.
 
         Source: Papadimitriou et al. 2020, "merge".
         """
-        stimuli = checks.listed(stimuli or {})
-        rounds = checks.rounds("merge", rounds)
-        checks.different("merge", a, b, c)
-        together = {a: [a, c], b: [b, c]}
-        self._project_in_turn(stimuli, together, {**together, c: [c, a, b]}, rounds)
+        calculus.merge(self, a, b, c, stimuli=stimuli, rounds=rounds, brains=brains)
 
-    def pattern_complete(self, area: str, fraction: float = 0.5, rounds: int = 5) -> float | Tensor:
+    def pattern_complete(
+        self, area: str, fraction: float = 0.5, rounds: int = 5, brains: Brains = None
+    ) -> float | Tensor:
         """Fires a random part of an area's assembly and lets the area fire into itself: the rest comes back.
 
         Args:
@@ -133,9 +289,11 @@ class Brain(Rounds):
             fraction: of the winners that fire first, in (0, 1]; at least one neuron. Which ones depends on the brain's
                 seed, the area, its winners and the fraction alone.
             rounds: how many.
+            brains: which brains of a batch.
 
         Returns:
-            The share of the winners before that are winners after (float64 ``[batch]``, on the CPU, with a batch).
+            The share of the winners before that are winners after; with a batch float64, one a brain of the call, on
+            the CPU.
 
         Raises:
             ValueError: the area has no winners, or nothing could come back because it is fixed, or it or its fiber into
@@ -143,29 +301,296 @@ class Brain(Rounds):
 
         Source: Papadimitriou et al. 2020, "pattern completion".
         """
-        state = self._area("pattern_complete", area)
-        part = checks.number("pattern_complete", "fraction", fraction, least=0)
-        if not 0 < part <= 1:
-            raise ValueError(f"pattern_complete: fraction must be in (0, 1], got {fraction}")
-        rounds = checks.rounds("pattern_complete", rounds)
-        before = self.winners(area).cpu()
-        if state.silent:
-            raise ValueError(f"pattern_complete: area must have winners, got none in {area!r}")
-        if state.fixed or state.locks or self._locks.get((area, area)):
-            what = "a fixed" if state.fixed else "an inhibited" if state.locks else "an inhibited fiber of"
-            raise ValueError(f"pattern_complete: area must be free to fire into itself, got {what} {area!r}")
-        count = before.shape[-1]
-        kept = max(1, round(part * count))
-        rows = before.reshape(-1, count)
-        chosen = torch.stack([row[_permutation(f"{self.seed} {area} {b}", count)[:kept]] for b, row in enumerate(rows)])
-        self.activate(area, chosen if before.dim() == 2 else chosen[0])
-        self.project({}, {area: [area]}, rounds)
-        after = self.winners(area).cpu().reshape(len(rows), -1)
-        shares = torch.stack([torch.isin(row, now).double().mean() for row, now in zip(rows, after, strict=True)])
-        return float(shares) if before.dim() == 1 else shares
+        which = self._network.which("pattern_complete", brains)
+        shares = calculus.pattern_complete(self, area, fraction, rounds, which)
+        return shares[0] if self.batch is None else torch.tensor(shares, dtype=torch.float64)
 
+    def register_round_hook(self, hook: Hook) -> RemovableHandle:
+        """Calls ``hook(brain)`` after every round; rounds then run one by one, with the same bits.
 
-def _permutation(text: str, count: int) -> Tensor:
-    """A permutation of 0..count-1 that the text names: the order of their SHA-256."""
-    digests = [hashlib.sha256(f"{text} {i}".encode()).digest() for i in range(count)]
-    return torch.tensor(sorted(range(count), key=digests.__getitem__), dtype=torch.int64)
+        Returns:
+            A handle, whose ``remove()`` ends it, and which works in a ``with`` statement. Copies of the brain have no
+            hooks.
+        """
+        if not callable(hook):
+            raise TypeError(f"register_round_hook: hook must be callable, got {type(hook).__name__}")
+        handle = RemovableHandle(self._hooks)
+        self._hooks[handle.id] = hook
+        return handle
+
+    def _run(
+        self, op: str, stimuli: Projections, areas: Projections, rounds: int, brains: Sequence[int] | None
+    ) -> Tensor | None:
+        """Rounds of a call named `op`; its arguments are checked here."""
+        network = self._network
+        plans = network.plans(op, stimuli, areas, brains)
+        if rounds == 0 or not plans:
+            return None
+        targets = set().union(*(plan.targets for plan in plans))
+        normalized = [name for name in network.areas if name in targets and network.areas[name].normalize]
+        if _state.is_capturing(network.device):
+            if normalized or self._hooks or network.mode != "exact":
+                raise RuntimeError(f"{op}: rounds that are looked at one by one cannot be captured")
+            left = self._engine.run(plans, rounds)
+            return None if left is None else network.unbatched(left)
+        step = 1 if normalized or self._hooks else rounds
+        for first in range(0, rounds, step):
+            for name in normalized:
+                self.normalize(name)
+            self._engine.run(plans, min(step, rounds - first))
+            self._call_hooks()
+        return None
+
+    def _call_hooks(self) -> None:
+        # A hook may remove itself.
+        for hook in list(self._hooks.values()):
+            hook(self)
+
+    # Winners
+
+    def winners(self, area: str) -> Tensor:
+        """The winners: int64 ``[k]`` ascending (``[batch, k]`` with a batch); none before the first projection.
+
+        Where the brains of a batch have different numbers of winners, rows with fewer end in -1. A copy, on the
+        brain's device.
+        """
+        state = self._network.area("winners", area)
+        counts = state.winner_count.tolist()
+        winners = state.winners[:, : max(counts)].clone()
+        if min(counts) < max(counts):
+            places = torch.arange(winners.shape[1], device=winners.device)
+            winners.masked_fill_(places >= state.winner_count.unsqueeze(1), -1)
+        return self._network.unbatched(winners)
+
+    def support(self, area: str) -> int | Tensor:
+        """How many neurons ever won (int64 ``[batch]``, on the brain's device, with a batch)."""
+        count = self._network.area("support", area).slots[:, 1].clone()
+        return int(count) if self.batch is None else count
+
+    def ever_won(self, area: str) -> Tensor:
+        """The neurons that ever won, ascending: int64 ``[support]``.
+
+        With a batch ``[batch, largest support]``, whose rows end in -1 where fewer won.
+        """
+        self._network.area("ever_won", area)
+        rows = [self._engine.ever_won(area, brain) for brain in range(self._network.brains)]
+        return self._network.unbatched(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1))
+
+    def activate(self, area: str, indices: Tensor | Sequence[int], brains: Brains = None) -> None:
+        """Sets the winners of an area: fixes nothing and counts nothing as won.
+
+        Args:
+            area: its name.
+            indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]`` (one row a brain of the call); on
+                any device.
+            brains: which brains of a batch.
+
+        Raises:
+            TypeError: no strided tensor, array or sequence of ints.
+            IndexError: a neuron outside 0..n-1.
+            ValueError: none, too many, or repeated ones, or an unknown area.
+        """
+        self._set_winners("activate", area, indices, self._network.which("activate", brains))
+
+    def _set_winners(self, op: str, area: str, indices: Any, brains: list[int]) -> None:
+        state = self._network.area(op, area)
+        winners = checks.neurons(op, indices, state.n, state.k, None if self.batch is None else len(brains))
+        if not brains:
+            return
+        padded = nn.functional.pad(winners, (0, state.k - winners.shape[-1]))
+        rows = self._network.rows(brains)
+        state.winners[rows] = padded if isinstance(rows, slice) else padded.to(rows.device)
+        state.winner_count[rows] = winners.shape[-1]
+        self._engine.set_winners(area, brains)
+
+    def clear(self, area: str, brains: Brains = None) -> None:
+        """Takes the winners of an area away: it is silent, and no longer fixed. Synapses keep their weights."""
+        state = self._network.area("clear", area)
+        which = self._network.which("clear", brains)
+        if which:
+            state.winner_count[self._network.rows(which)] = 0
+            state.fixed.difference_update(which)
+            self._engine.set_winners(area, which)
+
+    # Synapses
+
+    def inputs(self, area: str, stimuli: Sequence[str] = (), areas: Sequence[str] = ()) -> Tensor:
+        """What the neurons of an area would receive in a round: the sums that the winners are chosen by.
+
+        ``x_j`` from the given stimuli and the present winners of the given areas, with normalised columns, biases and
+        penalties as in a round. Locks are not looked at, and nothing changes.
+
+        Args:
+            area: the area that is fired into.
+            stimuli: names of stimuli.
+            areas: names of areas.
+
+        Returns:
+            float64 ``[n]`` (``[batch, n]``), in units of a fresh synapse.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+        """
+        return self._network.unbatched(reading.inputs(self._network, area, stimuli, areas))
+
+    def weights(
+        self,
+        source: str,
+        target: str,
+        rows: Tensor | Sequence[int] | None = None,
+        columns: Tensor | Sequence[int] | None = None,
+        brain: int = 0,
+    ) -> Tensor:
+        """The weights of the synapses from some neurons of an area to some neurons of another.
+
+        Args:
+            source: the area of the neurons that fire.
+            target: the area of those that are fired into.
+            rows: neurons of `source`; None for all.
+            columns: neurons of `target`; None for all.
+            brain: which brain of a batch.
+
+        Returns:
+            float32 ``[len(rows), len(columns)]``, 0 where there is no synapse. The random graph is drawn for every row:
+            n_target p synapses each.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+            IndexError: a neuron or brain that is not there.
+        """
+        op = "weights"
+        ends = self._network.area(op, source), self._network.area(op, target)
+        self._network.check_exact(op)
+        number = self._brain_of(op, brain)
+        chosen = [
+            torch.arange(area.n) if neurons is None else checks.numbers(op, argument, neurons, area.n)
+            for area, argument, neurons in zip(ends, ("rows", "columns"), (rows, columns), strict=True)
+        ]
+        places = [neurons.to(self.device) for neurons in chosen]
+        return reading.synapses(self._network, source, target, places[0], places[1], number)
+
+    def potentiated(self, source: str, target: str, brain: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """The synapses of a fiber whose weight is not 1: their source neurons, target neurons and weights.
+
+        Sorted by source and then target neuron.
+        """
+        areas = self._network.area("potentiated", source), self._network.area("potentiated", target)
+        self._network.check_exact("potentiated")
+        number = self._brain_of("potentiated", brain)
+        fiber = self._network.fibers.get((source, target))
+        if fiber is None:
+            none = torch.zeros(0, dtype=torch.int64, device=self.device)
+            return none, none.clone(), none.float()
+        rows, columns, weights = fiber.edges(number)
+        kept = weights != 1
+        neurons = [
+            area.neuron_of[number].long()[slots[kept]] for area, slots in zip(areas, (rows, columns), strict=True)
+        ]
+        order = (neurons[0] * areas[1].n + neurons[1]).argsort()
+        return neurons[0][order], neurons[1][order], weights[kept][order]
+
+    def fiber_id(self, source: str, target: str) -> int:
+        """The 64 bits that name a fiber in `connectome_inputs`, signed."""
+        self._network.area("fiber_id", source), self._network.area("fiber_id", target)
+        return fiber_id("area", source, target)
+
+    def stimulus_counts(self, stimulus: str, area: str) -> Tensor:
+        """How many neurons of a stimulus have a synapse with each neuron of an area.
+
+        Returns:
+            int32 ``[n]``, ``[batch, n]`` with a batch.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+        """
+        self._check_stimulus("stimulus_counts", stimulus, area)
+        return self._network.unbatched(self._network.stimulus_counts(stimulus, area).clone())
+
+    def stimulus_weights(self, stimulus: str, area: str) -> Tensor:
+        """The sum of the weights of a stimulus's synapses with each neuron of an area: what it sends there in a round.
+
+        Before anything was learned that is `stimulus_counts`, rounded to float32; every win of a neuron to which the
+        stimulus fires multiplies it by 1 + beta, up to the count times `w_max`, and to 2^24 where the count is less.
+
+        Returns:
+            float32 ``[n]``, ``[batch, n]`` with a batch.
+
+        Raises:
+            ValueError: an unknown name, or mode "sampled".
+        """
+        self._check_stimulus("stimulus_weights", stimulus, area)
+        rows = [reading.stimulus_weights(self._network, stimulus, area, b) for b in range(self._network.brains)]
+        return self._network.unbatched(torch.stack(rows))
+
+    def _check_stimulus(self, op: str, stimulus: str, area: str) -> None:
+        self._network.area(op, area)
+        self._network.check_exact(op)
+        self._network.check_stimulus(op, stimulus)
+
+    def _brain_of(self, op: str, brain: int) -> int:
+        return checks.integer(op, "brain", brain, least=0, most=self._network.brains - 1)
+
+    # Plasticity, inhibition, normalisation
+
+    def enable_plasticity(self) -> None:
+        """Synapses grow again."""
+        self._network.plastic = True
+
+    def disable_plasticity(self) -> None:
+        """Synapses keep their weights."""
+        self._network.plastic = False
+
+    def fix_assembly(self, area: str, brains: Brains = None) -> None:
+        """Keeps the winners of an area whatever its inputs; its synapses go on growing."""
+        state = self._network.area("fix_assembly", area)
+        which = self._network.which("fix_assembly", brains)
+        if self._network.silent([area])[area].intersection(which):
+            raise ValueError(f"fix_assembly: area must have winners, got none in {area!r}")
+        state.fixed.update(which)
+
+    freeze = fix_assembly
+
+    def unfix_assembly(self, area: str, brains: Brains = None) -> None:
+        """Lets the winners of an area be selected again."""
+        state = self._network.area("unfix_assembly", area)
+        state.fixed.difference_update(self._network.which("unfix_assembly", brains))
+
+    def inhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
+        """Locks an area: it neither fires nor is fired into until every lock is gone."""
+        state = self._network.area("inhibit", area)
+        which = self._network.which("inhibit", brains)
+        state.locks.setdefault(checks.integer("inhibit", "lock", lock), set()).update(which)
+
+    def disinhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
+        """Takes one lock from an area."""
+        state = self._network.area("disinhibit", area)
+        which = self._network.which("disinhibit", brains)
+        state.locks.get(checks.integer("disinhibit", "lock", lock), set()).difference_update(which)
+
+    def inhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
+        """Locks the fiber from one area to another: it carries nothing until every lock is gone."""
+        op = "inhibit_fiber"
+        self._network.area(op, source), self._network.area(op, target)
+        which = self._network.which(op, brains)
+        locks = self._network.locks.setdefault((source, target), {})
+        locks.setdefault(checks.integer(op, "lock", lock), set()).update(which)
+
+    def disinhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
+        """Takes one lock from a fiber."""
+        op = "disinhibit_fiber"
+        self._network.area(op, source), self._network.area(op, target)
+        which = self._network.which(op, brains)
+        locks = self._network.locks.get((source, target), {})
+        locks.get(checks.integer(op, "lock", lock), set()).difference_update(which)
+
+    def normalize(self, area: str) -> None:
+        """Lets every fiber from an area into this one count as if its columns were divided by their present sums.
+
+        The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p.
+        """
+        target = self._network.area("normalize", area)
+        self._network.check_exact("normalize")
+        target.normalized = set(self._network.areas)
+        for (source, into), fiber in self._network.fibers.items():
+            if into == area:
+                fiber.hold("scale", column_scale(self._network.areas[source], target, fiber, self.seed))

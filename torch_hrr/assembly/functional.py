@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -148,3 +150,31 @@ def _as_int64(argument: str, value: int) -> int:
     if not -(2**63) <= value < 2**64:
         raise ValueError(f"connectome_inputs: {argument} must be -2^63 to 2^64 - 1, got {value}")
     return value if value < 2**63 else value - 2**64
+
+
+def overlap(a: Any, b: Any) -> float | Tensor:
+    """The share of the neurons of `b` that are also in `a`.
+
+    ``|a and b| / |b|``: 1 where both are the same assembly, about k / n for two random ones.
+
+    Args:
+        a: Neurons, ``[m]`` or ``[batch, m]``, a tensor, array or sequence of ints; negative numbers, with which
+            `Brain.winners` ends shorter rows, stand for no neuron.
+        b: Neurons, ``[m]`` or ``[batch, m]``.
+
+    Returns:
+        A float; float64 ``[batch]`` where there is a batch. NaN where `b` has no neurons.
+
+    Raises:
+        TypeError: Something other than ints.
+        ValueError: Other dimensions, or two batches of different sizes.
+    """
+    first, second = checks.assembly("overlap", "a", a), checks.assembly("overlap", "b", b)
+    if first.dim() == second.dim() == 2 and len(first) != len(second):
+        raise ValueError(f"overlap: a and b must have the same batch, got {len(first)} and {len(second)}")
+    rows = max(len(part) if part.dim() == 2 else 1 for part in (first, second))
+    pairs = zip(*(part.expand(rows, -1) for part in (first, second.to(first.device))), strict=True)
+    shared = torch.stack([(torch.isin(now, then) & (now >= 0)).sum() for then, now in pairs]).double()
+    # By a tensor: a GPU multiplies by the reciprocal of a number, which may be one bit off.
+    shares = shared / (second >= 0).sum(-1).to(shared.device).expand(rows).double()
+    return float(shares) if first.dim() == second.dim() == 1 else shares

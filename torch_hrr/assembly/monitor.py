@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
+from torch_hrr.assembly.functional import overlap
 
 WHAT = ("winners", "support", "overlap")
 
@@ -69,6 +70,7 @@ class Monitor:
         self._history: dict[str, dict[str, deque[Any]]] = {}
         self._before: dict[str, Tensor] = {}
         self._attached = False
+        self._handle: RemovableHandle | None = None
         self.rounds = 0
 
     @property
@@ -83,25 +85,25 @@ class Monitor:
             RuntimeError: it is attached already.
         """
         if self._attached:
-            raise RuntimeError("Monitor: attach must follow detach, got an attached monitor")
-        for area in self._brain._areas if self._areas is None else self._areas:
+            raise RuntimeError("attach: the monitor is already attached")
+        for area in self._brain.areas if self._areas is None else self._areas:
             self._history.setdefault(area, {what: deque(maxlen=self._max_rounds) for what in self._what})
             self._before[area] = self._brain.winners(area)
-        self._brain._hooks.append(self._record)
+        self._handle = self._brain.register_round_hook(self._record)
         self._attached = True
         return self
 
     def detach(self) -> None:
         """Records no more; nothing happens where it is not attached."""
-        if self._attached:
-            self._brain._hooks.remove(self._record)
-        self._attached = False
+        if self._handle is not None:
+            self._handle.remove()
+        self._attached, self._handle = False, None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a deep copy, which watches its copy of the brain."""
         self.__dict__.update(state)
         if self._attached:
-            self._brain._hooks.append(self._record)
+            self._handle = self._brain.register_round_hook(self._record)
 
     def __enter__(self) -> Self:
         """As `attach`."""
@@ -130,7 +132,7 @@ class Monitor:
             if "support" in kept:
                 kept["support"].append(brain.support(area))
             if "overlap" in kept:
-                kept["overlap"].append(_overlap(self._before[area].to(winners.device), winners))
+                kept["overlap"].append(_share(self._before[area].to(winners.device), winners))
                 self._before[area] = winners
 
 
@@ -142,16 +144,9 @@ def _core(brain: Any) -> Brain:
     return core
 
 
-def _overlap(before: Tensor, winners: Tensor) -> float | Tensor | None:
-    """The share of the winners that are in `before`: a float, or float64 [batch]."""
-    if before.shape[-1] == 0 or winners.shape[-1] == 0:
-        return None
-    if winners.dim() == 1:
-        return int(torch.isin(winners, before).sum()) / len(winners)
-    rows = zip(before, winners, strict=True)
-    stayed = torch.stack([torch.isin(now, then).sum() for then, now in rows]).double()
-    # By a tensor: a GPU multiplies by the reciprocal of a number, which may be one bit off.
-    return stayed / torch.full_like(stayed, winners.shape[-1])
+def _share(before: Tensor, winners: Tensor) -> float | Tensor | None:
+    """`overlap`, None where an area has no winners or had none."""
+    return None if before.shape[-1] == 0 or winners.shape[-1] == 0 else overlap(before, winners)
 
 
 def _plain(value: Any) -> Any:

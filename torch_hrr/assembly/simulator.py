@@ -66,7 +66,7 @@ class Area:
     @winners.setter
     def winners(self, neurons: Sequence[int] | Tensor) -> None:
         if len(neurons) == 0:
-            self._brain._areas[self.name].winner_count.zero_()
+            self._brain.clear(self.name)
         else:
             self._brain.activate(self.name, torch.as_tensor(neurons))
 
@@ -83,7 +83,7 @@ class Area:
     @property
     def fixed_assembly(self) -> bool:
         """Whether its winners stay whatever fires into it."""
-        return self._brain._areas[self.name].fixed
+        return bool(self._brain.areas[self.name].fixed)
 
     def fix_assembly(self) -> None:
         """Keeps the winners; ValueError where there are none."""
@@ -139,7 +139,7 @@ class Brain:
     @property
     def no_plasticity(self) -> bool:
         """Whether synapses keep their weights; a flag to set."""
-        return not self.brain._plastic
+        return not self.brain.plastic
 
     @no_plasticity.setter
     def no_plasticity(self, value: bool) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._checkpoint import check_states
 from torch_hrr.assembly._external_rounds import ExternalRounds
-from torch_hrr.assembly._files import check_states, restore
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss
@@ -162,13 +162,13 @@ class TorchBrain(ExternalRounds):
             raise ValueError("compute_assembly_loss: target_assemblies must be a mapping with at least one area")
         targets = {}
         for name, indices in target_assemblies.items():
-            area = self.brain._area("compute_assembly_loss", name)
+            area = self.brain._network.area("compute_assembly_loss", name)
             targets[name] = checks.neurons("compute_assembly_loss", indices, area.n, area.k, None)
         self._make_biases(first=True)
         shifted = _compiled_loss() if self.jit else _shifted_loss
         losses = []
         for name, wanted in targets.items():
-            area = self.brain._areas[name]
+            area = self.brain._network.areas[name]
             bias = self.biases[area.index]
             # Since the last round the brain may have moved to another device.
             given = self._given.get(name)
@@ -185,13 +185,13 @@ class TorchBrain(ExternalRounds):
     def _make_biases(self, first: bool = False) -> None:
         if not (first or self.learning or len(self.biases)):
             return
-        self._append_biases([area.n for area in self.brain._areas.values()])
+        self._append_biases([area.n for area in self.brain._network.areas.values()])
 
     # Also in inference mode, they are parameters that training outside of it changes.
     @torch.inference_mode(False)
     def _append_biases(self, sizes: Sequence[int]) -> None:
         for n in sizes[len(self.biases) :]:
-            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain._device)))
+            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain.device)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Of copies and pickles, whose last external inputs are numbers without a graph."""
@@ -209,7 +209,7 @@ class TorchBrain(ExternalRounds):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of nn.Module; a brain without areas takes over those of the state."""
         result = super().load_state_dict(state_dict, strict=strict, assign=assign)
-        check_states(self.brain)
+        check_states(self.brain._network, self.brain._engine)
         return result
 
     # Files
@@ -253,10 +253,10 @@ class TorchBrain(ExternalRounds):
         except (KeyError, TypeError, ValueError) as error:
             raise _storage.IntegrityError(f"load: {where} must describe a TorchBrain, got {error}") from error
         inner = {name.removeprefix("brain."): each for name, each in tensors.items() if name.startswith("brain.")}
-        result.brain = restore(Brain, where, inner, config, device)
+        result.brain = Brain._restored(where, inner, config, device)
         result.memory_manager = ConnectomeMemory(result.brain)
         result.learning = learning
-        sizes = [area.n for area in result.brain._areas.values()][: len(tensors) - len(inner)]
+        sizes = [area.n for area in result.brain._network.areas.values()][: len(tensors) - len(inner)]
         biases = [tensors.get(f"biases.{index}") for index in range(len(tensors) - len(inner))]
         given = [len(bias) for bias in biases if bias is not None and bias.dtype == torch.float32 and bias.dim() == 1]
         if given != sizes or len(given) != len(biases):

@@ -1,16 +1,17 @@
-"""Brains from the content of files: everything is checked before a brain exists."""
+"""What files and state_dicts hold of a brain beside its tensors, and checks of the tensors that they hold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool
-from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._engines import Engine, SampledEngines
+from torch_hrr.assembly._network import Network
 from torch_hrr.assembly._state import (
     EDGES_PER_CHUNK,
     FIXED_ONE,
@@ -21,50 +22,37 @@ from torch_hrr.assembly._state import (
     State,
     StimulusState,
     largest_weight,
+    packed_locks,
+    unpacked_brains,
+    unpacked_locks,
 )
 
-if TYPE_CHECKING:
-    from torch_hrr.assembly._sampled import SampledEngine
-    from torch_hrr.assembly._wiring import Wiring
-
-_Brain = TypeVar("_Brain", bound="Wiring")
+# Of an area: what rounds and calls change after its declaration.
+_CHANGING = ("fixed", "locks", "normalized")
 
 
-def restore(
-    cls: type[_Brain], path: str, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: str | torch.device
-) -> _Brain:
-    """The brain of a file whose seal is right; without a key, anybody can make one that holds anything."""
-    try:
-        brain = cls(config["p"], config["seed"], config["mode"], device, config["batch"])
-        declare(brain, config)
-        if brain.get_extra_state() != config:
-            raise ValueError("entries that no brain has")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, MemoryError) as error:
-        raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
-    sampled = {name for name in tensors if brain._engines and name.startswith("sampled.")}
-    expected = {
-        name: value
-        for name, value in brain.state_dict().items()
-        if isinstance(value, Tensor) and not (brain._engines and name.startswith("sampled."))
-    }
-    if set(expected) != set(tensors) - sampled:
-        raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
-    for name, value in expected.items():
-        found = tensors[name]
-        if found.dtype != value.dtype or found.dim() != value.dim() or found.shape[0] != value.shape[0]:
-            raise IntegrityError(f"load: {path} must hold {name} as {value.dtype} of {value.dim()} dimensions")
-    try:
-        nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
-    except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
-        text = str(error).removeprefix("load_state_dict: ")
-        raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {text}") from error
-    return brain
+def config_of(network: Network) -> dict[str, Any]:
+    """Everything but tensors, as plain values: the extra state of a brain."""
+    return {
+        "p": network.p, "seed": network.seed, "mode": network.mode, "batch": network.batch,
+        "plastic": network.plastic,
+        "stimuli": [[name, size] for name, size in network.stimuli.items()],
+        "areas": [[name, area.config()] for name, area in network.areas.items()],
+        "fibers": [[*pair, fiber.config()] for pair, fiber in network.fibers.items()],
+        "sources": [[*pair, source.config()] for pair, source in network.sources.items()],
+        "locks": [
+            [*pair, packed_locks(locks, network.brains)] for pair, locks in network.locks.items() if any(locks.values())
+        ],
+        "betas": [[*pair, beta] for pair, beta in network.betas.items()],
+        "order": [_kind(state) for state in network.states],
+    }  # fmt: skip
 
 
-def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
+def declare(network: Network, engine: Engine, config: Mapping[str, Any]) -> None:
     """Areas, stimuli, fibers and flags of a configuration, in its order, in a brain without any."""
     for name, size in config["stimuli"]:
-        brain.add_stimulus(name, size)
+        network.declare_stimulus(name, size)
+        engine.add_stimulus(name)
     waiting: dict[str, list[Any]] = {
         "area": list(config["areas"]), "fiber": list(config["fibers"]), "source": list(config["sources"])
     }  # fmt: skip
@@ -72,97 +60,129 @@ def declare(brain: Wiring, config: Mapping[str, Any]) -> None:
         entry = waiting[kind].pop(0)
         if kind == "area":
             name, area = entry
-            brain.add_area(
-                name, area["n"], area["k"], area["beta"], area["refracted"], area["normalize"], area["w_max"],
-                area["refractory_period"], area["inhibition_strength"],
-            )  # fmt: skip
+            network.declare_area(name, **{option: value for option, value in area.items() if option not in _CHANGING})
+            engine.add_area(name)
         elif kind == "fiber":
             source, target, fiber = entry
-            id = brain._fiber_config(source, target)["id"]
+            id = network.fiber_config(source, target)["id"]
             _require(fiber["id"] == id, "id of a fiber", f"that of its name, {id}", fiber["id"])
             check_bool("fiber", "procedural", fiber["procedural"])
             checks.probability("fiber", "p", fiber["p"])
             if fiber["w_max"] is not None:
                 checks.number("fiber", "w_max", fiber["w_max"], least=1)
-            brain._add_fiber(source, target, fiber)
+            network.add_fiber(source, target, fiber)
         else:
             stimulus, target, source_config = entry
-            expected = brain._source(stimulus, target).config()
+            expected = network.source(stimulus, target).config()
             _require(source_config == expected, "a stimulus", f"that of its name, {expected}", source_config)
     if any(waiting.values()):
         raise ValueError("areas, fibers or sources that are not in its order")
-    set_flags(brain, config)
+    set_flags(network, config)
 
 
-def check_same_brain(brain: Wiring, config: Mapping[str, Any]) -> None:
+def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
     """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
-    mine = brain.get_extra_state()
+    mine = config_of(network)
     if missing := [part for part in mine if part not in config]:
         raise ValueError(f"load_state_dict: _extra_state must hold {', '.join(mine)}, got none of {missing}")
     for part in ("p", "seed", "mode", "batch"):
         if config[part] != mine[part]:
             raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
-    if not brain._areas and not brain._stimuli:
+    if not network.areas and not network.stimuli:
         return
-    changing = ("fixed", "locks", "normalized")
     areas = [
-        [[name, {key: value for key, value in area.items() if key not in changing}] for name, area in each["areas"]]
+        [[name, {key: value for key, value in area.items() if key not in _CHANGING}] for name, area in each["areas"]]
         for each in (mine, config)
     ]
     if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
         raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
 
 
-def set_flags(brain: Wiring, config: Mapping[str, Any]) -> None:
+def take_over(network: Network, engine: Engine, config: Mapping[str, Any]) -> None:
+    """Declares what a configuration describes in a brain without areas; in another one, takes over its flags."""
+    check_same_brain(network, config)
+    if not network.states and not network.stimuli:
+        declare(network, engine, config)
+        return
+    mine = config_of(network)
+    for part in ("fibers", "sources"):
+        if [entry[:2] for entry in mine[part]] != [entry[:2] for entry in config[part]]:
+            raise ValueError(f"load_state_dict: {part} must be those of the brain, got others")
+    if mine["order"] != config["order"]:
+        raise ValueError("load_state_dict: parts must be in the brain's order, got another")
+    set_flags(network, config)
+
+
+def set_flags(network: Network, config: Mapping[str, Any]) -> None:
     """What changes from round to round and is no tensor."""
-    brain._plastic = bool(config["plastic"])
-    for (_, area), state in zip(config["areas"], brain._areas.values(), strict=True):
-        state.fixed, state.locks = bool(area["fixed"]), set(area["locks"])
+    network.plastic = bool(config["plastic"])
+    for (_, area), state in zip(config["areas"], network.areas.values(), strict=True):
+        state.fixed = unpacked_brains(area["fixed"], network.brains)
+        state.locks = unpacked_locks(area["locks"], network.brains)
         # Only now: a fiber that was being added would have drawn its columns again.
         state.normalized = set(map(str, area["normalized"]))
-    brain._locks = {(str(source), str(target)): set(locks) for source, target, locks in config["locks"]}
-    brain._betas = {
+    network.locks = {
+        (str(source), str(target)): unpacked_locks(locks, network.brains) for source, target, locks in config["locks"]
+    }
+    network.betas = {
         (str(target), str(source)): checks.number("load", "beta", beta, least=0)
         for target, source, beta in config["betas"]
     }
 
 
-def load_engine(engine: SampledEngine, tensors: Mapping[str, Tensor]) -> None:
-    """The state of a sampled brain; ValueError where it is that of none."""
-    try:
-        engine.load_state(tensors)
-    except (KeyError, ValueError, IndexError, RuntimeError, TypeError, AttributeError) as error:
-        raise ValueError(f"load_state_dict: state must hold the tensors of a sampled brain, got {error}") from error
+def load_engines(engine: Engine, state_dict: Mapping[str, Any], prefix: str, unexpected: list[str]) -> None:
+    """The state of sampled brains; ValueError where it is that of none."""
+    if not isinstance(engine, SampledEngines):
+        return
+    for number, brain in enumerate(engine.brains):
+        start = f"{prefix}sampled.{number}."
+        try:
+            brain.load_state({key.removeprefix(start): t for key, t in state_dict.items() if key.startswith(start)})
+        except (KeyError, ValueError, IndexError, RuntimeError, TypeError, AttributeError) as error:
+            raise ValueError(f"load_state_dict: state must hold the tensors of a sampled brain, got {error}") from error
+        unexpected[:] = [key for key in unexpected if not key.startswith(start)]
 
 
-def check_loaded(brain: Wiring, _: Any = None) -> None:
-    """`check_states` after a load. A refused state that is in the brain already leaves it silent and untaught."""
+def save_engines(engine: Engine, destination: dict[str, Any], prefix: str) -> None:
+    """Adds the state of sampled brains to a state_dict."""
+    if isinstance(engine, SampledEngines):
+        for number, brain in enumerate(engine.brains):
+            for name, tensor in brain.state().items():
+                destination[f"{prefix}sampled.{number}.{name}"] = tensor
+
+
+def _kind(state: nn.Module) -> str:
+    return "area" if isinstance(state, AreaState) else "fiber" if isinstance(state, FiberState) else "source"
+
+
+def check_loaded(network: Network, engine: Engine) -> None:
+    """`check_states` after a load; where it is refused, the brain is reset: no winners, no learned weights."""
     try:
-        check_states(brain)
+        check_states(network, engine)
     except (ValueError, IndexError, RuntimeError) as error:
-        for state in brain.states:
+        for state in network.states:
             assert isinstance(state, State)
             state.clear()
         raise ValueError(f"load_state_dict: {error}") from error
 
 
-def check_states(brain: Wiring) -> None:
+def check_states(network: Network, engine: Engine) -> None:
     """Numbers in the tensors are such as rounds make; ValueError otherwise. What follows from them is made."""
-    for engine in brain._engines:
-        engine.check_state()
-    for name, area in brain._areas.items():
+    if isinstance(engine, SampledEngines):
+        for brain in engine.brains:
+            brain.check_state()
+    for name, area in network.areas.items():
         _check_area(f"of area {name!r}", area)
-        if not brain._engines:
+        if network.mode == "exact":
             area.derive()
-    areas = list(brain._areas.values())
-    for (name, into), fiber in brain._fibers.items():
+    areas = list(network.areas.values())
+    for (name, into), fiber in network.fibers.items():
         what = f"of the fiber from {name!r} to {into!r}"
         _check_fiber(what, fiber, areas[fiber.source_index], areas[fiber.target_index])
         fiber.forget_counts()
-    for (name, into), source in brain._sources.items():
+    for (name, into), source in network.sources.items():
         _check_stimulus(f"of stimulus {name!r} into {into!r}", source, areas[source.target_index])
-    for area in areas:
-        brain._reserve_area(area, area.neuron_of.shape[1])
+    network.reserve()
 
 
 def _require(condition: bool | Tensor, what: str, wanted: str, got: Any = "others") -> None:
@@ -196,16 +216,15 @@ def _check_area(what: str, area: AreaState) -> None:
     }  # fmt: skip
     _check_shapes(what, area, shapes)
     _within(f"winner_count {what}", count, 0, area.k)
-    _require((count == count[0]).all(), f"winner_count {what}", "the same in every brain", count.tolist())
-    fired = area.winners[:, : int(count[0])]
-    _within(f"winners {what}", fired, 0, area.n - 1)
-    _require((fired.diff(dim=-1) > 0).all(), f"winners {what}", "ascending and distinct")
     sampled = area.slot_of.shape[1] == 0
     _within(f"slots {what}", slots[:, 0], 0, capacity)
     _within(f"support {what}", slots[:, 1], 0, area.n if sampled else capacity)
     _within(f"last_win {what}", area.last_win, 0, area.refractory_period)
     _within(f"bias {what}", area.bias, 0, LARGEST_BIAS)
     for brain in range(brains):
+        fired = area.winners[brain, : int(count[brain])]
+        _within(f"winners {what}", fired, 0, area.n - 1)
+        _require((fired.diff() > 0).all(), f"winners {what}", "ascending and distinct")
         used = area.neuron_of[brain, : int(slots[brain, 0])]
         _within(f"neuron_of {what}", used, 0, area.n - 1)
         _require(len(torch.unique(used)) == len(used), f"neuron_of {what}", "distinct", "repeated ones")

@@ -1,0 +1,164 @@
+"""Brains of a batch that differ: locks, fixed assemblies, winners and what fires, against batches that do not."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from torch_hrr.assembly import Brain
+
+BATCH = 3
+
+
+def batch_of(mode="exact", **options):
+    brain = Brain(p=0.2, seed=5, mode=mode, batch=BATCH)
+    for name, size in (("s", 20), ("t", 25)):
+        brain.add_stimulus(name, size)
+    for name, n, k in (("A", 200, 14), ("B", 150, 10), ("C", 180, 12)):
+        brain.add_area(name, n, k, 0.2, **options)
+    return brain
+
+
+def of_brain(brain, b):
+    """What rounds have made of one brain."""
+    seen = {}
+    for area in brain.areas:
+        seen[area] = brain.winners(area)[b].tolist(), int(brain.support(area)[b]), brain.ever_won(area)[b].tolist()
+        seen[area] = [[neuron for neuron in part if neuron >= 0] if isinstance(part, list) else part
+                      for part in seen[area]]  # fmt: skip
+    if brain.mode == "exact":
+        for pair in brain.fibers:
+            seen[pair] = [part.tolist() for part in brain.potentiated(*pair, b)]
+        seen["s"] = brain.stimulus_weights("s", "A")[b].tolist()
+    return seen
+
+
+def first(brain, brains=None):
+    brain.project({"s": ["A"], "t": ["B"]}, {"A": ["A"]}, rounds=3, brains=brains)
+    brain.fix_assembly("B", brains=brains)
+    brain.project({"s": ["A"]}, {"A": ["A", "B"], "B": ["C"]}, rounds=3, brains=brains)
+    brain.inhibit("C", lock=2, brains=brains)
+    brain.project({"t": ["C"]}, {"A": ["C", "A"], "B": ["C"]}, rounds=2, brains=brains)
+    brain.unfix_assembly("B", brains=brains)
+    brain.reciprocal_project("A", "B", 3, brains=brains)
+
+
+def second(brain, brains=None):
+    brain.activate("A", range(3, 12), brains=brains)
+    brain.inhibit_fiber("A", "B", brains=brains)
+    brain.project({"t": ["B"]}, {"A": ["A", "B"]}, rounds=4, brains=brains)
+    brain.disinhibit_fiber("A", "B", brains=brains)
+    brain.associate("A", "B", "C", 3, {"s": ["A"]}, brains=brains)
+    brain.merge("A", "B", "C", 3, brains=brains)
+    brain.clear("B", brains=brains)
+
+
+def third(brain, brains=None):
+    brain.project({"s": ["C"], "t": ["A"]}, rounds=4, brains=brains)
+    brain.project({}, {"A": ["A", "C"]}, rounds=4, brains=brains)
+    brain.pattern_complete("A", 0.5, 3, brains=brains)
+
+
+PROGRAMS = [first, second, third]
+
+
+@pytest.mark.parametrize("options", [{}, {"refracted": 0.5, "normalize": True}, {"w_max": 1.5}])
+def test_brains_with_programs_of_their_own_are_those_of_batches_that_all_do_the_same(options):
+    mixed = batch_of(**options)
+    for b, program in enumerate(PROGRAMS):
+        program(mixed, brains=b)
+    for b, program in enumerate(PROGRAMS):
+        alike = batch_of(**options)
+        program(alike)
+        expected, found = of_brain(alike, b), of_brain(mixed, b)
+        assert {name: found[name] for name in expected if name in found} == expected
+
+
+def test_one_call_in_which_flags_differ():
+    """Brains of different locks and fixed assemblies in the same rounds, against one call a brain."""
+    together, apart = batch_of(), batch_of()
+    for brain in (together, apart):
+        brain.project({"s": ["A"], "t": ["B"]}, {"A": ["A"]}, rounds=3)
+        brain.inhibit("B", brains=[0])
+        brain.fix_assembly("A", brains=np.array([False, True, False]))
+        brain.inhibit_fiber("A", "C", brains=torch.tensor([2]))
+    call = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A", "B", "C"], "B": ["C", "A"]}, "rounds": 4}
+    together.project(**call)
+    for b in (2, 0, 1):
+        apart.project(**call, brains=b)
+    for b in range(BATCH):
+        assert of_brain(together, b) == of_brain(apart, b)
+    assert not torch.equal(together.winners("A")[0], together.winners("A")[1])
+    assert together.areas["A"].fixed.tolist() == [False, True, False]
+    assert together.areas["B"].inhibited.tolist() == [True, False, False]
+
+
+def test_sampled_brains_differ_too():
+    mixed = batch_of("sampled")
+    for b, program in enumerate((first, third)):
+        program(mixed, brains=b)
+    for b, program in enumerate((first, third)):
+        alike = batch_of("sampled")
+        program(alike)
+        assert of_brain(alike, b) == of_brain(mixed, b)
+    assert mixed.support("A")[2] == 0
+
+
+def test_files_and_copies_keep_what_differs(tmp_path):
+    brain = batch_of()
+    for b, program in enumerate(PROGRAMS):
+        program(brain, brains=b)
+    brain.fix_assembly("A", brains=[1, 2])
+    brain.inhibit("B", lock=7, brains=[True, False, True])
+    brain.inhibit_fiber("A", "C", lock=1, brains=[1])
+    brain.inhibit_fiber("A", "C", lock=4)
+    brain.save(tmp_path / "brain.safetensors")
+    loaded, copied = Brain.load(tmp_path / "brain.safetensors"), copy.deepcopy(brain)
+    assert loaded.get_extra_state() == brain.get_extra_state()
+    for other in (brain, loaded, copied):
+        other.disinhibit_fiber("A", "C", lock=4)
+        other.disinhibit("B", lock=7, brains=0)
+        other.project({"s": ["A"]}, {"A": ["A", "B", "C"]}, rounds=3)
+    for b in range(BATCH):
+        assert of_brain(brain, b) == of_brain(loaded, b) == of_brain(copied, b)
+
+
+def test_rows_of_different_lengths():
+    brain = batch_of()
+    assert brain.winners("A").shape == (BATCH, 0)
+    brain.activate("A", [[5, 3], [7, 8]], brains=[2, 0])
+    assert brain.winners("A").tolist() == [[7, 8], [-1, -1], [3, 5]]
+    brain.activate("A", [1, 2, 9], brains=[False, True, False])
+    assert brain.winners("A").tolist() == [[7, 8, -1], [1, 2, 9], [3, 5, -1]]
+    with pytest.raises(ValueError, match=r"^project: source area must have winners, got none in 'A' of brain 0$"):
+        brain.clear("A", brains=0)
+        brain.project({}, {"A": ["B"]})
+    brain.project({}, {"A": ["B"]}, brains=[1, 2])
+    assert brain.winners("B")[0].tolist() == [-1] * 10
+    assert brain.ever_won("B").shape == (BATCH, 10)
+    assert brain.winners("A").tolist() == [[-1, -1, -1], [1, 2, 9], [3, 5, -1]]
+    brain.project({}, {"A": ["B"]}, brains=[])
+
+
+def test_what_is_wrong_with_brains():
+    brain = batch_of()
+    for wrong, error in (
+        (3, IndexError),
+        (-1, IndexError),
+        ([0, 0], ValueError),
+        ([True, False], ValueError),
+        (0.5, TypeError),
+        ("A", TypeError),
+        ([[0]], TypeError),
+    ):
+        for call in (
+            lambda wrong=wrong: brain.project({"s": ["A"]}, brains=wrong),
+            lambda wrong=wrong: brain.inhibit("A", brains=wrong),
+            lambda wrong=wrong: brain.activate("A", [1], brains=wrong),
+        ):
+            with pytest.raises(error, match=r"^(project|inhibit|activate): brains must "):
+                call()
+    assert brain.winners("A").numel() == 0
+    with pytest.raises(ValueError, match=r"^activate: indices must have shape \[m\] or \[2, m\], got \[3, 1\]$"):
+        brain.activate("A", [[1], [2], [3]], brains=[0, 1])

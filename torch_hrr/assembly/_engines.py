@@ -1,0 +1,176 @@
+"""Engines of a brain: what runs the rounds of a plan, exactly or by the published lazy method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torch_hrr.assembly import _state
+from torch_hrr.assembly._network import Network, Plan, fiber_id
+from torch_hrr.assembly._sampled import SampledEngine
+
+_ops = torch.ops.torch_hrr
+
+
+class Engine(Protocol):
+    """Rounds of a network. What is declared and set in the network, the engine is told of."""
+
+    def add_stimulus(self, name: str) -> None:
+        """A stimulus was declared."""
+
+    def add_area(self, name: str) -> None:
+        """An area was declared."""
+
+    def set_winners(self, area: str, brains: Iterable[int]) -> None:
+        """The winners of an area were set, or taken away, in some brains."""
+
+    def run(self, plans: Sequence[Plan], rounds: int) -> Tensor | None:
+        """Runs rounds of every plan; returns how many are left, of every brain, where a graph is captured."""
+
+    def ever_won(self, area: str, brain: int) -> Tensor:
+        """The neurons of an area that ever won, ascending."""
+
+
+class ExactEngine:
+    """Rounds by the operator `_project_`, in which the random graph is never stored."""
+
+    def __init__(self, network: Network) -> None:
+        """Of this network."""
+        self._network = network
+
+    def add_stimulus(self, name: str) -> None:
+        """See Engine; the network says it all."""
+
+    def add_area(self, name: str) -> None:
+        """See Engine; the network says it all."""
+
+    def set_winners(self, area: str, brains: Iterable[int]) -> None:
+        """See Engine; the network says it all."""
+
+    def ever_won(self, area: str, brain: int) -> Tensor:
+        """See Engine."""
+        state = self._network.areas[area]
+        slots = state.won[brain, : int(state.slots[brain, 0])].nonzero().squeeze(1)
+        return state.neuron_of[brain, slots].long().sort().values
+
+    def run(self, plans: Sequence[Plan], rounds: int) -> Tensor | None:
+        """See Engine. A device is waited for twice a turn of a plan; most plans take one turn."""
+        capturing = _state.is_capturing(self._network.device)
+        if capturing and any(plan.brains is not None for plan in plans):
+            raise RuntimeError("project: rounds in which brains differ cannot be captured")
+        left = None
+        for plan in plans:
+            left = self._run(plan, rounds, capturing)
+        return left if capturing else None
+
+    def _run(self, plan: Plan, rounds: int, capturing: bool) -> Tensor:
+        network = self._network
+        fibers = [network.fiber(*pair) for pair in plan.areas]
+        sources = [network.source(*pair) for pair in plan.stimuli]
+        names = dict.fromkeys(name for pair in plan.areas for name in pair) | dict.fromkeys(
+            target for _, target in plan.stimuli
+        )
+        areas = [network.areas[name] for name in names]
+        place = {area.index: i for i, area in enumerate(areas)}
+        layout = [len(areas), len(fibers), len(sources)]
+        rates: list[float] = []
+        for name, area in zip(names, areas, strict=True):
+            layout += area.layout(name in plan.fixed)
+        for (source, target), fiber in zip(plan.areas, fibers, strict=True):
+            ends = [place[fiber.source_index], place[fiber.target_index]]
+            layout += [*ends, network.plastic, fiber.procedural, fiber.id]
+            rates += [fiber.p, network.beta(source, target), network.largest_weight(source, target)]
+            if network.plastic and network.beta(source, target):
+                fiber.reserve_to_learn()
+        for (source, target), stimulus in zip(plan.stimuli, sources, strict=True):
+            layout += [place[stimulus.target_index], network.plastic]
+            w_max = network.areas[target].w_max
+            rates += [network.beta(source, target), float("inf") if w_max is None else w_max]
+        progress = torch.zeros(network.brains, 1 + len(fibers), dtype=torch.int64, device=network.device)
+        progress[slice(None) if plan.brains is None else network.rows(plan.brains), 0] = rounds
+
+        def queue(rounds: int) -> None:
+            state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
+            _ops._project_([*state, progress], [network.brains, rounds, *layout], rates, network.seed)
+
+        left = rounds
+        if capturing:
+            queue(left)
+            left = 0
+        # A device is waited for twice a turn: before the call for the slots in use, after it for what is left to do.
+        while left:
+            used = torch.stack([area.slots for area in areas])[..., 0].amax(1).tolist()
+            for area, slots in zip(areas, used, strict=True):
+                # Winners that were set from outside may need slots too.
+                network.reserve_area(area, min(area.n, slots + (left + 1) * area.k))
+            queue(left)
+            before = left
+            left, *chunks = progress.amax(0).tolist()
+            short = [
+                (fiber, needed)
+                for fiber, needed in zip(fibers, chunks, strict=True)
+                if left and needed > fiber.next.shape[1]
+            ]
+            if left == before and not short:
+                raise RuntimeError(f"project: tables of synapses could not grow; {left} rounds were not run")
+            for fiber, needed in short:
+                fiber.reserve_chunks(max(needed, 2 * fiber.next.shape[1]))
+        return progress[:, 0]
+
+
+class SampledEngines:
+    """Rounds by the method of the published simulator, one `SampledEngine` a brain; winners are copied back."""
+
+    def __init__(self, network: Network) -> None:
+        """Engines with the network's seed, one for each of its brains."""
+        self._network = network
+        seeds = [fiber_id("sampled", str(network.seed), str(brain)) for brain in range(network.brains)]
+        self.brains = [SampledEngine(network.p, seed, network.given_device) for seed in seeds]
+
+    def add_stimulus(self, name: str) -> None:
+        """See Engine."""
+        for brain in self.brains:
+            brain.add_stimulus(name, self._network.stimuli[name])
+
+    def add_area(self, name: str) -> None:
+        """See Engine."""
+        area = self._network.areas[name]
+        for brain in self.brains:
+            brain.add_area(name, area.n, area.k, area.beta, area.w_max)
+
+    @torch.inference_mode(False)
+    def set_winners(self, area: str, brains: Iterable[int]) -> None:
+        """See Engine."""
+        state = self._network.areas[area]
+        for brain in brains:
+            self.brains[brain].activate(area, state.winners[brain, : int(state.winner_count[brain])])
+
+    def ever_won(self, area: str, brain: int) -> Tensor:
+        """See Engine."""
+        return self.brains[brain].ever_won(area)
+
+    # What rounds in inference mode make, rounds outside of it change.
+    @torch.inference_mode(False)
+    def run(self, plans: Sequence[Plan], rounds: int) -> None:
+        """See Engine."""
+        network = self._network
+        for plan in plans:
+            stimuli: dict[str, list[str]] = {}
+            areas: dict[str, list[str]] = {}
+            for into, pairs in ((stimuli, plan.stimuli), (areas, plan.areas)):
+                for source, target in pairs:
+                    into.setdefault(source, []).append(target)
+            for brain in range(network.brains) if plan.brains is None else plan.brains:
+                engine = self.brains[brain]
+                for _ in range(rounds):
+                    engine.project_round(
+                        stimuli, areas, plasticity=network.plastic, betas=network.betas, fixed=plan.fixed
+                    )
+                for name in plan.targets:
+                    state, winners = network.areas[name], engine.winners(name)
+                    state.winners[brain, : len(winners)] = winners
+                    state.winner_count[brain] = len(winners)
+                    state.slots[brain, 1] = engine.support(name)

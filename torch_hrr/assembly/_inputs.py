@@ -1,0 +1,150 @@
+"""What areas receive and what synapses weigh, read between rounds in the fixed point in which rounds sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from torch_hrr.assembly._connect import column_scale
+from torch_hrr.assembly._network import Network
+from torch_hrr.assembly._state import FIXED_ONE, FiberState
+
+_ops = torch.ops.torch_hrr
+
+_SCALED_BITS = 16
+# Of what is drawn at a time for a matrix of weights.
+_ELEMENTS = 1 << 24
+
+
+def inputs(network: Network, area: str, stimuli: Iterable[str], areas: Iterable[str]) -> Tensor:
+    """`Brain.inputs` of every brain: float64 [brains, n]."""
+    op = "inputs"
+    network.area(op, area)
+    network.check_exact(op)
+    for argument, names in (("stimuli", stimuli), ("areas", areas)):
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise TypeError(f"{op}: {argument} must be a list of names, got {names!r:.80}")
+    firing, sources = dict.fromkeys(stimuli), dict.fromkeys(areas)
+    for name in firing:
+        network.check_stimulus(op, name)
+    for name in sources:
+        network.area(op, name)
+    rows = []
+    for brain in range(network.brains):
+        total, bits = summed_inputs(network, area, firing, sources, brain)
+        rows.append(total.double() / 2.0**bits)
+    return torch.stack(rows)
+
+
+def summed_inputs(
+    network: Network, target: str, stimuli: Iterable[str], sources: Iterable[str], brain: int = 0
+) -> tuple[Tensor, int]:
+    """What stimuli and the present winners of the sources send into an area, as the round to come ranks it.
+
+    Base counts follow the winners as in a round: those that left are taken away, those that came are added. What the
+    histories of neurons (bias, refractory period) take from their inputs is taken away.
+
+    Returns:
+        int64 ``[n]``, and how many of its bits are behind the point: 24, or 40 where a fiber is normalised.
+    """
+    area = network.areas[target]
+    fibers = [(network.areas[source], _fiber(network, source, target)) for source in sources]
+    shift = _SCALED_BITS if any(fiber.scale.numel() for _, fiber in fibers) else 0
+    total = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
+    for stimulus in stimuli:
+        total += _fixed(stimulus_weights(network, stimulus, target, brain)) << shift
+    for source, fiber in fibers:
+        firing = source.winners[brain, : int(source.winner_count[brain])]
+        sums = torch.zeros_like(total)
+        if fiber.procedural:
+            sums = _counts(network, firing, fiber, brain).long() * FIXED_ONE
+        slots = source.slot_of[brain, firing].long()
+        _, columns, weights = fiber.edges(brain, slots[slots >= 0])
+        excess = _fixed(weights) - (FIXED_ONE if fiber.procedural else 0)
+        sums.index_add_(0, area.neuron_of[brain].long()[columns], excess)
+        if fiber.scale.numel():
+            total += (sums.double() * fiber.scale[brain] * float(1 << _SCALED_BITS)).round().long()
+        else:
+            total += sums << shift
+    if area.bias.numel():
+        total -= area.bias[brain] << shift
+    if area.last_win.numel():
+        age = area.last_win[brain].long()
+        inhibited = age < area.refractory_period
+        total[inhibited] -= area.penalties[age[inhibited]] << shift
+    return total, 24 + shift
+
+
+def stimulus_weights(network: Network, stimulus: str, area: str, brain: int) -> Tensor:
+    """The sum of the weights of a stimulus's synapses with each neuron of an area: float32 [n]."""
+    weights = network.stimulus_counts(stimulus, area)[brain].float()
+    if (stimulus, area) in network.sources:
+        state, grown = network.areas[area], network.sources[stimulus, area].weight[brain]
+        slots = grown[: int(state.slots[brain, 0])].nonzero().squeeze(1)
+        weights[state.neuron_of[brain, slots].long()] = grown[slots]
+    return weights
+
+
+def synapses(network: Network, source: str, target: str, rows: Tensor, columns: Tensor, brain: int) -> Tensor:
+    """Weights from some neurons of an area to some of another, 0 where there is no synapse: float32 [rows, columns]."""
+    from_area, into = network.areas[source], network.areas[target]
+    rows, row_places = torch.unique(rows, return_inverse=True)
+    columns, column_places = torch.unique(columns, return_inverse=True)
+    fiber = network.fibers.get((source, target))
+    config = network.fiber_config(source, target) if fiber is None else fiber.config()
+    weights = torch.zeros(len(rows), len(columns), device=network.device)
+    if config["procedural"]:
+        at_once = max(1, _ELEMENTS // into.n)
+        for first in range(0, len(rows), at_once):
+            neurons = rows[first : first + at_once].unsqueeze(1)
+            drawn = _ops.connectome_inputs(neurons, into.n, config["p"], network.seed, config["id"], brain)
+            weights[first : first + at_once] = drawn[:, columns].float()
+    if fiber is not None:
+        slots = from_area.slot_of[brain, rows].long()
+        row_of = torch.full((from_area.neuron_of.shape[1] + 1,), -1, dtype=torch.int64, device=rows.device)
+        row_of[slots[slots >= 0]] = (slots >= 0).nonzero().squeeze(1)
+        edge_rows, edge_columns, values = fiber.edges(brain, slots[slots >= 0])
+        neurons = into.neuron_of[brain].long()[edge_columns]
+        places = torch.searchsorted(columns, neurons).clamp(max=max(len(columns) - 1, 0))
+        found = columns[places] == neurons if len(columns) else torch.zeros_like(neurons, dtype=torch.bool)
+        weights[row_of[edge_rows[found]], places[found]] = values[found]
+    return weights[row_places][:, column_places]
+
+
+def _fixed(weights: Tensor) -> Tensor:
+    """In units of 2^-24."""
+    return (weights.double() * FIXED_ONE).round().long()
+
+
+def _fiber(network: Network, source: str, target: str) -> FiberState:
+    """The fiber; one that was not used yet is not declared by reading it."""
+    known = network.fibers.get((source, target))
+    if known is not None:
+        return known
+    from_area, into = network.areas[source], network.areas[target]
+    config = network.fiber_config(source, target)
+    fiber = FiberState(from_area, into, config, network.brains, network.device)
+    fiber.reserve(from_area.neuron_of.shape[1])
+    if into.normalize or source in into.normalized:
+        fiber.hold("scale", column_scale(from_area, into, fiber, network.seed))
+    return fiber
+
+
+def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:
+    """Base synapses of every target with the winners that fire, int32 [n]; the round to come finds them done."""
+    known = int(fiber.delivered_count[brain])
+    before = fiber.delivered[brain, : max(known, 0)]
+    entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
+    counts = fiber.counts[brain]
+    if known < 0 or len(entered) + len(left) > len(firing):
+        counts.zero_()
+        entered, left = firing, firing[:0]
+    for neurons, sign in ((entered, 1), (left, -1)):
+        if len(neurons):
+            sums = _ops.connectome_inputs(neurons, len(counts), fiber.p, network.seed, fiber.id, brain)
+            counts.add_(sums, alpha=sign)
+    fiber.delivered[brain, : len(firing)] = firing
+    fiber.delivered_count[brain] = len(firing)
+    return counts

@@ -1,0 +1,206 @@
+"""A network with its engine as a module of torch: state_dict, files, copies and devices."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr import _storage
+from torch_hrr._storage import IntegrityError
+from torch_hrr.assembly import _checkpoint as checkpoint
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
+from torch_hrr.assembly._network import Network
+from torch_hrr.runtime import resolve_device
+
+_FORMAT, _VERSION = "torch_hrr.assembly.Brain", 1
+
+
+class NetworkModule(nn.Module):
+    """What keeps a `Brain`: its state as of any module, whatever may be called on it.
+
+    Attributes:
+        states: The tensors of areas, fibers and stimuli, as a state_dict holds them.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.01,
+        seed: int = 0,
+        mode: str = "exact",
+        device: str | torch.device = "cpu",
+        batch: int | None = None,
+    ) -> None:
+        """See `Brain`."""
+        super().__init__()
+        self._network = Network(
+            checks.probability("Brain", "p", p),
+            checks.signed_seed("Brain", seed),
+            checks.choice("Brain", "mode", mode, ("exact", "sampled")),
+            checks.device("Brain", resolve_device(device)),
+            None if batch is None else checks.integer("Brain", "batch", batch, least=1),
+        )
+        self._engine: Engine = (ExactEngine if self.mode == "exact" else SampledEngines)(self._network)
+        self._hooks: OrderedDict[int, Callable[[Any], None]] = OrderedDict()
+        self.states = self._network.states
+        # Also where the brain is a part of a module that is loaded.
+        self.register_load_state_dict_post_hook(_check_loaded)  # type: ignore[no-untyped-call]
+
+    @property
+    def p(self) -> float:
+        """Density of the connectome."""
+        return self._network.p
+
+    @property
+    def seed(self) -> int:
+        """The seed, as the signed 64-bit integer of the same bits."""
+        return self._network.seed
+
+    @property
+    def mode(self) -> str:
+        """How rounds are made: "exact" or "sampled"."""
+        return self._network.mode
+
+    @property
+    def batch(self) -> int | None:
+        """The number of independent brains, or None for one without a leading dimension."""
+        return self._network.batch
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self._network.device
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the brain to a checked safetensors file, from which `load` goes on with the same bits.
+
+        Args:
+            path: the file, replaced in one step.
+            key: with it the file is sealed by HMAC.
+        """
+        _storage.save(path, *self._content(), format=_FORMAT, version=_VERSION, key=key)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | torch.device = "cpu", key: bytes | None = None) -> Self:
+        """Reads a brain that `save` wrote.
+
+        Raises:
+            IntegrityError: the file is damaged or holds something else.
+        """
+        tensors, config = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        return cls._restored(os.fsdecode(path), tensors, config, device)
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {name: tensor.cpu() for name, tensor in self.state_dict().items() if isinstance(tensor, Tensor)}
+        return tensors, self.get_extra_state()
+
+    @classmethod
+    def _restored(
+        cls, path: str, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: str | torch.device
+    ) -> Self:
+        """The brain of a file whose seal is right; without a key, anybody can make one that holds anything."""
+        try:
+            brain = cls(config["p"], config["seed"], config["mode"], device, config["batch"])
+            checkpoint.declare(brain._network, brain._engine, config)
+            if brain.get_extra_state() != config:
+                raise ValueError("entries that no brain has")
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, MemoryError) as error:
+            raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
+        lazy = "sampled." if brain.mode == "sampled" else None
+        expected = {
+            name: value
+            for name, value in brain.state_dict().items()
+            if isinstance(value, Tensor) and not (lazy and name.startswith(lazy))
+        }
+        if set(expected) != {name for name in tensors if not (lazy and name.startswith(lazy))}:
+            raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
+        for name, value in expected.items():
+            found = tensors[name]
+            if found.dtype != value.dtype or found.dim() != value.dim() or found.shape[0] != value.shape[0]:
+                raise IntegrityError(f"load: {path} must hold {name} as {value.dtype} of {value.dim()} dimensions")
+        try:
+            nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
+        except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
+            text = str(error).removeprefix("load_state_dict: ")
+            raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {text}") from error
+        return brain
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Everything but tensors, as plain values."""
+        return checkpoint.config_of(self._network)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Declares what a state describes in a brain without areas; in another one, takes over its flags.
+
+        Raises:
+            ValueError: the state is that of a brain with another graph or other declarations.
+        """
+        checkpoint.take_over(self._network, self._engine, state)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Takes over a whole state, of a brain with the same p, seed, mode and batch.
+
+        A brain without areas gets those of the state; in another one areas and stimuli must be the same. What
+        `state_dict` gives is the live tensors, as of any module: a state to come back to is a ``copy.deepcopy`` of it.
+
+        Raises:
+            TypeError: `state_dict` is no mapping.
+            ValueError, RuntimeError: the state does not fit, or later rounds have torn it; the brain is unchanged.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: state_dict must be a mapping, got {type(state_dict).__name__}")
+        config = state_dict.get("_extra_state")
+        if not isinstance(config, Mapping):
+            raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
+        checkpoint.check_same_brain(self._network, config)
+        fresh = type(self).__new__(type(self))
+        NetworkModule.__init__(fresh, self.p, self.seed, self.mode, self.device, self.batch)
+        checkpoint.declare(fresh._network, fresh._engine, config)
+        result = nn.Module.load_state_dict(fresh, state_dict, strict=strict, assign=assign)
+        self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
+        return result
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        checkpoint.save_engines(self._engine, destination, prefix)
+
+    @torch.inference_mode(False)
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        checkpoint.load_engines(self._engine, state_dict, prefix, args[3])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
+        return {**self.__dict__, "_hooks": OrderedDict()}
+
+    @torch.inference_mode(False)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Of a copy.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        for engine in self._engine.brains if isinstance(self._engine, SampledEngines) else ():
+            engine.load_state(engine.state())
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        here = torch.empty(0, device=self.device)
+        there = checks.device("Brain", fn(here).device)
+        if self.mode == "sampled" and there != here.device:
+            raise RuntimeError(f"Brain: device must stay {here.device} in mode 'sampled', got {there}")
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._network.given_device = there
+        return self
+
+    def extra_repr(self) -> str:
+        """Density, seed and names."""
+        areas = ", ".join(f"{name}: n={area.n}, k={area.k}" for name, area in self._network.areas.items())
+        stimuli = ", ".join(f"{name}: {size}" for name, size in self._network.stimuli.items())
+        graph = f"p={self.p}, seed={self.seed}, mode={self.mode!r}, batch={self.batch}"
+        return f"{graph}, areas=({areas}), stimuli=({stimuli})"
+
+
+def _check_loaded(brain: NetworkModule, _: Any = None) -> None:
+    checkpoint.check_loaded(brain._network, brain._engine)

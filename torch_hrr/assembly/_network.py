@@ -1,0 +1,377 @@
+"""What a batch of brains consists of: areas, stimuli, fibers, their flags and their tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr._checks import check_bool
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly import _state
+from torch_hrr.assembly._connect import chunked_edges, column_scale
+from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
+
+_ops = torch.ops.torch_hrr
+# The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
+_PENALTY = 2.0**20
+
+Projections = Mapping[str, Iterable[str]]
+Pairs = list[tuple[str, str]]
+Locks = dict[int, set[int]]
+"""The brains that each lock holds."""
+
+
+def fiber_id(kind: str, source: str, target: str) -> int:
+    """A fiber's name as 64 bits, from the names alone: declaration order is nothing."""
+    text = f"{kind}{len(source)}:{source}{target}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What takes part in rounds of some brains, all of which do the same.
+
+    Attributes:
+        brains: Their numbers; None for the whole batch.
+        stimuli: Pairs of a stimulus and an area.
+        areas: Pairs of areas.
+        fixed: Areas whose winners stay.
+    """
+
+    brains: tuple[int, ...] | None
+    stimuli: Pairs
+    areas: Pairs
+    fixed: frozenset[str]
+
+    @property
+    def targets(self) -> set[str]:
+        """The areas that something fires into."""
+        return {target for _, target in (*self.stimuli, *self.areas)}
+
+
+class Network:
+    """Declarations and state of a batch of brains, without what happens in a round.
+
+    Attributes:
+        p: Density of the connectome.
+        seed: As the signed 64-bit integer of the same bits.
+        mode: "exact" or "sampled".
+        batch: The number of brains, or None for one without a leading dimension.
+        brains: The number of brains.
+        plastic: Whether synapses grow.
+        areas: Areas by name.
+        stimuli: Sizes of stimuli by name.
+        fibers: Fibers in use by source and target area.
+        sources: Synapses of stimuli in use, by stimulus and area.
+        locks: Locks of fibers, by source and target area.
+        betas: Plasticity where it is not the target's, by target and source.
+        states: Areas, fibers and sources in the order in which they came into use.
+    """
+
+    def __init__(self, p: float, seed: int, mode: str, device: torch.device, batch: int | None) -> None:
+        """Empty."""
+        self.p = p
+        self.seed = seed
+        self.mode = mode
+        self.batch = batch
+        self.brains = batch or 1
+        self.plastic = True
+        self.areas: dict[str, AreaState] = {}
+        self.stimuli: dict[str, int] = {}
+        self.fibers: dict[tuple[str, str], FiberState] = {}
+        self.sources: dict[tuple[str, str], StimulusState] = {}
+        self.locks: dict[tuple[str, str], Locks] = {}
+        self.betas: dict[tuple[str, str], float] = {}
+        self.states = nn.ModuleList()
+        self.given_device = device
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are; before there are any, where they will be."""
+        first = next(self.states.buffers(), None)
+        return self.given_device if first is None else first.device
+
+    @property
+    def everyone(self) -> set[int]:
+        """The numbers of all brains."""
+        return set(range(self.brains))
+
+    def unbatched(self, tensor: Tensor) -> Tensor:
+        """Without the dimension of brains where there is no batch."""
+        return tensor[0] if self.batch is None else tensor
+
+    # Names
+
+    def check_new(self, op: str, name: str) -> None:
+        """ValueError where a name is empty or taken."""
+        checks.name(op, name)
+        if name in self.areas or name in self.stimuli:
+            raise ValueError(f"{op}: name must be new, got {name!r}")
+
+    def check_exact(self, op: str) -> None:
+        """ValueError in mode "sampled"."""
+        if self.mode != "exact":
+            raise ValueError(f"{op}: mode must be 'exact', got {self.mode!r}")
+
+    def area(self, op: str, name: str) -> AreaState:
+        """The area of this name; ValueError where there is none."""
+        return self.areas[checks.declared(op, "area", name, self.areas)]
+
+    def check_stimulus(self, op: str, name: str) -> None:
+        """ValueError unless there is a stimulus of this name."""
+        checks.declared(op, "stimulus", name, self.stimuli)
+
+    def which(self, op: str, brains: Any) -> list[int]:
+        """The numbers of the brains that a call is for, ascending; all of them for None."""
+        return checks.brains(op, brains, self.batch)
+
+    def rows(self, brains: Sequence[int]) -> slice | Tensor:
+        """An index of the rows of these brains in the tensors."""
+        if len(brains) == self.brains and list(brains) == list(range(self.brains)):
+            return slice(None)
+        return torch.tensor(brains, dtype=torch.int64, device=self.device)
+
+    # Declarations
+
+    def declare_stimulus(self, name: str, size: int) -> None:
+        """A stimulus; `Brain.add_stimulus`."""
+        self.check_new("add_stimulus", name)
+        self.stimuli[name] = checks.integer("add_stimulus", "size", size, least=0, most=2**31 - 2)
+
+    def declare_area(
+        self,
+        name: str,
+        n: int,
+        k: int,
+        beta: float = 0.05,
+        refracted: bool | float = False,
+        normalize: bool = False,
+        w_max: float | None = None,
+        refractory_period: int = 0,
+        inhibition_strength: float = 0.0,
+    ) -> None:
+        """An area; `Brain.add_area`."""
+        op = "add_area"
+        self.check_new(op, name)
+        neurons = checks.integer(op, "n", n, least=1, most=2**31 - 2)
+        bias = float(refracted) if isinstance(refracted, bool) else refracted
+        config: dict[str, Any] = {
+            "n": neurons,
+            "beta": checks.number(op, "beta", beta, least=0),
+            "refracted": checks.number(op, "refracted", bias, 0, _PENALTY),
+            "normalize": normalize,
+            "w_max": None if w_max is None else checks.number(op, "w_max", w_max, least=1),
+            "refractory_period": checks.integer(op, "refractory_period", refractory_period, least=0, most=2**16),
+            "inhibition_strength": checks.number(op, "inhibition_strength", inhibition_strength, 0, _PENALTY),
+        }
+        config["k"] = checks.integer(op, "k", k, least=1, most=neurons, limit="n")
+        check_bool(op, "normalize", normalize)
+        exact = ("refracted", "normalize", "refractory_period", "inhibition_strength")
+        if self.mode == "sampled" and any(config[option] for option in exact):
+            raise ValueError(f"{op}: {', '.join(exact)} must not be given in mode 'sampled'")
+        if config["inhibition_strength"] and not config["refractory_period"]:
+            raise ValueError(f"{op}: refractory_period must be at least 1 with inhibition_strength, got 0")
+        self.add_area(name, config)
+
+    def connect(
+        self, source: str, target: str, p: float | None, beta: float | None, w_max: float | None, edges: Tensor | None
+    ) -> None:
+        """Configures a fiber before its first use; `Brain.connect`."""
+        pair = (self.area("connect", source), self.area("connect", target))
+        self.check_exact("connect")
+        if (source, target) in self.fibers:
+            raise ValueError(f"connect: the fiber must not have been used, got {source!r} to {target!r}")
+        config = self.fiber_config(source, target)
+        config["p"] = self.p if p is None else checks.probability("connect", "p", p)
+        config["w_max"] = None if w_max is None else checks.number("connect", "w_max", w_max, least=1)
+        own_beta = None if beta is None else checks.number("connect", "beta", beta, least=0)
+        table = None
+        if edges is not None:
+            if p is not None:
+                raise ValueError("connect: p must not be given with edges")
+            w_max = pair[1].w_max if w_max is None else w_max
+            table = checks.own_graph("connect", edges, pair[0].n, pair[1].n, largest_weight(pair[0].k), w_max)
+            config["procedural"] = False
+        fiber = self.add_fiber(source, target, config)
+        if own_beta is not None:
+            self.betas[target, source] = own_beta
+        if table is not None:
+            chunked_edges(table, pair[0], pair[1], fiber)
+            if source in pair[1].normalized:
+                fiber.hold("scale", column_scale(pair[0], pair[1], fiber, self.seed))
+            self.reserve()
+
+    # Parts
+
+    def add_area(self, name: str, config: Mapping[str, Any]) -> AreaState:
+        """A silent area."""
+        mapped = {**config, "sampled": self.mode == "sampled"}
+        self.areas[name] = AreaState(len(self.areas), mapped, self.brains, self.device)
+        self.states.append(self.areas[name])
+        return self.areas[name]
+
+    def fiber_config(self, source: str, target: str) -> dict[str, Any]:
+        """That of a fiber nothing special is said about."""
+        return {"id": fiber_id("area", source, target), "p": self.p, "w_max": None, "procedural": True}
+
+    def add_fiber(self, source: str, target: str, config: Mapping[str, Any]) -> FiberState:
+        """A fiber without potentiated synapses."""
+        from_area, into = self.areas[source], self.areas[target]
+        fiber = FiberState(from_area, into, config, self.brains, self.device)
+        fiber.reserve(from_area.neuron_of.shape[1])
+        if source in into.normalized:
+            fiber.hold("scale", column_scale(from_area, into, fiber, self.seed))
+        self.fibers[source, target] = fiber
+        self.states.append(fiber)
+        return fiber
+
+    def fiber(self, source: str, target: str) -> FiberState:
+        """The fiber, which its first use declares."""
+        known = self.fibers.get((source, target))
+        return known if known is not None else self.add_fiber(source, target, self.fiber_config(source, target))
+
+    def source(self, stimulus: str, target: str) -> StimulusState:
+        """The synapses of a stimulus, whose first use declares them."""
+        if (stimulus, target) not in self.sources:
+            config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target)}
+            state = StimulusState(self.areas[target], config, self.brains, self.device)
+            state.hold("counts", self.stimulus_counts(stimulus, target), persistent=False)
+            self.sources[stimulus, target] = state
+            self.states.append(state)
+        return self.sources[stimulus, target]
+
+    def stimulus_counts(self, stimulus: str, target: str) -> Tensor:
+        """int32 [brains, n], drawn where the stimulus never fired into the area: reading declares nothing."""
+        if (stimulus, target) in self.sources:
+            return self.sources[stimulus, target].counts
+        counts = torch.empty(self.brains, self.areas[target].n, dtype=torch.int32, device=self.device)
+        id = fiber_id("stimulus", stimulus, target)
+        _ops._stimulus_counts_(counts, self.stimuli[stimulus], self.p, self.seed, id)
+        return counts
+
+    def beta(self, source: str, target: str) -> float:
+        """The plasticity of what `source`, an area or a stimulus, sends to `target`."""
+        return self.betas.get((target, source), self.areas[target].beta)
+
+    def largest_weight(self, source: str, target: str) -> float:
+        """The cap of a synapse's weight, infinite where there is none."""
+        fiber = self.fibers.get((source, target))
+        own = None if fiber is None else fiber.w_max
+        w_max = self.areas[target].w_max if own is None else own
+        return float("inf") if w_max is None else w_max
+
+    def reserve_area(self, area: AreaState, slots: int) -> None:
+        """Memory for that many slots of an area, in all that is numbered by them."""
+        slots = max(slots, area.neuron_of.shape[1])
+        area.reserve(slots)
+        for fiber in self.fibers.values():
+            if fiber.source_index == area.index:
+                fiber.reserve(slots)
+        for source in self.sources.values():
+            if source.target_index == area.index:
+                source.reserve(slots)
+
+    def reserve(self) -> None:
+        """As much memory for slots in everything as the areas have."""
+        for area in self.areas.values():
+            self.reserve_area(area, 0)
+
+    # What takes part in a round
+
+    def silent(self, names: Collection[str]) -> dict[str, set[int]]:
+        """The brains in which an area has no winners; one transfer from the device for all areas."""
+        if not names or _state.is_capturing(self.device):
+            return {name: set() for name in names}
+        counts = torch.stack([self.areas[name].winner_count for name in names]).tolist()
+        return {
+            name: {brain for brain, count in enumerate(of_brains) if count == 0}
+            for name, of_brains in zip(names, counts, strict=True)
+        }
+
+    def is_open(self, source: str, target: str, brain: int = 0) -> bool:
+        """Whether neither the areas nor the fiber between them are inhibited."""
+        held = (self.areas[source].locks, self.areas[target].locks, self.locks.get((source, target), {}))
+        return all(brain not in inhibited(locks) for locks in held)
+
+    def plans(
+        self,
+        op: str,
+        stimuli: Projections,
+        areas: Projections,
+        brains: Sequence[int] | None = None,
+        reached: Collection[str] = (),
+    ) -> list[Plan]:
+        """What takes part, brains that do the same together; raises before any change.
+
+        Args:
+            op: The caller's name.
+            stimuli: The areas that each stimulus fires into.
+            areas: The areas that each area fires into.
+            brains: Of the call; None for all.
+            reached: Areas that will have winners by then.
+        """
+        stimuli = checks.projections(op, "stimuli", stimuli, self.stimuli, self.areas, "stimulus")
+        areas = checks.projections(op, "areas", areas, self.areas, self.areas, "area")
+        asked = self.everyone if brains is None else set(brains)
+        closed = {name: inhibited(area.locks) for name, area in self.areas.items()}
+        from_stimuli = {pair: asked - closed[pair[1]] for pair in pairs_of(stimuli)}
+        from_areas = {
+            pair: asked - closed[pair[0]] - closed[pair[1]] - inhibited(self.locks.get(pair, {}))
+            for pair in pairs_of(areas)
+        }
+        self._check_sources(op, from_areas, reached)
+        targets = dict.fromkeys(target for _, target in (*from_stimuli, *from_areas))
+        differ = [of for of in (*from_stimuli.values(), *from_areas.values()) if of and of != asked]
+        differ += [self.areas[name].fixed for name in targets if self.areas[name].fixed & asked not in (asked, set())]
+        # Brains of one plan are those that every one of the sets that differ either holds or does not.
+        alike: dict[tuple[bool, ...], list[int]] = {}
+        for brain in sorted(asked) if differ else ():
+            alike.setdefault(tuple(brain in of for of in differ), []).append(brain)
+        groups = list(alike.values()) if differ else [sorted(asked)]
+        plans = []
+        for group in groups:
+            if not group:
+                continue
+            one = group[0]
+            plan = Plan(
+                None if len(group) == self.brains else tuple(group),
+                [pair for pair, of in from_stimuli.items() if one in of],
+                [pair for pair, of in from_areas.items() if one in of],
+                frozenset(name for name in targets if one in self.areas[name].fixed),
+            )
+            self._check_firing(op, plan)
+            if plan.stimuli or plan.areas:
+                plans.append(plan)
+        return plans
+
+    def _check_sources(self, op: str, from_areas: Mapping[tuple[str, str], set[int]], reached: Collection[str]) -> None:
+        needed: dict[str, set[int]] = {}
+        for (source, target), brains in from_areas.items():
+            if source != target and source not in reached and brains:
+                needed.setdefault(source, set()).update(brains)
+        for source, without in self.silent(needed).items():
+            if missing := needed[source] & without:
+                where = "" if self.batch is None else f" of brain {min(missing)}"
+                raise ValueError(f"{op}: source area must have winners, got none in {source!r}{where}")
+
+    def _check_firing(self, op: str, plan: Plan) -> None:
+        for name in {target for _, target in plan.stimuli}:
+            firing = sum(self.stimuli[stimulus] for stimulus, target in plan.stimuli if target == name)
+            firing += sum(self.areas[source].k for source, target in plan.areas if target == name)
+            if firing >= 2**31:
+                raise ValueError(f"{op}: fewer than 2^31 neurons must fire into an area, got {firing} into {name!r}")
+
+
+def inhibited(locks: Locks) -> set[int]:
+    """The brains that some lock holds."""
+    return set().union(*locks.values())
+
+
+def pairs_of(projections: Projections) -> Pairs:
+    """Sources with each of their targets, once."""
+    return [(source, target) for source, targets in projections.items() for target in dict.fromkeys(targets)]

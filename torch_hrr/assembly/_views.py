@@ -1,0 +1,156 @@
+"""The public, read-only view of a brain's areas and fibers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_hrr.assembly._network import inhibited
+
+if TYPE_CHECKING:
+    from torch_hrr.assembly.brain import Brain
+
+_Key = TypeVar("_Key")
+_View = TypeVar("_View")
+
+
+class _Views(Mapping[_Key, _View]):
+    """A mapping of names to views, as of now."""
+
+    def __init__(self, views: dict[_Key, _View]) -> None:
+        self._views = views
+
+    def __getitem__(self, name: _Key) -> _View:
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __repr__(self) -> str:
+        return repr(self._views)
+
+
+class AreaView:
+    """One area of a `Brain`, to read. With a batch, what differs from brain to brain has a leading dimension.
+
+    Attributes:
+        name: Its name.
+    """
+
+    def __init__(self, brain: Brain, name: str) -> None:
+        """See `Brain.areas`."""
+        self._brain = brain
+        self.name = name
+
+    @property
+    def n(self) -> int:
+        """How many neurons it has."""
+        return self._brain._network.areas[self.name].n
+
+    @property
+    def k(self) -> int:
+        """How many win a round."""
+        return self._brain._network.areas[self.name].k
+
+    @property
+    def beta(self) -> float:
+        """Plasticity of every fiber into it that has none of its own."""
+        return self._brain._network.areas[self.name].beta
+
+    @property
+    def w_max(self) -> float | None:
+        """Largest weight of a synapse into it; None for the general limit."""
+        return self._brain._network.areas[self.name].w_max
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The other options of `Brain.add_area`, by name."""
+        config = self._brain._network.areas[self.name].config()
+        known = ("n", "k", "beta", "w_max", "fixed", "locks", "normalized")
+        return {option: value for option, value in config.items() if option not in known}
+
+    @property
+    def winners(self) -> Tensor:
+        """`Brain.winners`."""
+        return self._brain.winners(self.name)
+
+    @property
+    def support(self) -> int | Tensor:
+        """`Brain.support`."""
+        return self._brain.support(self.name)
+
+    @property
+    def fixed(self) -> bool | Tensor:
+        """Whether its winners stay: a bool, or bool ``[batch]``."""
+        return self._of_brains(self._brain._network.areas[self.name].fixed)
+
+    @property
+    def inhibited(self) -> bool | Tensor:
+        """Whether a lock is on it: a bool, or bool ``[batch]``."""
+        return self._of_brains(inhibited(self._brain._network.areas[self.name].locks))
+
+    def _of_brains(self, brains: set[int]) -> bool | Tensor:
+        network = self._brain._network
+        if network.batch is None:
+            return 0 in brains
+        return torch.tensor([brain in brains for brain in range(network.brains)], device=network.device)
+
+    def __repr__(self) -> str:
+        """Name, size and plasticity."""
+        return f"{type(self).__name__}({self.name!r}, n={self.n}, k={self.k}, beta={self.beta})"
+
+
+class FiberView:
+    """The synapses from one area to another, to read.
+
+    Attributes:
+        source: The area that fires.
+        target: The area that is fired into.
+    """
+
+    def __init__(self, brain: Brain, source: str, target: str) -> None:
+        """See `Brain.fibers`."""
+        self._brain = brain
+        self.source = source
+        self.target = target
+
+    @property
+    def p(self) -> float:
+        """Density of its random graph."""
+        return self._brain._network.fibers[self.source, self.target].p
+
+    @property
+    def beta(self) -> float:
+        """Its plasticity."""
+        return self._brain._network.beta(self.source, self.target)
+
+    @property
+    def w_max(self) -> float | None:
+        """Largest weight of a synapse; None for the general limit."""
+        largest = self._brain._network.largest_weight(self.source, self.target)
+        return None if largest == float("inf") else largest
+
+    @property
+    def random(self) -> bool:
+        """Whether its graph is the random one, not one that `Brain.connect` was given."""
+        return self._brain._network.fibers[self.source, self.target].procedural
+
+    def __repr__(self) -> str:
+        """Ends, density and plasticity."""
+        return f"{type(self).__name__}({self.source!r}, {self.target!r}, p={self.p}, beta={self.beta})"
+
+
+def area_views(brain: Brain) -> Mapping[str, AreaView]:
+    """All areas by name, in the order of declaration."""
+    return _Views({name: AreaView(brain, name) for name in brain._network.areas})
+
+
+def fiber_views(brain: Brain) -> Mapping[tuple[str, str], FiberView]:
+    """All fibers in use, by source and target."""
+    return _Views({pair: FiberView(brain, *pair) for pair in brain._network.fibers})
