@@ -29,6 +29,19 @@ def check_strided(op: str, argument: str, tensor: Tensor) -> None:
         raise TypeError(f"{op}: {argument} must be strided, got {tensor.layout}, nested={tensor.is_nested}")
 
 
+def tensor(op: str, argument: str, value: Any) -> Tensor:
+    """A tensor as it is, a NumPy array as a tensor of its own on the CPU; TypeError for anything else."""
+    if isinstance(value, Tensor):
+        return value
+    if not hasattr(value, "__array__"):
+        raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
+    try:
+        # A copy: torch takes neither negative strides nor memory that it may not write.
+        return torch.as_tensor(value.__array__().copy())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
+
+
 def check_bool(op: str, argument: str, value: bool) -> None:
     """Raises TypeError unless the value is True or False, which the words "no" and "False" are not."""
     if not isinstance(value, bool):

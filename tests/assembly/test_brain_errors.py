@@ -111,6 +111,8 @@ CALLS = [
     bad("weights", TypeError, "A", "B", [0.5], match="weights: rows"),
     bad("weights", ValueError, "A", "B", [[0]], match="weights: rows"),
     bad("weights", ValueError, "A", "B", [0], [0], 1, match="weights: brain"),
+    bad("beta", ValueError, "A", "Z", match="beta: area"),
+    bad("beta", ValueError, "Z", "A", match="beta: area"),
     bad("register_round_hook", TypeError, None, match="register_round_hook: hook"),
     # Fibers.
     bad("connect", ValueError, "A", "Z", match="area"),
@@ -228,7 +230,7 @@ def test_every_public_call_of_a_brain_is_here():
     others = {
         "enable_plasticity", "disable_plasticity", "add_fiber", "freeze", "project_rounds", "save", "load",
         "load_state_dict", "extra_repr", "get_extra_state", "set_extra_state", "p", "seed", "mode", "batch", "device",
-        "areas", "stimuli", "fibers", "plastic",
+        "areas", "stimuli", "fibers", "plastic", "version",
     }  # fmt: skip
     assert own - others <= {param.values[0] for param in CALLS}
 

@@ -1,5 +1,8 @@
 """Scripts of the published simulator run on its names, with the winners of `torch_hrr.assembly.Brain`."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
 
@@ -182,3 +185,174 @@ def test_bad_projections_change_nothing(error, arguments):
     with pytest.raises(error, match="must"):
         b.project(*arguments)
     assert (area.winners, area.w, area.saved_w, area.saved_winners) == before
+
+
+def trained():
+    b = Brain(0.2, seed=3)
+    b.add_stimulus("s", 40)
+    b.add_area("A", 300, 20, 0.1)
+    b.add_area("B", 200, 15, 0.1)
+    for _ in range(6):
+        b.project({"s": ["A"]}, {"A": ["A", "B"]} if b.areas["A"].winners else {})
+    return b
+
+
+def test_connectomes_are_read_as_arrays():
+    b = trained()
+    whole = b.brain.weights("A", "B").numpy()
+    view = b.connectomes["A"]["B"]
+    rows, columns = b.areas["A"].winners, b.areas["B"].winners
+    assert view.shape == whole.shape == (300, 200) and len(view) == 300
+    for i, j in zip(rows, columns, strict=False):
+        assert view[i, j] == view[i][j] == whole[i, j]
+    assert np.array_equal(view[rows][:, columns], whole[rows][:, columns])
+    assert view[rows][:, columns].sum() == whole[rows][:, columns].sum() > len(rows) * len(columns) * 0.2
+    assert np.array_equal(view[2:9, -3:], whole[2:9, -3:]) and np.array_equal(view[:, 5], whole[:, 5])
+    assert np.array_equal(view[whole[:, 0] > 0][:, [0]], whole[whole[:, 0] > 0][:, [0]])
+    assert np.array_equal(np.asarray(view[3:5]), whole[3:5]) and view[3:5][1][7] == whole[4, 7]
+    assert np.array_equal(view, whole) and view.sum() == whole.sum() and view[-1][0] == whole[-1, 0]
+    assert np.array_equal(b.connectomes_by_stimulus["s"]["A"], b.brain.stimulus_weights("s", "A").numpy())
+    assert set(b.connectomes) == {"A", "B"} == set(b.connectomes_by_stimulus["s"])
+
+
+def test_a_connectome_follows_plasticity():
+    b = trained()
+    view, fixed = b.connectomes["A"]["B"], b.areas["A"].winners
+    first = view[fixed[0]].copy()
+    b.areas["A"].fixed_assembly = True
+    b.project({}, {"A": ["B"]})
+    assert view[fixed[0]].sum() > first.sum() and (view[fixed[0]] >= first).all()
+    b.brain.project({}, {"A": ["B"]}, rounds=3)
+    assert np.array_equal(view[fixed[0]], b.brain.weights("A", "B", [fixed[0]])[0].numpy())
+
+
+def test_what_is_read_cannot_be_written():
+    b = trained()
+    view = b.connectomes["A"]["B"]
+    with pytest.raises(TypeError, match=r"^connectomes: weights must not be assigned"):
+        view[0:3, :] = 2.0
+    for array in (view[0], view[[0, 1]][:, [2]], view[0:2, 0:2], b.connectomes_by_stimulus["s"]["A"]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    for name in ("n", "k", "beta", "ever_fired", "num_ever_fired"):
+        with pytest.raises(AttributeError):
+            setattr(b.areas["A"], name, 3)
+    with pytest.raises(AttributeError):
+        b.p = 0.5
+    for key in (300, (0, 200), [-301], np.ones(3, dtype=bool)):
+        with pytest.raises(IndexError):
+            view[key]
+    for stranger in ("C", None):
+        with pytest.raises(KeyError):
+            b.connectomes_by_stimulus[stranger]
+        with pytest.raises(KeyError):
+            b.connectomes_by_stimulus["s"][stranger]
+
+
+def test_winners_are_assigned_whole():
+    b = trained()
+    area = b.areas["A"]
+    for wrong in ({1, 2}, frozenset([1]), None, 3, "12", {1: 2}, iter([1])):
+        with pytest.raises(TypeError, match=r"^winners: winners of 'A' must be a sequence of ints, got "):
+            area.winners = wrong
+    with pytest.raises(IndexError, match=r"^winners: "):
+        area.winners = [300]
+    before = area.winners
+    edits = [
+        lambda w: w.append(3), lambda w: w.sort(), lambda w: w.remove(w[0]), lambda w: w.extend([1]),
+        lambda w: w.__setitem__(0, 5), lambda w: w.__delitem__(0), lambda w: w.clear(), lambda w: w.pop(),
+        lambda w: w.insert(0, 1), lambda w: w.reverse(), lambda w: w.__iadd__([1]), lambda w: w.__imul__(2),
+    ]  # fmt: skip
+    for edit in edits:
+        with pytest.raises(TypeError, match=r"^winners: a list of winners must not be edited"):
+            edit(area.winners)
+    assert area.winners == before and copy.deepcopy(before) == before and type(before[:]) is list
+    for given in (before[:7], np.array(before[:7]), torch.tensor(before[:7]), tuple(before[:7]), range(7)):
+        area.winners = given
+        assert area.winners == sorted(map(int, given))
+    area.winners = np.zeros(0, dtype=np.int64)
+    assert area.winners == []
+
+
+def test_betas_have_defaults_and_are_used():
+    b, twin = trained(), trained()
+    area = b.areas["B"]
+    assert dict(area.beta_by_area) == {"A": 0.1, "B": 0.1} and dict(area.beta_by_stimulus) == {"s": 0.1}
+    area.beta_by_area["A"] = 0.7
+    b.areas["A"].beta_by_stimulus["s"] = 0.5
+    twin.brain.set_beta("A", "B", 0.7)
+    twin.brain.set_beta("s", "A", 0.5)
+    for each in (b, twin):
+        each.project({"s": ["A"]}, {"A": ["A", "B"]})
+    assert area.beta_by_area["A"] == 0.7
+    for name in ("A", "B"):
+        assert torch.equal(b.brain.weights("A", name), twin.brain.weights("A", name))
+    assert torch.equal(b.brain.stimulus_weights("s", "A"), twin.brain.stimulus_weights("s", "A"))
+    for name, error in (("C", ValueError), ("s", ValueError)):
+        with pytest.raises(error, match=r"^beta_by_area: area must be declared"):
+            area.beta_by_area[name] = 0.1
+        with pytest.raises(KeyError):
+            area.beta_by_area[name]
+    with pytest.raises(TypeError, match=r"^beta_by_area: "):
+        del area.beta_by_area["A"]
+
+
+def test_the_support_and_flags_can_be_set():
+    b = trained()
+    area = b.areas["A"]
+    known = area.w
+    assert area.num_ever_fired == area.get_num_ever_fired() == int(area.ever_fired.sum()) == known
+    area.w = 20
+    b.project({"s": ["A"]}, {"A": ["A"]})
+    assert area.w == 20 + area.num_first_winners and area.saved_w[-1] == area.w
+    assert area.num_ever_fired == known + area.num_first_winners
+    with pytest.raises(ValueError, match=r"^w: w must be at least 0 and at most n = 300"):
+        area.w = 301
+    area.fixed_assembly = True
+    winners = area.winners
+    b.project({"s": ["A"]}, {})
+    assert area.winners == winners
+    area.fixed_assembly = False
+    assert not b.brain.areas["A"].fixed
+
+
+def test_project_into_is_a_round_into_one_area():
+    b, twin = trained(), trained()
+    new = b.project_into(b.areas["B"], ["s"], ["A"])
+    twin.project({"s": ["B"]}, {"A": ["B"]})
+    assert new == twin.areas["B"].num_first_winners and b.areas["B"].winners == twin.areas["B"].winners
+    assert b.project_into("A", from_areas=["A"]) == b.areas["A"].num_first_winners
+    with pytest.raises(ValueError, match=r"^project_into: area must be declared"):
+        b.project_into("C", ["s"])
+
+
+def test_the_sampled_mode():
+    b = Brain(0.05, seed=1, mode="sampled")
+    b.add_stimulus("s", 100)
+    b.add_area("A", 10000, 100, 0.1)
+    for _ in range(5):
+        b.project({"s": ["A"]}, {"A": ["A"]})
+    assert b.areas["A"].winners == b.brain.winners("A").tolist() and max(b.areas["A"].winners) < b.areas["A"].w
+    with pytest.raises(ValueError, match="mode must be 'exact'"):
+        b.connectomes["A"]["A"][0, 0]
+
+
+def test_sixty_rounds_of_a_word_choose_what_a_model_without_a_cap_chooses():
+    """With the published parser's plasticity of words, 1, weights reach their cap of 2^24 after 24 rounds."""
+    b = Brain(0.1, seed=0)
+    b.add_explicit_area("LEX", 100, 20, 0.2)
+    b.add_area("VERB", 1000, 50, 0.0)
+    b.update_plasticity("LEX", "VERB", 1.0)
+    recurrent = b.brain.weights("VERB", "VERB").double()
+    words = b.brain.weights("LEX", "VERB").double()
+    for word in (0, 1, 0):
+        b.activate("LEX", word)
+        b.areas["VERB"].winners = winners = []
+        firing = range(20 * word, 20 * word + 20)
+        for _ in range(60):
+            inputs = words[firing].sum(0) + recurrent[winners].sum(0)
+            winners = sorted(inputs.sort(descending=True, stable=True).indices[:50].tolist())
+            b.project({}, {"LEX": ["VERB"], "VERB": ["VERB"]})
+            assert b.areas["VERB"].winners == winners
+            words[torch.tensor(firing).unsqueeze(1), torch.tensor(winners)] *= 2
+    assert words.max() >= 2.0**60 and b.connectomes["LEX"]["VERB"][list(firing)].__array__().max() == 2.0**24

@@ -4,10 +4,11 @@ import copy
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
-from torch_hrr.assembly import TorchBrain
+from torch_hrr.assembly import CupyBrain, TorchBrain
 
 KERNEL = """
 extern "C" __global__ void assembly_projection(const float* x, float* y, int n) {
@@ -259,3 +260,23 @@ def test_a_copy_goes_its_own_way():
     other.project({"visual": -drawn(1000)}, {"visual": ["semantic"]})
     assert not torch.equal(other.winners("visual"), brain.winners("visual"))
     assert other.memory_manager._brain is other.brain
+
+
+def test_arrays_are_inputs_and_the_older_name_is_the_same_brain():
+    drive = np.random.default_rng(0).normal(size=300)
+    winners = []
+    for brain, given in (
+        (TorchBrain(p=0.1), torch.from_numpy(drive.copy())),
+        (CupyBrain("cpu", p=0.1), drive[::-1].copy()[::-1]),
+    ):
+        brain.add_area("A", 300, 20)
+        brain.add_area("B", 200, 10)
+        brain.project({"A": given}, {"A": ["B"]}, rounds=2)
+        winners.append(brain.winners("B"))
+    assert torch.equal(*winners)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        first = CupyBrain(device=0)
+    assert first.brain.device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(TypeError, match=r"^project: external input of 'A' must be a torch\.Tensor or a NumPy array"):
+        brain.project({"A": [1.0] * 300})

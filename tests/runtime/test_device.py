@@ -7,6 +7,7 @@ import sys
 import threading
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,10 +62,23 @@ def test_error_text_names_the_operation_and_the_value(two_gpus):
         set_device("cuda:7")
     with pytest.raises(ValueError, match=r"^GPUContext: device must be .*, got 'gpu'$"), GPUContext("gpu"):
         pass
-    with pytest.raises(TypeError, match=r"^resolve_device: device must be .*, got int$"):
-        resolve_device(0)
+    with pytest.raises(TypeError, match=r"^resolve_device: device must be .*, got bool$"):
+        resolve_device(True)
+    with pytest.raises(ValueError, match=r"^set_device: device must have an index below 2, got 'cuda:2'$"):
+        set_device(2)
+    with (
+        pytest.raises(ValueError, match=r"^GPUContext: device must have an index from 0 to 127, got -1$"),
+        GPUContext(-1),
+    ):
+        pass
     with pytest.raises(TypeError, match=r"^set_device: device must be .*, got NoneType$"):
         set_device(None)
+
+
+def test_integers_are_indices_of_the_accelerator(two_gpus):
+    assert resolve_device(1) == torch.device("cuda:1") == resolve_device(np.int64(1))
+    with GPUContext(0) as name:
+        assert name == get_device() == "cuda:0"
 
 
 def test_fallback_warns_once_and_says_why(no_gpu, monkeypatch):

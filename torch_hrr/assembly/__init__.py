@@ -8,11 +8,12 @@ from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, o
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
-from torch_hrr.assembly.torch_brain import TorchBrain
+from torch_hrr.assembly.torch_brain import CupyBrain, TorchBrain
 
 __all__ = [
     "AssemblyLayer",
     "Brain",
+    "CupyBrain",
     "KCap",
     "Monitor",
     "TorchBrain",

@@ -157,6 +157,7 @@ def _kind(state: nn.Module) -> str:
 
 def check_loaded(network: Network, engine: Engine) -> None:
     """`check_states` after a load; where it is refused, the brain is reset: no winners, no learned weights."""
+    network.version += 1
     try:
         check_states(network, engine)
     except (ValueError, IndexError, RuntimeError) as error:

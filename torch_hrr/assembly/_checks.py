@@ -12,6 +12,7 @@ from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
+from torch_hrr._checks import tensor as tensor
 
 
 def rounds(op: str, value: Any) -> int:

@@ -61,6 +61,7 @@ class ExactEngine:
         capturing = _state.is_capturing(self._network.device)
         if capturing and any(plan.brains is not None for plan in plans):
             raise RuntimeError("project: rounds in which brains differ cannot be captured")
+        self._network.version += 1
         left = None
         for plan in plans:
             left = self._run(plan, rounds, capturing)
@@ -157,6 +158,7 @@ class SampledEngines:
     def run(self, plans: Sequence[Plan], rounds: int) -> None:
         """See Engine."""
         network = self._network
+        network.version += 1
         for plan in plans:
             stimuli: dict[str, list[str]] = {}
             areas: dict[str, list[str]] = {}

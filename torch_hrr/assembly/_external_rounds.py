@@ -22,7 +22,7 @@ Inputs = Mapping[str, Tensor]
 class ExternalRounds(nn.Module):
     """What a round of a `TorchBrain` is. `TorchBrain` says what it means."""
 
-    def __init__(self, device: str | torch.device, precision: str, p: float, seed: int) -> None:
+    def __init__(self, device: str | int | torch.device, precision: str, p: float, seed: int) -> None:
         """See `TorchBrain`."""
         super().__init__()
         self.precision = checks.choice("TorchBrain", "precision", precision, _PRECISIONS)
@@ -49,12 +49,12 @@ class ExternalRounds(nn.Module):
         """Runs synchronous rounds.
 
         Args:
-            external_inputs: ``{area: tensor [n]}``, real numbers of at most 2^20, the same in every round.
+            external_inputs: ``{area: tensor or array [n]}``, real numbers of at most 2^20, the same in every round.
             projections: ``{source: [targets]}``, areas that fire into areas.
             rounds: how many, >= 0.
 
         Raises:
-            TypeError: an external input is not a real tensor.
+            TypeError: an external input is neither a real tensor nor an array.
             ValueError: an unknown name, a wrong shape, a number that is not finite or too large, or a source that has
                 neither winners nor an external input and fires into another area; the brain is unchanged.
             RuntimeError: the inputs of an area with an external input or bias differ by 2^30 (2^20 where columns are
@@ -163,8 +163,9 @@ class ExternalRounds(nn.Module):
         given = {}
         for name, external in external_inputs.items():
             n = self.brain._network.area("project", name).n
-            if not isinstance(external, Tensor) or external.is_complex() or external.layout != torch.strided:
-                kind = external.dtype if isinstance(external, Tensor) else type(external).__name__
+            external = checks.tensor("project", f"external input of {name!r}", external)
+            if external.is_complex() or external.layout != torch.strided:
+                kind = external.dtype if external.is_complex() else external.layout
                 raise TypeError(f"project: external input of {name!r} must be a real dense tensor, got {kind}")
             if external.shape != (n,):
                 raise ValueError(
@@ -197,6 +198,7 @@ class ExternalRounds(nn.Module):
         fixed; nothing changes.
         """
         if inputs is not None:
+            inputs = checks.tensor("_select_winners", "inputs", inputs)
             count = checks.integer("_select_winners", "k", k, least=0, most=inputs.shape[-1], limit="n")
             winners: Tensor = _ops.k_winners(inputs, count)[1]
             return winners

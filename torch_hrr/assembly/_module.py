@@ -33,7 +33,7 @@ class NetworkModule(nn.Module):
         p: float = 0.01,
         seed: int = 0,
         mode: str = "exact",
-        device: str | torch.device = "cpu",
+        device: str | int | torch.device = "cpu",
         batch: int | None = None,
     ) -> None:
         """See `Brain`."""
@@ -75,6 +75,11 @@ class NetworkModule(nn.Module):
     def device(self) -> torch.device:
         """Where its tensors are."""
         return self._network.device
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every call that may change a synapse: what was read before may be out of date."""
+        return self._network.version
 
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
         """Writes the brain to a checked safetensors file, from which `load` goes on with the same bits.
@@ -161,6 +166,7 @@ class NetworkModule(nn.Module):
         fresh = type(self).__new__(type(self))
         NetworkModule.__init__(fresh, self.p, self.seed, self.mode, self.device, self.batch)
         checkpoint.declare(fresh._network, fresh._engine, config)
+        fresh._network.version = self.version
         result = nn.Module.load_state_dict(fresh, state_dict, strict=strict, assign=assign)
         self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
         return result

@@ -64,6 +64,7 @@ class Network:
         batch: The number of brains, or None for one without a leading dimension.
         brains: The number of brains.
         plastic: Whether synapses grow.
+        version: Grows with whatever may change a synapse.
         areas: Areas by name.
         stimuli: Sizes of stimuli by name.
         fibers: Fibers in use by source and target area.
@@ -81,6 +82,7 @@ class Network:
         self.batch = batch
         self.brains = batch or 1
         self.plastic = True
+        self.version = 0
         self.areas: dict[str, AreaState] = {}
         self.stimuli: dict[str, int] = {}
         self.fibers: dict[tuple[str, str], FiberState] = {}
@@ -125,6 +127,12 @@ class Network:
     def check_stimulus(self, op: str, name: str) -> None:
         """ValueError unless there is a stimulus of this name."""
         checks.declared(op, "stimulus", name, self.stimuli)
+
+    def check_pair(self, op: str, source: str, target: str) -> None:
+        """ValueError unless something of the first name may fire into an area of the second."""
+        self.area(op, target)
+        if not isinstance(source, str) or source not in self.stimuli:
+            self.area(op, source)
 
     def which(self, op: str, brains: Any) -> list[int]:
         """The numbers of the brains that a call is for, ascending; all of them for None."""
@@ -205,6 +213,7 @@ class Network:
             if source in pair[1].normalized:
                 fiber.hold("scale", column_scale(pair[0], pair[1], fiber, self.seed))
             self.reserve()
+        self.version += 1
 
     # Parts
 
@@ -228,6 +237,7 @@ class Network:
             fiber.hold("scale", column_scale(from_area, into, fiber, self.seed))
         self.fibers[source, target] = fiber
         self.states.append(fiber)
+        self.version += 1
         return fiber
 
     def fiber(self, source: str, target: str) -> FiberState:

@@ -51,9 +51,9 @@ class Brain(NetworkModule):
         mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and there to compare
             with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how). Its numbers come from
             torch.Generator: the same seed gives the same winners on one kind of device only, and the brain stays there.
-        device: where the brain lives, "cpu" or "cuda"; if it is not available, the CPU, after a RuntimeWarning. In mode
-            "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and loaded on another, with the
-            same bits.
+        device: where the brain lives, "cpu", "cuda" or the index of a GPU; the CPU, after a RuntimeWarning, if it is
+            not available. In mode "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and
+            loaded on another, with the same bits.
         batch: number of independent brains; results then have a leading dimension. Brain b is the same brain in every
             batch, and batch=None is brain 0 without that dimension.
 
@@ -168,10 +168,13 @@ class Brain(NetworkModule):
 
     def set_beta(self, source: str, target: str, beta: float) -> None:
         """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
-        self._network.area("set_beta", target)
-        if not isinstance(source, str) or source not in self._network.stimuli:
-            self._network.area("set_beta", source)
+        self._network.check_pair("set_beta", source, target)
         self._network.betas[target, source] = checks.number("set_beta", "beta", beta, least=0)
+
+    def beta(self, source: str, target: str) -> float:
+        """The plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
+        self._network.check_pair("beta", source, target)
+        return self._network.beta(source, target)
 
     # Rounds
 

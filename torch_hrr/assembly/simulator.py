@@ -7,9 +7,10 @@ A script changes its import to ``from torch_hrr.assembly.simulator import Brain`
   real neurons, in 0..n-1 and ascending. Whatever counts or intersects winners sees no difference.
 - An area that no stimulus or area reached has no winners, and one that fires into another area must have some.
 - The same seed gives other random numbers than NumPy's, and the same ones on every machine.
-- ``Area.get_num_ever_fired`` and ``Area.ever_fired`` are not there (`num_ever_fired` is, and the support lies in the
-  brain), nor are ``Brain.connectomes``, ``Brain.connectomes_by_stimulus`` and ``Brain.project_into``. There is no
-  ``mode=`` of `torch_hrr.assembly.Brain` either: rounds are exact.
+- ``connectomes`` and ``connectomes_by_stimulus`` are read-only views of the exact graph, of n by n neurons, drawn as
+  they are read: ``b.connectomes["A"]["B"][i, j]``, ``[i][j]``, ``[rows][:, columns]``.
+- `Brain.project_into` runs a round and keeps its winners at once, and ``w`` of an explicit area is its support, not n.
+- ``mode="sampled"`` draws synapses as the published simulator does, without views of the connectomes.
 
 Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020, and
 Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021, for the model; names as in their code.
@@ -17,15 +18,69 @@ Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from torch_hrr import assembly
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._connectomes import Connectome, StimulusViews
 
 Projections = Mapping[str, Iterable[str]]
+
+
+class Winners(list[int]):
+    """The winners of an area, ascending: a list that cannot be edited, as the area would not see the edit."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("winners: a list of winners must not be edited; assign a new one to area.winners")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+
+    def __reduce__(self) -> Any:
+        """Copies are plain lists."""
+        return list, (list(self),)
+
+
+class Betas(MutableMapping[str, float]):
+    """The plasticity of areas, or of stimuli, into one area: what is not set is the area's, what is set is used."""
+
+    def __init__(self, brain: assembly.Brain, area: str, kind: str) -> None:
+        """Of the areas or the stimuli of a brain."""
+        self._brain, self._area, self._kind = brain, area, kind
+
+    def _names(self) -> Mapping[str, Any]:
+        return self._brain.areas if self._kind == "area" else self._brain.stimuli
+
+    def __getitem__(self, name: str) -> float:
+        """The plasticity that rounds use."""
+        if name not in self._names():
+            raise KeyError(name)
+        return self._brain.beta(name, self._area)
+
+    def __setitem__(self, name: str, beta: float) -> None:
+        """Sets it for later rounds."""
+        checks.declared(f"beta_by_{self._kind}", self._kind, name, self._names())
+        self._brain.set_beta(name, self._area, beta)
+
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refused: every area and stimulus has one."""
+        raise TypeError(f"beta_by_{self._kind}: an entry must not be deleted; assign the area's beta")
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all areas or stimuli."""
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._names())
+
+    def __repr__(self) -> str:
+        """As of a dict."""
+        return repr(dict(self))
 
 
 class Area:
@@ -33,57 +88,100 @@ class Area:
 
     Attributes:
         name: its name.
-        n: how many neurons it has.
-        k: how many win.
-        beta: plasticity of fibers into it that have none of their own.
         explicit: whether it was made by `Brain.add_explicit_area`.
-        beta_by_stimulus: plasticity of stimuli into it, those that `Brain.update_plasticity` and the like set.
+        beta_by_stimulus: plasticity of stimuli into it, by name; assignments count from the next round.
         beta_by_area: plasticity of areas into it, likewise.
         saved_w: ``w`` after each projection into it, where the brain's `save_size` is set.
         saved_winners: the winners after each projection into it, where `save_winners` is set.
-        num_first_winners: how many of the last winners had never won before.
+        num_first_winners: how many of the last winners had never won before; -1 before the first projection.
     """
 
-    def __init__(self, brain: assembly.Brain, name: str, n: int, k: int, beta: float, explicit: bool) -> None:
+    def __init__(self, brain: assembly.Brain, name: str, explicit: bool) -> None:
         """See the class."""
         self._brain = brain
+        self._unseen = 0
         self.name = name
-        self.n = n
-        self.k = k
-        self.beta = beta
         self.explicit = explicit
-        self.beta_by_stimulus: dict[str, float] = {}
-        self.beta_by_area: dict[str, float] = {}
+        self.beta_by_stimulus = Betas(brain, name, "stimulus")
+        self.beta_by_area = Betas(brain, name, "area")
         self.saved_w: list[int] = []
         self.saved_winners: list[list[int]] = []
-        self.num_first_winners = 0
+        self.num_first_winners = -1
+
+    @property
+    def n(self) -> int:
+        """How many neurons it has."""
+        return self._brain.areas[self.name].n
+
+    @property
+    def k(self) -> int:
+        """How many win."""
+        return self._brain.areas[self.name].k
+
+    @property
+    def beta(self) -> float:
+        """Plasticity of fibers into it that have none of their own."""
+        return self._brain.areas[self.name].beta
 
     @property
     def winners(self) -> list[int]:
-        """The neurons that fire, ascending. They can be set: to at most k distinct ones, or to none."""
-        return list(map(int, self._brain.winners(self.name).tolist()))
+        """The neurons that fire, ascending.
+
+        They can be assigned: a sequence, array or tensor of at most k distinct neurons, or of none. The list itself
+        cannot be edited.
+        """
+        return Winners(map(int, self._brain.winners(self.name).tolist()))
 
     @winners.setter
     def winners(self, neurons: Sequence[int] | Tensor) -> None:
+        if isinstance(neurons, (set, frozenset, dict, str, bytes)) or not hasattr(neurons, "__len__"):
+            kind = type(neurons).__name__
+            raise TypeError(f"winners: winners of {self.name!r} must be a sequence of ints, got {kind}")
         if len(neurons) == 0:
             self._brain.clear(self.name)
         else:
-            self._brain.activate(self.name, torch.as_tensor(neurons))
+            indices = checks.neurons("winners", neurons, self.n, self.k, None)
+            self._brain.activate(self.name, indices)
 
     @property
     def w(self) -> int:
-        """How many neurons ever won: the support."""
-        return int(self._brain.support(self.name))
+        """How many neurons ever won: the support.
+
+        It can be assigned, as scripts do to forget test rounds: it then counts on from there.
+        """
+        return int(self._brain.support(self.name)) - self._unseen
+
+    @w.setter
+    def w(self, support: int) -> None:
+        self._unseen = int(self._brain.support(self.name)) - checks.integer("w", "w", support, 0, self.n, "n")
 
     @property
     def num_ever_fired(self) -> int:
-        """As `w`."""
-        return self.w
+        """How many neurons ever won."""
+        return int(self._brain.support(self.name))
+
+    def get_num_ever_fired(self) -> int:
+        """As `num_ever_fired`."""
+        return self.num_ever_fired
+
+    @property
+    def ever_fired(self) -> Tensor:
+        """Whether each neuron ever won: bool ``[n]``."""
+        fired = torch.zeros(self.n, dtype=torch.bool)
+        fired[self._brain.ever_won(self.name).cpu()] = True
+        return fired
 
     @property
     def fixed_assembly(self) -> bool:
-        """Whether its winners stay whatever fires into it."""
+        """Whether its winners stay whatever fires into it; a flag to set."""
         return bool(self._brain.areas[self.name].fixed)
+
+    @fixed_assembly.setter
+    def fixed_assembly(self, value: bool) -> None:
+        if value:
+            self.fix_assembly()
+        else:
+            self.unfix_assembly()
 
     def fix_assembly(self) -> None:
         """Keeps the winners; ValueError where there are none."""
@@ -95,12 +193,10 @@ class Area:
 
     def update_beta_by_stimulus(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of a stimulus into this area."""
-        self._brain.set_beta(name, self.name, new_beta)
         self.beta_by_stimulus[name] = new_beta
 
     def update_area_beta(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of an area into this area."""
-        self._brain.set_beta(name, self.name, new_beta)
         self.beta_by_area[name] = new_beta
 
 
@@ -113,11 +209,14 @@ class Brain:
         save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded.
         seed: 64 bits.
         device: where it lives.
+        mode: "exact" or "sampled", as of `torch_hrr.assembly.Brain`.
 
     Attributes:
         brain: the `torch_hrr.assembly.Brain` behind it.
         area_by_name: its areas.
         stimulus_size_by_name: its stimuli.
+        connectomes: ``{area: {area: Connectome}}``, read-only.
+        connectomes_by_stimulus: ``{stimulus: {area: array [n]}}``, the sums of a stimulus's weights, read-only.
     """
 
     def __init__(
@@ -126,15 +225,34 @@ class Brain:
         save_size: bool = True,
         save_winners: bool = False,
         seed: int = 0,
-        device: str | torch.device = "cpu",
+        device: str | int | torch.device = "cpu",
+        mode: str = "exact",
     ) -> None:
         """See the class."""
-        self.brain = assembly.Brain(p=p, seed=seed, device=device)
-        self.p = self.brain.p
+        self.brain = assembly.Brain(p=p, seed=seed, device=device, mode=mode)
         self.save_size = save_size
         self.save_winners = save_winners
         self.area_by_name: dict[str, Area] = {}
         self.stimulus_size_by_name: dict[str, int] = {}
+        self._views: dict[tuple[str, str], Connectome] = {}
+
+    @property
+    def p(self) -> float:
+        """Density of every connectome."""
+        return self.brain.p
+
+    @property
+    def connectomes(self) -> Mapping[str, Mapping[str, Connectome]]:
+        """See the class."""
+        return {source: {target: self._view(source, target) for target in self.areas} for source in self.areas}
+
+    @property
+    def connectomes_by_stimulus(self) -> Mapping[str, Mapping[str, Any]]:
+        """See the class."""
+        return StimulusViews(self.brain)
+
+    def _view(self, source: str, target: str) -> Connectome:
+        return self._views.setdefault((source, target), Connectome(self.brain, source, target))
 
     @property
     def no_plasticity(self) -> bool:
@@ -202,7 +320,7 @@ class Brain:
 
     def _add_area(self, name: str, n: int, k: int, beta: float, explicit: bool) -> None:
         self.brain.add_area(name, n, k, beta)
-        self.area_by_name[name] = Area(self.brain, name, n, k, beta, explicit)
+        self.area_by_name[name] = Area(self.brain, name, explicit)
 
     def update_plasticity(self, from_area: str, to_area: str, new_beta: float) -> None:
         """Sets the plasticity of the fiber from one area to another."""
@@ -257,6 +375,30 @@ class Brain:
                 area.saved_winners.append(area.winners)
             if verbose >= 1:
                 print(f"{name}: {area.num_first_winners} new winners of {area.k}, {area.w} in all")
+
+    def project_into(
+        self,
+        target_area: Area | str,
+        from_stimuli: Iterable[str] = (),
+        from_areas: Iterable[str] = (),
+        verbose: int = 0,
+    ) -> int:
+        """One round in which stimuli and areas fire into one area.
+
+        Args:
+            target_area: an area, or its name.
+            from_stimuli: names of stimuli.
+            from_areas: names of areas.
+            verbose: as for `project`.
+
+        Returns:
+            How many of the winners had never won before.
+        """
+        name = target_area.name if isinstance(target_area, Area) else target_area
+        area = self._area("project_into", name)
+        into = [name]
+        self.project(dict.fromkeys(from_stimuli, into), dict.fromkeys(from_areas, into), verbose)
+        return area.num_first_winners
 
     def _area(self, op: str, name: str) -> Area:
         return self.area_by_name[checks.declared(op, "area", name, self.area_by_name)]

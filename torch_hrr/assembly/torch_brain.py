@@ -65,7 +65,7 @@ class TorchBrain(ExternalRounds):
 
     def __init__(
         self,
-        device: str | torch.device = "cpu",
+        device: str | int | torch.device = "cpu",
         precision: str = "fp32",
         jit: bool = False,
         learning: bool = False,
@@ -314,6 +314,21 @@ class TorchBrain(ExternalRounds):
         kernel: Callable[..., None] = compiler(code, name)
         self.kernels[name] = kernel
         return kernel
+
+
+class CupyBrain(TorchBrain):
+    """`TorchBrain` under the older name of its first published version, with that version's default device.
+
+    CuPy is not used. Every argument and call is `TorchBrain`'s.
+
+    Args:
+        device: a device or its index: 0 is the first GPU; without one the brain lives on the CPU, after a warning.
+        **options: the other arguments of `TorchBrain`.
+    """
+
+    def __init__(self, device: str | int | torch.device = 0, **options: Any) -> None:
+        """See the class."""
+        super().__init__(device, **options)
 
 
 def _shifted_loss(

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -58,12 +58,17 @@ class DeviceInfo(TypedDict):
     driver: str | None
 
 
-def resolve_device(device: torch.device | str | None = "auto") -> torch.device:
+Device: TypeAlias = torch.device | str | int
+"""A device, its name, or the index of an accelerator."""
+
+
+def resolve_device(device: Device | None = "auto", op: str = "resolve_device") -> torch.device:
     """The device an object is to be made on; every system passes its `device` argument through here.
 
     Args:
-        device: A torch.device or its name; None for the current device, `get_device()`; "auto" for the first of CUDA,
-            MPS and XPU that works, else the CPU.
+        device: A torch.device or its name; the index of a device of the accelerator that torch sees; None for the
+            current device, `get_device()`; "auto" for the first of CUDA, MPS and XPU that works, else the CPU.
+        op: The call that errors name.
 
     Returns:
         The device, without an index where none was given. The CPU, after one RuntimeWarning per process and reason, if
@@ -71,15 +76,15 @@ def resolve_device(device: torch.device | str | None = "auto") -> torch.device:
 
     Raises:
         ValueError: A name that torch does not know, or an index beyond the devices that are there.
-        TypeError: Neither a torch.device nor a str nor None.
+        TypeError: Neither a torch.device nor a str, an int or None.
 
     The first call for a device computes on it, which on CUDA takes tenths of a second and may not happen while a graph
     is captured; later calls take microseconds.
     """
-    return _current() if device is None else _select("resolve_device", device)
+    return _current() if device is None else _select(op, device)
 
 
-def set_device(device: torch.device | str) -> None:
+def set_device(device: Device) -> None:
     """Makes a device the current one, which new objects and numpy input go to.
 
     Inside a `GPUContext` it holds until the block ends, in this thread and asyncio task; elsewhere it holds for the
@@ -114,7 +119,7 @@ class GPUContext:
         device: As for `resolve_device`, None being the current device; resolved on entry.
     """
 
-    def __init__(self, device: torch.device | str | None = "auto") -> None:
+    def __init__(self, device: Device | None = "auto") -> None:
         """Keeps the argument; nothing changes before the block is entered."""
         self.device = device
 
@@ -220,10 +225,16 @@ def _current() -> torch.device:
     return _process_device
 
 
-def _select(op: str, device: torch.device | str) -> torch.device:
+def _select(op: str, device: Device) -> torch.device:
     """The device asked for, or the CPU after a warning."""
+    if hasattr(device, "__index__") and not isinstance(device, bool):
+        index = device.__index__()
+        if not 0 <= index < 128:
+            raise ValueError(f"{op}: device must have an index from 0 to 127, got {index}")
+        kind = next((kind for kind in _ACCELERATORS if _count(kind)), "cuda")
+        device = torch.device(kind, index)
     if not isinstance(device, torch.device | str):
-        raise TypeError(f"{op}: device must be a torch.device or a str, got {type(device).__name__}")
+        raise TypeError(f"{op}: device must be a torch.device, a str or an index, got {type(device).__name__}")
     problem: str | None
     if device == "auto":
         selected, problem = _automatic()
