@@ -2,8 +2,9 @@
 
 Importing the package loads the native library and registers its operators as ``torch.ops.torch_hrr.*``; the
 subpackages wrap them: ``torch_hrr.hrr`` (holographic reduced representations), ``torch_hrr.assembly`` (assemblies of
-neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (fields in three dimensions) and
-``torch_hrr.runtime`` (devices).
+neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (fields in three dimensions),
+``torch_hrr.runtime`` (devices) and
+``torch_hrr.io`` (checked files). `torch_hrr.load` reads whatever object a file holds.
 """
 
 from pathlib import Path
@@ -13,8 +14,9 @@ from torch_hrr import _library, _vmap
 _library.load()
 _vmap.register()
 
-from torch_hrr import assembly, encoding, field, hrr, runtime  # noqa: E402
-from torch_hrr._storage import IntegrityError  # noqa: E402
+from torch_hrr import assembly, encoding, field, hrr, io, runtime  # noqa: E402
+from torch_hrr.io.files import IntegrityError  # noqa: E402
+from torch_hrr.io.saveable import load  # noqa: E402
 from torch_hrr.runtime import DeviceError  # noqa: E402
 
 __version__ = (Path(__file__).parent / "version.txt").read_text().strip()
@@ -31,5 +33,7 @@ __all__ = [
     "encoding",
     "field",
     "hrr",
+    "io",
+    "load",
     "runtime",
 ]

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_hrr import runtime
 from torch_hrr.assembly import _module, _sampling
 
 DEVICE = torch.device("cuda", 0)
@@ -173,7 +174,8 @@ class PretendCuda(contextlib.ExitStack):
         super().__enter__()
         patch = self.enter_context(self._monkeypatch.context())
         known = _module.resolve_device
-        patch.setattr(_module, "resolve_device", lambda device: _known_device(device, known))
+        for module in (_module, runtime.device):
+            patch.setattr(module, "resolve_device", lambda device, *op: _known_device(device, known))
         seeded = _sampling.seeded_generator
         patch.setattr(_sampling, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
         # Without threads of devices, which are not there.

@@ -52,7 +52,7 @@ def test_the_guide_names_every_public_part():
     text = GUIDE.read_text()
     assert [name for name in assembly.__all__ if name not in text] == []
     same = {"add_fiber", "freeze", "project_rounds"}
-    modules = {"extra_repr", "get_extra_state", "set_extra_state", "load_state_dict"}
+    modules = {"file_format", "extra_repr", "get_extra_state", "set_extra_state", "load_state_dict"}
     own = {
         name
         for base in assembly.Brain.__mro__

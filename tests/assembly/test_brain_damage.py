@@ -6,8 +6,9 @@ import random
 import pytest
 import torch
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
 from torch_hrr.assembly import Brain
+from torch_hrr.io import files
 
 FORMAT, VERSION = "torch_hrr.assembly.Brain", 1
 BOTH = {"A": ["A", "B"], "B": ["A", "B"]}
@@ -38,7 +39,7 @@ def path(tmp_path):
 @pytest.fixture
 def content(brain, path):
     brain.save(path)
-    tensors, config = _storage.load(path, format=FORMAT, version=VERSION)
+    tensors, config = files.load(path, format=FORMAT, version=VERSION)
     return tensors, copy.deepcopy(config)
 
 
@@ -58,7 +59,7 @@ def use(brain):
 
 def forge(path, tensors, config):
     """A file whose seal is right: anybody can make one."""
-    _storage.save(path, tensors, config, format=FORMAT, version=VERSION)
+    files.save(path, tensors, config, format=FORMAT, version=VERSION)
 
 
 def assert_refused(path):
@@ -305,9 +306,9 @@ def test_what_a_file_must_say(content, path):
 
 def test_files_of_other_systems_are_refused(content, path):
     tensors, config = content
-    _storage.save(path, tensors, config, format="torch_hrr.hrr.VectorStore", version=VERSION)
+    files.save(path, tensors, config, format="torch_hrr.hrr.VectorStore", version=VERSION)
     assert_refused(path)
-    _storage.save(path, tensors, config, format=FORMAT, version=VERSION + 1)
+    files.save(path, tensors, config, format=FORMAT, version=VERSION + 1)
     assert_refused(path)
 
 
@@ -330,7 +331,7 @@ def sampled_content(path):
     brain.project({"s": ["A", "B"]}, {"A": ["A"]}, rounds=3)
     brain.project({"s": ["A"]}, BOTH, rounds=4)
     brain.save(path)
-    return _storage.load(path, format=FORMAT, version=VERSION)
+    return files.load(path, format=FORMAT, version=VERSION)
 
 
 def use_sampled(brain):

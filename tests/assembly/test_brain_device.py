@@ -10,8 +10,8 @@ import torch
 from brain_programs import PROGRAMS, assert_same, state_of, trace
 from pretend_device import PretendCuda
 
-from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import Brain, Monitor, TorchBrain
+from torch_hrr.io import IntegrityError
 
 # Programs whose state holds all there is to hold, for tests that look at it after every call.
 WHOLE = ["graphs of one's own", "inhibition and fixed assemblies"]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
 from torch_hrr.assembly import Brain
+from torch_hrr.io import files
 
 FORMAT, VERSION = "torch_hrr.assembly.Brain", 1
 
@@ -16,7 +17,7 @@ def path(tmp_path):
 
 def forge(path, tensors, config):
     """A file whose seal is right: anybody can make one."""
-    _storage.save(path, tensors, config, format=FORMAT, version=VERSION)
+    files.save(path, tensors, config, format=FORMAT, version=VERSION)
 
 
 def assert_refused(path):
@@ -31,7 +32,7 @@ def test_weights_above_what_sums_of_many_winners_hold_are_refused(path):
     brain.activate("A", range(3001))
     brain.project({}, {"A": ["B"]}, rounds=30)
     brain.save(path)
-    tensors, config = _storage.load(path, format=FORMAT, version=VERSION)
+    tensors, config = files.load(path, format=FORMAT, version=VERSION)
     # 2^35 / 3001, which float32 rounds up: every grown synapse has it, and what rounds make can be loaded.
     largest = torch.tensor(2.0**35 / 3001)
     assert float(largest) > 2.0**35 / 3001 and float(tensors["states.2.weight"].max()) == largest
@@ -64,7 +65,7 @@ def test_weights_of_neurons_that_were_never_active_are_refused(path):
     brain.add_area("A", n=500, k=5)
     brain.project({"s": ["A"]}, rounds=2)
     brain.save(path)
-    tensors, config = _storage.load(path, format=FORMAT, version=VERSION)
+    tensors, config = files.load(path, format=FORMAT, version=VERSION)
     slots = int(tensors["states.0.slots"][0, 0])
     assert slots < tensors["states.1.weight"].shape[1]
     tensors["states.1.weight"][0, slots] = 1e30

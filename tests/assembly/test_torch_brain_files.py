@@ -6,8 +6,9 @@ import random
 import pytest
 import torch
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
 from torch_hrr.assembly import Brain, TorchBrain
+from torch_hrr.io import files
 
 FORMAT, VERSION = "torch_hrr.assembly.TorchBrain", 1
 ROUND = {"v": ["v", "s"], "s": ["v"]}
@@ -45,12 +46,12 @@ def path(tmp_path):
 @pytest.fixture
 def content(path):
     trained().save(path)
-    tensors, settings = _storage.load(path, format=FORMAT, version=VERSION)
+    tensors, settings = files.load(path, format=FORMAT, version=VERSION)
     return tensors, copy.deepcopy(settings)
 
 
 def forge(path, tensors, settings):
-    _storage.save(path, tensors, settings, format=FORMAT, version=VERSION)
+    files.save(path, tensors, settings, format=FORMAT, version=VERSION)
 
 
 def assert_refused(path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import _storage
+from torch_hrr import io
 from torch_hrr.encoding import ConfigurableSinusoidalEmbedder, GPUConfig, SinusoidalConfig, sinusoidal_encoding
 
 SMALL = {"vocab_size": 50, "embedding_dim": 10}
@@ -210,7 +210,7 @@ def test_damaged_files(tmp_path):
         ({"weight": torch.ones(3, 3)}, config),
         ({"weight": torch.ones(50, 10)}, {}),
     ):
-        _storage.save(path, tensors, metadata, format="torch_hrr.sinusoidal_embedder", version=1)
+        io.save(path, tensors, metadata, format="torch_hrr.sinusoidal_embedder", version=1)
         with pytest.raises(torch_hrr.IntegrityError, match="embedder"):
             ConfigurableSinusoidalEmbedder.load(path)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
 from torch_hrr.encoding import (
     GPUConfig,
     LiquidStateMachine,
@@ -18,6 +18,7 @@ from torch_hrr.encoding import (
     estimators,
     readout,
 )
+from torch_hrr.io import files
 
 CONFIG = SinusoidalConfig(vocab_size=5, embedding_dim=8, padding_id=None)
 
@@ -272,7 +273,7 @@ def test_files_bring_estimators_back(generator, tmp_path):
 
 def test_a_forged_file_is_an_error(generator, tmp_path):
     generator.save(tmp_path / "g")
-    tensors, metadata = _storage.load(tmp_path / "g", format="torch_hrr.lsm_generator")
+    tensors, metadata = files.load(tmp_path / "g", format="torch_hrr.lsm_generator")
     other = metadata["config"] | {"vocab_size": 6}
     forged = [
         ({**tensors, "learned.weights": tensors["learned.weights"][:, 1:]}, metadata),
@@ -286,7 +287,7 @@ def test_a_forged_file_is_an_error(generator, tmp_path):
         (tensors, metadata | {"machine": metadata["machine"] | {"units": 61}}),
     ]
     for content in forged:
-        _storage.save(tmp_path / "g", *content, format="torch_hrr.lsm_generator", version=1)
+        files.save(tmp_path / "g", *content, format="torch_hrr.lsm_generator", version=1)
         with pytest.raises(IntegrityError):
             LSMGenerator.load(tmp_path / "g")
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import _storage
+from torch_hrr import io
 from torch_hrr.encoding import (
     ConfigurableSinusoidalEmbedder,
     MappedTable,
@@ -96,7 +96,7 @@ def test_an_embedder_on_a_mapped_table(saved, tmp_path, cache):
         assert "weight" not in dict(module.named_parameters())
         module.save(tmp_path / "embedder")
         assert (tmp_path / "embedder").stat().st_size < ROWS * DIM
-        loaded = ConfigurableSinusoidalEmbedder.load(tmp_path / "embedder", mapped)
+        loaded = ConfigurableSinusoidalEmbedder.load(tmp_path / "embedder", table=mapped)
         assert torch.equal(loaded(ids), inside(ids))
         with pytest.raises(ValueError, match="table must be a parameter, got a mapped one"):
             module.adapt_to_vocabulary(3)
@@ -141,7 +141,7 @@ def test_damage_is_found(saved, tmp_path):
         with pytest.raises(torch_hrr.IntegrityError, match="table"):
             MappedTable(path, verify=False)
     for tensors in ({"table": torch.ones(3)}, {"rows": torch.ones(3, 3)}, {"table": torch.ones(3, 3).int()}):
-        _storage.save(path, tensors, {}, format="torch_hrr.embedding_table", version=1)
+        io.save(path, tensors, {}, format="torch_hrr.embedding_table", version=1)
         with pytest.raises(torch_hrr.IntegrityError, match="must hold one floating table"):
             MappedTable(path)
     with pytest.raises(FileNotFoundError):

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
 from torch_hrr.encoding import LiquidStateMachine, reservoir
+from torch_hrr.io import files
 
 # A dense product, and a sparse one where torch has it.
 UNITS = (40, 300)
@@ -219,8 +220,8 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         (tensors, settings | {"embedder": 1}),
     ]
     for content in forged:
-        _storage.save(path, *content, format="torch_hrr.liquid_state_machine", version=1)
-        with pytest.raises(IntegrityError, match="must describe a machine"):
+        files.save(path, *content, format="torch_hrr.liquid_state_machine", version=1)
+        with pytest.raises(IntegrityError, match="must describe a LiquidStateMachine"):
             LiquidStateMachine.load(path)
 
 
@@ -316,7 +317,7 @@ def test_tokens_enter_through_the_embedder_at_position_zero(tmp_path):
     # Files of before do not say.
     tensors, settings = m.content()
     del settings["embedder"]
-    _storage.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
+    files.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
     torch.testing.assert_close(LiquidStateMachine.load(tmp_path / "m").run(rows.table[tokens]), states)
     with pytest.raises(TypeError, match=r"^run: x must be integers, one a token, got torch\.float32"):
         m.run(torch.zeros(20))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import _storage
+from torch_hrr import io
 from torch_hrr.encoding import ConfigurableSinusoidalEmbedder, GPUConfig, SinusoidalConfig
 
 
@@ -109,6 +109,6 @@ def test_files(tmp_path):
     with pytest.raises(torch_hrr.IntegrityError, match="config"):
         SinusoidalConfig.load(path)
     for metadata in ({"vocab_size": 0}, {"colour": "red"}, {"gpu_config": {"memory_limit": -1}}, {"gpu_config": 3}):
-        _storage.save(path, {}, metadata, format="torch_hrr.sinusoidal_config", version=1)
-        with pytest.raises(torch_hrr.IntegrityError, match="must hold a configuration"):
+        io.save(path, {}, metadata, format="torch_hrr.sinusoidal_config", version=1)
+        with pytest.raises(torch_hrr.IntegrityError, match="must describe a SinusoidalConfig"):
             SinusoidalConfig.load(path)

@@ -1,5 +1,6 @@
 """One rank of a split field, which compares its planes with the whole: python split_rank.py RENDEZVOUS RANK RANKS."""
 
+import gc
 import itertools
 import sys
 
@@ -84,4 +85,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks)
     check(rank, ranks)
+    # Together, and with nothing left that holds the group: gloo's threads must not outlive the interpreter.
+    dist.barrier()
+    gc.collect()
     dist.destroy_process_group()

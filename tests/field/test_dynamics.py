@@ -360,7 +360,7 @@ def test_a_damaged_or_other_file_is_refused(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(IntegrityError, match="damaged"):
         DynamicField.load(path)
-    from torch_hrr import _storage
+    from torch_hrr import io
 
     tensors = dict(dynamic.state_dict())
     metadata = {"config": dataclasses.asdict(dynamic.config), "seed": "0"}
@@ -374,8 +374,8 @@ def test_a_damaged_or_other_file_is_refused(tmp_path):
         ({**tensors, "noise_key": torch.zeros(2)}, metadata),
     )
     for content in others:
-        _storage.save(path, *content, format="torch_hrr.dynamic_field", version=1)
-        with pytest.raises(IntegrityError, match="must describe a dynamic field"):
+        io.save(path, *content, format="torch_hrr.dynamic_field", version=1)
+        with pytest.raises(IntegrityError, match="must describe a DynamicField"):
             DynamicField.load(path)
 
 

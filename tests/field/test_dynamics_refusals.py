@@ -56,7 +56,7 @@ def test_numbers_out_of_range_are_refused_and_nothing_changes(changes, error, me
         ({"shape": (4, 4, 4, 1), "seed": 2**64}, ValueError, "seed must be"),
         ({"shape": (4, 4, 2**70, 1)}, ValueError, "shape must be at least 1 and at most"),
         ({"shape": (4, 4, 4, 1), "device": "junk"}, ValueError, "device must be"),
-        ({"shape": (4, 4, 4, 1), "device": 5}, TypeError, "device must be"),
+        ({"shape": (4, 4, 4, 1), "device": 5.0}, TypeError, "device must be"),
     ],
     ids=str,
 )

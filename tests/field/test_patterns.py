@@ -94,8 +94,8 @@ def test_files(tmp_path):
             "stored": torch.zeros(1).long(),
         },
     }.items():
-        torch_hrr._storage.save(tmp_path / name, tensors, {}, format="torch_hrr.pattern_library", version=1)
-        with pytest.raises(torch_hrr.IntegrityError, match="must hold the tensors of a library"):
+        torch_hrr.io.files.save(tmp_path / name, tensors, {}, format="torch_hrr.pattern_library", version=1)
+        with pytest.raises(torch_hrr.IntegrityError, match="must describe a PatternLibrary"):
             PatternLibrary.load(tmp_path / name)
     library.clear()
     assert len(library) == 0

@@ -12,8 +12,8 @@ import torch
 from brain_programs import PROGRAMS, assert_same, state_of, trace
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import Brain, TorchBrain
+from torch_hrr.io import IntegrityError
 
 N, K = 100_000, 317
 RECURRENT = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}

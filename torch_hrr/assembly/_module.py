@@ -10,18 +10,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr import _storage
-from torch_hrr._storage import IntegrityError
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
 from torch_hrr.assembly._network import Network
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
-_FORMAT, _VERSION = "torch_hrr.assembly.Brain", 1
 
-
-class NetworkModule(nn.Module):
+class NetworkModule(Saveable, nn.Module):
     """What keeps a `Brain`: its state as of any module, whatever may be called on it.
 
     Attributes:
@@ -81,41 +78,31 @@ class NetworkModule(nn.Module):
         """A number that grows with every call that may change a synapse: what was read before may be out of date."""
         return self._network.version
 
-    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes the brain to a checked safetensors file, from which `load` goes on with the same bits.
-
-        Args:
-            path: the file, replaced in one step.
-            key: with it the file is sealed by HMAC.
-        """
-        _storage.save(path, *self._content(), format=_FORMAT, version=_VERSION, key=key)
-
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str | torch.device = "cpu", key: bytes | None = None) -> Self:
-        """Reads a brain that `save` wrote.
-
-        Raises:
-            IntegrityError: the file is damaged or holds something else.
-        """
-        tensors, config = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        return cls._restored(os.fsdecode(path), tensors, config, device)
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | None = None,
+        *,
+        device: torch.device | str | int | None = "cpu",
+        **options: Any,
+    ) -> Self:
+        """As `Saveable.load`, onto the CPU unless another device is given."""
+        return super().load(path, key, device=device, **options)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {name: tensor.cpu() for name, tensor in self.state_dict().items() if isinstance(tensor, Tensor)}
         return tensors, self.get_extra_state()
 
     @classmethod
-    def _restored(
-        cls, path: str, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: str | torch.device
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """The brain of a file whose seal is right; without a key, anybody can make one that holds anything."""
-        try:
-            brain = cls(config["p"], config["seed"], config["mode"], device, config["batch"])
-            checkpoint.declare(brain._network, brain._engine, config)
-            if brain.get_extra_state() != config:
-                raise ValueError("entries that no brain has")
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, MemoryError) as error:
-            raise IntegrityError(f"load: {path} must describe a brain, got {error}") from error
+        place = resolve_device(device)
+        brain = cls(metadata["p"], metadata["seed"], metadata["mode"], place, metadata["batch"])
+        checkpoint.declare(brain._network, brain._engine, metadata)
+        if brain.get_extra_state() != metadata:
+            raise ValueError("entries that no brain has")
         lazy = "sampled." if brain.mode == "sampled" else None
         expected = {
             name: value
@@ -123,16 +110,12 @@ class NetworkModule(nn.Module):
             if isinstance(value, Tensor) and not (lazy and name.startswith(lazy))
         }
         if set(expected) != {name for name in tensors if not (lazy and name.startswith(lazy))}:
-            raise IntegrityError(f"load: {path} must hold the tensors of its brain, got {len(tensors)} others")
+            raise ValueError(f"other tensors than its {len(expected)}, {len(tensors)} of them")
         for name, value in expected.items():
             found = tensors[name]
             if found.dtype != value.dtype or found.dim() != value.dim() or found.shape[0] != value.shape[0]:
-                raise IntegrityError(f"load: {path} must hold {name} as {value.dtype} of {value.dim()} dimensions")
-        try:
-            nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
-        except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
-            text = str(error).removeprefix("load_state_dict: ")
-            raise IntegrityError(f"load: {path} must hold tensors that fit its brain, got {text}") from error
+                raise ValueError(f"{name} that is not {value.dtype} of {value.dim()} dimensions")
+        nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
         return brain
 
     def get_extra_state(self) -> dict[str, Any]:

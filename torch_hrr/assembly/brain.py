@@ -57,15 +57,14 @@ class Brain(NetworkModule):
         batch: number of independent brains; results then have a leading dimension. Brain b is the same brain in every
             batch, and batch=None is brain 0 without that dimension.
 
-    Attributes:
-        states: the tensors of areas, fibers and stimuli, as a state_dict holds them.
-
     Raises:
         ValueError: p outside [0, 1], an unknown mode, batch < 1.
         RuntimeError: a device that is neither.
 
     Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020.
     """
+
+    file_format = "torch_hrr.assembly.Brain"
 
     # What it consists of
 

@@ -10,19 +10,18 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr import _storage
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._checkpoint import check_states
 from torch_hrr.assembly._external_rounds import ExternalRounds
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss
+from torch_hrr.io import Saveable
 
 _ops = torch.ops.torch_hrr
-_FORMAT, _VERSION = "torch_hrr.assembly.TorchBrain", 1
 
 
-class TorchBrain(ExternalRounds):
+class TorchBrain(Saveable, ExternalRounds):
     """`Brain` with external inputs: real tensors ``[n]`` that join what an area receives from other areas.
 
     One round, all areas at once from the winners of the round before::
@@ -62,6 +61,8 @@ class TorchBrain(ExternalRounds):
     A round costs what one of `Brain` does. Each area with an external input adds a pass over its n neurons and over the
     potentiated synapses of what fires into it; with learning enabled, so does every area reached in the last round.
     """
+
+    file_format = "torch_hrr.assembly.TorchBrain"
 
     def __init__(
         self,
@@ -212,55 +213,47 @@ class TorchBrain(ExternalRounds):
         check_states(self.brain._network, self.brain._engine)
         return result
 
-    # Files
-
-    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes the brain, its biases, precision and whether it learns to a checked safetensors file.
-
-        `load` goes on from it with the same bits. What the last `project` received is not kept: until the next one
-        losses take inputs as 0.
-
-        Args:
-            path: the file, replaced in one step.
-            key: with it the file is sealed by HMAC.
-        """
-        tensors, brain = self.brain._content()
-        tensors = {f"brain.{name}": tensor for name, tensor in tensors.items()}
-        tensors |= {f"biases.{index}": bias.detach().cpu() for index, bias in enumerate(self.biases)}
-        settings = {"brain": brain, "precision": self.precision, "learning": self.learning}
-        _storage.save(path, tensors, settings, format=_FORMAT, version=_VERSION, key=key)
-
     @classmethod
     def load(
         cls,
         path: str | os.PathLike[str],
-        device: str | torch.device = "cpu",
         key: bytes | None = None,
+        *,
+        device: torch.device | str | int | None = "cpu",
         jit: bool = False,
+        **options: Any,
     ) -> Self:
-        """Reads what `save` wrote; `device` and `jit` are not in the file.
+        """As `Saveable.load`, onto the CPU unless another device is given; ``jit`` is as of the class.
 
-        Raises:
-            IntegrityError: the file is damaged or holds something else.
+        The brain goes on with the same bits. What the last `project` received is not in the file: until the next one
+        losses take inputs as 0.
         """
-        tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        where = os.fsdecode(path)
-        try:
-            config, learning = settings["brain"], settings["learning"]
-            result = cls(device, settings["precision"], jit, p=config["p"], seed=config["seed"])
-            if len(settings) != 3 or type(learning) is not bool or (config["mode"], config["batch"]) != ("exact", None):
-                raise ValueError("entries that no TorchBrain has")
-        except (KeyError, TypeError, ValueError) as error:
-            raise _storage.IntegrityError(f"load: {where} must describe a TorchBrain, got {error}") from error
+        return super().load(path, key, device=device, jit=jit, **options)
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, brain = self.brain._content()
+        tensors = {f"brain.{name}": tensor for name, tensor in tensors.items()}
+        tensors |= {f"biases.{index}": bias.detach().cpu() for index, bias in enumerate(self.biases)}
+        return tensors, {"brain": brain, "precision": self.precision, "learning": self.learning}
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        place = torch.device("cpu") if device is None else device
+        config, learning = metadata["brain"], metadata["learning"]
+        result = cls(place, precision=metadata["precision"], jit=options["jit"], p=config["p"], seed=config["seed"])
+        if len(metadata) != 3 or type(learning) is not bool or (config["mode"], config["batch"]) != ("exact", None):
+            raise ValueError("entries that no TorchBrain has")
         inner = {name.removeprefix("brain."): each for name, each in tensors.items() if name.startswith("brain.")}
-        result.brain = Brain._restored(where, inner, config, device)
+        result.brain = Brain._from_content(inner, config, place)
         result.memory_manager = ConnectomeMemory(result.brain)
         result.learning = learning
-        sizes = [area.n for area in result.brain._network.areas.values()][: len(tensors) - len(inner)]
+        sizes = [area.n for area in result.brain.areas.values()][: len(tensors) - len(inner)]
         biases = [tensors.get(f"biases.{index}") for index in range(len(tensors) - len(inner))]
         given = [len(bias) for bias in biases if bias is not None and bias.dtype == torch.float32 and bias.dim() == 1]
         if given != sizes or len(given) != len(biases):
-            raise _storage.IntegrityError(f"load: {where} must hold float32 biases of areas {sizes}, got others")
+            raise ValueError(f"other biases than float32 ones of areas {sizes}")
         result._append_biases(sizes)
         result.biases.load_state_dict({str(index): bias for index, bias in enumerate(biases)})
         return result

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
-from torch_hrr import _storage
 from torch_hrr._checks import check_bool, choice, integer, number
-from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.encoding.relative import LAYOUTS
+from torch_hrr.io import Saveable
 
 PRECISIONS = {
     "float32": torch.float32,
@@ -22,12 +21,10 @@ PRECISIONS = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-_FORMAT = "torch_hrr.sinusoidal_config"
-_VERSION = 1
 
 
 @dataclass(frozen=True)
-class SinusoidalConfig:
+class SinusoidalConfig(Saveable):
     """What a `ConfigurableSinusoidalEmbedder` is made of; every field is checked when the object is made.
 
     Attributes:
@@ -56,6 +53,8 @@ class SinusoidalConfig:
         enable_xla_compilation: Whether the embedder runs through torch.compile.
         gpu_config: More on the GPU; None means `GPUConfig()`.
     """
+
+    file_format = "torch_hrr.sinusoidal_config"
 
     vocab_size: int = 10000
     embedding_dim: int = 128
@@ -124,32 +123,25 @@ class SinusoidalConfig:
             vectorize=given.vectorize and self.use_vectorized_operations,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the configuration to one checked file, whole or not at all; OSError if it cannot be written."""
-        _storage.save(path, {}, self.to_metadata(), format=_FORMAT, version=_VERSION)
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, self.to_metadata()
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a configuration that `save` or an embedder's `save_config` wrote.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged or holds something else.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
-        """
-        _, metadata = _storage.load(path, format=_FORMAT, version=_VERSION)
-        return cls.from_metadata(path, metadata)
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        if tensors:
+            raise ValueError("tensors")
+        return cls.from_metadata(metadata)
 
     def to_metadata(self) -> dict[str, Any]:
         """The fields as JSON can hold them, for the metadata of a file."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_metadata(cls, path: str | os.PathLike[str], metadata: dict[str, Any]) -> Self:
-        """The configuration that `to_metadata` made this of; IntegrityError, naming the file, if none could be."""
-        try:
-            fields = dict(metadata)
-            if fields.get("gpu_config") is not None:
-                fields["gpu_config"] = GPUConfig(**fields["gpu_config"])
-            return cls(**fields)
-        except (TypeError, ValueError) as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must hold a configuration: {error}") from None
+    def from_metadata(cls, metadata: dict[str, Any]) -> Self:
+        """The configuration that `to_metadata` made this of; TypeError or ValueError if none could be."""
+        fields = dict(metadata)
+        if fields.get("gpu_config") is not None:
+            fields["gpu_config"] = GPUConfig(**fields["gpu_config"])
+        return cls(**fields)

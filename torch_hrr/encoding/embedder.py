@@ -12,17 +12,14 @@ from torch import Tensor, nn
 from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr import _storage
 from torch_hrr._checks import check_strided, integer, number
-from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUAccelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
+from torch_hrr.io import Saveable
 from torch_hrr.reference import encoding as reference
 
-_FORMAT = "torch_hrr.sinusoidal_embedder"
-_VERSION = 1
 _MEGABYTE = 2**20
 
 
@@ -58,7 +55,7 @@ class LearnableFrequencies(nn.Module):
         return super()._apply(widened, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class ConfigurableSinusoidalEmbedder(nn.Module):
+class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     """Embeds tokens: ``(table[token] + sinusoidal_encoding(position)) / temperature``, zero rows for padding.
 
     By default one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype; positions
@@ -78,6 +75,8 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
     """
+
+    file_format = "torch_hrr.sinusoidal_embedder"
 
     weight: Tensor | None
     result_dtype: torch.dtype | None
@@ -429,50 +428,32 @@ class ConfigurableSinusoidalEmbedder(nn.Module):
         """A new embedder of the configuration in a file, with a table drawn anew; errors as `SinusoidalConfig.load`."""
         return cls(SinusoidalConfig.load(path), table, generator=generator, device=device)
 
-    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes configuration and parameters to one checked safetensors file; a mapped table stays in its own.
-
-        Args:
-            path: Where to write; an existing file is replaced at once, or on an error kept.
-            key: Seals the file with HMAC-SHA256.
-
-        Raises:
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
-            OSError: The file cannot be written.
-        """
-        metadata = {"config": self.config.to_metadata()}
-        _storage.save(path, self.state_dict(), metadata, format=_FORMAT, version=_VERSION, key=key)
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self.state_dict(), {"config": self.config.to_metadata()}
 
     @classmethod
     def load(
         cls,
         path: str | os.PathLike[str],
-        table: MappedTable | None = None,
-        *,
         key: bytes | None = None,
-        device: torch.device | str | None = None,
+        *,
+        device: torch.device | str | int | None = None,
+        table: MappedTable | None = None,
+        **options: Any,
     ) -> Self:
-        """Reads an embedder that `save` wrote, with the dtypes that it had.
+        """As `Saveable.load`; ``table`` is the mapped table, if the embedder had one, which stays in its own file."""
+        return super().load(path, key, device=device, table=table, **options)
 
-        Args:
-            path: The file.
-            table: The mapped table, if it had one.
-            key: The key it was saved with; None for a file without one.
-            device: As for the class; the device that it was saved from does not matter.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key or the table.
-            OSError: The file cannot be read.
-        """
-        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        config = SinusoidalConfig.from_metadata(path, metadata.get("config", {}))
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        table: MappedTable | None = options["table"]
+        if set(metadata) != {"config"}:
+            raise ValueError("other entries than a configuration")
+        config = SinusoidalConfig.from_metadata(metadata["config"])
         embedder = cls(config, table, device="meta")
-        try:
-            embedder.load_state_dict(tensors, assign=True)
-        except RuntimeError as error:
-            raise IntegrityError(
-                f"load: {os.fsdecode(path)} must hold the state of its configuration: {error}"
-            ) from None
+        embedder.load_state_dict(tensors, assign=True)
         embedder.accelerator = GPUAccelerator(config.acceleration(), device if table is None else table.device)
         return embedder.to(embedder.accelerator.device)
 

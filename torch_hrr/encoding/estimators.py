@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr import _storage
 from torch_hrr._checks import integer, number
-from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.inputs import TOKENS, check_warmup, integers, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Progress, fit_softmax
 from torch_hrr.encoding.reservoir import LiquidStateMachine
-from torch_hrr.runtime import resolve_device
+from torch_hrr.io import Saveable
 
-_VERSION = 1
 # Samples in a step of the softmax regression.
 _BATCH = 2048
 # Bytes of states that are kept between its passes; of more they are computed anew in each.
@@ -32,10 +28,8 @@ _KEPT = 2**30
 _TOKEN_SETTINGS = {"spectral_radius": 0.5, "leak": 0.8}
 
 
-class _Estimator:
+class _Estimator(Saveable):
     """A machine, its embedder where inputs are tokens, and a file for both."""
-
-    _format: ClassVar[str]
 
     def __init__(
         self,
@@ -81,57 +75,43 @@ class _Estimator:
         tokens = "" if self.embedder is None else f"{self.embedder.config.vocab_size} tokens, "
         return f"{type(self).__name__}({tokens}{self.machine.describe(self._is_fitted())})"
 
-    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
-        """Writes embedder, reservoir and read-out to one checked file, whole or not at all.
-
-        Raises:
-            OSError: The file cannot be written.
-            TypeError, ValueError: ``key`` is not bytes, or is empty.
-        """
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, settings = self.machine.content()
         tensors = {f"machine.{name}": tensor for name, tensor in tensors.items()}
         metadata: dict[str, Any] = {"machine": settings, "config": None}
         if self.embedder is not None:
             metadata["config"] = self.embedder.config.to_metadata()
             tensors |= {f"embedder.{name}": tensor for name, tensor in self.embedder.state_dict().items()}
-        tensors |= {f"learned.{name}": tensor for name, tensor in self._learned().items()}
-        _storage.save(path, tensors, metadata, format=self._format, version=_VERSION, key=key)
+        return tensors | {f"learned.{name}": tensor for name, tensor in self._learned().items()}, metadata
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """Reads what `save` wrote.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
-        """
-        tensors, metadata = _storage.load(path, format=cls._format, version=_VERSION, key=key)
+        if set(metadata) != {"machine", "config"}:
+            raise ValueError("other entries than a machine and a configuration")
         parts: dict[str, dict[str, Tensor]] = {"machine": {}, "embedder": {}, "learned": {}}
         estimator = cls.__new__(cls)
-        try:
-            for name, tensor in tensors.items():
-                part, _, own = name.partition(".")
-                parts[part][own] = tensor
-            estimator.embedder = None
-            if metadata["config"] is not None:
-                config = SinusoidalConfig.from_metadata(path, metadata["config"])
-                estimator.embedder = ConfigurableSinusoidalEmbedder(config, device=device)
-                estimator.embedder.load_state_dict(parts["embedder"])
-                estimator.embedder.requires_grad_(False)
-            where = _device(estimator.embedder, None) if device is None else resolve_device(device)
-            estimator.machine = LiquidStateMachine.from_content(
-                parts["machine"], metadata["machine"], estimator.embedder, where
-            )
-            width = estimator.machine.input_dim
-            if estimator.embedder is not None and estimator.embedder.config.embedding_dim != width:
-                raise ValueError(f"an embedder of another width than {width}")
-            estimator._restore(parts["learned"])
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, IntegrityError):
-                raise
-            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a {cls.__name__}, got {error}") from None
+        for name, tensor in tensors.items():
+            part, _, own = name.partition(".")
+            parts[part][own] = tensor
+        estimator.embedder = None
+        if metadata["config"] is not None:
+            config = SinusoidalConfig.from_metadata(metadata["config"])
+            estimator.embedder = ConfigurableSinusoidalEmbedder(config, device=device)
+            dtypes = {name: tensor.dtype for name, tensor in estimator.embedder.state_dict().items()}
+            if dtypes != {name: tensor.dtype for name, tensor in parts["embedder"].items()}:
+                raise ValueError("other tensors than those of its embedder")
+            estimator.embedder.load_state_dict(parts["embedder"])
+            estimator.embedder.requires_grad_(False)
+        where = _device(estimator.embedder, None) if device is None else device
+        estimator.machine = LiquidStateMachine.from_content(
+            parts["machine"], metadata["machine"], estimator.embedder, where
+        )
+        width = estimator.machine.input_dim
+        if estimator.embedder is not None and estimator.embedder.config.embedding_dim != width:
+            raise ValueError(f"an embedder of another width than {width}")
+        estimator._restore(parts["learned"])
         return estimator
 
     def _is_fitted(self) -> bool:
@@ -156,7 +136,7 @@ class LSMRegressor(_Estimator):
     ``config`` x is tokens ``[T]`` or ``[B, T]``.
     """
 
-    _format = "torch_hrr.lsm_regressor"
+    file_format = "torch_hrr.lsm_regressor"
     _scale: tuple[Tensor, Tensor] | None = None
 
     def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
@@ -261,7 +241,7 @@ class LSMClassifier(_Softmax):
         classes: The labels, ascending, int64 ``[C]``; empty before `fit`.
     """
 
-    _format = "torch_hrr.lsm_classifier"
+    file_format = "torch_hrr.lsm_classifier"
 
     def __init__(
         self,
@@ -368,7 +348,7 @@ class LSMGenerator(_Softmax):
     Tokens are integers ``[T]`` or ``[B, T]``, 0 to ``config.vocab_size - 1``.
     """
 
-    _format = "torch_hrr.lsm_generator"
+    file_format = "torch_hrr.lsm_generator"
 
     def __init__(
         self, config: SinusoidalConfig | None = None, gpu_config: GPUConfig | None = None, **settings: Any

@@ -11,15 +11,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr import _storage
 from torch_hrr._checks import check_bool, integer, number
-from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import available_memory, resolve_device
 
-_FORMAT, _VERSION = "torch_hrr.liquid_state_machine", 1
 # Elements of states computed at a time: small enough for the cache, large enough that a chunk costs little beside.
 _CHUNK = 2**20
 # Below so many units, and above so many connections a unit, a dense product takes less time than a sparse one.
@@ -29,7 +27,7 @@ _ALL_EIGENVALUES, _AGREEMENT = 256, 1e-9
 _SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
 
 
-class LiquidStateMachine:
+class LiquidStateMachine(Saveable):
     """A reservoir of leaky tanh units with a linear read-out.
 
     ``x[t] = (1 - leak) x[t-1] + leak tanh(W x[t-1] + W_in u[t] + b)`` from ``x = 0``; ``y[t] = w x[t] + c``.
@@ -48,6 +46,8 @@ class LiquidStateMachine:
     Source: Jaeger, The "echo state" approach to analysing and training recurrent neural networks, GMD report 148, 2001;
     Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
     """
+
+    file_format = "torch_hrr.liquid_state_machine"
 
     def __init__(
         self,
@@ -267,49 +267,40 @@ class LiquidStateMachine:
             result[:, begin : begin + chunk.shape[1]] = chunk.to(torch.float64) @ weights + constant
         return result if batched else result.squeeze(0)
 
-    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
-        """Writes reservoir, settings and read-out to one checked file, whole or not at all.
-
-        Raises:
-            OSError: The file cannot be written.
-            TypeError, ValueError: ``key`` is not bytes, or is empty.
-        """
-        tensors, settings = self.content()
-        _storage.save(path, tensors, settings, format=_FORMAT, version=_VERSION, key=key)
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self.content()
 
     @classmethod
     def load(
         cls,
         path: str | os.PathLike[str],
-        *,
-        embedder: nn.Module | None = None,
         key: bytes | None = None,
-        device: torch.device | str | None = None,
+        *,
+        device: torch.device | str | int | None = None,
+        embedder: nn.Module | None = None,
+        **options: Any,
     ) -> Self:
-        """Reads a machine that `save` wrote.
-
-        Args:
-            path: The file.
-            embedder: The embedder, if it had one.
-            key: The key it was saved with; None for a file without one.
-            device: As for the class.
+        """As `Saveable.load`; ``embedder`` is the embedder that the machine was saved with, if it had one.
 
         Raises:
-            torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
-            TypeError, ValueError: ``embedder`` or ``device`` is none, or ``embedder`` is None and the machine had one.
+            ValueError: ``embedder`` is None and the machine had one.
+            TypeError: ``embedder`` is no module.
+            Others: As of `Saveable.load`.
         """
         _check_embedder("load", embedder)
-        target = _resolve("load", device)
-        tensors, settings = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
+        target = _resolve("load", cls._resolved(device))
+        tensors, settings = cls._read(path, key)
         if embedder is None and settings.get("embedder") is True:
             raise ValueError(
                 f"load: embedder must be the one that the machine in {os.fsdecode(path)} was saved with, got None"
             )
-        try:
-            return cls.from_content(tensors, settings, embedder, target)
-        except (KeyError, TypeError, ValueError) as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a machine, got {error}") from None
+        return cls._made(path, tensors, settings, device=target, embedder=embedder, **options)
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        return cls.from_content(tensors, metadata, options["embedder"], _resolve("load", device))
 
     def content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What a file holds: tensors and settings, from which `from_content` makes the machine again."""

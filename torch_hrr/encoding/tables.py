@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr import _storage, runtime
+from torch_hrr import io, runtime
 from torch_hrr._checks import FLOATING, check_bool, check_floating, integer
-from torch_hrr._storage import IntegrityError
 from torch_hrr.encoding.acceleration import choose_device
+from torch_hrr.io import IntegrityError
 
 _FORMAT = "torch_hrr.embedding_table"
 _VERSION = 1
@@ -56,7 +56,7 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     check_floating("save_table", "table", table)
     if table.dim() != 2 or 0 in table.shape:
         raise ValueError(f"save_table: table must have shape [V, dim], both at least 1, got {list(table.shape)}")
-    _storage.save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
+    io.save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
 
 
 class MappedTable:
@@ -100,7 +100,7 @@ class MappedTable:
         self.config = MemoryStorageConfig() if config is None else config
         if not isinstance(self.config, MemoryStorageConfig):
             raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")
-        tensors, _ = _storage.open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify)
+        tensors, _ = io.open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify)
         table = tensors.get("table")
         if table is None or len(tensors) > 1 or table.dim() != 2 or 0 in table.shape or table.dtype not in FLOATING:
             raise IntegrityError(f"load: {os.fsdecode(path)} must hold one floating table [V, dim]")

@@ -6,7 +6,6 @@ import copy
 import functools
 import itertools
 import math
-import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -14,7 +13,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr import _storage
 from torch_hrr._checks import (
     check_bool,
     check_dtype,
@@ -26,16 +24,14 @@ from torch_hrr._checks import (
     number,
     plain,
 )
-from torch_hrr._storage import IntegrityError
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
+from torch_hrr.io import Saveable
 from torch_hrr.reference import field as reference
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.pool import TensorPool
 
-_FORMAT = "torch_hrr.field_brain"
-_VERSION = 1
 METRICS = ("field_information", "max_activation", "prediction_confidence", "energy", "sparsity", "prediction_error")
 """What a step measures, in the order in which it follows the motor in the packed vector."""
 _RADIUS = 2
@@ -52,7 +48,7 @@ _SETTINGS = (
 )
 
 
-class FieldBrain(nn.Module):
+class FieldBrain(Saveable, nn.Module):
     """A field ``[D, H, W, C]`` that a robot's sensors imprint on and that its motors follow from.
 
     One cycle, for sensory values s and a reward r for what the last motor did:
@@ -84,6 +80,8 @@ class FieldBrain(nn.Module):
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977, for fields; Schoener and Spencer, Dynamic Thinking, 2016, for robots that are driven by them.
     """
+
+    file_format = "torch_hrr.field_brain"
 
     prediction: Tensor
     key: Tensor
@@ -294,49 +292,27 @@ class FieldBrain(nn.Module):
         """Bytes of its state, its weights and the memory of its work."""
         return sum(buffer.nbytes for buffer in self.buffers()) + self.pool.nbytes
 
-    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes the brain to one checked safetensors file, whole or not at all; what is loaded goes on bit by bit.
-
-        Args:
-            path: Where to write; an existing file is replaced at once, or on an error kept.
-            key: Seals the file with HMAC-SHA256.
-
-        Raises:
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
-            OSError: The file cannot be written.
-        """
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         settings = {name: getattr(self, name) for name in _SETTINGS} | {"cycle": self.cycle}
         settings["dtype"] = str(self.field.dtype).removeprefix("torch.")
-        _storage.save(path, self._state(), settings, format=_FORMAT, version=_VERSION, key=key)
+        return self._state(), settings
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """Reads a brain that `save` wrote.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
-            TypeError, ValueError: ``device`` names no device.
-        """
-        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        target = resolve_device(device)
-        try:
-            settings = dict(metadata)
-            cycle = integer("load", "cycle", settings.pop("cycle"), 0)
-            dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.pop("dtype")]
-            brain = cls(**settings, dtype=dtype, device="cpu")
-            known = brain._state()
-            shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in known.items()}
-            if shapes != {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}:
-                raise ValueError("other tensors than those of its settings")
-        except (TypeError, ValueError, KeyError) as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a {cls.__name__}, got {error}") from None
+        settings = dict(metadata)
+        cycle = integer("load", "cycle", settings.pop("cycle"), 0)
+        dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.pop("dtype")]
+        brain = cls(**settings, dtype=dtype, device="cpu")
+        known = brain._state()
+        shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in known.items()}
+        if shapes != {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}:
+            raise ValueError("other tensors than those of its settings")
         for name, tensor in known.items():
             tensor.copy_(tensors[name])
         brain.cycle = cycle
-        return brain.to(target)
+        return brain.to(resolve_device(device))
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,13 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_hrr import _storage
 from torch_hrr._checks import check_seed, check_strided, choice, integer, number
-from torch_hrr._storage import IntegrityError
 from torch_hrr.field.functional import advance_key, evolve, random_key
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
-_FORMAT, _VERSION = "torch_hrr.dynamic_field", 1
 _BOUNDARIES = ("circular", "replicate", "zeros")
 _DTYPES = (torch.float32, torch.float64)
 # What a binomial step adds to the variance along an axis, times its rate.
@@ -113,7 +110,7 @@ class Peak:
     batch: tuple[int, ...] = ()
 
 
-class DynamicField(nn.Module):
+class DynamicField(Saveable, nn.Module):
     """Amari's neural field in one to three dimensions, with independent channels.
 
     ``tau du/dt = -u + h + S + excitation G_e * f(u) - inhibition G_i * f(u) - global_inhibition sum f(u) + q xi``,
@@ -139,6 +136,8 @@ class DynamicField(nn.Module):
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977; Schöner, Spencer and the DFT Research Group, Dynamic thinking: a primer on dynamic field theory, 2016.
     """
+
+    file_format = "torch_hrr.dynamic_field"
 
     activation: Tensor
     noise_key: Tensor
@@ -337,54 +336,23 @@ class DynamicField(nn.Module):
                 peaks.append(Peak(position, float(heights.max()), mass, len(region), item[-1], item[:-1]))
         return sorted(peaks, key=lambda peak: -peak.activation)
 
-    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
-        """Writes numbers, activation and the state of the noise to one checked file, whole or not at all.
-
-        Args:
-            path: Where to write; an existing file is replaced at once, or on an error kept.
-            key: Seals the file with HMAC-SHA256.
-
-        Raises:
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
-            OSError: The file cannot be written.
-        """
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
-        metadata = {"config": dataclasses.asdict(self.config), "seed": str(self.seed)}
-        _storage.save(path, self.state_dict(), metadata, format=_FORMAT, version=_VERSION, key=key)
+        return self.state_dict(), {"config": dataclasses.asdict(self.config), "seed": str(self.seed)}
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """Reads a field that `save` wrote; it goes on bit for bit as the saved one does.
-
-        Args:
-            path: The file.
-            key: The key it was saved with; None for a file without one.
-            device: As for the class.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged, has another key, or holds something else.
-            OSError: The file cannot be read.
-            TypeError, ValueError: ``device`` names no device.
-        """
-        target = torch.get_default_device() if device is None else resolve_device(device)
-        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        try:
-            activation = tensors["activation"]
-            field = cls(
-                activation.shape,
-                seed=int(metadata["seed"]),
-                dtype=activation.dtype,
-                device="cpu",
-                **metadata["config"],
-            )
-            field.load_state_dict(tensors)
-            if tensors["noise_key"].dtype != torch.int64:
-                raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must describe a dynamic field, got {error}") from None
-        return field.to(target)
+        if set(metadata) != {"config", "seed"}:
+            raise ValueError("other entries than numbers and a seed")
+        activation = tensors["activation"]
+        seed = int(metadata["seed"])
+        field = cls(activation.shape, seed=seed, dtype=activation.dtype, device="cpu", **metadata["config"])
+        field.load_state_dict(tensors)
+        if tensors["noise_key"].dtype != torch.int64:
+            raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
+        return field.to(torch.get_default_device() if device is None else device)
 
     def extra_repr(self) -> str:
         """Shape and numbers, for `repr`."""

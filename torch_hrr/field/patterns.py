@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from torch_hrr import _storage
 from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, resolve_dtype
-from torch_hrr._storage import IntegrityError
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
-_FORMAT = "torch_hrr.pattern_library"
-_VERSION = 1
 _BLENDED = 3
 # Of the softmax over cosines: two contexts at right angles differ by a factor of e^10.
 _SHARPNESS = 10.0
 
 
-class PatternLibrary(nn.Module):
+class PatternLibrary(Saveable, nn.Module):
     """Contexts and what belongs to them: the newest of a given number, found by cosine, the three best blended.
 
     Everything is on the device, counters too: nothing waits for it, and calls can be compiled or captured in a graph.
@@ -35,6 +31,8 @@ class PatternLibrary(nn.Module):
     Source: Kanerva, Sparse distributed memory, 1988, for retrieval by likeness; the softmax blend: Ramsauer et al.,
     Hopfield networks is all you need, ICLR 2021.
     """
+
+    file_format = "torch_hrr.pattern_library"
 
     contexts: Tensor
     patterns: Tensor
@@ -152,33 +150,17 @@ class PatternLibrary(nn.Module):
         """How many are kept; waits for the device."""
         return min(int(self.stored), self.capacity)
 
-    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes the library to one checked safetensors file, whole or not at all.
-
-        Args:
-            path: Where to write; an existing file is replaced at once, or on an error kept.
-            key: Seals the file with HMAC-SHA256.
-
-        Raises:
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
-            OSError: The file cannot be written.
-        """
-        _storage.save(path, self.state_dict(), {}, format=_FORMAT, version=_VERSION, key=key)
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self.state_dict(), {}
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, key: bytes | None = None, device: torch.device | str | None = None
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """Reads a library that `save` wrote.
-
-        Raises:
-            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
-        """
-        tensors, _ = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
         contexts, patterns, stored = (tensors.get(name) for name in ("contexts", "patterns", "stored"))
         fits = (
             len(tensors) == 3
+            and not metadata
             and contexts is not None
             and patterns is not None
             and stored is not None
@@ -192,7 +174,7 @@ class PatternLibrary(nn.Module):
             and int(stored) >= 0
         )
         if not fits:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must hold the tensors of a library")
+            raise ValueError("other tensors")
         assert contexts is not None and patterns is not None
         capacity, dim = contexts.shape
         library = cls(capacity, dim, patterns.shape[1], device=device, dtype=contexts.dtype)

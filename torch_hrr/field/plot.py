@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr import _storage
 from torch_hrr._checks import check_strided, integer, number
+from torch_hrr.io import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +187,7 @@ def save_animation(
         pictures.append(picture.convert("RGB").quantize(palette=palette, dither=pillow.Dither.NONE))
     written = io.BytesIO()
     pictures[0].save(written, "GIF", save_all=True, append_images=pictures[1:], duration=milliseconds, loop=0)
-    _storage.write_atomically(target, [written.getvalue()])
+    write_atomically(target, [written.getvalue()])
 
 
 def _optional(op: str, module: str) -> Any:

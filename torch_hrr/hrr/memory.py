@@ -13,6 +13,7 @@ from torch_hrr._checks import check_floating, check_int, check_strided
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._checks import check_data, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 _INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -20,11 +21,13 @@ _INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _BLOCK = 1024
 
 
-class ItemMemory:
+class ItemMemory(Saveable):
     """An immutable list of items; `cleanup` finds the nearest ones by cosine.
 
     The items are copied and are constants: gradients flow to the query alone.
     """
+
+    file_format = "torch_hrr.item_memory"
 
     def __init__(self, vectors: Tensor, names: Sequence[str] | None = None) -> None:
         """Copies and normalises the items, in O(N D) and without a host sync.
@@ -145,6 +148,17 @@ class ItemMemory:
         self._vectors, self._first, self._columns = vectors, first, columns
         self._is_plain = self._is_plain and target.type == "cpu"
         return self
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"vectors": self._vectors}, {"names": None if self._names is None else list(self._names)}
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        if set(tensors) != {"vectors"} or set(metadata) != {"names"}:
+            raise ValueError("entries that no memory has")
+        return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
 
     def _check_query(self, query: Tensor, top_k: int) -> None:
         check_floating("cleanup", "query", query)

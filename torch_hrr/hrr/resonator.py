@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr._checks import check_vectors
 from torch_hrr.hrr._describe import describe
 from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
+from torch_hrr.io import Saveable
+from torch_hrr.runtime import resolve_device
 
 _CONVERGED = 0.9
 # Most problems are solved in a few iterations or run into a cycle, so that short attempts beat long ones.
@@ -41,7 +44,7 @@ class Factorization:
     cosines: Tensor
 
 
-class Resonator:
+class Resonator(Saveable):
     """Factorises ``x = s bind(X_1[i_1], ..., X_F[i_F])``, s = +1 or -1, into its indices and its sign.
 
     Searches all products at once, in superposition: the estimate of a factor is ``unitary(sum_m c_m X_f[m])``, where
@@ -69,6 +72,8 @@ class Resonator:
 
     Source: Frady, Kent, Olshausen, Sommer, Resonator networks 1, Neural Computation 32(12), 2020.
     """
+
+    file_format = "torch_hrr.resonator"
 
     def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
         """Copies the codebooks."""
@@ -137,6 +142,21 @@ class Resonator:
             converged=found.converged.view(batch),
             cosines=found.cosines.view(batch),
         )
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        # The seed as text, since other readers of JSON may not take integers of 64 bits.
+        return {f"codebook.{i}": book for i, book in enumerate(self.codebooks)}, {"seed": str(self.seed)}
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        place = resolve_device(device)
+        books = [tensors[f"codebook.{i}"].to(place) for i in range(len(tensors))]
+        resonator = cls(books, seed=int(metadata["seed"]))
+        if resonator._content()[1] != metadata or resonator.codebooks[0].dtype != books[0].dtype:
+            raise ValueError("entries that no resonator has")
+        return resonator
 
     def _search(self, x: Tensor, max_iterations: int, check_every: int | None) -> Factorization:
         count, factors = x.shape[0], len(self.codebooks)

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_hrr import _storage
 from torch_hrr._checks import FLOATING, check_dtype, check_int
-from torch_hrr._storage import IntegrityError
 from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._named import NamedVectors
+from torch_hrr.io import IntegrityError, Saveable, digest
+from torch_hrr.io.files import check_text, to_bytes
 
-_FORMAT = "torch_hrr.vector_store"
-_VERSION = 1
 _CPU = torch.device("cpu")
 
 
@@ -26,7 +24,7 @@ class _Entry(NamedTuple):
     sha256: str
 
 
-class VectorStore(NamedVectors):
+class VectorStore(NamedVectors, Saveable):
     """Vectors by name, in the order in which they were added; a mapping to copies of them.
 
     Rows of one tensor on one device, made in advance and doubled when they run out; the row of a removed vector is used
@@ -36,6 +34,8 @@ class VectorStore(NamedVectors):
 
     Every change records the SHA-256 of the vectors that it wrote, for which it copies them to the host once.
     """
+
+    file_format = "torch_hrr.vector_store"
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class VectorStore(NamedVectors):
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
             ValueError: the name is known or no valid Unicode, or ``vector`` is not ``[D]`` or not finite.
         """
-        _storage._check_text("add", "name", name)
+        check_text("add", "name", name)
         self._add("add", [name], self._converted("add", "vector", vector, (self._dim,)).unsqueeze(0))
 
     def add_many(self, names: Sequence[str], vectors: Tensor) -> None:
@@ -99,7 +99,7 @@ class VectorStore(NamedVectors):
         """
         names = check_names("add_many", names)
         for name in names:
-            _storage._check_text("add_many", "name", name)
+            check_text("add_many", "name", name)
         self._add("add_many", names, self._converted("add_many", "vectors", vectors, (len(names), self._dim)))
 
     def get_many(self, names: Sequence[str]) -> Tensor:
@@ -138,12 +138,12 @@ class VectorStore(NamedVectors):
     def digest(self) -> str:
         """Fingerprint of what the store holds now: 64 hexadecimal digits.
 
-        `_storage.digest` of the names in their order and of all vectors ``[N, D]`` in it, so that names, order, D,
+        `io.digest` of the names in their order and of all vectors ``[N, D]`` in it, so that names, order, D,
         dtype and every bit of the values count, and device, capacity and the way there do not.
 
         Cost: one copy to the host and one pass over the bytes.
         """
-        return _storage.digest(*self._content(self.vectors.to(_CPU)))
+        return digest(*self._described(self.vectors.to(_CPU)))
 
     def verify(self) -> None:
         """Checks that every vector still is what the last change through this class wrote.
@@ -156,40 +156,20 @@ class VectorStore(NamedVectors):
         self._verified("verify")
 
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """Writes the store to one file, whole or not at all, after verifying it.
+        """As `Saveable.save`, after `verify`: IntegrityError, and nothing is written, where that finds a change.
 
-        The file is a safetensors file with a SHA-256 manifest over every tensor. It depends on what `digest` depends on
-        and on the key alone.
-
-        Args:
-            path: where to write; an existing file is replaced at once, or on an error kept.
-            key: seals the file with HMAC-SHA256, so that it can be read, and changed unnoticed, only with this key.
-
-        Raises:
-            IntegrityError: as for `verify`; nothing is written.
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
-            OSError: the file cannot be written.
+        The file depends on what `digest` depends on and on the key alone.
         """
-        _storage.save(path, *self._content(self._verified("save")), format=_FORMAT, version=_VERSION, key=key)
+        super().save(path, key)
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self._described(self._verified("save"))
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], key: bytes | None = None, *, device: torch.device | str | None = None
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        """Reads a store that `save` wrote, with its names, order, D, dtype and digest.
-
-        Args:
-            path: the file.
-            key: the one it was saved with; None for a file without one.
-            device: as for the class; the device that the store was saved from does not matter.
-
-        Raises:
-            IntegrityError: the file is damaged, holds something else, or does not fit the key.
-            TypeError, ValueError: ``key`` is not bytes or empty, or ``device`` as for the class.
-            OSError: the file cannot be read; FileNotFoundError where there is none.
-        """
-        tensors, metadata = _storage.load(path, format=_FORMAT, version=_VERSION, key=key)
-        names, vectors = _checked_content(path, tensors, metadata)
+        names, vectors = _checked_content(tensors, metadata)
         store = cls(vectors.shape[1], device=device, dtype=vectors.dtype, capacity=len(names))
         store._add("load", names, vectors)
         return store
@@ -237,7 +217,7 @@ class VectorStore(NamedVectors):
     def _index(self, rows: Sequence[int]) -> Tensor:
         return torch.tensor(rows, dtype=torch.int64, device=self._device)
 
-    def _content(self, vectors: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _described(self, vectors: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"vectors": vectors}, {"names": list(self._entries)}
 
     def _verified(self, op: str) -> Tensor:
@@ -253,14 +233,12 @@ class VectorStore(NamedVectors):
 
 def _fingerprints(vectors: Tensor) -> list[str]:
     """SHA-256 of every row on the host, over its values in order, little-endian."""
-    data = memoryview(_storage._to_bytes(vectors))
+    data = memoryview(to_bytes(vectors))
     step = vectors.shape[1] * vectors.element_size()
     return [hashlib.sha256(data[at : at + step]).hexdigest() for at in range(0, len(data), step)]
 
 
-def _checked_content(
-    path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, Any]
-) -> tuple[list[str], Tensor]:
+def _checked_content(tensors: dict[str, Tensor], metadata: dict[str, Any]) -> tuple[list[str], Tensor]:
     """Names and vectors of a file whose seal is right; without a key, anybody can make one that holds anything."""
     match tensors, metadata:
         case {"vectors": vectors, **others}, {"names": [*names], **rest} if not others and not rest:
@@ -268,4 +246,4 @@ def _checked_content(
             named = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
             if known and named and len(names) == len(vectors) and bool(vectors.isfinite().all()):
                 return names, vectors
-    raise IntegrityError(f"load: {os.fsdecode(path)} must hold finite vectors [N, D] and N different names")
+    raise ValueError("other content than finite vectors [N, D] and N different names")

@@ -9,20 +9,22 @@ Leading dimensions broadcast: a structure may be a batch of them, of one length.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr._checks import check_bool, check_int, check_seed, integer, resolve_dtype
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._checks import check_broadcast, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class Record:
+class Record(Saveable):
     """Role and filler pairs in one vector, ``sum_k bind(role_k, filler_k)``.
 
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
@@ -35,6 +37,8 @@ class Record:
         ValueError: there is no role, or a role is not ``[D]``.
         RuntimeError: roles differ in D or device.
     """
+
+    file_format = "torch_hrr.record"
 
     def __init__(self, roles: Mapping[str, Tensor]) -> None:
         """An empty record."""
@@ -115,14 +119,35 @@ class Record:
         """Number of filled roles."""
         return len(self._fillers)
 
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"role.{i}": role.detach() for i, role in enumerate(self._roles.values())}
+        tensors |= {f"filler.{i}": filler.detach() for i, filler in enumerate(self._fillers.values())}
+        return tensors, {"roles": list(self._roles), "fillers": list(self._fillers)}
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        place = resolve_device(device)
+        roles = check_names("load", metadata["roles"])
+        fillers = check_names("load", metadata["fillers"])
+        record = cls({name: tensors[f"role.{i}"].to(place) for i, name in enumerate(roles)})
+        for i, name in enumerate(fillers):
+            record.set(name, tensors[f"filler.{i}"].to(place))
+        if len(tensors) != len(roles) + len(fillers) or len(metadata) != 2:
+            raise ValueError("entries that no record has")
+        return record
+
     def _role(self, op: str, role: str) -> Tensor:
         if role not in self._roles:
             raise KeyError(f"{op}: role must be one of {sorted(self._roles)}, got {role!r}")
         return self._roles[role]
 
 
-class _Structure:
+class _Structure(Saveable):
     """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
+
+    _length = 0
 
     def __init__(
         self,
@@ -165,6 +190,28 @@ class _Structure:
         """Class, D, device and dtype."""
         return self._describe()
 
+    def _settings(self) -> dict[str, Any]:
+        """What there is beside the vector, by the name of an attribute."""
+        # The seed as text, since other readers of JSON may not take integers of 64 bits.
+        return {"seed": str(self.seed)}
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"vector": self._vector.detach()}, self._settings()
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        vector = tensors["vector"]
+        given = {"directed": metadata["directed"]} if "directed" in metadata else {}
+        structure = cls(vector.shape[-1], seed=int(metadata["seed"]), device=device, dtype=vector.dtype, **given)
+        structure._vector = vector.to(structure._vector.device)
+        if "length" in metadata:
+            structure._length = integer("load", "length", metadata["length"], 0)
+        if structure._settings() != metadata or len(tensors) > 1:
+            raise ValueError(f"entries that no {cls.__name__} has")
+        return structure
+
     def _describe(self, *parts: str) -> str:
         return describe(self, self.dim, self._vector.device, self._vector.dtype, *parts)
 
@@ -181,7 +228,10 @@ class _Structure:
 class Sequence(_Structure):
     """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item."""
 
-    _length = 0
+    file_format = "torch_hrr.sequence"
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "length": self._length}
 
     def append(self, item: Tensor) -> None:
         """Adds ``[..., D]`` at the end."""
@@ -219,7 +269,10 @@ class Sequence(_Structure):
 class Stack(_Structure):
     """Items one upon the other: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
 
-    _length = 0
+    file_format = "torch_hrr.stack"
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "length": self._length}
 
     def push(self, item: Tensor) -> None:
         """Puts ``[..., D]`` on the top."""
@@ -280,6 +333,8 @@ class Graph(_Structure):
     Unitary nodes answer best: `neighbours` is then exact but for the other edges.
     """
 
+    file_format = "torch_hrr.graph"
+
     def __init__(
         self,
         dim: int = 512,
@@ -293,6 +348,9 @@ class Graph(_Structure):
         check_bool("Graph", "directed", directed)
         super().__init__(dim, seed=seed, device=device, dtype=dtype)
         self.directed = directed
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "directed": self.directed}
 
     def __repr__(self) -> str:
         """Class, D, whether edges have a direction, device and dtype."""
@@ -330,6 +388,8 @@ class HashTable(_Structure):
 
     Of k entries with unitary keys a value comes back with a cosine of about ``1/sqrt(k)``.
     """
+
+    file_format = "torch_hrr.hash_table"
 
     def add(self, key: Tensor, value: Tensor) -> None:
         """Adds an entry of ``[..., D]`` each; a key that was there has two values then."""

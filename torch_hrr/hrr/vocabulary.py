@@ -12,13 +12,14 @@ from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_finite, check_vector, resolve_storage
+from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
+from torch_hrr.io import Saveable
 
 
-class Vocabulary(NamedVectors):
+class Vocabulary(NamedVectors, Saveable):
     """Vectors by name, in the order of their declaration; a read-only mapping to copies of them.
 
     Expressions know these operators, with the precedence and the association of Python, from tight to loose:
@@ -32,6 +33,8 @@ class Vocabulary(NamedVectors):
     Anything else is a ValueError that states the position, counted from 0. Strings of nengo_spa that keep to these
     operators mean the same; its method calls, its division and its bare numbers for scaled identities are not known.
     """
+
+    file_format = "torch_hrr.vocabulary"
 
     def __init__(
         self,
@@ -156,6 +159,28 @@ class Vocabulary(NamedVectors):
         self._entries = {name: vector.to(target) for name, vector in self._entries.items()}
         self._device, self._memory = target, None
         return self
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        # The seed as text, since other readers of JSON may not take integers of 64 bits.
+        settings = {"names": list(self._entries), "seed": str(self._seed), "unitary": self._unitary}
+        return {"vectors": self.vectors}, settings
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        vectors, names = tensors["vectors"], check_names("load", metadata["names"])
+        vocabulary = cls(
+            vectors.shape[1], int(metadata["seed"]), unitary=metadata["unitary"], device=device, dtype=vectors.dtype
+        )
+        check_vector("load", "vectors", vectors, (len(names), vectors.shape[1]))
+        check_finite("load", "vectors", vectors)
+        for name in names:
+            check_name("load", name)
+        vocabulary._extend(dict(zip(names, vectors.to(vocabulary.device).unbind(), strict=True)))
+        if vocabulary._content()[1] != metadata or len(tensors) > 1:
+            raise ValueError("entries that no vocabulary has")
+        return vocabulary
 
     def _items(self, op: str) -> ItemMemory:
         if not self._entries:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from cases.storage import assert_same, small
 
-from torch_hrr._storage import IntegrityError, load, save
+from torch_hrr.io import IntegrityError, load, save
 
 FORMAT = "torch_hrr.test"
 METADATA = {"dim": 3}

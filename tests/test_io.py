@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_hrr import _storage
-from torch_hrr._storage import digest, load, save
+from torch_hrr.io import files as files
+from torch_hrr.io.files import digest, load, save
 
-DTYPES = sorted(_storage._DTYPES.values(), key=str)
+DTYPES = sorted(files._DTYPES.values(), key=str)
 KEYS = [None, b"a secret"]
 FORMAT = "torch_hrr.test"
 METADATA = {
@@ -212,9 +212,9 @@ def test_options_are_checked(path, options, kind, reason):
         load(path, **options)
 
 
-@pytest.mark.parametrize("save", [save, _storage.save_in_pieces])
+@pytest.mark.parametrize("save", [save, files.save_in_pieces])
 def test_a_header_that_readers_refuse_is_not_written(path, monkeypatch, save):
-    monkeypatch.setattr(_storage, "_MAX_HEADER", 1000)
+    monkeypatch.setattr(files, "_MAX_HEADER", 1000)
     with pytest.raises(ValueError, match=r"^save: names and metadata must fit in 1000 bytes, got \d{4}$"):
         save(path, small(), {"x": "y" * 1000}, format=FORMAT, version=1)
     assert os.listdir(path.parent) == []
@@ -234,12 +234,12 @@ def test_a_bool_of_any_byte_is_saved_as_true(path):
 
 def test_big_endian_machines_write_little_endian(path, monkeypatch):
     tensors = {str(dtype): random_tensor(dtype, (2, 3)) for dtype in DTYPES}
-    monkeypatch.setattr(_storage.sys, "byteorder", "big")
+    monkeypatch.setattr(files.sys, "byteorder", "big")
     save(path, tensors, {}, format=FORMAT, version=1)
     assert_same(load(path, format=FORMAT)[0], tensors)
-    assert bytes(_storage._to_bytes(torch.tensor([1, 2], dtype=torch.int32))) == bytes([0, 0, 0, 1, 0, 0, 0, 2])
+    assert bytes(files.to_bytes(torch.tensor([1, 2], dtype=torch.int32))) == bytes([0, 0, 0, 1, 0, 0, 0, 2])
     pair = torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
-    assert bytes(_storage._to_bytes(pair)) == bytes.fromhex("3f80000040000000")
+    assert bytes(files.to_bytes(pair)) == bytes.fromhex("3f80000040000000")
 
 
 CHANGES = {

@@ -5,7 +5,8 @@ import tracemalloc
 import pytest
 import torch
 
-from torch_hrr import IntegrityError, _storage
+from torch_hrr import IntegrityError
+from torch_hrr.io import files
 
 KIND = {"format": "test", "version": 3}
 CONTENT = {
@@ -27,17 +28,17 @@ def path(tmp_path):
 
 
 def test_pieces_make_the_same_file(path, tmp_path):
-    _storage.save(tmp_path / "whole", CONTENT, METADATA, **KIND)
-    _storage.save_in_pieces(path, CONTENT, METADATA, **KIND)
+    files.save(tmp_path / "whole", CONTENT, METADATA, **KIND)
+    files.save_in_pieces(path, CONTENT, METADATA, **KIND)
     assert path.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.mark.parametrize("verify", (True, False))
 @pytest.mark.parametrize("key", (None, b"a secret"))
 def test_a_mapped_file_holds_what_was_saved(path, key, verify):
-    _storage.save(path, CONTENT, METADATA, key=key, **KIND)
-    tensors, metadata = _storage.open_mapped(path, key=key, verify=verify, **KIND)
-    loaded, _ = _storage.load(path, key=key, **KIND)
+    files.save(path, CONTENT, METADATA, key=key, **KIND)
+    tensors, metadata = files.open_mapped(path, key=key, verify=verify, **KIND)
+    loaded, _ = files.load(path, key=key, **KIND)
     assert metadata == METADATA and list(tensors) == list(loaded)
     for name, tensor in tensors.items():
         assert tensor.dtype == CONTENT[name].dtype and torch.equal(tensor, CONTENT[name])
@@ -47,8 +48,8 @@ def test_neither_takes_the_memory_of_a_tensor(path):
     table = torch.zeros(1 << 24)
     tracemalloc.start()
     try:
-        _storage.save_in_pieces(path, {"table": table}, {}, **KIND)
-        (mapped,) = _storage.open_mapped(path, **KIND)[0].values()
+        files.save_in_pieces(path, {"table": table}, {}, **KIND)
+        (mapped,) = files.open_mapped(path, **KIND)[0].values()
         assert tracemalloc.get_traced_memory()[1] < table.nbytes // 8
     finally:
         tracemalloc.stop()
@@ -56,23 +57,23 @@ def test_neither_takes_the_memory_of_a_tensor(path):
 
 
 def test_a_tensor_that_changes_while_it_is_written(path, monkeypatch):
-    table, write = torch.zeros(9), _storage.write_atomically
-    _storage.save(path, {}, {}, **KIND)
+    table, write = torch.zeros(9), files.write_atomically
+    files.save(path, {}, {}, **KIND)
     before = path.read_bytes()
-    monkeypatch.setattr(_storage, "write_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
+    monkeypatch.setattr(files, "write_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
     with pytest.raises(RuntimeError, match="must not change while it is written"):
-        _storage.save_in_pieces(path, {"table": table}, {}, **KIND)
+        files.save_in_pieces(path, {"table": table}, {}, **KIND)
     assert path.read_bytes() == before and [file.name for file in path.parent.iterdir()] == ["file"]
 
 
 def test_damage_under_a_mapping(path):
-    _storage.save(path, {"a": torch.zeros(5), "b": torch.ones(300_000)}, {}, **KIND)
+    files.save(path, {"a": torch.zeros(5), "b": torch.ones(300_000)}, {}, **KIND)
     whole = path.read_bytes()
     for at, text in ((len(whole) - 1, "tensor 'b'"), (len(whole) - 300_000 * 4 - 1, "tensor 'a'"), (100, "damaged")):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(IntegrityError, match=text):
-            _storage.open_mapped(path, **KIND)
+            files.open_mapped(path, **KIND)
     path.write_bytes(whole)
     for options in ({"format": "other", "version": 3}, {"format": "test", "version": 4}, {**KIND, "key": b"k"}):
         with pytest.raises(IntegrityError, match="file"):
-            _storage.open_mapped(path, verify=False, **options)
+            files.open_mapped(path, verify=False, **options)

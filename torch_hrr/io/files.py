@@ -92,7 +92,7 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
         64 hexadecimal digits, the same on every device. Errors as for `save`; cost: one pass over the bytes.
     """
     _check_content("digest", tensors, metadata)
-    entries = {name: _Entry.of(tensor, _to_bytes(tensor)) for name, tensor in tensors.items()}
+    entries = {name: _Entry.of(tensor, to_bytes(tensor)) for name, tensor in tensors.items()}
     return hashlib.sha256(_json({"metadata": dict(metadata), "tensors": _as_json(entries)}).encode()).hexdigest()
 
 
@@ -131,7 +131,7 @@ def save(
     """
     _check_options("save", format, version, key)
     _check_content("save", tensors, metadata)
-    data = {name: _to_bytes(tensor) for name, tensor in tensors.items()}
+    data = {name: to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
     header = _checked_header(format, version, metadata, entries, key)
     write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
@@ -191,7 +191,7 @@ def _pieces(tensor: Tensor) -> Iterator[bytearray]:
     """The bytes of `_to_bytes`, some rows at a time."""
     row = max(math.prod(tensor.shape[1:]) * tensor.element_size(), 1)
     rows = torch.split(tensor, max(_PIECE // row, 1)) if tensor.dim() else (tensor,)
-    return (_to_bytes(part) for part in rows)
+    return (to_bytes(part) for part in rows)
 
 
 def load(
@@ -220,18 +220,65 @@ def load(
     Raises:
         IntegrityError: A changed, missing or added byte, another program's file, another format or version, a wrong or
             missing key, a key for a file saved without one.
-        TypeError, ValueError: An argument of another type, an empty key.
+        TypeError, ValueError: An argument of another type, an empty key, a path that is not a regular file.
+        MemoryError: The tensors do not fit into memory.
         OSError: The file cannot be read; FileNotFoundError where there is none.
 
     Cost: one pass over the file; beside the tensors the host holds the bytes of one of them at a time.
     """
     _check_options("load", format, version, key)
-    with open(path, "rb") as file:
+    with open_regular("load", path) as file, enough_memory(path):
         try:
             tensors, metadata = _read(file, format, version, key)
         except IntegrityError as error:
             raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+        return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+
+
+def format_of(path: str | os.PathLike[str], key: bytes | None = None) -> str:
+    """The format of a file that `save` wrote; its header is checked, its tensors are not. Errors as `load`."""
+    _check_options("load", "any", 0, key)
+    with open_regular("load", path) as file:
+        try:
+            return str(_read_header(file, None, 0, key)[1]["format"])
+        except IntegrityError as error:
+            raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
+
+
+def open_regular(op: str, path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Opens a regular file to read; ValueError for anything else, whose reader might wait for a writer for ever."""
+    # Without waiting, and asked of what was opened: the name may mean something else a moment later.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{op}: path must name a regular file, got {os.fsdecode(path)}")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+@contextlib.contextmanager
+def enough_memory(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns what Python and torch raise where memory runs out into a MemoryError that names the file."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise MemoryError(f"load: {os.fsdecode(path)} must fit into memory, got {_first_line(error)}") from error
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MemoryError(f"load: {os.fsdecode(path)} must fit into memory, got {_first_line(error)}") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out; the CPU's allocator has no class of its own."""
+    texts = ("can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0] or type(error).__name__
 
 
 def open_mapped(
@@ -250,7 +297,7 @@ def open_mapped(
     _check_options("open_mapped", format, version, key)
     if sys.byteorder == "big":
         raise RuntimeError("open_mapped: files are little-endian, and cannot be mapped on this machine")
-    with open(path, "rb") as file:
+    with open_regular("open_mapped", path) as file:
         try:
             at, manifest, entries = _read_header(file, format, version, key)
             tensors = {}
@@ -301,7 +348,7 @@ def _read(file: io.BufferedReader, format: str, version: int, key: bytes | None)
 
 
 def _read_header(
-    file: io.BufferedReader, format: str, version: int, key: bytes | None
+    file: io.BufferedReader, format: str | None, version: int, key: bytes | None
 ) -> tuple[int, dict[str, Any], dict[str, _Entry]]:
     """The header's length, the sealed manifest and its tensors; the file is left at the first of them."""
     size = os.fstat(file.fileno()).st_size
@@ -314,7 +361,7 @@ def _read_header(
     header = prefix + file.read(length)
     text = _sealed_manifest(header[_PREFIX_BYTES:], key)
     manifest = _parse_manifest(text)
-    if manifest["format"] != format or manifest["version"] != version:
+    if format is not None and (manifest["format"] != format or manifest["version"] != version):
         found = f"version {manifest['version']} of {manifest['format']!r}"
         raise IntegrityError(f"must hold version {version} of {format!r}, got {found}")
     entries = {name: _parse_entry(name, fields) for name, fields in manifest["tensors"].items()}
@@ -391,7 +438,7 @@ def _read_tensor(file: io.BufferedReader, name: str, entry: _Entry) -> Tensor:
     return tensor
 
 
-def _to_bytes(tensor: Tensor) -> bytearray:
+def to_bytes(tensor: Tensor) -> bytearray:
     """The elements in row-major order, little-endian; a copy, so that a later change cannot part data from hash."""
     data = bytearray(tensor.numel() * tensor.element_size())
     if data:
@@ -439,7 +486,7 @@ def _json(value: Any) -> str:
 
 
 def _check_options(op: str, format: str, version: int, key: bytes | None) -> None:
-    _check_text(op, "format", format)
+    check_text(op, "format", format)
     if type(version) is not int:
         raise TypeError(f"{op}: version must be an int, got {type(version).__name__}")
     if key is not None and not isinstance(key, bytes):
@@ -450,7 +497,7 @@ def _check_options(op: str, format: str, version: int, key: bytes | None) -> Non
 
 def _check_content(op: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     for name, tensor in tensors.items():
-        _check_text(op, "names of tensors", name)
+        check_text(op, "names of tensors", name)
         if name == "__metadata__":
             raise ValueError(f"{op}: names of tensors must not be reserved, got '__metadata__'")
         if not isinstance(tensor, Tensor):
@@ -469,20 +516,21 @@ def _check_metadata(op: str, where: str, value: Any, depth: int) -> None:
         raise ValueError(f"{op}: metadata must nest at most {_MAX_NESTING} deep, got more at {where}")
     if isinstance(value, dict):
         for name, item in value.items():
-            _check_text(op, f"names in {where}", name)
+            check_text(op, f"names in {where}", name)
             _check_metadata(op, f"{where}[{name!r}]", item, depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             _check_metadata(op, f"{where}[{index}]", item, depth + 1)
     elif isinstance(value, str):
-        _check_text(op, where, value)
+        check_text(op, where, value)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{op}: {where} must be finite, got {value}")
     elif value is not None and not isinstance(value, int | float):
         raise TypeError(f"{op}: {where} must be None, bool, int, float, str, list or dict, got {type(value).__name__}")
 
 
-def _check_text(op: str, where: str, text: str) -> None:
+def check_text(op: str, where: str, text: str) -> None:
+    """TypeError unless the value is a str, ValueError unless UTF-8 can encode it."""
     if not isinstance(text, str):
         raise TypeError(f"{op}: {where} must be str, got {type(text).__name__}")
     try:
@@ -492,6 +540,7 @@ def _check_text(op: str, where: str, text: str) -> None:
 
 
 def write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
+    """Writes a file whole or not at all, as `save` says."""
     mode = os.stat(path).st_mode if os.path.exists(path) else None
     if mode is not None and not stat.S_ISREG(mode):
         raise ValueError(f"save: path must name a regular file, got {path}")

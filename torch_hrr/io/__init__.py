@@ -1,0 +1,17 @@
+"""Checked files: tensors with plain values, sealed by SHA-256 or by a key, and the objects that are saved in them."""
+
+from torch_hrr.io.files import IntegrityError, digest, format_of, load, open_mapped, save, save_in_pieces
+from torch_hrr.io.files import write_atomically as write_atomically
+from torch_hrr.io.saveable import Saveable, saveable_classes
+
+__all__ = [
+    "IntegrityError",
+    "Saveable",
+    "digest",
+    "format_of",
+    "load",
+    "open_mapped",
+    "save",
+    "save_in_pieces",
+    "saveable_classes",
+]

@@ -1,0 +1,155 @@
+"""Objects that are written to one checked file and read back, and how the class of a file is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr.io import files
+from torch_hrr.io.files import IntegrityError
+
+_CLASSES: dict[str, type[Saveable]] = {}
+# What a content that no object has may raise while an object is made of it.
+_REFUSALS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
+
+
+class Saveable:
+    """Something that can be saved to one checked safetensors file and loaded with the same bits.
+
+    A class states `file_format`, the name of what its files hold, and `file_version`, makes its content in
+    ``_content``, and an object of a content in ``_from_content``.
+    """
+
+    file_format: ClassVar[str]
+    file_version: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `torch_hrr.load` find a class that states a format."""
+        super().__init_subclass__(**kwargs)
+        if "file_format" in cls.__dict__:
+            _CLASSES[cls.file_format] = cls
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the object to one checked safetensors file, whole or not at all.
+
+        Args:
+            path: Where to write; an existing file is replaced at once, or on an error kept.
+            key: Seals the file with HMAC-SHA256: it can then be read, and changed unnoticed, only with this key.
+
+        Raises:
+            TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
+            OSError: The file cannot be written.
+        """
+        files.save(path, *self._content(), format=self.file_format, version=self.file_version, key=key)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | None = None,
+        *,
+        device: torch.device | str | int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Reads an object that `save` wrote, with the same bits.
+
+        Args:
+            path: The file.
+            key: The key it was saved with; None for a file without one.
+            device: Where the object is made, as for its class; the device that it was saved from does not matter.
+            **options: What the class wants besides, and no file holds.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
+            TypeError, ValueError: ``key`` is not bytes or empty, ``device`` names no device, or ``path`` is not a
+                regular file.
+            MemoryError: The object does not fit into memory.
+            OSError: The file cannot be read; FileNotFoundError where there is none.
+        """
+        return cls._made(path, *cls._read(path, key), device=cls._resolved(device), **options)
+
+    def _content(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """Tensors and plain values that determine the object."""
+        raise NotImplementedError
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        """The object of a content whose seal is right; anybody can seal one without a key, so that all is checked.
+
+        Raises what such checks raise (KeyError, TypeError, ValueError and the like) for a content that no object has.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def _resolved(cls, device: torch.device | str | int | None) -> torch.device | None:
+        """The device asked for; None leaves it to the class."""
+        # Not imported above: the package's modules save themselves with this one.
+        from torch_hrr.runtime.device import resolve_device
+
+        return None if device is None else resolve_device(device, "load")
+
+    @classmethod
+    def _read(cls, path: str | os.PathLike[str], key: bytes | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return files.load(path, format=cls.file_format, version=cls.file_version, key=key)
+
+    @classmethod
+    def _made(
+        cls,
+        path: str | os.PathLike[str],
+        tensors: dict[str, Tensor],
+        metadata: dict[str, Any],
+        *,
+        device: torch.device | None,
+        **options: Any,
+    ) -> Self:
+        """The object of a file's content; IntegrityError where there is none."""
+        with files.enough_memory(path):
+            try:
+                return cls._from_content(tensors, metadata, device, **options)
+            except _REFUSALS as error:
+                if isinstance(error, IntegrityError) or files.is_out_of_memory(error):
+                    raise
+                where = os.fsdecode(path)
+                raise IntegrityError(f"load: {where} must describe a {cls.__name__}, got {error}") from error
+
+
+def load(
+    path: str | os.PathLike[str],
+    key: bytes | None = None,
+    *,
+    device: torch.device | str | int | None = None,
+    **options: Any,
+) -> Any:
+    """Reads whatever object of torch_hrr a file holds.
+
+    The file says what it holds, and the `load` of that class reads it.
+
+    Args:
+        path: A file that some ``save`` of this package wrote.
+        key: The key it was saved with; None for a file without one.
+        device: Where the object is made; None leaves it to its class.
+        **options: As of the class's `load`.
+
+    Returns:
+        A `Brain`, a `Vocabulary`, or whatever was saved.
+
+    Raises:
+        torch_hrr.IntegrityError: The file is damaged, does not fit the key, or holds nothing that this version knows.
+        Others: As of `Saveable.load`.
+    """
+    found = files.format_of(path, key)
+    if found not in _CLASSES:
+        raise IntegrityError(f"load: {os.fsdecode(path)} must hold an object of torch_hrr, got {found!r}")
+    given = options if device is None else {**options, "device": device}
+    return _CLASSES[found].load(path, key, **given)
+
+
+def saveable_classes() -> dict[str, type[Saveable]]:
+    """Every class that can be loaded, by the format of its files."""
+    return dict(_CLASSES)
