@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_hrr
-from torch_hrr import demo, field_demo, runtime, text_demo
+from torch_hrr import demo, demo_figure, field_demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -25,12 +25,16 @@ def info(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Runs the jobs of the demo one after the other."""
+    panels = []
     if "digits" in options.jobs:
-        demo.run(options)
+        panels.append(demo.panel(demo.run(options)))
     if "text" in options.jobs:
-        text_demo.run(options)
+        panels.append(text_demo.panel(text_demo.run(options), options.units))
     if "field" in options.jobs:
-        field_demo.run(options)
+        panels.append(field_demo.panel(field_demo.run(options)))
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "demo.svg").write_text(demo_figure.draw(panels))
+    print(f"\nall of it in one picture: {options.output / 'demo.svg'}")
     return 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_hrr.demo import progress_bar
+from torch_hrr.demo_figure import Bar, Panel
 from torch_hrr.field import DynamicField, quick_performance_test
 
 SHAPE = (12, 12, 12, 1)
@@ -79,10 +80,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=10, help="runs of the dynamic field (default: 10)")
 
 
-def run(options: argparse.Namespace) -> None:
+def panel(result: FieldResult) -> Panel:
+    """The decisions, for the picture."""
+    bars = [
+        Bar(f"excitation {name}, {part}", result.peaks[name, part], ours=True) for name in EXCITATIONS for part in PARTS
+    ]
+    return Panel("Dynamic field: share of runs with one peak, at the stronger of two stimuli", 1.0, 2, bars)
+
+
+def run(options: argparse.Namespace) -> FieldResult:
     """Runs the job and prints what it found."""
     if options.runs < 1:
         raise SystemExit(f"demo: --runs must be at least 1, got {options.runs}")
     result = decide(options.runs, options.seed)
     print(f"\n{options.runs} runs of a dynamic field of {SHAPE[0]}^3 places under noise, and a field brain\n")
     print(report(result))
+    return result

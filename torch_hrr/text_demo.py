@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from torch_hrr.demo import progress_bar
+from torch_hrr.demo_figure import Bar, Panel
 from torch_hrr.encoding import LSMGenerator, SinusoidalConfig
 from torch_hrr.sequence_data import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
 
@@ -78,10 +79,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--units", type=int, default=UNITS, help=f"units of the reservoir (default: {UNITS})")
 
 
-def run(options: argparse.Namespace) -> None:
+def panel(result: TextResult, units: int) -> Panel:
+    """The bits, for the picture."""
+    bars = [
+        Bar(f"table of counts, {order} character(s) before", bits, ours=False) for order, bits in result.tables.items()
+    ]
+    bars.append(Bar(f"liquid state machine, {units} units", result.machine, ours=True))
+    return Panel("Next character of Python's documentation: bits a character (less is better)", 4.0, 2, bars)
+
+
+def run(options: argparse.Namespace) -> TextResult:
     """Runs the job and prints its table."""
     if options.units < 1:
         raise SystemExit(f"demo: --units must be at least 1, got {options.units}")
     result = predict_characters(options.units, options.seed)
     print(f"\nnext character of pydoc_data.topics, the last fifth for testing, seed {options.seed}\n")
     print(report(result, options.units))
+    return result
