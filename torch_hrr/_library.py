@@ -43,24 +43,30 @@ def load() -> Path:
 
 
 @functools.cache
+def _told() -> dict[str, str]:
+    """What the library says of itself."""
+    function = ctypes.CDLL(str(load())).torch_hrr_build_info
+    function.restype = ctypes.c_char_p
+    return dict(line.split("=", 1) for line in function().decode().splitlines())
+
+
 def build_info() -> dict[str, str]:
     """What the library says of itself: version, torch, cuda ("none" without), isa (the instruction set in use).
 
     Raises:
         RuntimeError: TORCH_HRR_ISA names an instruction set that is unknown or that this processor lacks.
     """
-    function = ctypes.CDLL(str(load())).torch_hrr_build_info
-    function.restype = ctypes.c_char_p
-    info = dict(line.split("=", 1) for line in function().decode().splitlines())
-    if "error" in info:
-        raise RuntimeError(info["error"])
-    return info
+    if "error" in _told():
+        raise RuntimeError(_told()["error"])
+    return _told()
 
 
 def has_cuda_kernels() -> bool:
-    """Whether the library was built with its CUDA kernels; all operators have them or none."""
-    has: bool = torch._C._dispatch_has_kernel_for_dispatch_key("torch_hrr::bind", "CUDA")
-    return has
+    """Whether the library was built with its CUDA kernels; all operators have them or none.
+
+    Where it was not, the dispatcher has kernels of `torch_hrr.reference` for CUDA.
+    """
+    return _told()["cuda"] != "none"
 
 
 def operators(library: Path | None = None) -> list[tuple[str, tuple[int, ...]]]:

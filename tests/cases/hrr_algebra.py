@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from cases import hrr_algebra_oracle as oracle
-from cases import hrr_algebra_plain as plain
 from cases import hrr_errors
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
 from cases.hrr import BACKWARD_HOLES, DIMS, LIBRARY_DIM
@@ -201,7 +200,7 @@ CASES = (
         ops._cut_inverse.default,
         ("a",),
         oracle.cut_inverse,
-        plain.cut_inverse,
+        reference._cut_inverse,
         clamping,
         magnitude=oracle.cut_inverse_scale,
     ),
@@ -209,7 +208,7 @@ CASES = (
         ops._inverse_backward.default,
         ("grad", "a"),
         oracle.inverse_backward,
-        plain.inverse_backward,
+        reference._inverse_backward,
         clamping,
         magnitude=oracle.inverse_backward_scale,
     ),
@@ -217,14 +216,14 @@ CASES = (
         ops._unitary_jacobian.default,
         ("v", "a"),
         oracle.unitary_jacobian,
-        plain.unitary_jacobian,
+        reference._unitary_jacobian,
         magnitude=oracle.unitary_jacobian_scale,
     ),
     mapping(
         ops._bind_power_log.default,
         ("a", "exponent"),
         oracle.bind_power,
-        plain.bind_power_log,
+        reference._bind_power_log,
         constant(order=1),
         magnitude=oracle.bind_power_scale,
     ),
@@ -232,7 +231,7 @@ CASES = (
         ops._bind_power_backward.default,
         ("grad", "a", "exponent"),
         oracle.bind_power_backward,
-        plain.bind_power_backward,
+        reference._bind_power_backward,
         magnitude=oracle.bind_power_backward_scale,
     ),
 )

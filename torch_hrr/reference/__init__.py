@@ -1,1 +1,36 @@
-"""Every operator in plain torch: the readable definition, the benchmarks' peer, and the fallback of other devices."""
+"""Every operator in plain torch: the readable definition, the benchmarks' peer, and the kernels of other devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch_hrr.reference import assembly, assembly_connectome, assembly_rounds, encoding, field, hrr
+
+_HRR = (
+    "bind", "unbind", "bind_normalize", "superpose", "bind_superpose", "multibind", "inverse", "unitary", "bind_power",
+    "spectrum", "from_spectrum", "bind_spectrum", "unbind_spectrum", "permute", "_bind_backward", "_unbind_backward",
+    "_bind_normalize_backward", "_cut_inverse", "_inverse_backward", "_unitary_jacobian", "_bind_power_log",
+    "_bind_power_backward",
+)  # fmt: skip
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(hrr, name) for name in _HRR},
+    "k_winners": assembly.k_winners,
+    "k_cap": assembly.k_cap,
+    "_k_cap_backward": assembly._k_cap_backward,
+    "connectome_inputs": assembly_connectome.connectome_inputs,
+    "_project_": assembly_rounds.project_,
+    "_stimulus_counts_": assembly_connectome.stimulus_counts_,
+    "sinusoidal_encoding": encoding.sinusoidal_encoding,
+    "sinusoidal_features": encoding.sinusoidal_features,
+    "_sinusoidal_features_backward": encoding._sinusoidal_features_backward,
+    "embed_positions": encoding.embed_positions,
+    "field_evolve": field.evolve,
+    "_field_evolve_part": field.evolve_part,
+    "_field_moments": field.moments,
+    "field_gradient": field.gradient,
+    "_field_gradient_backward": field.gradient_backward,
+    "gradient_magnitude": field.gradient_magnitude,
+}
+"""By the operator's name, with the arguments of its schema but for `out`; one function for all overloads."""

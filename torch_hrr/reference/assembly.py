@@ -26,10 +26,13 @@ def _distribution(z: Tensor, surrogate: str) -> Tensor:
     return torch.where(z < 0, z.clamp_max(0).exp() / 2, 1 - (-z.clamp_min(0)).exp() / 2)
 
 
-def _soft_winners(inputs: Tensor, k: int, temperature: float, surrogate: str) -> Tensor:
-    """``F((x - t) / temperature)`` with sum k: t by bisection, and by a step of Newton's method for its derivative."""
-    if k in (0, inputs.shape[-1]):
-        return torch.zeros_like(inputs) + float(k > 0) + 0 * inputs
+def _density(z: Tensor, surrogate: str) -> Tensor:
+    """F'."""
+    return z.sigmoid() * (-z).sigmoid() if surrogate == "sigmoid" else (-z.abs()).exp() / 2
+
+
+def _offsets(inputs: Tensor, k: int, temperature: float, surrogate: str) -> Tensor:
+    """Z = (x - t) / temperature with sum F(z) = k: t by bisection, and by a step of Newton's for its derivative."""
     z = inputs / temperature
     with torch.no_grad():
         low, high = (end.unsqueeze(-1) for end in z.aminmax(dim=-1))
@@ -38,11 +41,17 @@ def _soft_winners(inputs: Tensor, k: int, temperature: float, surrogate: str) ->
             middle = low + (high - low) / 2
             above = _distribution(z - middle, surrogate).sum(-1, keepdim=True) > k
             low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        y = _distribution(z - low, surrogate)
-        slope = (y * (1 - y) if surrogate == "sigmoid" else torch.minimum(y, 1 - y)).sum(-1, keepdim=True)
+        slope = _density(z - low, surrogate).sum(-1, keepdim=True)
         slope = torch.where(slope > 0, slope, torch.ones_like(slope))
     excess = _distribution(z - low, surrogate).sum(-1, keepdim=True) - k
-    return _distribution(z - low - excess / slope, surrogate)
+    return z - low - excess / slope
+
+
+def _soft_winners(inputs: Tensor, k: int, temperature: float, surrogate: str) -> Tensor:
+    """``F((x - t) / temperature)`` with sum k."""
+    if k in (0, inputs.shape[-1]):
+        return torch.zeros_like(inputs) + float(k > 0) + 0 * inputs
+    return _distribution(_offsets(inputs, k, temperature, surrogate), surrogate)
 
 
 def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "sigmoid", soft: bool = False) -> Tensor:
@@ -55,3 +64,17 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
         return mask
     slope = inputs if surrogate == "ste" else _soft_winners(_compute(inputs), k, temperature, surrogate)
     return mask + (slope - slope.detach()).to(inputs.dtype)
+
+
+def _k_cap_backward(grad: Tensor, inputs: Tensor, k: int, temperature: float, surrogate: str) -> Tensor:
+    """``F'((x - t) / temperature) / temperature * (grad - its mean weighted by F')``; of "ste" the gradient itself."""
+    wide = _compute(grad)
+    nothing = torch.zeros_like(grad + inputs)
+    if surrogate == "ste":
+        return grad + nothing
+    if surrogate == "none" or k in (0, inputs.shape[-1]):
+        return nothing
+    density = _density(_offsets(_compute(inputs), k, temperature, surrogate), surrogate)
+    total = density.sum(-1, keepdim=True)
+    mean = (density * wide).sum(-1, keepdim=True) / torch.where(total > 0, total, torch.ones_like(total))
+    return (density / temperature * (wide - mean)).to(nothing.dtype)

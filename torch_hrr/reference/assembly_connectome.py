@@ -7,41 +7,25 @@ depends on the draws.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 import torch
 from torch import Tensor
 
-_WORD = 2**32 - 1
+from torch_hrr.reference.random import mix64, philox4x32
+
 _CELLS = 1024
 _NONE = _CELLS - 1
 _FRACTION = 2**22 - 1
 _EDGE_STREAM = 0x65646765
-
-
-def mix64(x: int) -> int:
-    """A bijection of the 64-bit integers: the first output of SplitMix64 seeded with ``x``."""
-    x = (x + 0x9E3779B97F4A7C15) % 2**64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    return x ^ (x >> 31)
+_STIMULUS_STREAM = 0x7374696D
+_NEGLIGIBLE = 2.0**-80
 
 
 def connectome_key(seed: int, fiber: int, brain: int = 0) -> int:
     """The Philox key of a fiber."""
     return mix64(mix64(mix64(seed % 2**64) ^ brain % 2**64) ^ fiber % 2**64)
-
-
-def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ten rounds of Philox on 32-bit words held in int64, whose products wrap as unsigned ones do."""
-    a, b, c, d = counter
-    low, high = key & _WORD, key >> 32
-    for _ in range(10):
-        left, right = a * 0xD2511F53, c * 0xCD9E8D57
-        a, b = (right >> 32 & _WORD) ^ b ^ low, right & _WORD
-        c, d = (left >> 32 & _WORD) ^ d ^ high, left & _WORD
-        low, high = (low + 0x9E3779B9) & _WORD, (high + 0xBB67AE85) & _WORD
-    return a, b, c, d
 
 
 def alias_table(sums: list[int]) -> list[int]:
@@ -132,3 +116,45 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
         place = index // winners.shape[-1] * n + column
         counts.scatter_add_(0, place, torch.ones_like(place, dtype=torch.int32))
     return counts.reshape(*winners.shape[:-1], n)
+
+
+def _binomial_thresholds(size: int, p: float) -> tuple[int, list[int]]:
+    """Binomial(size, p) as ``first + #{thresholds <= u}`` of a 64-bit word u."""
+    if p <= 0 or p >= 1 or size == 0:
+        return (size if p >= 1 else 0), []
+    odds = p / (1 - p)
+    mode = min(math.floor((size + 1.0) * p), size)
+
+    def up(value: int) -> float:
+        return (size - float(value)) / (value + 1.0) * odds
+
+    def down(value: int) -> float:
+        return value / ((size - float(value) + 1) * odds)
+
+    first, last, term = mode, mode, 1.0
+    while last < size and term > _NEGLIGIBLE:
+        term, last = term * up(last), last + 1
+    term = 1.0
+    while first > 0 and term > _NEGLIGIBLE:
+        term, first = term * down(first), first - 1
+    terms = [1.0]
+    for value in range(mode, first, -1):
+        terms[0] *= down(value)
+    for value in range(first, last):
+        terms.append(terms[-1] * up(value))
+    # One after the other: `sum` is more exact than the definition.
+    *sums, total = itertools.accumulate(terms)
+    return first, [min(int(below / total * 2.0**64), 2**64 - 1) for below in sums]
+
+
+def stimulus_counts_(counts: Tensor, size: int, p: float, seed: int, fiber: int) -> None:
+    """Fills ``[brains, n]`` with column sums of stimuli of `size` neurons."""
+    first, thresholds = _binomial_thresholds(size, p)
+    columns = torch.arange(counts.shape[1], device=counts.device)
+    nothing = torch.zeros_like(columns)
+    # Unsigned numbers in signed ones, in the same order.
+    table = torch.tensor([threshold - 2**63 for threshold in thresholds], dtype=torch.int64, device=counts.device)
+    for brain, own in enumerate(counts):
+        counter = (columns, nothing, nothing, torch.full_like(columns, _STIMULUS_STREAM))
+        low, high, _, _ = philox4x32(counter, connectome_key(seed, fiber, brain))
+        own.copy_(first + torch.searchsorted(table, (high - 2**31 << 32) + low, right=True))

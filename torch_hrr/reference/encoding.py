@@ -1,13 +1,16 @@
 """The encoding operators as compositions of torch operators.
 
 Same definitions and signatures as ``torch_hrr.encoding``. Angles are float64, whose rounding shows in a float32 result
-from positions of about 2^30 on; the operators themselves err no more there than at 0.
+from positions of about 2^30 on; the operators themselves err no more there than at 0. Without float64 on the device
+they are computed on the CPU.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from torch_hrr.reference.random import double
 
 
 def _sinusoids(angles: Tensor, dim: int, layout: str) -> Tensor:
@@ -34,9 +37,9 @@ def sinusoidal_encoding(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """``sin`` and ``cos`` of ``position * scale * base^(-2i/dim) + phase``."""
-    pairs = torch.arange((dim + 1) // 2, dtype=torch.float64, device=positions.device)
-    frequencies = scale * torch.pow(base, -2 * pairs / dim)
-    angles = positions.double().unsqueeze(-1) * frequencies + phase
+    wide = double(positions)
+    pairs = torch.arange((dim + 1) // 2, dtype=torch.float64, device=wide.device)
+    angles = wide.unsqueeze(-1) * (scale * torch.pow(base, -2 * pairs / dim)) + phase
     return _sinusoids(angles, dim, layout).to(_float_or(positions, dtype))
 
 
@@ -48,9 +51,9 @@ def sinusoidal_features(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """``sin`` and ``cos`` of ``position * frequency + phase``."""
-    angles = positions.double().unsqueeze(-1) * frequencies.double()
+    angles = double(positions).unsqueeze(-1) * double(frequencies)
     if phase is not None:
-        angles = angles + phase.double()
+        angles = angles + double(phase)
     return _sinusoids(angles, 2 * frequencies.shape[-1], layout).to(_float_or(positions, dtype))
 
 
@@ -70,6 +73,22 @@ def embed_positions(
     if positions is None:
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
     encoded = sinusoidal_encoding(positions, table.shape[-1], base, scale, phase, layout, torch.float64)
-    embedded = (table[tokens].double() + encoded) / temperature
+    chosen = table.index_select(0, tokens.reshape(-1)).reshape(*tokens.shape, table.shape[-1])
+    embedded = (double(chosen) + encoded) / temperature
     is_padding = (tokens == padding_idx).unsqueeze(-1) if padding_idx >= 0 else tokens.new_zeros((), dtype=torch.bool)
-    return embedded.masked_fill(is_padding, 0.0).to(table.dtype if dtype is None else dtype)
+    return embedded.masked_fill(is_padding.to(embedded.device), 0.0).to(table.dtype if dtype is None else dtype)
+
+
+def _sinusoidal_features_backward(
+    grad: Tensor, positions: Tensor, frequencies: Tensor, phase: Tensor | None, layout: str
+) -> Tensor:
+    """By the angle of every pair: its cosine times the gradient of its sine, less its sine times that of its cosine."""
+    count = frequencies.shape[-1]
+    waves = sinusoidal_features(positions, frequencies, phase, "half", torch.float64)
+    wide = double(grad)
+    if layout == "half":
+        of_sines, of_cosines = wide[..., :count], wide[..., count:]
+    else:
+        of_sines, of_cosines = wide[..., ::2], wide[..., 1::2]
+    result = of_sines * waves[..., count:] - of_cosines * waves[..., :count]
+    return result.to(torch.promote_types(grad.dtype, torch.float32))

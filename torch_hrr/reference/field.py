@@ -1,12 +1,16 @@
 """The field operators as compositions of torch operators.
 
-Same definitions as ``torch_hrr.field``, in the field's dtype. Noise is drawn by the operators alone.
+Same definitions as ``torch_hrr.field``. Numbers of noise are within rounding of the operators'.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from torch_hrr.reference.random import normals
 
 WEIGHTS = {"box": (1 / 3, 1 / 3), "binomial": (1 / 4, 1 / 2)}
 """Of a mean along one axis: those of the two neighbours, and that of the element itself."""
@@ -52,13 +56,57 @@ def evolve(
     noise: float = 0.0,
     key: Tensor | None = None,
 ) -> Tensor:
-    """``steps`` times decay and diffusion, without noise."""
-    if noise != 0:
-        raise NotImplementedError("reference evolve: noise must be 0")
+    """``steps`` times decay, diffusion and noise; a key is read on the host where there is noise."""
     result = field.clone()
+    seed, first = _numbers(key, noise)
     for _ in range(steps if field.numel() else 0):
-        result = ((1 - decay) * _step(result, diffusion, boundary, stencil)).to(field.dtype)
+        stepped = (1 - decay) * _step(_in_compute_type(result), diffusion, boundary, stencil)
+        if noise:
+            stepped = stepped + noise * _noise(seed, first, field.shape, 0, field.shape[-4], field.device)
+            first += -(-field.numel() // 4)
+        result = stepped.to(field.dtype)
     return result
+
+
+def evolve_part(
+    field: Tensor,
+    decay: float,
+    diffusion: float,
+    origin: int,
+    depth: int,
+    boundary: str = "replicate",
+    stencil: str = "laplace",
+    noise: float = 0.0,
+    key: Tensor | None = None,
+) -> Tensor:
+    """A step of planes `origin` on of a field of `depth` planes, given between their neighbours, which stay."""
+    result = field.clone()
+    if not field.numel():
+        return result
+    stepped = (1 - decay) * _step(_in_compute_type(field), diffusion, boundary, stencil)
+    inner = stepped[..., 1:-1, :, :, :]
+    if noise:
+        inner = inner + noise * _noise(*_numbers(key, noise), inner.shape, origin, depth, field.device)
+    result[..., 1:-1, :, :, :] = inner.to(field.dtype)
+    return result
+
+
+def _numbers(key: Tensor | None, noise: float) -> tuple[int, int]:
+    """Seed and first block of a key."""
+    if key is None or not noise:
+        return 0, 0
+    seed, first = key.tolist()
+    return seed % 2**64, first % 2**64
+
+
+def _noise(seed: int, first: int, shape: torch.Size, origin: int, depth: int, device: torch.device) -> Tensor:
+    """N(0, 1) of planes `origin` on: element i of the whole ``[..., C, depth, H, W]`` has number i of the key."""
+    *batch, planes, height, width, channels = shape
+    leading = math.prod(batch)
+    rows = torch.arange(leading * channels, device=device).reshape(leading, 1, 1, 1, channels) * depth
+    places = (rows + torch.arange(origin, origin + planes, device=device).reshape(-1, 1, 1, 1)) * (height * width)
+    places = places + torch.arange(height * width, device=device).reshape(height, width, 1)
+    return normals(seed, first, places).reshape(shape)
 
 
 def _in_compute_type(field: Tensor) -> Tensor:
@@ -111,10 +159,20 @@ def gradient(field: Tensor, normalize: bool = True) -> Tensor:
 
 def gradient_backward(derivatives: Tensor, normalize: bool = True) -> Tensor:
     """The transposed `gradient`."""
-    like = derivatives.select(-5, 0)
-    _, transpose = torch.func.vjp(lambda field: gradient(field, normalize), torch.zeros_like(like))  # type: ignore[misc]
-    transposed: Tensor = transpose(derivatives)[0]
-    return transposed
+    if not derivatives.numel():
+        return torch.zeros_like(derivatives.select(-5, 0))
+    total = torch.zeros_like(_in_compute_type(derivatives.select(-5, 0)))
+    for axis, along in zip((-4, -3, -2), _in_compute_type(derivatives).unbind(-5), strict=True):
+        # Sums over neighbours are symmetric. The transposed difference is its negative but at the ends.
+        before, after = _neighbours(along, axis, "zeros")
+        change = before - after
+        change.select(axis, 0).sub_(along.select(axis, 0))
+        change.select(axis, -1).add_(along.select(axis, -1))
+        for other in {-4, -3, -2} - {axis}:
+            before, after = _neighbours(change, other, "replicate")
+            change = before + 2 * change + after
+        total = total + change
+    return (total / 32 if normalize else total).to(derivatives.dtype)
 
 
 def gradient_magnitude(field: Tensor, normalize: bool = True) -> Tensor:

@@ -5,8 +5,15 @@ Same definitions and signatures as ``torch_hrr.hrr``, without its promises on bi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+from torch_hrr.reference.random import philox4x32
+
+_WORD = 2**32 - 1
+_PERMUTATION_STREAM = 0x7065726D
 
 
 def _compute(tensor: Tensor) -> Tensor:
@@ -166,3 +173,114 @@ def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
     return _product(bound, from_spectrum(_compute(spectrum)), correlate=True).to(
         torch.promote_types(bound.dtype, spectrum.dtype)
     )
+
+
+def _permutation(dim: int, seed: int) -> list[int]:
+    """Fisher and Yates from the last element down: i changes places with floor((i + 1) random / 2^64)."""
+    index = torch.arange(dim)
+    words = philox4x32(
+        (index & _WORD, index >> 32, torch.full_like(index, _PERMUTATION_STREAM), torch.zeros_like(index)),
+        seed % 2**64,
+    )
+    table = list(range(dim))
+    for i, low, high in zip(range(dim - 1, 0, -1), words[0].tolist()[:0:-1], words[1].tolist()[:0:-1], strict=True):
+        j = (i + 1) * (high << 32 | low) >> 64
+        table[i], table[j] = table[j], table[i]
+    return table
+
+
+def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
+    """``a[pi^power(n)]``; the permutation is made on the host."""
+    table = torch.tensor(_permutation(a.shape[-1], seed), dtype=torch.int64)
+    if power < 0:
+        table = table.argsort()
+    result, power = torch.arange(a.shape[-1]), abs(power)
+    while power:
+        if power % 2:
+            result = table[result]
+        table, power = table[table], power // 2
+    return a.index_select(-1, result.to(a.device))
+
+
+def _bind_backward(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``unbind(grad, b)`` and ``unbind(grad, a)``."""
+    return _product(grad, b, correlate=True), _product(grad, a, correlate=True)
+
+
+def _unbind_backward(grad: Tensor, bound: Tensor, role: Tensor) -> tuple[Tensor, Tensor]:
+    """``bind(grad, role)`` and ``unbind(bound, grad)``."""
+    return _product(grad, role, correlate=False), _product(bound, grad, correlate=True)
+
+
+def _bind_normalize_backward(grad: Tensor, a: Tensor, b: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Those of bind at ``(grad - y (y . grad)) / norm2(c)``, ``y = c / norm2(c)``, or at grad / eps below eps."""
+    bound, wide = _product(a, b, correlate=False), _compute(grad)
+    norm = torch.linalg.vector_norm(bound, dim=-1, keepdim=True)
+    inside = norm > eps
+    y = bound / torch.where(inside, norm, torch.ones_like(norm))
+    tangential = wide - y * (y * wide).sum(-1, keepdim=True)
+    return _bind_backward(torch.where(inside, tangential, wide) / norm.clamp_min(eps), a, b)
+
+
+def _map_bins(
+    function: Callable[[Tensor], Tensor], a: Tensor, v: Tensor | None = None, exponent: Tensor | None = None
+) -> Tensor:
+    """``irfft(function(rfft(a)) rfft(v))``, 0 where a bin of a is empty, real at DC and Nyquist."""
+    # What the result is like; a number's dtype decides nothing.
+    like, dim = a if v is None else a + v, a.shape[-1]
+    if exponent is not None:
+        like = like * exponent if exponent.dim() == 0 else like * exponent.unsqueeze(-1)
+    if like.numel() == 0:
+        return torch.zeros_like(like)
+    bins, empty = _spectrum(a)
+    bins = function(torch.where(empty, torch.ones_like(bins), bins))
+    if v is not None:
+        bins = bins * torch.fft.rfft(_compute(v))
+    bins = torch.where(empty, torch.zeros_like(bins), bins)
+    bins[..., 0] = bins[..., 0].real.to(bins.dtype)
+    if dim % 2 == 0:
+        bins[..., -1] = bins[..., -1].real.to(bins.dtype)
+    row: Tensor = torch.fft.irfft(bins, n=dim)
+    return row.to(like.dtype)
+
+
+def _power(bins: Tensor) -> Tensor:
+    return bins.real.square() + bins.imag.square()
+
+
+def _reversed(row: Tensor) -> Tensor:
+    """The row whose spectrum is the conjugate."""
+    return torch.roll(row.flip(-1), 1, -1)
+
+
+def _cut_inverse(a: Tensor, eps: float) -> Tensor:
+    """``1 / A``, 0 where ``abs(A)^2 <= eps``."""
+    return _map_bins(lambda bins: torch.where(_power(bins) > eps, 1 / bins, 0), a)
+
+
+def _inverse_backward(grad: Tensor, a: Tensor, eps: float) -> Tensor:
+    """``-G / conj(A)^2``, or ``conj(G) / eps`` where ``abs(A)^2 <= eps``."""
+    regular = _map_bins(lambda bins: torch.where(_power(bins) > eps, -1 / bins.conj().square(), 0), a, grad)
+    if eps == 0:
+        return regular
+    return regular + _map_bins(
+        lambda bins: torch.where(_power(bins) > eps, 0, torch.full_like(bins, 1 / eps)), a, _reversed(grad)
+    )
+
+
+def _unitary_jacobian(v: Tensor, a: Tensor) -> Tensor:
+    """``i y Im(V conj(y)) / abs(A) = (V - y^2 conj(V)) / (2 abs(A))``, y = A / abs(A)."""
+    direct = _map_bins(lambda bins: (0.5 / bins.abs()).to(bins.dtype), a, v)
+    return direct - _map_bins(lambda bins: 0.5 * bins.sgn().square() / bins.abs(), a, _reversed(v))
+
+
+def _bind_power_log(a: Tensor, exponent: Tensor, order: int) -> Tensor:
+    """``A^exponent log(A)^order``."""
+    rows = _compute(exponent).unsqueeze(-1)
+    return _map_bins(lambda bins: (rows * bins.log()).exp() * bins.log() ** order, a, exponent=exponent)
+
+
+def _bind_power_backward(grad: Tensor, a: Tensor, exponent: Tensor) -> Tensor:
+    """``G conj(exponent A^(exponent - 1))``."""
+    rows = _compute(exponent).unsqueeze(-1)
+    return _map_bins(lambda bins: rows * ((rows - 1) * bins.log()).exp().conj(), a, grad, exponent)
