@@ -49,7 +49,7 @@ class ConnectomeMemory:
         self._brain = brain
 
     def allocate_connectome(self, n_source: int, n_target: int, dtype: str = "float32") -> Tensor:
-        """A connectome of one's own, for `Brain.connect(edges=)`: a dense tensor of zeros on the brain's device.
+        """A dense tensor of zeros on the brain's device, for a graph of your own: `Brain.connect(edges=)`.
 
         Random connectomes need none of this: they take no memory.
 

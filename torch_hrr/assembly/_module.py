@@ -137,8 +137,9 @@ class NetworkModule(Saveable, nn.Module):
         `state_dict` gives is the live tensors, as of any module: a state to come back to is a ``copy.deepcopy`` of it.
 
         Raises:
-            TypeError: `state_dict` is no mapping.
-            ValueError, RuntimeError: the state does not fit, or later rounds have torn it; the brain is unchanged.
+            TypeError: `state_dict` is not a mapping.
+            ValueError, RuntimeError: the state does not fit, or later rounds have changed a part of it; the brain is
+                unchanged.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: state_dict must be a mapping, got {type(state_dict).__name__}")

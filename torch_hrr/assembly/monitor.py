@@ -37,7 +37,7 @@ class Monitor:
 
     Args:
         brain: any `Brain`, or the `TorchBrain` or `simulator.Brain` around it.
-        areas: their names; None for all that there are when the monitor is attached.
+        areas: their names; None for all areas declared when the monitor is attached.
         what: a selection of the three.
         max_rounds: how many rounds are kept, >= 1.
 

@@ -301,7 +301,7 @@ class Brain:
             k: winners.
             beta: plasticity.
             custom_inner_p: density of the area's fiber into itself.
-            custom_out_p: of its fibers into the areas that there are.
+            custom_out_p: of its fibers into the areas declared before.
             custom_in_p: of their fibers into it.
         """
         densities = {"custom_inner_p": custom_inner_p, "custom_out_p": custom_out_p, "custom_in_p": custom_in_p}

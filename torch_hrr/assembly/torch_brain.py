@@ -33,9 +33,9 @@ class TorchBrain(Saveable, ExternalRounds):
     that winners stay exact: zeros that join a projection change no winner, and rounds without external inputs are
     `Brain`'s own. The bias of an area is what `enable_learning` makes, zero at first.
 
-    An area that has an external input but that no projection reaches shows it: its winners are the k largest of the
-    external input (and bias) from before the first round. So does one without winners that has to fire into another
-    area. Such winners are set as by `Brain.activate`, and do not count as won; those of rounds do, whatever chose them.
+    If no projection targets an area with an external input, its winners are set from the external input (and bias)
+    before the first round: the k largest. So are those of an area without winners that has to fire into another area.
+    Such winners are set as by `Brain.activate`, and do not count as won; those of rounds do, whatever chose them.
 
     With learning enabled (``learning=True``) `compute_assembly_loss` is differentiable in the external inputs of the
     last `project` and in the biases, which are the parameters of this module. Gradients end at the area: synapses learn
@@ -44,7 +44,8 @@ class TorchBrain(Saveable, ExternalRounds):
     in fp16 the loss should be scaled from k = 1e4 on.
 
     Args:
-        device: where the brain lives, "cpu" or "cuda"; a device that is not there is the CPU, after a warning.
+        device: where the brain lives, "cpu", "cuda" or the index of a GPU; if the device is unavailable, the CPU, after
+            a RuntimeWarning.
         precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are float32
             always, also after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
@@ -258,7 +259,7 @@ class TorchBrain(Saveable, ExternalRounds):
         result.biases.load_state_dict({str(index): bias for index, bias in enumerate(biases)})
         return result
 
-    # Monitoring and kernels of one's own
+    # Monitoring and user-defined kernels
 
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.

@@ -146,7 +146,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
         Raises:
             IndexError: A token is outside 0 to V - 1, on the CPU. On a GPU its row is NaN.
-            TypeError, ValueError, RuntimeError: An argument that is no tensor, ids without a dimension; else as for
+            TypeError, ValueError, RuntimeError: An argument that is not a tensor, ids without a dimension; else as for
                 `embed_positions`.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]

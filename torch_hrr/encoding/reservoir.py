@@ -284,7 +284,7 @@ class LiquidStateMachine(Saveable):
 
         Raises:
             ValueError: ``embedder`` is None and the machine had one.
-            TypeError: ``embedder`` is no module.
+            TypeError: ``embedder`` is not a module.
             Others: As of `Saveable.load`.
         """
         _check_embedder("load", embedder)

@@ -41,7 +41,7 @@ def create_brain(
         **settings: The others of `FieldBrain`; ``device``, if given, overrides ``prefer_gpu``.
 
     Raises:
-        TypeError: An argument of another type, or a setting that there is not.
+        TypeError: An argument of another type, or an unknown setting.
         ValueError: A number is outside its range.
     """
     check_bool("create_brain", "prefer_gpu", prefer_gpu)

@@ -415,7 +415,7 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
         **settings: Of `create_brain`; 8 places an edge and a channel for each sensory value and motor unless told.
 
     Raises:
-        TypeError: A space that is neither Box nor Discrete, or a setting that there is not.
+        TypeError: A space that is neither Box nor Discrete, or an unknown setting.
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
     _check_env("brain_for", env)

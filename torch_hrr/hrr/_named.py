@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from torch_hrr.hrr._describe import count, describe
+from torch_hrr.hrr._shared import Shared
 
 
-class NamedVectors(Mapping[str, Tensor]):
+class NamedVectors(Shared, Mapping[str, Tensor]):
     """Vectors of one D, dtype and device by name, in the order in which the names came; a mapping to copies of them."""
 
     _dim: int
@@ -37,8 +38,8 @@ class NamedVectors(Mapping[str, Tensor]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[str]:
-        """The names in their order."""
-        return iter(self._entries)
+        """The names in their order, as of now."""
+        return iter(tuple(self._entries))
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a vector of that name."""

@@ -350,8 +350,8 @@ def random(
         dim: their dimension, >= 1.
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
-        device: of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: one that
-            there is not is the CPU, after a RuntimeWarning.
+        device: of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
+            the device is unavailable, the CPU, after a RuntimeWarning.
         dtype: of the result; None means torch's default dtype.
 
     Returns:

@@ -2,8 +2,10 @@
 
 import torch
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_int
+from torch_hrr.hrr.memory import full_precision
 from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
 
 
@@ -24,8 +26,9 @@ class HRRMultiLabelLoss(nn.Module):
     default, which here stay fixed.
 
     No parameters; the vectors are buffers, saved with the state, of unit norm up to the rounding of their dtype. Half
-    types are widened to float32 first; the result has that dtype, or that of ``s``. Binding is deterministic as
-    `functional.bind_normalize`, the cosines are as deterministic as torch's matrix products. O(D log D + L D) a row.
+    types are widened to float32 first; the result has that dtype, or that of ``s``, under autocast too. Binding is
+    deterministic as `functional.bind_normalize`, the cosines are as deterministic as torch's matrix products.
+    O(D log D + L D) a row.
 
     Attributes:
         labels: ``[L, D]``.
@@ -151,9 +154,16 @@ class HRRMultiLabelLoss(nn.Module):
                 f"HRRMultiLabelLoss: targets must have shape [..., {self.num_labels}], got {list(targets.shape)}"
             )
 
-    # unbind(s, c) = bind(s, c~) with c~[n] = c[-n mod D], so that binding and norm are one pass
     def _cosines(self, s: Tensor, cue: Tensor) -> Tensor:
-        """Cosines of ``unbind(s, cue)`` with every label."""
+        """Cosines of ``unbind(s, cue)`` with every label, under autocast too in the dtype of ``s``, widened."""
+        if is_scripting():
+            return self._wide_cosines(s, cue)
+        else:
+            with full_precision(s.device):
+                return self._wide_cosines(s, cue)
+
+    # unbind(s, c) = bind(s, c~) with c~[n] = c[-n mod D], so that binding and norm are one pass
+    def _wide_cosines(self, s: Tensor, cue: Tensor) -> Tensor:
         s = widen(s)
         involution = cue.to(s.dtype).flip(-1).roll(1, -1)
         direction: Tensor = torch.ops.torch_hrr.bind_normalize(s, involution)

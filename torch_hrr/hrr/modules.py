@@ -241,7 +241,7 @@ class HRRAttention(nn.Module):
             ``[..., T, E]``; zero, or the output bias, at padding.
 
         Raises:
-            TypeError: ``x`` or the mask is no tensor, or ``x`` of a dtype the operators do not take.
+            TypeError: ``x`` or the mask is not a tensor, or ``x`` of a dtype the operators do not take.
             RuntimeError: A shape or a device is not as above, or the mask is not boolean.
         """
         values, weights = self._attend(x, key_padding_mask)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_hrr._checks import FLOATING, check_dtype, check_int
 from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._named import NamedVectors
+from torch_hrr.hrr._shared import locked
 from torch_hrr.io import IntegrityError, Saveable, digest
 from torch_hrr.io.files import check_text, to_bytes
 
@@ -49,8 +50,8 @@ class VectorStore(NamedVectors, Saveable):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: one that there
-                is not is the CPU, after a RuntimeWarning.
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
+                device is unavailable, the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16.
             capacity: number of vectors to make room for, >= 0.
 
@@ -67,8 +68,9 @@ class VectorStore(NamedVectors, Saveable):
         # The rows without a vector, the next one to use last.
         self._free = list(range(capacity - 1, -1, -1))
 
+    @locked
     def __getitem__(self, name: str) -> Tensor:
-        """A copy of the vector, ``[D]``; KeyError if there is none of that name."""
+        """A copy of the vector, ``[D]``; KeyError for an unknown name."""
         return self._rows[self._entry("VectorStore", name).row].clone()
 
     @property
@@ -77,10 +79,12 @@ class VectorStore(NamedVectors, Saveable):
         return len(self._rows)
 
     @property
+    @locked
     def vectors(self) -> Tensor:
         """All vectors in the order of `names`, ``[N, D]``; a copy."""
         return self._gather([entry.row for entry in self._entries.values()])
 
+    @locked
     def add(self, name: str, vector: Tensor) -> None:
         """Adds a vector ``[D]`` at the end.
 
@@ -91,6 +95,7 @@ class VectorStore(NamedVectors, Saveable):
         check_text("add", "name", name)
         self._add("add", [name], self._converted("add", "vector", vector, (self._dim,)).unsqueeze(0))
 
+    @locked
     def add_many(self, names: Sequence[str], vectors: Tensor) -> None:
         """Adds the rows of ``vectors``, ``[N, D]``, at the end in the order of ``names``; all or, on an error, none.
 
@@ -102,11 +107,13 @@ class VectorStore(NamedVectors, Saveable):
             check_text("add_many", "name", name)
         self._add("add_many", names, self._converted("add_many", "vectors", vectors, (len(names), self._dim)))
 
+    @locked
     def get_many(self, names: Sequence[str]) -> Tensor:
         """Copies of the vectors of a sequence of names, which may repeat, ``[N, D]``; KeyError for an unknown one."""
         names = check_names("get_many", names, different=False)
         return self._gather([self._entry("get_many", name).row for name in names])
 
+    @locked
     def update(self, name: str, vector: Tensor) -> None:
         """Replaces the vector of a name, which keeps its place in the order.
 
@@ -120,6 +127,7 @@ class VectorStore(NamedVectors, Saveable):
         self._rows[row].copy_(converted)
         self._entries[name] = _Entry(row, sha256)
 
+    @locked
     def remove(self, name: str) -> None:
         """Removes a vector and overwrites it with zeros; the others keep their order. KeyError for an unknown name."""
         row = self._entry("remove", name).row
@@ -127,6 +135,7 @@ class VectorStore(NamedVectors, Saveable):
         self._free.append(row)
         self._rows[row].zero_()
 
+    @locked
     def to(self, device: torch.device | str) -> Self:
         """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the store."""
         target = resolve_storage("to", device)
@@ -135,6 +144,7 @@ class VectorStore(NamedVectors, Saveable):
         self._rows, self._device = rows, target
         return self
 
+    @locked
     def digest(self) -> str:
         """Fingerprint of what the store holds now: 64 hexadecimal digits.
 
@@ -145,6 +155,7 @@ class VectorStore(NamedVectors, Saveable):
         """
         return digest(*self._described(self.vectors.to(_CPU)))
 
+    @locked
     def verify(self) -> None:
         """Checks that every vector still is what the last change through this class wrote.
 
@@ -162,6 +173,7 @@ class VectorStore(NamedVectors, Saveable):
         """
         super().save(path, key)
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self._described(self._verified("save"))
 

@@ -18,13 +18,14 @@ from torch_hrr._checks import check_bool, check_int, check_seed, integer, resolv
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._checks import check_broadcast, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
+from torch_hrr.hrr._shared import Shared, locked
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class Record(Saveable):
+class Record(Shared, Saveable):
     """Role and filler pairs in one vector, ``sum_k bind(role_k, filler_k)``.
 
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
@@ -57,6 +58,7 @@ class Record(Saveable):
         self._fillers: dict[str, Tensor] = {}
 
     @property
+    @locked
     def vector(self) -> Tensor:
         """The record ``[..., D]``; zero while it is empty. Cost: 2 k + 1 transforms."""
         if not self._fillers:
@@ -65,6 +67,7 @@ class Record(Saveable):
         fillers = torch.broadcast_tensors(*self._fillers.values())  # type: ignore[no-untyped-call]
         return functional.bind_superpose(roles, torch.stack(fillers, -2))
 
+    @locked
     def set(self, role: str, filler: Tensor) -> None:
         """Fills a role with ``[..., D]``, instead of what it held.
 
@@ -91,6 +94,7 @@ class Record(Saveable):
         """The noisy filler, as `get`."""
         return self.get(role)
 
+    @locked
     def remove(self, role: str) -> None:
         """Empties a role.
 
@@ -103,7 +107,7 @@ class Record(Saveable):
 
     def __iter__(self) -> Iterator[str]:
         """The filled roles, in the order in which they were filled first."""
-        return iter(self._fillers)
+        return iter(tuple(self._fillers))
 
     def __repr__(self) -> str:
         """Class, D, numbers of roles, device and dtype."""
@@ -119,6 +123,7 @@ class Record(Saveable):
         """Number of filled roles."""
         return len(self._fillers)
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"role.{i}": role.detach() for i, role in enumerate(self._roles.values())}
         tensors |= {f"filler.{i}": filler.detach() for i, filler in enumerate(self._fillers.values())}
@@ -144,7 +149,7 @@ class Record(Saveable):
         return self._roles[role]
 
 
-class _Structure(Saveable):
+class _Structure(Shared, Saveable):
     """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
 
     _length = 0
@@ -195,6 +200,7 @@ class _Structure(Saveable):
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
         return {"seed": str(self.seed)}
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"vector": self._vector.detach()}, self._settings()
 
@@ -233,18 +239,21 @@ class Sequence(_Structure):
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "length": self._length}
 
+    @locked
     def append(self, item: Tensor) -> None:
         """Adds ``[..., D]`` at the end."""
         self._check("append", item=item)
         self._vector = self._vector + self._permute(item, self._length + 1)
         self._length += 1
 
+    @locked
     def extend(self, items: Tensor) -> None:
         """Adds ``[..., L, D]`` at the end, in order."""
         self._check("extend", rank=2, items=items)
         self._vector = self._vector + self._permute(encoders.sequence(items, seed=self.seed), self._length)
         self._length += items.shape[-2]
 
+    @locked
     def __getitem__(self, index: int) -> Tensor:
         """The noisy item ``[..., D]`` at a position; negative ones count from the end.
 
@@ -274,12 +283,14 @@ class Stack(_Structure):
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "length": self._length}
 
+    @locked
     def push(self, item: Tensor) -> None:
         """Puts ``[..., D]`` on the top."""
         self._check("push", item=item)
         self._vector = self._permute(self._vector + item)
         self._length += 1
 
+    @locked
     def top(self) -> Tensor:
         """The noisy top item, ``P^-1 s``, ``[..., D]``.
 
@@ -288,6 +299,7 @@ class Stack(_Structure):
         """
         return self._top("top")
 
+    @locked
     def pop(self, memory: ItemMemory) -> Tensor:
         """Takes the top off: cleaned up, ``x = cleanup(P^-1 s)``, it is subtracted, ``P^-1 s - x``.
 
@@ -356,10 +368,12 @@ class Graph(_Structure):
         """Class, D, whether edges have a direction, device and dtype."""
         return self._describe("directed" if self.directed else "undirected")
 
+    @locked
     def add(self, sources: Tensor, targets: Tensor) -> None:
         """Adds edges, ``[..., E, D]`` to ``[..., E, D]``, or one, ``[D]`` to ``[D]``."""
         self._vector = self._vector + self._edges("add", sources, targets)
 
+    @locked
     def remove(self, sources: Tensor, targets: Tensor) -> None:
         """Subtracts edges that were added, as `add` takes them."""
         self._vector = self._vector - self._edges("remove", sources, targets)
@@ -391,10 +405,12 @@ class HashTable(_Structure):
 
     file_format = "torch_hrr.hash_table"
 
+    @locked
     def add(self, key: Tensor, value: Tensor) -> None:
         """Adds an entry of ``[..., D]`` each; a key that was there has two values then."""
         self._vector = self._vector + self._entry("add", key, value)
 
+    @locked
     def remove(self, key: Tensor, value: Tensor) -> None:
         """Subtracts an entry that was added."""
         self._vector = self._vector - self._entry("remove", key, value)

@@ -15,6 +15,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
+from torch_hrr.hrr._shared import locked
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
 from torch_hrr.io import Saveable
 
@@ -51,8 +52,8 @@ class Vocabulary(NamedVectors, Saveable):
             dim: dimension D of the vectors, >= 1.
             seed: of the vectors drawn, -2^63 to 2^64 - 1, modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: one that there
-                is not is the CPU, after a RuntimeWarning.
+            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
+                device is unavailable, the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:
@@ -68,6 +69,7 @@ class Vocabulary(NamedVectors, Saveable):
         self._entries: dict[str, Tensor] = {}
         self._memory: ItemMemory | None = None
 
+    @locked
     def __getitem__(self, name: str) -> Tensor:
         """A copy of the vector of a name, ``[D]``; KeyError if it is not declared."""
         if name not in self._entries:
@@ -75,11 +77,13 @@ class Vocabulary(NamedVectors, Saveable):
         return self._entries[name].clone()
 
     @property
+    @locked
     def vectors(self) -> Tensor:
         """All vectors, ``[N, D]``; a copy."""
         rows = list(self._entries.values())
         return torch.stack(rows) if rows else torch.empty(0, self._dim, dtype=self._dtype, device=self._device)
 
+    @locked
     def populate(self, text: str) -> None:
         """Declares names: ``"A; B; C = A*B"`` draws A and B and binds them to C. All of them or, on an error, none.
 
@@ -105,6 +109,7 @@ class Vocabulary(NamedVectors, Saveable):
             pending[name] = vector
         self._extend(pending)
 
+    @locked
     def add(self, name: str, vector: Tensor) -> None:
         """Declares a name for a given vector, of which it keeps a copy in its own dtype and on its own device.
 
@@ -120,6 +125,7 @@ class Vocabulary(NamedVectors, Saveable):
         check_finite("add", "vector", copy)
         self._extend({name: copy})
 
+    @locked
     def parse(self, text: str) -> Tensor:
         """The value of an expression such as ``"A*B + 0.5*~C"``, computed in float32 or wider and rounded once.
 
@@ -153,6 +159,7 @@ class Vocabulary(NamedVectors, Saveable):
         """The names of indices, as `ItemMemory.names_of`; waits for the device."""
         return self._items("names_of").names_of(indices)
 
+    @locked
     def to(self, device: torch.device | str) -> Self:
         """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the vocabulary."""
         target = resolve_storage("to", device)
@@ -160,6 +167,7 @@ class Vocabulary(NamedVectors, Saveable):
         self._device, self._memory = target, None
         return self
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
         settings = {"names": list(self._entries), "seed": str(self._seed), "unitary": self._unitary}
@@ -182,6 +190,7 @@ class Vocabulary(NamedVectors, Saveable):
             raise ValueError("entries that no vocabulary has")
         return vocabulary
 
+    @locked
     def _items(self, op: str) -> ItemMemory:
         if not self._entries:
             raise ValueError(f"{op}: vocabulary must have names, got none")

@@ -1,0 +1,59 @@
+"""What objects that change need to be shared by threads and copied: a lock of their own, and copies that own it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_Object = TypeVar("_Object", bound="Shared")
+
+
+class Shared:
+    """An object whose calls under `locked` run one at a time, and whose copies share nothing that changes."""
+
+    _lock: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """An object with its lock."""
+        made = super().__new__(cls)
+        made.__dict__["_lock"] = threading.RLock()
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the lock, which copies and pickles have of their own."""
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __copy__(self) -> Self:
+        """A copy whose containers are its own; tensors that are replaced and never written to are shared."""
+        with self._lock:
+            made = type(self).__new__(type(self))
+            for name, value in self.__getstate__().items():
+                made.__dict__[name] = copy.copy(value) if isinstance(value, dict | list) else value
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy that shares nothing."""
+        with self._lock:
+            made = type(self).__new__(type(self))
+            memo[id(self)] = made
+            made.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
+        return made
+
+
+def locked(
+    method: Callable[Concatenate[_Object, _Arguments], _Result],
+) -> Callable[Concatenate[_Object, _Arguments], _Result]:
+    """A method that runs while no other locked one of the same object does."""
+
+    @functools.wraps(method)
+    def call(self: _Object, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return call
