@@ -175,7 +175,7 @@ class PretendCuda(contextlib.ExitStack):
         patch = self.enter_context(self._monkeypatch.context())
         known = _module.resolve_device
         for module in (_module, runtime.device):
-            patch.setattr(module, "resolve_device", lambda device, *op: _known_device(device, known))
+            patch.setattr(module, "resolve_device", lambda device, **op: _known_device(device, known))
         seeded = _sampling.seeded_generator
         patch.setattr(_sampling, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
         # Without threads of devices, which are not there.

@@ -295,7 +295,7 @@ def test_a_brain_whose_tensors_were_mapped_elsewhere_knows_where_they_are(cuda):
 
 @pytest.mark.parametrize("device", ["meta", torch.device("xpu")])
 def test_other_devices_are_refused(monkeypatch, device):
-    monkeypatch.setattr("torch_hrr.assembly._module.resolve_device", torch.device)
+    monkeypatch.setattr("torch_hrr.assembly._module.resolve_device", lambda device, op: torch.device(device))
     with pytest.raises(RuntimeError, match="device must be cpu or cuda, got"):
         Brain(device=device)
 

@@ -153,7 +153,7 @@ def test_where_modules_are_made(monkeypatch):
 
     def chosen(current, **fields):
         monkeypatch.setattr(acceleration.runtime, "resolve_device", lambda device: torch.device(device or current))
-        return acceleration.choose_device(SinusoidalConfig(**fields).acceleration().enable_gpu)
+        return acceleration.choose_device(SinusoidalConfig(**fields).acceleration().enable_gpu, None, "test")
 
     assert chosen("mps") == chosen("cpu") == chosen("cuda", enable_gpu_acceleration=False) == torch.device("cpu")
     for has_kernel in (True, False):

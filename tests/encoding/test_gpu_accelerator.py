@@ -179,7 +179,7 @@ class Cards:
             return empty(*sizes, device=device, **options)
 
         monkeypatch.setattr(torch, "empty", remembered)
-        monkeypatch.setattr(runtime, "resolve_device", torch.device)
+        monkeypatch.setattr(runtime, "resolve_device", lambda device, op: torch.device(device))
 
 
 def test_the_memory_of_a_card(monkeypatch):

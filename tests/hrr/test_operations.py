@@ -138,7 +138,7 @@ def test_construction_errors(kind):
         kind(8.0)
     with pytest.raises(TypeError, match=r"^HRROperations: dtype must be float32, .*, got torch.int32$"):
         kind(8, dtype=torch.int32)
-    with pytest.raises(ValueError, match=r"^resolve_device: device must be "):
+    with pytest.raises(ValueError, match=r"^HRROperations: device must be "):
         kind(8, "gpu")
 
 

@@ -9,6 +9,7 @@ from torch_hrr.runtime import device
 @pytest.fixture(autouse=True)
 def fresh_state(monkeypatch):
     monkeypatch.setattr(device, "_process_device", None)
+    monkeypatch.setattr(device, "_is_set", False)
     monkeypatch.setattr(device, "_working", set())
     monkeypatch.setattr(device, "_warned", set())
     assert device._scopes.get() == ()
@@ -16,9 +17,10 @@ def fresh_state(monkeypatch):
 
 @pytest.fixture
 def accelerators(monkeypatch):
-    """Pretends that torch sees so many devices of each kind and that all of them work."""
+    """Pretends that torch sees so many devices of each kind and that all work; `kernels`: those we have kernels for."""
 
-    def pretend(**counts):
+    def pretend(kernels=("cuda",), **counts):
+        monkeypatch.setattr(device, "_has_kernels", lambda kind: kind in ("cpu", "meta", *kernels))
         for kind in ("cuda", "mps", "xpu"):
             count = counts.get(kind, 0)
             monkeypatch.setattr(getattr(torch, kind), "is_available", lambda count=count: count > 0)

@@ -11,17 +11,34 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr import hrr
-from torch_hrr.runtime import GPUContext, device, get_device, get_device_info, resolve_device, set_device, to_gpu
+from torch_hrr import encoding, field, hrr
+from torch_hrr.runtime import (
+    GPUContext,
+    TensorPool,
+    device,
+    get_device,
+    get_device_info,
+    resolve_device,
+    set_device,
+    to_gpu,
+)
 
 NO_DRIVER = "Found no NVIDIA driver on your system"
 
 
 @pytest.mark.parametrize(
     ("counts", "expected"),
-    [({}, "cpu"), ({"cuda": 1}, "cuda"), ({"mps": 1}, "mps"), ({"xpu": 1}, "xpu"), ({"cuda": 1, "xpu": 2}, "cuda")],
+    [
+        ({}, "cpu"),
+        ({"cuda": 1}, "cuda"),
+        ({"mps": 1}, "cpu"),
+        ({"xpu": 1}, "cpu"),
+        ({"cuda": 1, "xpu": 2}, "cuda"),
+        ({"cuda": 1, "kernels": ()}, "cpu"),
+        ({"cuda": 1, "xpu": 2, "kernels": ("xpu",)}, "xpu"),
+    ],
 )
-def test_auto_takes_the_first_accelerator_and_is_silent(accelerators, recwarn, counts, expected):
+def test_auto_takes_the_first_accelerator_with_kernels_and_is_silent(accelerators, recwarn, counts, expected):
     accelerators(**counts)
     assert get_device() == expected
     assert resolve_device() == torch.device(expected)
@@ -62,23 +79,79 @@ def test_error_text_names_the_operation_and_the_value(two_gpus):
         set_device("cuda:7")
     with pytest.raises(ValueError, match=r"^GPUContext: device must be .*, got 'gpu'$"), GPUContext("gpu"):
         pass
-    with pytest.raises(TypeError, match=r"^resolve_device: device must be .*, got bool$"):
-        resolve_device(True)
-    with pytest.raises(ValueError, match=r"^set_device: device must have an index below 2, got 'cuda:2'$"):
-        set_device(2)
-    with (
-        pytest.raises(ValueError, match=r"^GPUContext: device must have an index from 0 to 127, got -1$"),
-        GPUContext(-1),
-    ):
-        pass
+    for wrong in (True, 1.0, b"cpu", torch.tensor(0)):
+        with pytest.raises(TypeError, match=rf"^resolve_device: device must be .*, got {type(wrong).__name__}$"):
+            resolve_device(wrong)
     with pytest.raises(TypeError, match=r"^set_device: device must be .*, got NoneType$"):
         set_device(None)
 
 
-def test_integers_are_indices_of_the_accelerator(two_gpus):
-    assert resolve_device(1) == torch.device("cuda:1") == resolve_device(np.int64(1))
-    with GPUContext(0) as name:
-        assert name == get_device() == "cuda:0"
+def test_integers_are_indices_of_the_accelerator(two_gpus, accelerators):
+    for index in (1, np.int64(1), np.uint8(1)):
+        assert resolve_device(index) == torch.device("cuda", 1)
+        set_device(index)
+        assert get_device() == "cuda:1"
+        set_device(0)
+        assert get_device() == "cuda:0"
+        with GPUContext(index) as name:
+            assert name == "cuda:1"
+    for wrong in (2, -1, 2**40):
+        with pytest.raises(ValueError, match=r"^set_device: device must "):
+            set_device(wrong)
+    accelerators(xpu=1)
+    with pytest.warns(RuntimeWarning, match="no kernels of its own for xpu"):
+        assert resolve_device(0) == torch.device("xpu", 0)
+
+
+def test_an_index_without_an_accelerator_is_the_cpu_after_a_warning(no_gpu):
+    with pytest.warns(RuntimeWarning, match="cuda:0 was asked for but"):
+        assert resolve_device(0) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps", "xpu"])
+def test_a_device_without_kernels_is_taken_by_name_after_one_warning(accelerators, kind):
+    accelerators(**{kind: 1}, kernels=())
+    with pytest.warns(RuntimeWarning) as caught:
+        assert resolve_device(kind) == torch.device(kind)
+        set_device(kind)
+        with GPUContext(kind):
+            assert resolve_device(None) == torch.device(kind)
+    assert [str(one.message) for one in caught] == [
+        f"torch_hrr: this build has no kernels of its own for {kind}: its operators run there in plain torch, slower"
+    ]
+    assert caught[0].filename == __file__
+
+
+def test_to_gpu_takes_one_without_kernels_too(accelerators, monkeypatch):
+    accelerators(cuda=1, kernels=())
+    monkeypatch.setattr(device, "_move", lambda op, tensor, target: target)
+    with pytest.warns(RuntimeWarning, match="no kernels of its own for cuda"):
+        assert to_gpu(torch.ones(2)) == torch.device("cuda")
+
+
+def test_the_errors_name_the_call_that_was_made(two_gpus):
+    calls = {
+        "random": lambda: hrr.random(1, 8, device="gpu"),
+        "Vocabulary": lambda: hrr.Vocabulary(8, device="gpu"),
+        "VectorStore": lambda: hrr.VectorStore(8, device="gpu"),
+        "Graph": lambda: hrr.Graph(8, device="gpu"),
+        "HRROperations": lambda: hrr.HRROperations(8, device="gpu"),
+        "Bind": lambda: hrr.Bind(8, device="gpu"),
+        "to": lambda: hrr.ItemMemory(torch.eye(8)).to("gpu"),
+        "HRRMultiLabelLoss": lambda: hrr.HRRMultiLabelLoss(2, 8, device="gpu"),
+        "GPUAccelerator": lambda: encoding.GPUAccelerator(device="gpu"),
+        "ConfigurableSinusoidalEmbedder": lambda: encoding.ConfigurableSinusoidalEmbedder(device="gpu"),
+        "LiquidStateMachine": lambda: encoding.LiquidStateMachine(2, 10, device="gpu"),
+        "RelativePositionBias": lambda: encoding.RelativePositionBias(device="gpu"),
+        "FieldBrain": lambda: field.FieldBrain(device="gpu"),
+        "DynamicField": lambda: field.DynamicField((2, 2, 2, 4), device="gpu"),
+        "PatternLibrary": lambda: field.PatternLibrary(2, 4, device="gpu"),
+        "random_key": lambda: field.random_key(0, device="gpu"),
+        "TensorPool": lambda: TensorPool({}, device="gpu"),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"^{name}: device must be .*, got 'gpu'$"):
+            call()
 
 
 def test_fallback_warns_once_and_says_why(no_gpu, monkeypatch):
@@ -155,7 +228,7 @@ def test_a_card_that_fails_is_a_reason_even_for_auto(two_gpus, monkeypatch):
 
 
 def test_auto_goes_on_with_the_next_accelerator_and_says_so(accelerators, monkeypatch):
-    accelerators(cuda=1, xpu=1)
+    accelerators(cuda=1, xpu=1, kernels=("cuda", "xpu"))
     monkeypatch.setattr(device, "_probe", lambda chosen: "cuda is lost" if chosen.type == "cuda" else None)
     with pytest.warns(RuntimeWarning, match=r"auto was asked for but cuda is lost; continuing on xpu"):
         assert resolve_device("auto") == torch.device("xpu")

@@ -39,7 +39,7 @@ class NetworkModule(Saveable, nn.Module):
             checks.probability("Brain", "p", p),
             checks.signed_seed("Brain", seed),
             checks.choice("Brain", "mode", mode, ("exact", "sampled")),
-            checks.device("Brain", resolve_device(device)),
+            checks.device("Brain", resolve_device(device, op="Brain")),
             None if batch is None else checks.integer("Brain", "batch", batch, least=1),
         )
         self._engine: Engine = (ExactEngine if self.mode == "exact" else SampledEngines)(self._network)

@@ -94,7 +94,7 @@ class GPUAccelerator:
         self.config = GPUConfig() if config is None else config
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
-        self.move(choose_device(self.config.enable_gpu) if device is None else runtime.resolve_device(device))
+        self.move(choose_device(self.config.enable_gpu, device, "GPUAccelerator"))
         self._profile: torch.profiler.profile | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
@@ -289,8 +289,10 @@ class GPUAccelerator:
         }
 
 
-def choose_device(enable_gpu: bool) -> torch.device:
-    """The current device if it is a GPU, allowed, and this build of the library has kernels for it; else the CPU."""
+def choose_device(enable_gpu: bool, device: torch.device | str | int | None, op: str) -> torch.device:
+    """The device given, else the current one if a GPU, allowed, and with kernels of ours, or the CPU."""
+    if device is not None:
+        return runtime.resolve_device(device, op=op)
     if enable_gpu:
         current = runtime.resolve_device(None)
         if current.type == "cuda" and _library.has_cuda_kernels():

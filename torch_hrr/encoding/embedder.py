@@ -13,7 +13,7 @@ from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
 from torch_hrr._checks import check_strided, integer, number
-from torch_hrr.encoding.acceleration import GPUAccelerator, ladder
+from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
@@ -116,7 +116,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
                 wanted = [config.vocab_size, config.embedding_dim]
                 raise ValueError(f"{name}: table must have shape {wanted}, got {list(table.shape)}")
             device = table.device if device is None else device
-        self.accelerator = GPUAccelerator(config.acceleration(), device)
+        where = choose_device(config.acceleration().enable_gpu, device, name)
+        self.accelerator = GPUAccelerator(config.acceleration(), where)
         self.table = table
         self._configure(config)
         weight = None

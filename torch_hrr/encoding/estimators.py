@@ -518,4 +518,4 @@ def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConf
     """Where the reservoir is: with its embedder, else where the configuration allows."""
     if embedder is not None:
         return embedder.accelerator.device
-    return choose_device(gpu_config is None or gpu_config.enable_gpu)
+    return choose_device(gpu_config is None or gpu_config.enable_gpu, None, "")

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_floating, check_strided, choice, integer, number, resolve_dtype
 from torch_hrr.encoding.functional import check_settings
+from torch_hrr.runtime.device import resolve_parameter_device
 
 LAYOUTS = ("interleaved", "half")
 _HALVES = (torch.float16, torch.bfloat16)
@@ -109,7 +110,7 @@ class RelativePositionBias(nn.Module):
             heads: Number of heads, at least 1.
             features: 0 for a table of distances, else the number of sinusoids.
             base: Of the sinusoids' frequencies, as for `sinusoidal_encoding`.
-            device: Of the parameter; None means torch's default device.
+            device: Of the parameter; None means the one that was set, `runtime.set_device`, else torch's default.
             dtype: Of the parameter; None means torch's default dtype.
 
         Raises:
@@ -125,7 +126,8 @@ class RelativePositionBias(nn.Module):
         check_settings(name, self.features, self.base)
         width = self.features or 2 * self.window + 1
         dtype = resolve_dtype(name, dtype)
-        self.weight = nn.Parameter(torch.zeros(self.heads, width, device=device, dtype=dtype))
+        place = resolve_parameter_device(device, op=name)
+        self.weight = nn.Parameter(torch.zeros(self.heads, width, device=place, dtype=dtype))
 
     def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
         """The bias ``[heads, queries, keys]``, to be added to scores ``[..., heads, queries, keys]``.

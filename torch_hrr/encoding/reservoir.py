@@ -16,7 +16,7 @@ from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
 from torch_hrr.io import Saveable
-from torch_hrr.runtime import available_memory, resolve_device
+from torch_hrr.runtime import available_memory
 
 # Elements of states computed at a time: small enough for the cache, large enough that a chunk costs little beside.
 _CHUNK = 2**20
@@ -536,7 +536,7 @@ def spectral_radius(columns: Tensor, values: Tensor) -> float:
 
 
 def _resolve(op: str, device: torch.device | str | None) -> torch.device:
-    target = choose_device(True) if device is None else resolve_device(device)
+    target = choose_device(True, device, op)
     if target.type not in ("cpu", "cuda"):
         raise ValueError(f"{op}: device must be cpu or cuda, got {target}")
     return target

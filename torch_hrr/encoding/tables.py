@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr import io, runtime
+from torch_hrr import io
 from torch_hrr._checks import FLOATING, check_bool, check_floating, integer
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError
@@ -106,7 +106,7 @@ class MappedTable:
             raise IntegrityError(f"load: {os.fsdecode(path)} must hold one floating table [V, dim]")
         self._path, self._table = os.path.abspath(os.fsdecode(path)), table
         wanted = self.config.enable_gpu_acceleration
-        self.device = choose_device(wanted) if device is None else runtime.resolve_device(device)
+        self.device = choose_device(wanted, device, "MappedTable")
         self._lock = threading.Lock()
         self.clear_cache()
 

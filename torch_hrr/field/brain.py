@@ -162,7 +162,7 @@ class FieldBrain(Saveable, nn.Module):
         check_dtype(op, dtype)
         if dtype not in (torch.float32, torch.bfloat16):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
-        place = resolve_device(device)
+        place = resolve_device(device, op=op)
         self.cycle = 0
         self.eager = False
         self._graphs = CapturedCalls(most=2)

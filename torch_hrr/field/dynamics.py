@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch_hrr._checks import check_seed, check_strided, choice, integer, number
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
-from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime.device import resolve_parameter_device
 
 _BOUNDARIES = ("circular", "replicate", "zeros")
 _DTYPES = (torch.float32, torch.float64)
@@ -156,8 +156,9 @@ class DynamicField(Saveable, nn.Module):
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
             seed: Of the noise, -2^63 to 2^64 - 1.
-            device: Where to be, as for `runtime.resolve_device`; None means torch's default.
-            dtype: float32 or float64; None means torch's default.
+            device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
+                `runtime.set_device`, else torch's default.
+            dtype: float32 or float64; None means the one that was set, `runtime.set_device`, else torch's default.
             config: Any of `DynamicFieldConfig`.
 
         Raises:
@@ -174,7 +175,7 @@ class DynamicField(Saveable, nn.Module):
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
             raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype!r:.80}")
-        device = None if device is None else resolve_device(device)
+        device = resolve_parameter_device(device, op=op)
         self.seed = check_seed(op, seed)
         self.configure(**config)
         level = self.config.resting_level
@@ -352,7 +353,7 @@ class DynamicField(Saveable, nn.Module):
         field.load_state_dict(tensors)
         if tensors["noise_key"].dtype != torch.int64:
             raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
-        return field.to(torch.get_default_device() if device is None else device)
+        return field.to(resolve_parameter_device(device, op="load"))
 
     def extra_repr(self) -> str:
         """Shape and numbers, for `repr`."""

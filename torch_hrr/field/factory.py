@@ -87,7 +87,7 @@ class FieldBrainFactory:
                 raise RuntimeError(
                     "create_optimized_brain: force_gpu must be False, as no GPU is there that can be used"
                 )
-            settings["device"] = resolve_device("cuda")
+            settings["device"] = resolve_device("cuda", op="create_optimized_brain")
         return create_brain(**settings)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_int, check_seed, check_strided
+from torch_hrr.runtime.device import resolve_parameter_device
 
 _ops = torch.ops.torch_hrr
 
@@ -147,13 +148,15 @@ def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
 
     Args:
         seed: -2^63 to 2^64 - 1, modulo 2^64.
-        device: that of the fields it is for.
+        device: that of the fields it is for; None means the one that was set, `runtime.set_device`, else torch's
+            default.
 
     Raises:
         TypeError: ``seed`` is not an int.
         ValueError: ``seed`` is out of range.
     """
-    return torch.tensor([check_seed("random_key", seed), 0], dtype=torch.int64, device=device)
+    place = resolve_parameter_device(device, op="random_key")
+    return torch.tensor([check_seed("random_key", seed), 0], dtype=torch.int64, device=place)
 
 
 def drawn_key(device: torch.device, generator: torch.Generator | None = None) -> Tensor:

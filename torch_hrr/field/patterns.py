@@ -66,7 +66,7 @@ class PatternLibrary(Saveable, nn.Module):
         self.capacity = integer(op, "capacity", capacity, 1)
         self.dim = integer(op, "dim", dim, 1)
         self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1)
-        place, kind = resolve_device(device), resolve_dtype(op, dtype)
+        place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))
         self.register_buffer("stored", torch.zeros(1, device=place, dtype=torch.int64))

@@ -98,7 +98,7 @@ def check_names(op: str, names: Sequence[str], *, different: bool = True) -> tup
 
 def resolve_storage(op: str, device: torch.device | str | None) -> torch.device:
     """`runtime.resolve_device` for an object that reads its values back, and so cannot live on meta."""
-    target = resolve_device(device)
+    target = resolve_device(device, op=op)
     if target.type == "meta":
         raise ValueError(f"{op}: device must hold data, got meta")
     # With its index, so that the object stays where it is when the current device changes.

@@ -366,7 +366,7 @@ def random(
     check_int("random", "dim", dim, 1)
     check_generator("random", generator)
     check_bool("random", "unitary", unitary)
-    dtype, device = resolve_dtype("random", dtype), resolve_device(device)
+    dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")
     if unitary:
         phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)
         phases[:, 0] = 0

@@ -62,7 +62,7 @@ class HRRMultiLabelLoss(nn.Module):
             missing_weight: Weight of the second sum, >= 0 and finite.
             reduction: "mean" or "sum" over the rows of a batch, or "none".
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the vectors; None means torch's default device.
+            device: Of the vectors; None means the one that was set, `runtime.set_device`, else torch's default.
             dtype: Of the vectors; None means torch's default dtype.
 
         Raises:

@@ -141,7 +141,7 @@ class ItemMemory(Saveable):
 
     def to(self, device: torch.device | str) -> Self:
         """Moves the memory, choosing the device as `runtime.resolve_device` does, and returns it."""
-        target = resolve_device(device)
+        target = resolve_device(device, op="to")
         with torch.inference_mode(False):
             columns = {dtype: item.to(target) for dtype, item in self._columns.items()}
             vectors, first = self._vectors.to(target), self._first.to(target)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
 from torch_hrr.hrr import functional
+from torch_hrr.runtime.device import resolve_parameter_device
 
 
 class _Roles(nn.Module):
@@ -38,7 +39,7 @@ class _Roles(nn.Module):
             unitary: Whether roles are unitary and stay so: the layer then uses ``unitary(weight)``, the projection of
                 the parameter, in every call, and gradients pass through the projection.
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the parameter; None means torch's default device.
+            device: Of the parameter; None means the one that was set, `runtime.set_device`, else torch's default.
             dtype: Of the parameter; None means torch's default dtype.
 
         Raises:
@@ -314,7 +315,8 @@ def empty_matrix(
     name: str, shape: tuple[int, int], device: torch.device | str | None, dtype: torch.dtype | None
 ) -> Tensor:
     """A matrix to be filled; TypeError for a dtype the operators do not take."""
-    return torch.empty(shape, device=device, dtype=resolve_dtype(name, dtype))
+    dtype = resolve_dtype(name, dtype)
+    return torch.empty(shape, device=resolve_parameter_device(device, op=name), dtype=dtype)
 
 
 def draw_rows(weight: Tensor, generator: torch.Generator | None, unitary: bool = False) -> None:

@@ -57,7 +57,7 @@ class HRROperations:
         check_int(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
         self.dimensionality = dimensionality
-        self.device = resolve_device(device)
+        self.device = resolve_device(device, op=name)
         self.dtype = dtype
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_dtype, check_int
+from torch_hrr._checks import FLOATING, check_int, resolve_dtype
 from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr._shared import locked
@@ -43,7 +43,7 @@ class VectorStore(NamedVectors, Saveable):
         dim: int = 512,
         *,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         capacity: int = 64,
     ) -> None:
         """Makes an empty store.
@@ -52,7 +52,7 @@ class VectorStore(NamedVectors, Saveable):
             dim: dimension D of the vectors, >= 1.
             device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
                 device is unavailable, the CPU, after a RuntimeWarning.
-            dtype: float32, float64, float16 or bfloat16.
+            dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
             capacity: number of vectors to make room for, >= 0.
 
         Raises:
@@ -61,8 +61,8 @@ class VectorStore(NamedVectors, Saveable):
         """
         check_int("VectorStore", "dim", dim, 1)
         check_int("VectorStore", "capacity", capacity, 0)
-        check_dtype("VectorStore", dtype)
-        self._dim, self._dtype, self._device = dim, dtype, resolve_storage("VectorStore", device)
+        self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
+        self._device = resolve_storage("VectorStore", device)
         self._entries: dict[str, _Entry] = {}
         self._rows = self._allocate(capacity, self._device)
         # The rows without a vector, the next one to use last.

@@ -179,7 +179,7 @@ class _Structure(Shared, Saveable):
         check_seed(name, seed)
         dtype = resolve_dtype(name, dtype)
         self.seed = seed
-        self._vector = torch.zeros(dim, device=resolve_device(device), dtype=dtype)
+        self._vector = torch.zeros(dim, device=resolve_device(device, op=name), dtype=dtype)
 
     @property
     def dim(self) -> int:

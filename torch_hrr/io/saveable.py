@@ -92,7 +92,7 @@ class Saveable:
         # Not imported above: the package's modules save themselves with this one.
         from torch_hrr.runtime.device import resolve_device
 
-        return None if device is None else resolve_device(device, "load")
+        return None if device is None else resolve_device(device, op="load")
 
     @classmethod
     def _read(cls, path: str | os.PathLike[str], key: bytes | None) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import numbers
 import os
 import pathlib
 import platform
@@ -10,16 +11,19 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from torch_hrr import _library
+
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu")
 
-# The device of the process; None until it is first asked for, which settles it as "auto" would.
+# The device of the process; None until it is first asked for, which settles it as "auto" would; and whether it was set.
 _process_device: torch.device | None = None
+_is_set = False
 # Devices of the GPUContext blocks entered in this thread or asyncio task, the innermost last.
 _scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_scopes", default=())
 _working: set[torch.device] = set()
@@ -58,25 +62,24 @@ class DeviceInfo(TypedDict):
     driver: str | None
 
 
-Device: TypeAlias = torch.device | str | int
-"""A device, its name, or the index of an accelerator."""
-
-
-def resolve_device(device: Device | None = "auto", op: str = "resolve_device") -> torch.device:
+def resolve_device(device: torch.device | str | int | None = "auto", *, op: str = "resolve_device") -> torch.device:
     """The device an object is to be made on; every system passes its `device` argument through here.
 
     Args:
-        device: A torch.device or its name; the index of a device of the accelerator that torch sees; None for the
-            current device, `get_device()`; "auto" for the first of CUDA, MPS and XPU that works, else the CPU.
-        op: The call that errors name.
+        device: A torch.device or its name; an int for the accelerator of that index; None for the current device,
+            `get_device()`; "auto" for an accelerator that works and that this build of the library has kernels for,
+            else the CPU.
+        op: The user's call, for errors to name.
 
     Returns:
         The device, without an index where none was given. The CPU, after one RuntimeWarning per process and reason, if
         there is no such device or it fails a first small computation; "auto" warns only of one that is there and fails.
+        On a device asked for by name that the library has no kernels for, operators run in plain torch, after one
+        RuntimeWarning per process.
 
     Raises:
         ValueError: A name that torch does not know, or an index beyond the devices that are there.
-        TypeError: Neither a torch.device nor a str, an int or None.
+        TypeError: None of a torch.device, a str, an int and None.
 
     The first call for a device computes on it, which on CUDA takes tenths of a second and may not happen while a graph
     is captured; later calls take microseconds.
@@ -84,7 +87,13 @@ def resolve_device(device: Device | None = "auto", op: str = "resolve_device") -
     return _current() if device is None else _select(op, device)
 
 
-def set_device(device: Device) -> None:
+def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
+    """The device of a module's parameters: as `resolve_device`, but until one is set None means torch's default."""
+    chosen = _chosen() if device is None else _select(op, device)
+    return torch.get_default_device() if chosen is None else chosen
+
+
+def set_device(device: torch.device | str | int) -> None:
     """Makes a device the current one, which new objects and numpy input go to.
 
     Inside a `GPUContext` it holds until the block ends, in this thread and asyncio task; elsewhere it holds for the
@@ -94,18 +103,22 @@ def set_device(device: Device) -> None:
     Args:
         device: As for `resolve_device`, with the same fallback and errors; None is not a device here.
     """
-    global _process_device
+    global _process_device, _is_set
     selected = _select("set_device", device)
     scopes = _scopes.get()
     if scopes:
         _scopes.set((*scopes[:-1], selected))
     else:
         with _lock:
-            _process_device = selected
+            _process_device, _is_set = selected, True
 
 
 def get_device() -> str:
-    """Name of the current device: "cpu", "cuda", "cuda:1"; until one is set, what "auto" stands for on this machine."""
+    """Name of the current device: "cpu", "cuda", "cuda:1".
+
+    Until one is set it is the device that ``torch.set_default_device`` or ``with torch.device(...)`` has named, meta
+    apart, or else what "auto" stands for on this machine.
+    """
     return str(_current())
 
 
@@ -119,7 +132,7 @@ class GPUContext:
         device: As for `resolve_device`, None being the current device; resolved on entry.
     """
 
-    def __init__(self, device: Device | None = "auto") -> None:
+    def __init__(self, device: torch.device | str | int | None = "auto") -> None:
         """Keeps the argument; nothing changes before the block is entered."""
         self.device = device
 
@@ -135,7 +148,7 @@ class GPUContext:
 
 
 def to_gpu(x: Any) -> Any:
-    """Moves tensors and numpy arrays to the GPU: the current device if it is one, else the one "auto" finds.
+    """Moves tensors and numpy arrays to the GPU: the current device if it is one, else the first that works.
 
     Works through dicts, lists and tuples, nested and of derived types, which are rebuilt; anything else, modules too,
     comes back untouched. A numpy array becomes a tensor of its dtype that shares no memory with it; arrays of a dtype
@@ -149,9 +162,10 @@ def to_gpu(x: Any) -> Any:
     """
     device = _current()
     if device.type in ("cpu", "meta"):
-        device, problem = _automatic()
+        device, problem = _automatic(native=False)
         if device == _CPU:
-            _warn_once("cuda", problem or _missing("cuda"))
+            _warn_fallback("cuda", problem or _missing("cuda"))
+        _warn_without_kernels(device)
     return _map(lambda leaf: _place(leaf, device), x)
 
 
@@ -210,54 +224,76 @@ def get_device_info() -> DeviceInfo:
     )
 
 
+def _chosen() -> torch.device | None:
+    """The device of `set_device` or of the innermost `GPUContext`."""
+    scopes = _scopes.get()
+    return scopes[-1] if scopes else _process_device if _is_set else None
+
+
 def _current() -> torch.device:
     global _process_device
-    scopes = _scopes.get()
-    if scopes:
-        return scopes[-1]
+    chosen = _chosen()
+    if chosen is not None:
+        return chosen
+    default = torch.get_default_device()
+    if default.type not in ("cpu", "meta"):
+        return default
     if _process_device is None:
         automatic, problem = _automatic()
         with _lock:
             # Another thread may have set one meanwhile, which must hold.
             _process_device = _process_device or automatic
         if problem is not None:
-            _warn_once("auto", problem)
+            _warn_fallback("auto", problem)
     return _process_device
 
 
-def _select(op: str, device: Device) -> torch.device:
+def _select(op: str, device: torch.device | str | int) -> torch.device:
     """The device asked for, or the CPU after a warning."""
-    if hasattr(device, "__index__") and not isinstance(device, bool):
-        index = device.__index__()
-        if not 0 <= index < 128:
-            raise ValueError(f"{op}: device must have an index from 0 to 127, got {index}")
-        kind = next((kind for kind in _ACCELERATORS if _count(kind)), "cuda")
-        device = torch.device(kind, index)
-    if not isinstance(device, torch.device | str):
-        raise TypeError(f"{op}: device must be a torch.device, a str or an index, got {type(device).__name__}")
     problem: str | None
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         selected, problem = _automatic()
     else:
-        try:
-            selected = torch.device(device)
-        except RuntimeError:
-            raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r}") from None
+        selected = _named(op, device)
         count = _count(selected.type)
         if selected.index is not None and count and not 0 <= selected.index < count:
             raise ValueError(f"{op}: device must have an index below {count}, got {str(device)!r}")
+        device = selected
         problem = _problem(selected)
         selected = _CPU if problem is not None or selected.type == "cpu" else selected
     if problem is not None:
-        _warn_once(str(device), problem, selected=selected)
+        _warn_fallback(str(device), problem, selected=selected)
+    _warn_without_kernels(selected)
     return selected
 
 
-def _automatic() -> tuple[torch.device, str | None]:
-    """The first accelerator that works, else the CPU; and why one that is there does not work, if so."""
+def _named(op: str, device: torch.device | str | int) -> torch.device:
+    """The device of a name, or the accelerator of an index."""
+    if isinstance(device, numbers.Integral) and not isinstance(device, bool):
+        kind, index = next(filter(_count, _ACCELERATORS), "cuda"), int(device)
+        # torch takes indices modulo 2^8.
+        count = _count(kind) or 2**7
+        if not 0 <= index < count:
+            raise ValueError(f"{op}: device must be an index from 0 to {count - 1}, got {index}")
+        return torch.device(kind, index)
+    if not isinstance(device, torch.device | str):
+        raise TypeError(f"{op}: device must be a torch.device, a name or an index, got {type(device).__name__}")
+    try:
+        return torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r}") from None
+
+
+def _has_kernels(kind: str) -> bool:
+    """Whether the library has native kernels for a kind of device."""
+    return kind in ("cpu", "meta") or (kind == "cuda" and _library.has_cuda_kernels())
+
+
+def _automatic(native: bool = True) -> tuple[torch.device, str | None]:
+    """The first accelerator that works, with kernels of ours if `native`, else the CPU; and why one there fails."""
     first_problem = None
     for kind in _ACCELERATORS:
-        if _count(kind):
+        if _count(kind) and (_has_kernels(kind) or not native):
             device = torch.device(kind)
             problem = _problem(device)
             if problem is None:
@@ -314,14 +350,23 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
 
 
-def _warn_once(asked: str, problem: str, selected: torch.device = _CPU) -> None:
-    with _lock:
-        if problem in _warned:
-            return
-        _warned.add(problem)
+def _warn_fallback(asked: str, problem: str, selected: torch.device = _CPU) -> None:
     place = "the CPU" if selected == _CPU else str(selected)
-    message = f"torch_hrr: {asked} was asked for but {problem}; continuing on {place}"
-    warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
+    _warn_once(problem, f"{asked} was asked for but {problem}; continuing on {place}")
+
+
+def _warn_without_kernels(device: torch.device) -> None:
+    if not _has_kernels(device.type):
+        text = f"this build has no kernels of its own for {device.type}: its operators run there in plain torch, slower"
+        _warn_once("no kernels", text)
+
+
+def _warn_once(reason: str, message: str) -> None:
+    with _lock:
+        if reason in _warned:
+            return
+        _warned.add(reason)
+    warnings.warn(f"torch_hrr: {message}", RuntimeWarning, stacklevel=_level_of_caller())
 
 
 def _level_of_caller() -> int:

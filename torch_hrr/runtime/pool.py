@@ -42,7 +42,7 @@ class TensorPool(Mapping[str, Tensor]):
         """
         if not isinstance(shapes, Mapping):
             raise TypeError(f"TensorPool: shapes must be a mapping, got {type(shapes).__name__}")
-        self.device = resolve_device(device)
+        self.device = resolve_device(device, op="TensorPool")
         self._tensors: dict[str, Tensor] = {}
         for name, given in shapes.items():
             if not isinstance(name, str):
@@ -83,7 +83,7 @@ class TensorPool(Mapping[str, Tensor]):
 
     def to(self, device: torch.device | str) -> TensorPool:
         """A pool of the same names and contents on another device; the pool itself if it is there."""
-        target = resolve_device(device)
+        target = resolve_device(device, op="to")
         if target == self.device:
             return self
         moved = TensorPool({name: (tuple(t.shape), t.dtype) for name, t in self.items()}, target)
