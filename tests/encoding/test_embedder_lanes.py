@@ -158,5 +158,5 @@ def test_where_modules_are_made(monkeypatch):
     assert chosen("mps") == chosen("cpu") == chosen("cuda", enable_gpu_acceleration=False) == torch.device("cpu")
     for has_kernel in (True, False):
         with monkeypatch.context() as patch:
-            patch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda *names, has=has_kernel: has)
+            patch.setattr(acceleration._library, "has_cuda_kernels", lambda has=has_kernel: has)
             assert chosen("cuda:1") == torch.device("cuda:1" if has_kernel else "cpu")
