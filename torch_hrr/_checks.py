@@ -48,30 +48,34 @@ def check_bool(op: str, argument: str, value: bool) -> None:
         raise TypeError(f"{op}: {argument} must be a bool, got {type(value).__name__}")
 
 
-def check_int(op: str, argument: str, value: int, least: int | None = None) -> None:
-    """Raises TypeError unless the value is an int and no bool, and ValueError below `least`, if given, or from 2^63.
+def check_int(op: str, argument: str, value: Any, least: int | None = None) -> Any:
+    """The value as an int; TypeError unless it is one and no bool, ValueError below `least`, if given, or from 2^63.
 
-    A size that a tracer holds counts as an int.
+    NumPy's integers count, and a size that a tracer holds, which stays as it is.
     """
-    if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+    if isinstance(value, bool) or not (isinstance(value, torch.SymInt) or hasattr(value, "__index__")):
         raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-    if least is not None and value < least:
-        raise ValueError(f"{op}: {argument} must be >= {least}, got {value}")
-    if least is not None and value >= 2**63:
-        raise ValueError(f"{op}: {argument} must be below 2^63, got {value}")
+    if isinstance(value, Tensor):
+        raise TypeError(f"{op}: {argument} must be an int, got a tensor")
+    number = value if isinstance(value, int | torch.SymInt) else value.__index__()
+    if least is not None and number < least:
+        raise ValueError(f"{op}: {argument} must be >= {least}, got {number}")
+    if least is not None and number >= 2**63:
+        raise ValueError(f"{op}: {argument} must be below 2^63, got {number}")
+    return number
 
 
-def check_seed(op: str, seed: int) -> int:
+def check_seed(op: str, seed: Any) -> int:
     """The seed as the signed 64-bit integer of the same bits, which stands for it modulo 2^64.
 
     Raises:
         TypeError: It is not an int.
         ValueError: It is outside -2^63 to 2^64 - 1.
     """
-    check_int(op, "seed", seed)
+    seed = check_int(op, "seed", seed)
     if not -(2**63) <= seed < 2**64:
         raise ValueError(f"{op}: seed must be -2^63 to 2^64 - 1, got {seed}")
-    return seed if seed < 2**63 else seed - 2**64
+    return int(seed if seed < 2**63 else seed - 2**64)
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:

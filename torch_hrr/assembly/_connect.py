@@ -51,11 +51,17 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
 def column_scale(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
     """1 / sum_i w_ij of every column j, 0 where a column has no synapse: float64 [brains, n_target]."""
     sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64, device=fiber.chunks.device)
-    everyone = torch.arange(source.n, device=sums.device)
+    if fiber.procedural:
+        if not fiber.degrees.numel():
+            # Once: the whole graph is drawn for them, and it never changes.
+            everyone = torch.arange(source.n, device=sums.device)
+            drawn = [
+                torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, brain)
+                for brain in range(len(sums))
+            ]
+            fiber.hold("degrees", torch.stack(drawn), persistent=False)
+        sums = fiber.degrees.long() * FIXED_ONE
     for brain in range(len(sums)):
-        if fiber.procedural:
-            degrees = torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, brain)
-            sums[brain] = degrees.long() * FIXED_ONE
         _, columns, weights = fiber.edges(brain)
         excess = (weights.double() * FIXED_ONE).round().long() - (FIXED_ONE if fiber.procedural else 0)
         sums[brain].index_add_(0, target.neuron_of[brain].long()[columns], excess)

@@ -237,6 +237,7 @@ class FiberState(State):
     weight: Tensor
     chunks: Tensor
     scale: Tensor
+    degrees: Tensor
 
     def __init__(
         self, source: AreaState, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device
@@ -262,6 +263,8 @@ class FiberState(State):
         self.hold("weight", torch.zeros(brains, 0, EDGES_PER_CHUNK, dtype=torch.float32, device=device))
         self.hold("chunks", torch.zeros(brains, dtype=torch.int64, device=device))
         self.hold("scale", torch.zeros(brains, 0, dtype=torch.float64, device=device))
+        # Synapses of the random graph onto each target, of a fiber that was normalised.
+        self.hold("degrees", torch.zeros(brains, 0, **integers), persistent=False)
 
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""

@@ -588,7 +588,8 @@ class Brain(NetworkModule):
     def normalize(self, area: str) -> None:
         """Lets every fiber from an area into this one count as if its columns were divided by their present sums.
 
-        The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p.
+        The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
+        later ones a pass over the potentiated synapses and the target's neurons.
         """
         target = self._network.area("normalize", area)
         self._network.check_exact("normalize")

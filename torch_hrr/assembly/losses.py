@@ -81,7 +81,7 @@ def assembly_margin_loss(inputs: Tensor, targets: Tensor, k: int, margin: float 
     """
     name = "assembly_margin_loss"
     indices = _expanded_targets(name, "inputs", inputs, targets)
-    check_int(name, "k", k)
+    k = check_int(name, "k", k)
     wanted, n = targets.shape[-1], inputs.shape[-1]
     if not wanted <= k <= n:
         raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {k}")

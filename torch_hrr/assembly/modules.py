@@ -19,7 +19,7 @@ SURROGATES = ("sigmoid", "laplace", "ste", "none")
 
 def check_cap(name: str, k: int, temperature: float, surrogate: str, soft: bool = False) -> None:
     """Checks the options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
-    check_int(name, "k", k, 0)
+    k = check_int(name, "k", k, 0)
     if isinstance(temperature, bool) or not isinstance(temperature, int | float):
         raise TypeError(f"{name}: temperature must be a number, got {type(temperature).__name__}")
     if not 0 < temperature < math.inf:
@@ -135,8 +135,8 @@ class AssemblyLayer(nn.Module):
         super().__init__()
         in_features, n, k, p = (checks.plain(value) for value in (in_features, n, k, p))
         temperature, seed = checks.plain(temperature), checks.plain(seed)
-        check_int("AssemblyLayer", "in_features", in_features, 1)
-        check_int("AssemblyLayer", "n", n, 1)
+        in_features = check_int("AssemblyLayer", "in_features", in_features, 1)
+        n = check_int("AssemblyLayer", "n", n, 1)
         check_cap("AssemblyLayer", k, temperature, surrogate, soft)
         if k > n:
             raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")

@@ -186,8 +186,8 @@ def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         ValueError: As `advance_key`.
     """
     check_strided("advance_key", "key", key)
-    check_int("advance_key", "numel", numel, 0)
-    check_int("advance_key", "steps", steps, 0)
+    numel = check_int("advance_key", "numel", numel, 0)
+    steps = check_int("advance_key", "steps", steps, 0)
     if key.dtype not in (torch.uint64, torch.int64):
         raise TypeError(f"advance_key: key must be uint64 or int64, got {key.dtype}")
     if key.shape != (2,):

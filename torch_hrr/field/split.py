@@ -99,7 +99,7 @@ class SplitField:
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
         """
         op = "SplitField.evolve"
-        check_int(op, "steps", steps, 0)
+        steps = check_int(op, "steps", steps, 0)
         if key is not None:
             check_strided(op, "key", key)
         # On no plane at all, which checks the arguments before ranks wait for one another.

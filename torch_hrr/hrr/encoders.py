@@ -80,7 +80,7 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
     Cost: one permutation.
     """
     check_vectors("at", "sequence", sequence)
-    check_int("at", "index", index)
+    index = check_int("at", "index", index)
     check_seed("at", seed)
     if not 0 <= index < 2**63 - 1:
         raise IndexError(f"at: index must be >= 0 and below 2^63 - 1, got {index}")
@@ -112,7 +112,7 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
     product.
     """
     check_vectors("ngrams", "items", items, rank=2)
-    check_int("ngrams", "n", n, 1)
+    n = check_int("ngrams", "n", n, 1)
     check_seed("ngrams", seed)
     windows = max(items.shape[-2] - n + 1, 0)
     if windows == 0:

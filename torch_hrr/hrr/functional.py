@@ -326,7 +326,7 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     Source: Sahlgren, Holst and Kanerva, Permutations as a means to encode order in word space, 2008.
     """
     seed = check_seed("permute", seed)
-    check_int("permute", "power", power)
+    power = check_int("permute", "power", power)
     if not -(2**63) <= power < 2**63:
         raise ValueError(f"permute: power must be above -2^63 and below 2^63, got {power}")
     return _ops.permute.default(a, seed, power)  # type: ignore[no-any-return]
@@ -362,8 +362,8 @@ def random(
         ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not one of the CPU, or torch does not
             know the device.
     """
-    check_int("random", "n", n, 0)
-    check_int("random", "dim", dim, 1)
+    n = check_int("random", "n", n, 0)
+    dim = check_int("random", "dim", dim, 1)
     check_generator("random", generator)
     check_bool("random", "unitary", unitary)
     dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")

@@ -70,8 +70,8 @@ class HRRMultiLabelLoss(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        check_int("HRRMultiLabelLoss", "num_labels", num_labels, 1)
-        check_int("HRRMultiLabelLoss", "dim", dim, 1)
+        num_labels = check_int("HRRMultiLabelLoss", "num_labels", num_labels, 1)
+        dim = check_int("HRRMultiLabelLoss", "dim", dim, 1)
         if isinstance(missing_weight, bool) or not isinstance(missing_weight, int | float):
             kind = type(missing_weight).__name__
             raise TypeError(f"HRRMultiLabelLoss: missing_weight must be a number, got {kind}")

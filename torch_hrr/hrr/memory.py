@@ -162,7 +162,7 @@ class ItemMemory(Saveable):
 
     def _check_query(self, query: Tensor, top_k: int) -> None:
         check_floating("cleanup", "query", query)
-        check_int("cleanup", "top_k", top_k)
+        top_k = check_int("cleanup", "top_k", top_k)
         count, dim = self._vectors.shape
         if not 1 <= top_k <= count:
             raise ValueError(f"cleanup: top_k must be 1 to {count}, got {top_k}")

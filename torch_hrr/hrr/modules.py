@@ -48,8 +48,8 @@ class _Roles(nn.Module):
         """
         super().__init__()
         name = type(self).__name__
-        check_int(name, "dim", dim, 1)
-        check_int(name, "roles", roles, 1)
+        dim = check_int(name, "dim", dim, 1)
+        roles = check_int(name, "roles", roles, 1)
         check_bool(name, "unitary", unitary)
         self.dim = dim
         self.roles = roles
@@ -209,8 +209,8 @@ class HRRAttention(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        check_int("HRRAttention", "embed_dim", embed_dim, 1)
-        check_int("HRRAttention", "num_heads", num_heads, 1)
+        embed_dim = check_int("HRRAttention", "embed_dim", embed_dim, 1)
+        num_heads = check_int("HRRAttention", "num_heads", num_heads, 1)
         check_bool("HRRAttention", "bias", bias)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")

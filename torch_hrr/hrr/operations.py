@@ -54,7 +54,7 @@ class HRROperations:
     ) -> None:
         """Resolves the device."""
         name = type(self).__name__
-        check_int(name, "dimensionality", dimensionality, 1)
+        dimensionality = check_int(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
         self.dimensionality = dimensionality
         self.device = resolve_device(device, op=name)
@@ -220,7 +220,7 @@ class HybridHRRSystem:
         rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
         if batch_size is None:
             batch_size = rows
-        check_int(op, "batch_size", batch_size, 0)
+        batch_size = check_int(op, "batch_size", batch_size, 0)
         if a.device.type != "cpu":
             return functional.bind(a.to(self.cpu_ops.dtype), b.to(self.cpu_ops.dtype))
         if self.has_accelerator and batch_size >= self.threshold_batch_size:

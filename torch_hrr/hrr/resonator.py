@@ -93,6 +93,7 @@ class Resonator(Saveable):
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
         check_seed("Resonator", seed)
+        seed = int(seed)
         dtype = compute_dtype(books[0].dtype)
         self.seed = seed
         self.codebooks = tuple(
@@ -128,9 +129,9 @@ class Resonator(Saveable):
         """
         first, factors = self.codebooks[0], len(self.codebooks)
         check_vectors("factorize", "x", x, first.shape[1], first.device)
-        check_int("factorize", "max_iterations", max_iterations, 1)
+        max_iterations = check_int("factorize", "max_iterations", max_iterations, 1)
         if check_every is not None:
-            check_int("factorize", "check_every", check_every, 1)
+            check_every = check_int("factorize", "check_every", check_every, 1)
         rows = x.reshape(-1, first.shape[1]).to(first.dtype)
         with full_precision(x.device):
             found = self._search(rows, max_iterations, check_every)
@@ -187,14 +188,17 @@ class Resonator(Saveable):
 
     def _starts(self, attempts: int) -> Iterator[tuple[Tensor, ...]]:
         """For every attempt the first estimate ``[D]`` of each factor."""
-        generator = torch.Generator().manual_seed(self.seed % 2**64)
+        # A CPU generator takes 32 bits of its seed: where there are more, a second one takes them.
+        low, high = self.seed % 2**32, self.seed % 2**64 >> 32
+        generators = [torch.Generator().manual_seed(bits) for bits in ((low, high) if high else (low,))]
         for first in range(0, attempts, _STARTS):
             count = min(_STARTS, attempts - first)
             weights = [torch.ones(count, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
             # Attempt by attempt, so that to allow for more of them does not change the earlier.
             for attempt in range(0 if first else 1, count):
                 for weight in weights:
-                    weight[attempt].normal_(generator=generator)
+                    drawn = [torch.empty_like(weight[attempt]).normal_(generator=each) for each in generators]
+                    weight[attempt] = torch.stack(drawn).sum(0) / len(drawn) ** 0.5
             starts = [
                 functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
                 for book, weight in zip(self.codebooks, weights, strict=True)

@@ -59,8 +59,8 @@ class VectorStore(NamedVectors, Saveable):
             TypeError: an argument of another type, or another dtype.
             ValueError: ``dim`` or ``capacity`` is too small, or ``device`` meta or none that torch knows.
         """
-        check_int("VectorStore", "dim", dim, 1)
-        check_int("VectorStore", "capacity", capacity, 0)
+        dim = check_int("VectorStore", "dim", dim, 1)
+        capacity = check_int("VectorStore", "capacity", capacity, 0)
         self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
         self._device = resolve_storage("VectorStore", device)
         self._entries: dict[str, _Entry] = {}

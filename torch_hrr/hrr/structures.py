@@ -175,8 +175,9 @@ class _Structure(Shared, Saveable):
             ValueError: `dim` is less than 1, `seed` outside its range, or `device` none that torch knows.
         """
         name = type(self).__name__
-        check_int(name, "dim", dim, 1)
+        dim = check_int(name, "dim", dim, 1)
         check_seed(name, seed)
+        seed = int(seed)
         dtype = resolve_dtype(name, dtype)
         self.seed = seed
         self._vector = torch.zeros(dim, device=resolve_device(device, op=name), dtype=dtype)
@@ -261,7 +262,7 @@ class Sequence(_Structure):
             TypeError: `index` is not an int.
             IndexError: it is outside the sequence.
         """
-        check_int("Sequence", "index", index)
+        index = check_int("Sequence", "index", index)
         if not -self._length <= index < self._length:
             raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
         return encoders.at(self._vector, index % self._length, seed=self.seed)

@@ -60,8 +60,9 @@ class Vocabulary(NamedVectors, Saveable):
             TypeError: an argument of another type, or another dtype.
             ValueError: ``dim`` is less than 1, ``seed`` outside its range, or ``device`` meta or none that torch knows.
         """
-        check_int("Vocabulary", "dim", dim, 1)
+        dim = check_int("Vocabulary", "dim", dim, 1)
         check_seed("Vocabulary", seed)
+        seed = int(seed)
         check_bool("Vocabulary", "unitary", unitary)
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
