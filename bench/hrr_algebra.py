@@ -114,24 +114,39 @@ def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
 
 
 def resonator_inputs(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """A unitary codebook, bound vectors, and the estimates of the two other factors."""
+    """A unitary codebook for three factors, bound vectors of it, and estimates of the factors."""
     book = hrr.random(items, dim, generator=generator, unitary=True, device="cpu")
-    others = [hrr.random(batch, dim, generator=generator, unitary=True, device="cpu") for _ in range(2)]
-    x = hrr.multibind(torch.stack([book[torch.arange(batch) % items], *others], -2))
-    return x, others[0], others[1], book
+    places = [torch.randint(items, (batch,), generator=generator) for _ in range(3)]
+    x = hrr.multibind(torch.stack([book[each] for each in places], -2))
+    estimates = [hrr.random(batch, dim, generator=generator, unitary=True, device="cpu") for _ in range(3)]
+    return x, *estimates, book
 
 
-def resonator_step(x: Tensor, first: Tensor, second: Tensor, book: Tensor) -> Tensor:
-    """One factor's update: unitary(c @ X), c = X (x unbind first unbind second)."""
-    rest = hrr.unbind(hrr.unbind(x, first), second)
-    return hrr.unitary((rest @ book.T) @ book)
+@functools.lru_cache(maxsize=64)
+def _resonator(book: Tensor) -> hrr.Resonator:
+    return hrr.Resonator([book, book, book])
 
 
-def resonator_step_rfft(x: Tensor, first: Tensor, second: Tensor, book: Tensor) -> Tensor:
-    """The same on spectra."""
-    dim = x.shape[-1]
-    rest = irfft(rfft(x) * (rfft(first) * rfft(second)).conj(), n=dim)
-    return unitary_rfft((rest @ book.T) @ book)
+def resonator_step(x: Tensor, *estimates_and_book: Tensor) -> tuple[Tensor, ...]:
+    """An iteration of `Resonator`, its answer included: every factor's estimate is replaced."""
+    *estimates, book = estimates_and_book
+    _resonator(book)._update(x, estimates)
+    return tuple(estimates)
+
+
+def resonator_step_rfft(x: Tensor, *estimates_and_book: Tensor) -> tuple[Tensor, ...]:
+    """The same on spectra, with matrix products: unitary(c @ X), c = X (x unbound by the newest other estimates)."""
+    *estimates, book = estimates_and_book
+    spectra = [rfft(estimate) for estimate in estimates]
+    bound, dim, answer = rfft(x), x.shape[-1], []
+    for factor in range(3):
+        first, second = (spectra[other] for other in range(3) if other != factor)
+        similarities = irfft(bound * (first * second).conj(), n=dim) @ book.T
+        estimates[factor] = unitary_rfft(similarities @ book)
+        spectra[factor] = rfft(estimates[factor])
+        answer.append(similarities.abs().argmax(-1))
+    torch.stack(answer, -1)
+    return tuple(estimates)
 
 
 def entry(
@@ -204,6 +219,6 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     entry(
         "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
-        (Peer("spectra", resonator_step_rfft),), 420 * 1024,
+        (Peer("spectra", resonator_step_rfft),), 720 * 1024,
     ),
 )  # fmt: skip
