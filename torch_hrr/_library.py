@@ -38,7 +38,7 @@ def load() -> Path:
         raise ImportError(
             f"torch_hrr: built for torch {built_for}, but {torch.__version__} is installed; mend it with: {_REBUILD}"
         )
-    torch.ops.load_library(str(_LIBRARY))  # type: ignore[no-untyped-call]
+    torch.ops.load_library(str(_LIBRARY))
     return _LIBRARY
 
 

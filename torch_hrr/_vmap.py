@@ -28,7 +28,8 @@ def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor
 def _promoted(tensors: Iterable[Any]) -> torch.dtype:
     """The dtype of rows of these tensors together."""
     dtypes = [tensor.dtype for tensor in tensors]
-    return functools.reduce(torch.promote_types, dtypes)  # type: ignore[no-any-return]
+    promoted: torch.dtype = functools.reduce(torch.promote_types, dtypes)
+    return promoted
 
 
 def _is_cast(operator: Any, tensor: Tensor) -> bool:

@@ -186,7 +186,7 @@ def own_graph(
         raise RuntimeError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():
         raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
-    coordinates = edges.detach().cpu().to_sparse_coo().to(torch.float64).coalesce()  # type: ignore[no-untyped-call]
+    coordinates = edges.detach().cpu().to_sparse_coo().to(torch.float64).coalesce()
     weights = coordinates.values().to(torch.float32)
     if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((weights > largest).any()):
         limit = "2^24" if largest == 2**24 else f"{largest:g}"

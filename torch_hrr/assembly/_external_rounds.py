@@ -41,7 +41,8 @@ class ExternalRounds(nn.Module):
             result = fn(tensor)
             return result if result.dtype == tensor.dtype else tensor.to(result.device)
 
-        return super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        return module._apply(moved, recurse)
 
     def project(
         self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1

@@ -46,7 +46,8 @@ class NetworkModule(Saveable, nn.Module):
         self._hooks: OrderedDict[int, Callable[[Any], None]] = OrderedDict()
         self.states = self._network.states
         # Also where the brain is a part of a module that is loaded.
-        self.register_load_state_dict_post_hook(_check_loaded)  # type: ignore[no-untyped-call]
+        module: Any = self
+        module.register_load_state_dict_post_hook(_check_loaded)
 
     @property
     def p(self) -> float:
@@ -171,7 +172,8 @@ class NetworkModule(Saveable, nn.Module):
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy.
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        module.__setstate__(state)
         for engine in self._engine.brains if isinstance(self._engine, SampledEngines) else ():
             engine.load_state(engine.state())
 
@@ -180,7 +182,8 @@ class NetworkModule(Saveable, nn.Module):
         there = checks.device("Brain", fn(here).device)
         if self.mode == "sampled" and there != here.device:
             raise RuntimeError(f"Brain: device must stay {here.device} in mode 'sampled', got {there}")
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        module._apply(fn, recurse)
         self._network.given_device = there
         return self
 

@@ -34,7 +34,7 @@ _BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 
 def is_capturing(device: torch.device) -> bool:
     """Whether a CUDA graph is being captured: nothing runs until it is replayed, so that nothing can be read."""
-    if device.type != "cuda" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if device.type != "cuda" or not torch.cuda.is_initialized():
         return False
     return torch.cuda.is_current_stream_capturing()
 
@@ -111,7 +111,8 @@ class State(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy.
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        module.__setstate__(state)
         self._buffers = {
             name: buffer if buffer is None else _writable(buffer) for name, buffer in self._buffers.items()
         }

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._ops import ops as _ops
 from torch_hrr.assembly import _checks as checks
-
-_ops = torch.ops.torch_hrr
 
 
 def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Tensor]:
@@ -42,7 +41,9 @@ def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Ten
     Source: the cap of Papadimitriou, Vempala, Mitropolsky, Collins and Maass, Brain computation by assemblies of
     neurons, PNAS 117(25), 2020.
     """
-    return _ops.k_winners.default(inputs, k, sorted)  # type: ignore[no-any-return]
+    found: Any = _ops.k_winners.default(inputs, k, sorted)
+    values, indices = found
+    return values, indices
 
 
 def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "sigmoid", soft: bool = False) -> Tensor:
@@ -91,7 +92,7 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the k-cap; Amos,
     Koltun and Kolter, The limited multi-label projection layer, 2019, for the projection onto sum y = k.
     """
-    return _ops.k_cap.default(inputs, k, temperature, surrogate, soft)  # type: ignore[no-any-return]
+    return _ops.k_cap.default(inputs, k, temperature, surrogate, soft)
 
 
 def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, brain: int = 0) -> Tensor:
@@ -132,7 +133,7 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the model; Walker,
     An efficient method for generating discrete random variables with general distributions, 1977, for the gaps.
     """
-    return _ops.connectome_inputs.default(  # type: ignore[no-any-return]
+    return _ops.connectome_inputs.default(
         winners,
         checks.plain(n),
         checks.plain(p),

@@ -130,7 +130,7 @@ class GPUAccelerator:
 
         Source: Micikevicius et al., Mixed precision training, ICLR 2018; `torch.amp.GradScaler` does it.
         """
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()
         self.scaler.step(optimizer)
         self.scaler.update()
 

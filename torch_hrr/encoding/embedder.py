@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
@@ -52,7 +53,9 @@ class LearnableFrequencies(nn.Module):
             halved = changed.dtype in (torch.float16, torch.bfloat16)
             return tensor.to(changed.device) if halved else changed
 
-        return super()._apply(widened, recurse)  # type: ignore[no-untyped-call, no-any-return]
+        module: Any = super()
+        moved: Self = module._apply(widened, recurse)
+        return moved
 
 
 class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
@@ -150,7 +153,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             TypeError, ValueError, RuntimeError: An argument that is not a tensor, ids without a dimension; else as for
                 `embed_positions`.
         """
-        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        if not is_scripting():
             check_strided("embed", "ids", ids)
             if ids.dim() == 0:
                 raise ValueError("embed: ids must have shape [..., L], got a number")
@@ -465,7 +468,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was compiled is not part of a copy."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        module.__setstate__(state)
         self._compile_if_asked()
 
     def _configure(self, config: SinusoidalConfig) -> None:
@@ -505,7 +509,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """The accelerator goes where the table goes."""
-        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        moved: Self = module._apply(fn, recurse)
         if self.weight is not None and self.weight.device not in (self.accelerator.device, torch.device("meta")):
             self.accelerator.move(self.weight.device)
         return moved

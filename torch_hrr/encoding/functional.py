@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_ops = torch.ops.torch_hrr
+from torch_hrr._ops import ops as _ops
 
 
 def sinusoidal_encoding(
@@ -60,7 +60,7 @@ def sinusoidal_encoding(
         raise TypeError(f"sinusoidal_encoding: dim must be an int, got {type(dim).__name__}")
     dtype = _resolve("sinusoidal_encoding", positions, dtype, out)
     if out is None:
-        return _ops.sinusoidal_encoding.default(positions, dim, base, scale, phase, layout, dtype)  # type: ignore[no-any-return]
+        return _ops.sinusoidal_encoding.default(positions, dim, base, scale, phase, layout, dtype)
     _ops.sinusoidal_encoding.out(positions, dim, base, scale, phase, layout, dtype, out=out)
     return out
 
@@ -106,7 +106,7 @@ def sinusoidal_features(
     _check_tensor(op, "phase", phase)
     dtype = _resolve(op, positions, dtype, out)
     if out is None:
-        return _ops.sinusoidal_features.default(positions, frequencies, phase, layout, dtype)  # type: ignore[no-any-return]
+        return _ops.sinusoidal_features.default(positions, frequencies, phase, layout, dtype)
     _ops.sinusoidal_features.out(positions, frequencies, phase, layout, dtype, out=out)
     return out
 
@@ -161,7 +161,7 @@ def embed_positions(
     _check_tensor(op, "table", table)
     _check_tensor(op, "positions", positions)
     if out is None:
-        return _ops.embed_positions.default(  # type: ignore[no-any-return]
+        return _ops.embed_positions.default(
             tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype
         )
     dtype = _of_out(out) if dtype is None else dtype

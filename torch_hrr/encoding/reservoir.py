@@ -465,7 +465,8 @@ class LiquidStateMachine(Saveable):
         embedded = self._embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
         if embedded.shape != (*tokens.shape, self.input_dim):
             raise ValueError(f"embedder: rows must have width {self.input_dim}, got shape {list(embedded.shape)}")
-        return embedded.to(self.device, self.dtype)  # type: ignore[no-any-return]
+        rows: Tensor = embedded.to(self.device, self.dtype)
+        return rows
 
     @torch.no_grad()
     def _chunks(self, inputs: Tensor, state: Tensor, length: int | None) -> Iterator[tuple[int, Tensor]]:
@@ -568,7 +569,7 @@ def _matrix(columns: Tensor, values: Tensor) -> Tensor:
     """The matrix in the form whose products are fastest."""
     units, count = values.shape
     # torch multiplies sparse matrices on the CPU through MKL alone.
-    supported = values.is_cuda or (values.device.type == "cpu" and torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+    supported = values.is_cuda or (values.device.type == "cpu" and torch.backends.mkl.is_available())
     if not supported or units < _DENSE_UNITS or count > _DENSE_SHARE * units:
         return _dense(columns, values)
     rows = torch.arange(units + 1, dtype=torch.int32, device=values.device) * count

@@ -385,7 +385,8 @@ class FieldBrain(Saveable, nn.Module):
             changed = fn(tensor)
             return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
 
-        super()._apply(placed, recurse)  # type: ignore[no-untyped-call]
+        module: Any = super()
+        module._apply(placed, recurse)
         self._graphs.clear()
         if self.pool.device != self.device:
             self.pool = self._new_pool(self.device)

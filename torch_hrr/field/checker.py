@@ -20,11 +20,12 @@ _SMALL_BYTES = 2**14
 _COPIES = ("_to_copy", "copy_")
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counter(TorchDispatchMode):
     """Counts what goes through the dispatcher."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        mode: Any = super()
+        mode.__init__()
         self.waits: list[str] = []
         self.transfers: list[str] = []
         self.allocated: list[tuple[str, int]] = []

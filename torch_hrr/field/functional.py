@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_int, check_seed, check_strided
+from torch_hrr._ops import ops as _ops
 from torch_hrr.runtime.device import resolve_parameter_device
-
-_ops = torch.ops.torch_hrr
 
 
 def evolve(
@@ -79,9 +78,9 @@ def evolve(
         if out is not None:
             raise TypeError("field_evolve: decay and diffusion must be floats where out is given, got a tensor")
         numbers = (_number(decay), _number(diffusion))
-        return _ops.field_evolve.Tensor(field, *numbers, steps, boundary, stencil, noise, key)  # type: ignore[no-any-return]
+        return _ops.field_evolve.Tensor(field, *numbers, steps, boundary, stencil, noise, key)
     if out is None:
-        return _ops.field_evolve.default(field, decay, diffusion, steps, boundary, stencil, noise, key)  # type: ignore[no-any-return]
+        return _ops.field_evolve.default(field, decay, diffusion, steps, boundary, stencil, noise, key)
     _ops.field_evolve.out(field, decay, diffusion, steps, boundary, stencil, noise, key, out=out)
     return out
 
@@ -112,7 +111,7 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
     edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
     """
     if out is None:
-        return _ops.field_gradient.default(field, normalize)  # type: ignore[no-any-return]
+        return _ops.field_gradient.default(field, normalize)
     _ops.field_gradient.out(field, normalize, out=out)
     return out
 
@@ -138,7 +137,7 @@ def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | N
     Source: as `gradient`.
     """
     if out is None:
-        return _ops.gradient_magnitude.default(field, normalize)  # type: ignore[no-any-return]
+        return _ops.gradient_magnitude.default(field, normalize)
     _ops.gradient_magnitude.out(field, normalize, out=out)
     return out
 

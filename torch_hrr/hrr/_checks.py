@@ -44,7 +44,8 @@ def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
         RuntimeError: They do not broadcast; the text names the `arguments`, as "a and b".
     """
     try:
-        return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+        shape: torch.Size = torch.broadcast_shapes(*shapes)
+        return shape
     except RuntimeError:
         got = " and ".join(str(list(shape)) for shape in shapes)
         raise RuntimeError(f"{op}: {arguments} must have leading dimensions that broadcast, got {got}") from None

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr._checks import check_generator
 from torch_hrr.runtime import resolve_device
-
-_ops = torch.ops.torch_hrr
 
 
 def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -34,7 +33,7 @@ def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995.
     """
     if out is None:
-        return _ops.bind.default(a, b)  # type: ignore[no-any-return]
+        return _ops.bind.default(a, b)
     _ops.bind.out(a, b, out=out)
     return out
 
@@ -57,7 +56,7 @@ def unbind(bound: Tensor, role: Tensor, *, out: Tensor | None = None) -> Tensor:
     Source: Plate 1995, section III.
     """
     if out is None:
-        return _ops.unbind.default(bound, role)  # type: ignore[no-any-return]
+        return _ops.unbind.default(bound, role)
     _ops.unbind.out(bound, role, out=out)
     return out
 
@@ -82,7 +81,7 @@ def bind_normalize(a: Tensor, b: Tensor, eps: float = 1e-12, *, out: Tensor | No
         ValueError: ``eps`` is negative or NaN.
     """
     if out is None:
-        return _ops.bind_normalize.default(a, b, eps)  # type: ignore[no-any-return]
+        return _ops.bind_normalize.default(a, b, eps)
     _ops.bind_normalize.out(a, b, eps, out=out)
     return out
 
@@ -115,7 +114,7 @@ def superpose(
         ValueError: ``eps`` is negative or NaN.
     """
     if out is None:
-        return _ops.superpose.default(vectors, weights, normalize, eps)  # type: ignore[no-any-return]
+        return _ops.superpose.default(vectors, weights, normalize, eps)
     _ops.superpose.out(vectors, weights, normalize, eps, out=out)
     return out
 
@@ -142,7 +141,7 @@ def bind_superpose(
     Raises:
         ValueError: ``eps`` is negative or NaN.
     """
-    return _ops.bind_superpose.default(a, b, weights, normalize, eps)  # type: ignore[no-any-return]
+    return _ops.bind_superpose.default(a, b, weights, normalize, eps)
 
 
 def multibind(vectors: Tensor) -> Tensor:
@@ -158,7 +157,7 @@ def multibind(vectors: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
-    return _ops.multibind.default(vectors)  # type: ignore[no-any-return]
+    return _ops.multibind.default(vectors)
 
 
 def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
@@ -187,7 +186,7 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
 
     Source: Plate 1995, section VIII-C (the exact inverse).
     """
-    return _ops.inverse.default(a, eps)  # type: ignore[no-any-return]
+    return _ops.inverse.default(a, eps)
 
 
 def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
@@ -212,8 +211,8 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     Source: Plate 1995, section VIII-A; Komer, Biologically inspired spatial representation, 2020.
     """
     if isinstance(exponent, Tensor):
-        return _ops.bind_power.Tensor(a, exponent)  # type: ignore[no-any-return]
-    return _ops.bind_power.default(a, exponent)  # type: ignore[no-any-return]
+        return _ops.bind_power.Tensor(a, exponent)
+    return _ops.bind_power.default(a, exponent)
 
 
 def unitary(a: Tensor) -> Tensor:
@@ -230,7 +229,7 @@ def unitary(a: Tensor) -> Tensor:
 
     Source: Plate 1995, section VIII-C.
     """
-    return _ops.unitary.default(a)  # type: ignore[no-any-return]
+    return _ops.unitary.default(a)
 
 
 def spectrum(a: Tensor) -> Tensor:
@@ -252,7 +251,7 @@ def spectrum(a: Tensor) -> Tensor:
 
     Source: the order is FFTPACK's (Swarztrauber 1982), as in ``scipy.fftpack.rfft``.
     """
-    return _ops.spectrum.default(a)  # type: ignore[no-any-return]
+    return _ops.spectrum.default(a)
 
 
 def from_spectrum(spectrum: Tensor) -> Tensor:
@@ -267,7 +266,7 @@ def from_spectrum(spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
-    return _ops.from_spectrum.default(spectrum)  # type: ignore[no-any-return]
+    return _ops.from_spectrum.default(spectrum)
 
 
 def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
@@ -285,7 +284,7 @@ def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
-    return _ops.bind_spectrum.default(a, spectrum)  # type: ignore[no-any-return]
+    return _ops.bind_spectrum.default(a, spectrum)
 
 
 def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
@@ -300,7 +299,7 @@ def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
-    return _ops.unbind_spectrum.default(bound, spectrum)  # type: ignore[no-any-return]
+    return _ops.unbind_spectrum.default(bound, spectrum)
 
 
 def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
@@ -329,7 +328,7 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     power = check_int("permute", "power", power)
     if not -(2**63) <= power < 2**63:
         raise ValueError(f"permute: power must be above -2^63 and below 2^63, got {power}")
-    return _ops.permute.default(a, seed, power)  # type: ignore[no-any-return]
+    return _ops.permute.default(a, seed, power)
 
 
 def random(

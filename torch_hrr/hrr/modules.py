@@ -8,6 +8,7 @@ the same ones on every device, and live where modules of torch live: on torch's 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
 from torch_hrr.hrr import functional
@@ -273,7 +274,7 @@ class HRRAttention(nn.Module):
             x = x.masked_fill(mask.unsqueeze(-1), 0.0)
             mask = mask.unsqueeze(-2)
             kept = mask.logical_not().to(x.dtype)
-        projected = F.linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))  # type: ignore[no-untyped-call]
+        projected = F.linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))
         queries, keys, values = projected.unbind(-3)
         queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
         superposed: Tensor = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True)
@@ -296,7 +297,7 @@ def widen(x: Tensor) -> Tensor:
 
 def check_tensor(name: str, argument: str, x: Tensor, floating: bool = True) -> None:
     """`check_floating` or `check_strided`; nothing in TorchScript, where compiler and operators check."""
-    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+    if not is_scripting():
         check = check_floating if floating else check_strided
         check(name, argument, x)
 

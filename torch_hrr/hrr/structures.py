@@ -64,7 +64,7 @@ class Record(Shared, Saveable):
         if not self._fillers:
             return torch.zeros_like(next(iter(self._roles.values())))
         roles = torch.stack([self._roles[name] for name in self._fillers], -2)
-        fillers = torch.broadcast_tensors(*self._fillers.values())  # type: ignore[no-untyped-call]
+        fillers = torch.broadcast_tensors(*self._fillers.values())
         return functional.bind_superpose(roles, torch.stack(fillers, -2))
 
     @locked

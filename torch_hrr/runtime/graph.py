@@ -80,7 +80,7 @@ def _pool() -> Any:
 @functools.cache
 def _stream(device: torch.device) -> Any:
     """Where a device's work is captured: one for all, since cuBLAS keeps a workspace for every stream."""
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return torch.cuda.Stream(device)
 
 
 def _capture(function: Callable[[], Tensor], device: torch.device, pool: Any) -> tuple[Any, Tensor]:
