@@ -17,3 +17,11 @@ def run_snippets(guide, least=10):
             exec(compile(block, str(guide), "exec"), names)
     assert len(blocks) >= least
     return names
+
+
+def words_of_code(guide):
+    """The words that stand in a guide's code, in its blocks and between backticks: "at" of "that" is none."""
+    text = guide.read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return {word for code in (*blocks, *re.findall(r"`([^`]+)`", prose)) for word in re.findall(r"\w+", code)}

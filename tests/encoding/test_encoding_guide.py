@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from guide import DOCS, run_snippets
+from guide import DOCS, run_snippets, words_of_code
 
 from torch_hrr import encoding
 
@@ -23,10 +23,10 @@ def test_results_of_snippets(session):
 
 
 def test_the_guide_names_every_public_part():
-    text = GUIDE.read_text()
-    assert [name for name in encoding.__all__ if name not in text] == []
+    words = words_of_code(GUIDE)
+    assert [name for name in encoding.__all__ if name not in words] == []
     configurations = (encoding.SinusoidalConfig, encoding.GPUConfig, encoding.MemoryStorageConfig)
     fields = {field.name for configuration in configurations for field in dataclasses.fields(configuration)}
-    assert [name for name in sorted(fields) if f"{name}" not in text] == []
+    assert [name for name in sorted(fields) if name not in words] == []
     public = {name for name in vars(encoding.GPUAccelerator) if not name.startswith("_")} - {"on_gpu"}
-    assert [name for name in sorted(public) if f"`{name}`" not in text] == []
+    assert [name for name in sorted(public) if name not in words] == []

@@ -1,7 +1,7 @@
 """The guide's snippets run in order, and it names every public part."""
 
 import pytest
-from guide import DOCS, run_snippets
+from guide import DOCS, run_snippets, words_of_code
 
 from torch_hrr import field
 
@@ -22,5 +22,5 @@ def test_results_of_snippets(session):
 
 
 def test_the_guide_names_every_public_part():
-    text = GUIDE.read_text()
-    assert [name for name in field.__all__ if name not in text] == []
+    words = words_of_code(GUIDE)
+    assert [name for name in field.__all__ if name not in words] == []
