@@ -25,14 +25,17 @@ class Vocabulary(NamedVectors, Saveable):
 
     Expressions know these operators, with the precedence and the association of Python, from tight to loose:
 
-        ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts, ``A ** 0`` is the identity
+        ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts; ``A ** 0`` is the identity
+                              where no bin of A is empty (an empty one stays empty)
         ``~A``, ``-A``        the involution ``a[(-n) mod D]``, which is the approximate inverse; the negative
         ``A * B``, ``x * A``  ``bind(A, B)``; a vector times a number, in either order
         ``A + B``, ``A - B``  superposition, not normalised
 
     beside parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector.
     Anything else is a ValueError that states the position, counted from 0. Strings of nengo_spa that keep to these
-    operators mean the same; its method calls, its division and its bare numbers for scaled identities are not known.
+    operators, with powers that are not negative, mean the same; its negative powers use the involution, and it refuses
+    fractional powers of vectors with a negative real bin. Its method calls, its division and its bare numbers for scaled
+    identities are not known.
     """
 
     file_format = "torch_hrr.vocabulary"
