@@ -34,8 +34,8 @@ class Vocabulary(NamedVectors, Saveable):
     beside parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector.
     Anything else is a ValueError that states the position, counted from 0. Strings of nengo_spa that keep to these
     operators, with powers that are not negative, mean the same; its negative powers use the involution, and it refuses
-    fractional powers of vectors with a negative real bin. Its method calls, its division and its bare numbers for scaled
-    identities are not known.
+    fractional powers of vectors with a negative real bin. Its method calls, its division and its bare numbers for
+    scaled identities are not known.
     """
 
     file_format = "torch_hrr.vocabulary"
