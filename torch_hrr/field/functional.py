@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_int, check_seed, check_strided
+from torch_hrr._checks import check_int, check_seed, check_strided, tensor
 from torch_hrr._ops import ops as _ops
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -42,7 +42,7 @@ def evolve(
     on a CPU where widths are multiples of 16 and channels fill vectors, since each channel stays in the caches.
 
     Args:
-        field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides.
+        field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides; a NumPy array is copied.
         decay: the share lost in a step, 0 to 1; a float or a 0-d tensor. A tensor's value is checked on the CPU alone,
             since reading one back from a GPU would wait for the device.
         diffusion: 0 to 1/6 for ``"laplace"``, which is unstable beyond, 0 to 1 for the means; a float or a 0-d tensor.
@@ -70,6 +70,10 @@ def evolve(
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
     easy as 1, 2, 3, SC 2011.
     """
+    field = tensor("field_evolve", "field", field)
+    for argument, value in (("decay", decay), ("diffusion", diffusion), ("steps", steps), ("noise", noise)):
+        if isinstance(value, bool):
+            raise TypeError(f"field_evolve: {argument} must be a number, got a bool")
     if noise is None or isinstance(noise, Tensor):
         raise TypeError(f"field_evolve: noise must be a number, got {type(noise).__name__}")
     if noise > 0 and key is None:
