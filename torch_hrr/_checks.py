@@ -53,10 +53,9 @@ def check_int(op: str, argument: str, value: Any, least: int | None = None) -> A
 
     NumPy's integers count, and a size that a tracer holds, which stays as it is.
     """
-    if isinstance(value, bool) or not (isinstance(value, torch.SymInt) or hasattr(value, "__index__")):
+    is_int = isinstance(value, torch.SymInt) or (hasattr(value, "__index__") and not isinstance(value, bool | Tensor))
+    if not is_int:
         raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-    if isinstance(value, Tensor):
-        raise TypeError(f"{op}: {argument} must be an int, got a tensor")
     number = value if isinstance(value, int | torch.SymInt) else value.__index__()
     if least is not None and number < least:
         raise ValueError(f"{op}: {argument} must be >= {least}, got {number}")
