@@ -74,9 +74,10 @@ inline bool is_supported_float(at::ScalarType type) {
 inline void check_strided(const char* op, const Argument& argument) {
   TORCH_CHECK_TYPE(!argument.tensor.defined() || !argument.tensor.is_quantized(), op, ": ", argument.name,
                    " must not be quantized, got ", argument.tensor.scalar_type());
-  TORCH_CHECK(!argument.tensor.defined() || (argument.tensor.layout() == at::kStrided && !argument.tensor.is_nested()),
-              op, ": ", argument.name, " must be a strided tensor, got layout ",
-              argument.tensor.is_nested() ? "nested" : c10::str(argument.tensor.layout()));
+  TORCH_CHECK_TYPE(
+      !argument.tensor.defined() || (argument.tensor.layout() == at::kStrided && !argument.tensor.is_nested()), op,
+      ": ", argument.name, " must be a strided tensor, got layout ",
+      argument.tensor.is_nested() ? "nested" : c10::str(argument.tensor.layout()));
 }
 
 inline void check_strided(const char* op, std::initializer_list<Argument> arguments) {
@@ -94,7 +95,8 @@ inline void check_same_device(const char* op, const Argument& first, const Argum
 inline void check_floating(const char* op, std::initializer_list<Argument> arguments) {
   const Argument* first = nullptr;
   for (const Argument& argument : arguments) {
-    TORCH_CHECK(argument.tensor.defined(), op, ": ", argument.name, " must be a defined tensor, got an undefined one");
+    TORCH_CHECK_TYPE(argument.tensor.defined(), op, ": ", argument.name,
+                     " must be a defined tensor, got an undefined one");
     check_strided(op, argument);
     TORCH_CHECK_TYPE(is_supported_float(argument.tensor.scalar_type()), op, ": ", argument.name,
                      " must be float32, float64, float16 or bfloat16, got ", argument.tensor.scalar_type());
@@ -106,8 +108,8 @@ inline void check_floating(const char* op, std::initializer_list<Argument> argum
 }
 
 inline void check_rank(const char* op, const Argument& argument, int64_t least, const char* shape) {
-  TORCH_CHECK(argument.tensor.dim() >= least, op, ": ", argument.name, " must have at least ", least,
-              least == 1 ? " dimension " : " dimensions ", shape, ", got ", argument.tensor.dim());
+  TORCH_CHECK_VALUE(argument.tensor.dim() >= least, op, ": ", argument.name, " must have at least ", least,
+                    least == 1 ? " dimension " : " dimensions ", shape, ", got ", argument.tensor.dim());
 }
 
 inline void check_eps(const char* op, double eps) {
@@ -119,20 +121,20 @@ template <typename Int>
 Int check_same_last(const char* op, const Argument& a, const Argument& b) {
   const Int dim_a = sizes_of<Int>(a.tensor).back();
   const Int dim_b = sizes_of<Int>(b.tensor).back();
-  TORCH_CHECK(equal(dim_a, dim_b), op, ": ", a.name, " and ", b.name, " must have the same last dimension, got ", dim_a,
-              " and ", dim_b);
+  TORCH_CHECK_VALUE(equal(dim_a, dim_b), op, ": ", a.name, " and ", b.name, " must have the same last dimension, got ",
+                    dim_a, " and ", dim_b);
   return dim_a;
 }
 
 template <typename Int>
 void check_not_empty_last(const char* op, const Argument& a) {
-  TORCH_CHECK(!equal(sizes_of<Int>(a.tensor).back(), Int(0)), op, ": ", a.name,
-              " must have a last dimension of at least 1, got 0");
+  TORCH_CHECK_VALUE(!equal(sizes_of<Int>(a.tensor).back(), Int(0)), op, ": ", a.name,
+                    " must have a last dimension of at least 1, got 0");
 }
 template <>
 inline void check_not_empty_last<c10::SymInt>(const char* op, const Argument& a) {
-  TORCH_CHECK(holds(a.tensor.sym_sizes().back().sym_gt(0)), op, ": ", a.name,
-              " must have a last dimension of at least 1, got 0");
+  TORCH_CHECK_VALUE(holds(a.tensor.sym_sizes().back().sym_gt(0)), op, ": ", a.name,
+                    " must have a last dimension of at least 1, got 0");
 }
 
 // A string option: a name and what it stands for.
@@ -182,8 +184,8 @@ void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description&
       target = sizes[i];
       continue;
     }
-    TORCH_CHECK(equal(target, sizes[i]), op, ": ", description, " must broadcast, got sizes ", target, " and ",
-                sizes[i], " at dimension ", offset + i);
+    TORCH_CHECK_VALUE(equal(target, sizes[i]), op, ": ", description, " must broadcast, got sizes ", target, " and ",
+                      sizes[i], " at dimension ", offset + i);
   }
 }
 
@@ -206,7 +208,7 @@ void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
     }
     fits = fits && !c10::mul_overflows(bytes, static_cast<uint64_t>(*known), &bytes) && bytes <= INT64_MAX;
   }
-  TORCH_CHECK(fits, op, ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
+  TORCH_CHECK_VALUE(fits, op, ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
 }
 
 }  // namespace torch_hrr

@@ -38,7 +38,7 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
   for (size_t i = 0; same && i < sizes.size(); ++i) {
     same = equal(sizes[i], contract.sizes[i]);
   }
-  TORCH_CHECK(same, op, ": out must have sizes ", c10::ArrayRef<Int>(contract.sizes), ", got ", sizes);
+  TORCH_CHECK_VALUE(same, op, ": out must have sizes ", c10::ArrayRef<Int>(contract.sizes), ", got ", sizes);
 }
 
 }  // namespace

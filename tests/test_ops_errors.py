@@ -71,7 +71,11 @@ OUT_DECIDES = {"out-dtype", "out-half"}
     ),
 )
 def test_the_python_function_raises_the_same(case, error):
-    with pytest.raises(error.error, match=error.message):
+    message = error.message
+    if error.defect == "undefined":
+        # In Python what is no tensor may still be an array.
+        message = f"^{case.name}: {error.argument} must be a torch.Tensor( or a NumPy array)?, got NoneType"
+    with pytest.raises(error.error, match=message):
         case.wrapper(**error.make())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -42,39 +42,36 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
 
 
+def strided(op: str, argument: str, value: Any) -> Tensor:
+    """As `tensor`; TypeError for a sparse or nested one too."""
+    given = tensor(op, argument, value)
+    check_strided(op, argument, given)
+    return given
+
+
+def optional_tensor(op: str, argument: str, value: Any) -> Tensor | None:
+    """As `tensor`, and None as it is."""
+    return None if value is None else tensor(op, argument, value)
+
+
+def check_out(op: str, out: Any) -> None:
+    """Raises TypeError unless `out` is a tensor: a copy of an array would be written, and the array not."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{op}: out must be a torch.Tensor, got {type(out).__name__}")
+
+
 def check_bool(op: str, argument: str, value: bool) -> None:
     """Raises TypeError unless the value is True or False, which the words "no" and "False" are not."""
     if not isinstance(value, bool):
         raise TypeError(f"{op}: {argument} must be a bool, got {type(value).__name__}")
 
 
-def check_int(op: str, argument: str, value: Any, least: int | None = None) -> Any:
-    """The value as an int; TypeError unless it is one and no bool, ValueError below `least`, if given, or from 2^63.
-
-    NumPy's integers count, and a size that a tracer holds, which stays as it is.
-    """
-    is_int = isinstance(value, torch.SymInt) or (hasattr(value, "__index__") and not isinstance(value, bool | Tensor))
-    if not is_int:
-        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-    number = value if isinstance(value, int | torch.SymInt) else value.__index__()
-    if least is not None and number < least:
-        raise ValueError(f"{op}: {argument} must be >= {least}, got {number}")
-    if least is not None and number >= 2**63:
-        raise ValueError(f"{op}: {argument} must be below 2^63, got {number}")
-    return number
-
-
-def check_seed(op: str, seed: Any) -> int:
-    """The seed as the signed 64-bit integer of the same bits, which stands for it modulo 2^64.
-
-    Raises:
-        TypeError: It is not an int.
-        ValueError: It is outside -2^63 to 2^64 - 1.
-    """
-    seed = check_int(op, "seed", seed)
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"{op}: seed must be -2^63 to 2^64 - 1, got {seed}")
-    return int(seed if seed < 2**63 else seed - 2**64)
+def check_seed(op: str, seed: Any, argument: str = "seed") -> int:
+    """The seed modulo 2^64, as the signed 64-bit integer that operators take; TypeError unless it is an int."""
+    if isinstance(seed, torch.SymInt):
+        return integer(op, argument, seed)
+    bits = integer(op, argument, seed) % 2**64
+    return bits - 2**64 if bits >= 2**63 else bits
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:
@@ -94,17 +91,36 @@ def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
 def integer(
     op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
 ) -> int:
-    """An int within bounds, below 2^63 where there is a lower one alone; `limit` names the upper one."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    """An int within bounds, below 2^63 where there is a lower one alone; `limit` names the upper one.
+
+    NumPy's integers count, bools do not. A size that a tracer holds stays as it is.
+    """
+    if isinstance(value, torch.SymInt):
+        number: Any = value
+    elif hasattr(value, "__index__") and not isinstance(value, bool | Tensor):
+        number = int(value.__index__())
+    else:
         raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
-    number = int(value.__index__())
     # A size; a seed has no bounds here.
     if least is not None and most is None and number >= 2**63:
-        raise ValueError(f"{op}: {argument} must be less than 2^63, got {number}")
+        raise ValueError(f"{op}: {argument} must be below 2^63, got {number}")
     if (least is not None and number < least) or (most is not None and number > most):
         upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
         raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {number}")
-    return number
+    checked: int = number
+    return checked
+
+
+def sizes(op: str, argument: str, values: Any, least: int = 1, wanted: str = "ints") -> tuple[int, ...]:
+    """The sizes of a tensor, each at least `least`."""
+    return tuple(integer(op, argument, size, least) for size in listed(op, argument, values, wanted))
+
+
+def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
+    """What an iterable other than a str holds; TypeError for anything else, which says what is `wanted`."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{op}: {argument} must be {wanted}, got {type(values).__name__}")
+    return list(values)
 
 
 def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
@@ -120,6 +136,42 @@ def number(op: str, argument: str, value: Any, least: float = -math.inf, most: f
     return float(value)
 
 
+def real(op: str, argument: str, value: Any) -> Any:
+    """A number as a float, of a range that the operator checks; what a tracer holds, and a tensor, stay as they are."""
+    if type(value) is float or isinstance(value, Tensor | torch.SymFloat):
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{op}: {argument} must be a number that a float can hold, got {value!r:.80}") from None
+
+
+def word(op: str, argument: str, value: Any) -> None:
+    """Raises TypeError unless the value is a str, of which the operator checks what it says."""
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: {argument} must be a str, got {type(value).__name__}")
+
+
+def positive(op: str, argument: str, value: Any) -> float:
+    """A finite float above 0."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"{op}: {argument} must be finite and above 0, got {value}")
+    return float(value)
+
+
+def probability(op: str, argument: str, value: Any) -> float:
+    """A float in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"{op}: {argument} must be in [0, 1], got {value}")
+    return float(value)
+
+
 def plain(value: Any) -> Any:
     """The int or float of a number of another kind, such as NumPy's; anything else as it is."""
     if isinstance(value, (bool, int, float)) or not isinstance(value, numbers.Real):
@@ -128,8 +180,104 @@ def plain(value: Any) -> Any:
 
 
 def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
-    """One of the known words."""
+    """One of the known words; TypeError for what is no str, ValueError for another word."""
     # By type first: a dict of words takes no list, and an array gives an array.
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{op}: {argument} must be one of {', '.join(map(repr, known))}, got {value!r}")
-    return str(value)
+    if isinstance(value, str) and value in known:
+        return str(value)
+    *others, last = map(repr, known)
+    words = f"{', '.join(others)} or {last}" if others else last
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"{op}: {argument} must be {words}, got {value!r:.80}")
+
+
+def check_vectors(
+    op: str, argument: str, value: Any, dim: int | None = None, device: torch.device | None = None, rank: int = 1
+) -> Tensor:
+    """The vectors as a tensor, a NumPy array's on `device`.
+
+    Args:
+        op: Name of the caller, for the error's text.
+        argument: Name of the argument.
+        value: What was given for it.
+        dim: The last dimension it must have; None for any.
+        device: Where it must be; None for anywhere.
+        rank: The least number of dimensions.
+
+    Raises:
+        TypeError: Neither a strided tensor nor an array, or not of float32, float64, float16 or bfloat16.
+        ValueError: Too few dimensions or another last dimension.
+        RuntimeError: A tensor on another device.
+    """
+    vectors = tensor(op, argument, value)
+    if vectors is not value and device is not None:
+        vectors = vectors.to(device)
+    check_floating(op, argument, vectors)
+    if vectors.dim() < rank:
+        raise ValueError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(vectors.shape)}")
+    if dim is not None and vectors.shape[-1] != dim:
+        raise ValueError(f"{op}: {argument} must have the last dimension {dim}, got shape {list(vectors.shape)}")
+    if device is not None and vectors.device != device:
+        raise RuntimeError(f"{op}: {argument} must be on {device}, got {vectors.device}")
+    return vectors
+
+
+def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
+    """The shape that leading dimensions broadcast to.
+
+    Raises:
+        ValueError: They do not broadcast; the text names the `arguments`, as "a and b".
+    """
+    try:
+        shape: torch.Size = torch.broadcast_shapes(*shapes)
+        return shape
+    except RuntimeError:
+        got = " and ".join(str(list(shape)) for shape in shapes)
+        raise ValueError(f"{op}: {arguments} must have leading dimensions that broadcast, got {got}") from None
+
+
+def check_vector(op: str, argument: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    """A tensor or a NumPy array as a tensor; TypeError as `check_vectors`, ValueError unless of this shape and data."""
+    vectors = tensor(op, argument, value)
+    check_floating(op, argument, vectors)
+    if vectors.shape != shape:
+        raise ValueError(f"{op}: {argument} must have shape {list(shape)}, got {list(vectors.shape)}")
+    check_data(op, argument, vectors)
+    return vectors
+
+
+def check_data(op: str, argument: str, tensor: Tensor) -> None:
+    """Raises ValueError for a meta tensor, which has no values to copy."""
+    if tensor.is_meta:
+        raise ValueError(f"{op}: {argument} must hold data, got a meta tensor")
+
+
+def check_finite(op: str, argument: str, vectors: Tensor) -> None:
+    """Raises ValueError if a value is NaN or infinite; waits for the device."""
+    if not bool(vectors.isfinite().all()):
+        raise ValueError(f"{op}: {argument} must be finite in {vectors.dtype}, got NaN or infinity")
+
+
+def check_generator(op: str, generator: torch.Generator | None) -> None:
+    """Raises TypeError unless the value is a generator or None, ValueError unless it draws on the CPU."""
+    if generator is None:
+        return
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"{op}: generator must be a torch.Generator or None, got {type(generator).__name__}")
+    if generator.device.type != "cpu":
+        raise ValueError(f"{op}: generator must be one of the CPU, got one of {generator.device}")
+
+
+def check_names(op: str, names: Sequence[str], *, different: bool = True) -> tuple[str, ...]:
+    """The names of a sequence; of a set, say, they would come in another order in every process.
+
+    Raises:
+        TypeError: Not a sequence of str, or one str.
+        ValueError: A name is given twice, unless they need not be `different`.
+    """
+    several = isinstance(names, Sequence) and not isinstance(names, str)
+    if not several or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{op}: names must be a sequence of str, got {names!r:.80}")
+    if different and len(set(names)) < len(names):
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"{op}: names must be different, got {repeated!r} twice")
+    return tuple(names)

@@ -66,7 +66,7 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
                 rank = tensor.dim() - (batch_dim is not None)
                 if rank < own:
                     least = f"{own} dimension" if own == 1 else f"{own} dimensions"
-                    raise RuntimeError(f"{name}: {argument} must have at least {least} within vmap, got {rank}")
+                    raise ValueError(f"{name}: {argument} must have at least {least} within vmap, got {rank}")
                 leading = max(leading, rank - own)
         moved = list(arguments)
         for i, tensor, batch_dim, own in given:

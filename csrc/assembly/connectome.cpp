@@ -67,7 +67,7 @@ struct ConnectomeInputs : Operator {
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& winners, const Int& n, double p, int64_t, int64_t, int64_t) {
-    TORCH_CHECK(winners.defined(), "connectome_inputs: winners must be a defined tensor, got an undefined one");
+    TORCH_CHECK_TYPE(winners.defined(), "connectome_inputs: winners must be a defined tensor, got an undefined one");
     check_strided(kName, {"winners", winners});
     TORCH_CHECK_TYPE(winners.scalar_type() == at::kLong, "connectome_inputs: winners must be int64, got ",
                      winners.scalar_type());
@@ -76,8 +76,8 @@ struct ConnectomeInputs : Operator {
                       "connectome_inputs: n must be from 0 to 2^31 - 1, got ", n);
     TORCH_CHECK_VALUE(p >= 0 && p <= 1, "connectome_inputs: p must be from 0 to 1, got ", p);
     Sizes<Int> sizes(sizes_of<Int>(winners).begin(), sizes_of<Int>(winners).end());
-    TORCH_CHECK(holds(at_most(sizes.back(), kMostNeurons)),
-                "connectome_inputs: winners must have a last dimension of at most 2^31 - 1, got ", sizes.back());
+    TORCH_CHECK_VALUE(holds(at_most(sizes.back(), kMostNeurons)),
+                      "connectome_inputs: winners must have a last dimension of at most 2^31 - 1, got ", sizes.back());
     sizes.back() = n;
     check_numel<Int>(kName, sizes);
     return {sizes, at::kInt};

@@ -31,7 +31,7 @@ struct KWinners : Operator {
   // Of values and of indices.
   template <typename Int>
   static std::array<ResultContract<Int>, 2> contract(const Tensor& inputs, const Int& k, bool /*sorted*/) {
-    TORCH_CHECK(inputs.defined(), "k_winners: inputs must be a defined tensor, got an undefined one");
+    TORCH_CHECK_TYPE(inputs.defined(), "k_winners: inputs must be a defined tensor, got an undefined one");
     check_strided(kName, {"inputs", inputs});
     TORCH_CHECK_TYPE(is_supported(inputs.scalar_type()),
                      "k_winners: inputs must be float32, float64, float16, bfloat16, int32 or int64, got ",

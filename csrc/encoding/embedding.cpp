@@ -40,14 +40,14 @@ struct EmbedPositions : Operator {
   static ResultContract<Int> contract(const Tensor& tokens, const Tensor& table, const OptionalTensor& positions,
                                       int64_t padding_idx, double temperature, double base, double scale, double phase,
                                       std::string_view layout, OptionalType dtype) {
-    TORCH_CHECK(tokens.defined(), "embed_positions: tokens must be a defined tensor, got an undefined one");
+    TORCH_CHECK_TYPE(tokens.defined(), "embed_positions: tokens must be a defined tensor, got an undefined one");
     check_strided(kName, {"tokens", tokens});
     TORCH_CHECK_TYPE(tokens.scalar_type() == at::kInt || tokens.scalar_type() == at::kLong,
                      "embed_positions: tokens must be int32 or int64, got ", tokens.scalar_type());
     check_rank(kName, {"tokens", tokens}, 1, "[..., L]");
     check_floating(kName, {{"table", table}});
     check_same_device(kName, {"tokens", tokens}, {"table", table});
-    TORCH_CHECK(table.dim() == 2, "embed_positions: table must have 2 dimensions [V, dim], got ", table.dim());
+    TORCH_CHECK_VALUE(table.dim() == 2, "embed_positions: table must have 2 dimensions [V, dim], got ", table.dim());
     Sizes<Int> sizes(sizes_of<Int>(tokens).begin(), sizes_of<Int>(tokens).end());
     if (is_given(positions)) {
       check_positions(kName, *positions);
@@ -219,7 +219,7 @@ at::Tensor embed_positions(const at::Tensor& tokens, const at::Tensor& table,
 void embed_positions_out(at::Tensor& out, const at::Tensor& tokens, const at::Tensor& table,
                          const std::optional<at::Tensor>& positions, int64_t padding_idx, double temperature,
                          double base, double scale, double phase, std::string_view layout) {
-  TORCH_CHECK(out.defined(), "embed_positions: out must be a defined tensor, got an undefined one");
+  TORCH_CHECK_TYPE(out.defined(), "embed_positions: out must be a defined tensor, got an undefined one");
   call_out<encoding::EmbedPositions>(tokens, table, positions, padding_idx, temperature, base, scale, phase, layout,
                                      std::optional<at::ScalarType>(out.scalar_type()), out);
 }

@@ -97,8 +97,8 @@ void check_held(const char* op, const Tensor& positions, const Tensor& frequenci
   const auto check_numbers = [&](const Argument& numbers) {
     check_floating(op, {numbers});
     check_same_device(op, {"positions", positions}, numbers);
-    TORCH_CHECK(numbers.tensor.dim() == 1, op, ": ", numbers.name, " must have 1 dimension [F], got ",
-                numbers.tensor.dim());
+    TORCH_CHECK_VALUE(numbers.tensor.dim() == 1, op, ": ", numbers.name, " must have 1 dimension [F], got ",
+                      numbers.tensor.dim());
   };
   check_numbers({"frequencies", frequencies});
   if (is_given(phase)) {
@@ -236,7 +236,8 @@ struct AngleGradient : Operator {
     (void)layout_of(kName, layout);
     const Int count = sizes_of<Int>(frequencies)[0];
     const Int dim = sizes_of<Int>(grad).back();
-    TORCH_CHECK(equal(dim, 2 * count), kName, ": grad must have a last dimension of 2F, got ", dim, " and F = ", count);
+    TORCH_CHECK_VALUE(equal(dim, 2 * count), kName, ": grad must have a last dimension of 2F, got ", dim,
+                      " and F = ", count);
     Sizes<Int> sizes(sizes_of<Int>(positions).begin(), sizes_of<Int>(positions).end());
     broadcast_into<Int>(kName, all_but_last<Int>(sizes_of<Int>(grad)), "grad and positions", sizes);
     sizes.push_back(count);
@@ -303,8 +304,8 @@ at::Tensor sinusoidal_encoding(const at::Tensor& positions, int64_t dim, double 
 }
 void sinusoidal_encoding_out(at::Tensor& out, const at::Tensor& positions, double base, double scale, double phase,
                              std::string_view layout) {
-  TORCH_CHECK(out.defined() && out.dim() > 0,
-              "sinusoidal_encoding: out must be a defined tensor of at least 1 dimension [..., dim]");
+  TORCH_CHECK_TYPE(out.defined(), "sinusoidal_encoding: out must be a defined tensor, got an undefined one");
+  check_rank("sinusoidal_encoding", {"out", out}, 1, "[..., dim]");
   call_out<encoding::SinusoidalEncoding>(positions, out.size(-1), base, scale, phase, layout,
                                          std::optional<at::ScalarType>(out.scalar_type()), out);
 }
@@ -315,7 +316,7 @@ at::Tensor sinusoidal_features(const at::Tensor& positions, const at::Tensor& fr
 }
 void sinusoidal_features_out(at::Tensor& out, const at::Tensor& positions, const at::Tensor& frequencies,
                              const std::optional<at::Tensor>& phase, std::string_view layout) {
-  TORCH_CHECK(out.defined(), "sinusoidal_features: out must be a defined tensor, got an undefined one");
+  TORCH_CHECK_TYPE(out.defined(), "sinusoidal_features: out must be a defined tensor, got an undefined one");
   call_out<encoding::SinusoidalFeatures>(positions, frequencies, phase, layout,
                                          std::optional<at::ScalarType>(out.scalar_type()), out);
 }

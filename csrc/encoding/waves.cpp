@@ -174,7 +174,7 @@ void check_frequency_range(const char* op, int64_t dim, const Ladder& ladder) {
 }
 
 void check_positions(const char* op, const Tensor& positions) {
-  TORCH_CHECK(positions.defined(), op, ": positions must be a defined tensor, got an undefined one");
+  TORCH_CHECK_TYPE(positions.defined(), op, ": positions must be a defined tensor, got an undefined one");
   check_strided(op, {"positions", positions});
   const at::ScalarType type = positions.scalar_type();
   TORCH_CHECK_TYPE(is_supported_float(type) || at::isIntegralType(type, /*includeBool=*/false), op,

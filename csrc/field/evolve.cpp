@@ -71,8 +71,8 @@ void check_noise(const char* op, const Tensor& field, double noise, const Option
     check_strided(op, {"key", *key});
     TORCH_CHECK_TYPE(key->scalar_type() == at::kUInt64 || key->scalar_type() == at::kLong, op,
                      ": key must be uint64 or int64, got ", key->scalar_type());
-    TORCH_CHECK(key->dim() == 1 && equal(key->sym_size(0), SymInt(2)), op,
-                ": key must have sizes [2] (seed, offset), got ", key->sym_sizes());
+    TORCH_CHECK_VALUE(key->dim() == 1 && equal(key->sym_size(0), SymInt(2)), op,
+                      ": key must have sizes [2] (seed, offset), got ", key->sym_sizes());
     check_same_device(op, {"field", field}, {"key", *key});
   }
 }
@@ -274,7 +274,7 @@ OptionalTensor advanced(const Tensor& key, const SymInt& numel, int64_t steps) {
 
 void check_number(const char* name, const Tensor& number, const Tensor& field) {
   check_floating(kName, {{name, number}});
-  TORCH_CHECK(number.dim() == 0, kName, ": ", name, " must have 0 dimensions, got ", number.dim());
+  TORCH_CHECK_VALUE(number.dim() == 0, kName, ": ", name, " must have 0 dimensions, got ", number.dim());
   if (!number.is_cpu() || field.is_cpu()) {
     check_same_device(kName, {"field", field}, {name, number});
   }
@@ -432,7 +432,7 @@ struct EvolvePart : Operator {
                                       double noise, const OptionalTensor& key) {
     const auto result = step_contract<Int>(kName, field, decay, diffusion, Int(1), boundary, stencil, noise, key);
     const Int planes = result.sizes[result.sizes.size() - kFieldDims];
-    TORCH_CHECK(holds(at_most(2, planes)), kName, ": field must have at least 2 planes, got ", planes);
+    TORCH_CHECK_VALUE(holds(at_most(2, planes)), kName, ": field must have at least 2 planes, got ", planes);
     TORCH_CHECK_VALUE(
         holds(at_most(planes - 2, depth)) && holds(at_most(0, origin)) && holds(at_most(origin, depth - (planes - 2))),
         kName, ": origin must be at least 0 and the planes within the depth ", depth, ", got ", origin, " and ",

@@ -90,7 +90,8 @@ struct FieldGradientBackward : Operator {
     const c10::ArrayRef<Int> own = sizes_of<Int>(given);
     Sizes<Int> sizes(own.begin(), own.end());
     const auto axes = sizes.end() - kFieldDims - 1;
-    TORCH_CHECK(equal(*axes, Int(kAxes)), kName, ": derivatives must have 3 in [..., 3, D, H, W, C], got ", *axes);
+    TORCH_CHECK_VALUE(equal(*axes, Int(kAxes)), kName, ": derivatives must have 3 in [..., 3, D, H, W, C], got ",
+                      *axes);
     sizes.erase(axes);
     check_numel<Int>(kName, sizes);
     return {sizes, given.scalar_type()};

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_hrr import runtime
-from torch_hrr.assembly import _module, _sampling
+from torch_hrr.assembly import _module, _sampled
 
 DEVICE = torch.device("cuda", 0)
 # To C++ the tensors are on this device, which needs no hardware and whose backward passes run.
@@ -176,8 +176,8 @@ class PretendCuda(contextlib.ExitStack):
         known = _module.resolve_device
         for module in (_module, runtime.device):
             patch.setattr(module, "resolve_device", lambda device, **op: _known_device(device, known))
-        seeded = _sampling.seeded_generator
-        patch.setattr(_sampling, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
+        seeded = _sampled.seeded_generator
+        patch.setattr(_sampled, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
         # Without threads of devices, which are not there.
         self.enter_context(torch.autograd.set_multithreading_enabled(False))
         self.enter_context(_Operators(self.waits))

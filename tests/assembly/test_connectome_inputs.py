@@ -96,10 +96,10 @@ def test_the_last_neuron_and_strides():
         ({"winners": torch.zeros(3, requires_grad=True)}, TypeError, "winners must be int64, got Float"),
         ({"winners": torch.zeros(3, dtype=torch.int32)}, TypeError, "winners must be int64, got Int"),
         ({"winners": torch.zeros(3, dtype=torch.bool)}, TypeError, "winners must be int64, got Bool"),
-        ({"winners": torch.tensor(3)}, RuntimeError, r"winners must have at least 1 dimension \[..., k\], got 0"),
-        ({"winners": drawn(3).to_sparse()}, RuntimeError, "winners must be a strided tensor, got layout Sparse"),
-        ({"winners": drawn(1).expand(2**31)}, RuntimeError, r"winners must have a last dimension of at most 2\^31 - 1"),
-        ({"winners": drawn(1).expand(2**40, 1), "n": 2**30}, RuntimeError, r"the result must have fewer than 2\^63"),
+        ({"winners": torch.tensor(3)}, ValueError, r"winners must have at least 1 dimension \[..., k\], got 0"),
+        ({"winners": drawn(3).to_sparse()}, TypeError, "winners must be a strided tensor, got layout Sparse"),
+        ({"winners": drawn(1).expand(2**31)}, ValueError, r"winners must have a last dimension of at most 2\^31 - 1"),
+        ({"winners": drawn(1).expand(2**40, 1), "n": 2**30}, ValueError, r"the result must have fewer than 2\^63"),
     ],
 )
 def test_bad_arguments_raise(changes, error, message):
@@ -114,8 +114,8 @@ def test_bad_arguments_raise(changes, error, message):
 
 @pytest.mark.parametrize("argument", ["seed", "fiber", "brain"])
 def test_python_numbers_are_checked(argument):
-    for value, error in ((True, TypeError), (1.0, TypeError), (2**64, ValueError), (-(2**63) - 1, ValueError)):
-        with pytest.raises(error, match=f"^connectome_inputs: {argument} must be"):
+    for value in (True, 1.0, "1", None):
+        with pytest.raises(TypeError, match=f"^connectome_inputs: {argument} must be"):
             connectome_inputs(drawn(4), 50, 0.1, **({"seed": 0, "fiber": 0} | {argument: value}))
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy.stats import binom, norm
 
+from torch_hrr._random import seeded_generator
 from torch_hrr.assembly._sampling import (
     bernoulli_cells,
     binomial_tail_quantile,
     distinct_draws,
-    seeded_generator,
     top_inputs,
 )
 

@@ -130,24 +130,24 @@ def errors(name: str, names: tuple[str, ...]) -> Any:
         unsupported_tensors(table, argument)
         devices(table, argument, "inputs")
         text = rf"{argument} must have at least 1 dimension \[\.\.\., n\], got 0"
-        table.replace(argument, "rank", lambda x: x[0, 0], RuntimeError, text)
+        table.replace(argument, "rank", lambda x: x[0, 0], ValueError, text)
     large = {argument: (2**60, 4) for argument in names}
     text = r"the result must have fewer than 2\^63 bytes, got sizes"
     table.add(
         "inputs",
         "overflow",
         lambda _: {argument: repeated(shape) for argument, shape in large.items()},
-        RuntimeError,
+        ValueError,
         text,
     )
     if "grad" in names:
         text = r"inputs and grad must have the same last dimension, got 8 and 16"
-        table.replace("grad", "n-longer", lambda x: torch.cat([x, x], -1), RuntimeError, text)
+        table.replace("grad", "n-longer", lambda x: torch.cat([x, x], -1), ValueError, text)
         text = r"grad and the leading dimensions of inputs must broadcast, got sizes 3 and 6"
-        table.replace("grad", "not-broadcastable", lambda x: x.repeat(2, 1), RuntimeError, text)
+        table.replace("grad", "not-broadcastable", lambda x: x.repeat(2, 1), ValueError, text)
         for argument in names:
             text = f"{argument} must be a defined tensor, got an undefined one"
-            table.replace(argument, "undefined", lambda _: None, RuntimeError, text)
+            table.replace(argument, "undefined", lambda _: None, TypeError, text)
     for k in (-1, 9, 2**40):
         table.replace("k", str(k), lambda _, k=k: k, ValueError, f"k must be between 0 and n = 8, got {k}")
     for id, value in BAD_TEMPERATURES.items():

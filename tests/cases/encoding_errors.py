@@ -34,7 +34,7 @@ def errors(
         # A call without any tensor reaches no kernel of ours.
         if not argument.optional and len(arguments) > 1:
             undefined = f"{argument.name} must be a defined tensor, got an undefined one"
-            table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
+            table.replace(argument.name, "undefined", lambda _: None, TypeError, undefined)
         if not argument.takes_integers:
             unsupported_tensors(table, argument.name)
     for argument in arguments:
@@ -61,19 +61,19 @@ def positions(table: Table, name: str) -> None:
     not_of(table, name, "integers, float32, float64, float16 or bfloat16", refused)
     if "tokens" in table.good.shapes:
         message = r"tokens and positions must broadcast, got sizes \d+ and \d+ at dimension \d+"
-        table.replace(name, "not-broadcastable", lambda x: x.repeat(2), RuntimeError, message)
+        table.replace(name, "not-broadcastable", lambda x: x.repeat(2), ValueError, message)
         enlarged = {"tokens": repeated((2**31, 1), torch.int64), name: repeated((2**31, 1, 1))}
-        table.add(name, "overflow", lambda _: enlarged, RuntimeError, OVERFLOW)
+        table.add(name, "overflow", lambda _: enlarged, ValueError, OVERFLOW)
     else:
         large = {name: repeated((2**60,))} | ({"grad": repeated((8,))} if "grad" in table.good.shapes else {})
-        table.add(name, "overflow-alone", lambda _: large, RuntimeError, OVERFLOW)
+        table.add(name, "overflow-alone", lambda _: large, ValueError, OVERFLOW)
 
 
 def tokens(table: Table, name: str) -> None:
     refused = {torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.float32: "Float", torch.int16: "Short"}
     not_of(table, name, "int32 or int64", refused)
     rank = re.escape("tokens must have at least 1 dimension [..., L], got 0")
-    table.replace(name, "rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
+    table.replace(name, "rank", lambda x: x.reshape(-1)[0], ValueError, rank)
     count = table.good.shapes["table"][0]
     last = torch.tensor(table.good.shapes[name][-1] - 1)
     for value in (-1, count, 2**62, -(2**63)):
@@ -82,14 +82,14 @@ def tokens(table: Table, name: str) -> None:
             name, f"value-{value}", lambda x, v=value: x.index_fill(-1, last, v), IndexError, message, ("cpu",)
         )
     large = {name: repeated((2**60, 4), torch.int64)}
-    table.add(name, "overflow", lambda _: large, RuntimeError, OVERFLOW)
+    table.add(name, "overflow", lambda _: large, ValueError, OVERFLOW)
 
 
 def rows(table: Table, name: str) -> None:
     for shape, rank in (((8,), 1), ((1, 5, 8), 3)):
         message = re.escape(f"{name} must have 2 dimensions [V, dim], got {rank}")
         defect = "rank" if rank == 1 else "rank-3"
-        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), RuntimeError, message)
+        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), ValueError, message)
 
     def no_rows(x: Tensor) -> Tensor:
         return x[:0]
@@ -102,27 +102,27 @@ def numbers(table: Table, name: str) -> None:
     for shape, rank in (((), 0), ((2, 4), 2)):
         message = re.escape(f"{name} must have 1 dimension [F], got {rank}")
         defect = "rank" if rank == 0 else "rank-2"
-        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), RuntimeError, message)
+        table.replace(name, defect, lambda _, s=shape: torch.zeros(s), ValueError, message)
     message = r"frequencies and phase must have the same last dimension, got \d+ and \d+"
-    table.replace(name, "longer", lambda x: torch.cat([x, x]), RuntimeError, message)
+    table.replace(name, "longer", lambda x: torch.cat([x, x]), ValueError, message)
     if name == "frequencies":
         large = {"positions": repeated((8,))} | ({"grad": repeated((2**61,))} if "grad" in table.good.shapes else {})
         table.add(
             name,
             "overflow",
             lambda _: dict.fromkeys(("frequencies", "phase"), repeated((2**60,))) | large,
-            RuntimeError,
+            ValueError,
             OVERFLOW,
         )
 
 
 def gradient(table: Table, name: str) -> None:
     rank = re.escape("grad must have at least 1 dimension [..., 2F], got 0")
-    table.replace(name, "rank", lambda x: x.reshape(-1)[0], RuntimeError, rank)
+    table.replace(name, "rank", lambda x: x.reshape(-1)[0], ValueError, rank)
     message = "grad must have a last dimension of 2F, got 16 and F = 4"
-    table.replace(name, "longer", lambda x: torch.cat([x, x], -1), RuntimeError, message)
+    table.replace(name, "longer", lambda x: torch.cat([x, x], -1), ValueError, message)
     message = r"grad and positions must broadcast, got sizes \d+ and \d+ at dimension \d+"
-    table.replace(name, "not-broadcastable", lambda x: x.repeat(2, 1), RuntimeError, message)
+    table.replace(name, "not-broadcastable", lambda x: x.repeat(2, 1), ValueError, message)
 
 
 def options(table: Table) -> None:

@@ -89,9 +89,9 @@ def bad_numbers(table: Table, bad: Mapping[str, tuple[str, tuple[float, ...]]]) 
 def unsupported_layouts(table: Table, argument: str) -> None:
     """Layouts that no argument may have."""
     strided = f"{argument} must be a strided tensor, got layout"
-    table.replace(argument, "sparse", Tensor.to_sparse, RuntimeError, f"{strided} Sparse")
-    table.replace(argument, "sparse-csr", sparse_csr, RuntimeError, f"{strided} SparseCsr", ("cpu",))
-    table.replace(argument, "nested", nested, RuntimeError, f"{strided} nested", ("cpu",))
+    table.replace(argument, "sparse", Tensor.to_sparse, TypeError, f"{strided} Sparse")
+    table.replace(argument, "sparse-csr", sparse_csr, TypeError, f"{strided} SparseCsr", ("cpu",))
+    table.replace(argument, "nested", nested, TypeError, f"{strided} nested", ("cpu",))
 
 
 def unsupported_tensors(
@@ -106,7 +106,7 @@ def unsupported_tensors(
         table.replace(argument, f"{dtype}".removeprefix("torch."), lambda x, t=dtype: x.to(t), TypeError, message)
     unsupported_layouts(table, argument)
     mkldnn = f"{argument} must be a strided tensor, got layout Mkldnn"
-    table.replace(argument, "mkldnn", lambda x: x.to_mkldnn(), RuntimeError, mkldnn, ("cpu",))
+    table.replace(argument, "mkldnn", lambda x: x.to_mkldnn(), TypeError, mkldnn, ("cpu",))
     table.replace(argument, "quantized", quantized, TypeError, f"{argument} must not be quantized, got QInt8", ("cpu",))
 
 

@@ -150,7 +150,7 @@ def bad_options(table: Table, has_steps: bool = True) -> None:
         table.replace("key", word, lambda _, t=dtype: torch.zeros(2, dtype=t), TypeError, text)
     for shape in ((), (1,), (3,), (1, 2)):
         text = re.escape(f"key must have sizes [2] (seed, offset), got {list(shape)}")
-        table.replace("key", f"shape-{shape}", lambda _, s=shape: torch.zeros(s, dtype=torch.int64), RuntimeError, text)
+        table.replace("key", f"shape-{shape}", lambda _, s=shape: torch.zeros(s, dtype=torch.int64), ValueError, text)
     for here, there in (("cpu", "meta"), ("meta", "cpu")):
         text = f"field and key must be on the same device, got {here} and {there}"
         changes = {"key": torch.zeros(2, dtype=torch.int64, device=there)}
@@ -170,10 +170,10 @@ def number(table: Table, name: str) -> None:
         text = f"{name} must be float32, float64, float16 or bfloat16, got {word}"
         table.replace(name, f"{dtype}".removeprefix("torch."), lambda x, t=dtype: x.to(t), TypeError, text)
     strided = f"{name} must be a strided tensor, got layout"
-    table.replace(name, "sparse", Tensor.to_sparse, RuntimeError, f"{strided} Sparse")
-    table.replace(name, "nested", lambda x: nested(x[None]), RuntimeError, f"{strided} nested", ("cpu",))
+    table.replace(name, "sparse", Tensor.to_sparse, TypeError, f"{strided} Sparse")
+    table.replace(name, "nested", lambda x: nested(x[None]), TypeError, f"{strided} nested", ("cpu",))
     table.replace(name, "quantized", quantized, TypeError, f"{name} must not be quantized, got QInt8", ("cpu",))
-    table.replace(name, "rank", lambda x: x[None], RuntimeError, f"{name} must have 0 dimensions, got 1")
+    table.replace(name, "rank", lambda x: x[None], ValueError, f"{name} must have 0 dimensions, got 1")
     text = f"field and {name} must be on the same device, got cpu and meta"
     table.replace(name, "on-meta-beside-cpu", lambda x: x.to("meta"), RuntimeError, text, ("as-made",))
 
@@ -183,9 +183,9 @@ def errors(tensors: bool, out: Shape | None) -> tuple[ErrorInput, ...]:
     table = Table("field_evolve", (FIELD,), good, out)
     unsupported_tensors(table, "field")
     rank = re.escape("field must have at least 4 dimensions [..., D, H, W, C], got 3")
-    table.replace("field", "rank", lambda x: x[0], RuntimeError, rank)
+    table.replace("field", "rank", lambda x: x[0], ValueError, rank)
     overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
-    table.replace("field", "overflow", lambda _: repeated((2**57, 2, 2, 4)), RuntimeError, overflow)
+    table.replace("field", "overflow", lambda _: repeated((2**57, 2, 2, 4)), ValueError, overflow)
     bad_numbers(table, tensors)
     bad_options(table)
     if tensors:

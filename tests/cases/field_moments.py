@@ -62,9 +62,9 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
     table = Table("_field_moments", (PLACES,), call("good", 3, 4), out)
     unsupported_tensors(table, "field")
     rank = re.escape("field must have at least 2 dimensions [..., places, channels], got 1")
-    table.replace("field", "rank", lambda x: x[0], RuntimeError, rank)
+    table.replace("field", "rank", lambda x: x[0], ValueError, rank)
     overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
-    table.replace("field", "overflow", lambda _: repeated((2**57, 2, 4)), RuntimeError, overflow)
+    table.replace("field", "overflow", lambda _: repeated((2**57, 2, 4)), ValueError, overflow)
     for value in (-0.1, float("nan")):
         text = f"small must be at least 0, got {value:g}"
         table.replace("small", f"{value:g}", lambda _, v=value: v, ValueError, text)

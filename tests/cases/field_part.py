@@ -62,15 +62,15 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
     bad_numbers(table, False)
     bad_options(table, has_steps=False)
     rank = re.escape("field must have at least 4 dimensions [..., D, H, W, C], got 3")
-    table.replace("field", "rank", lambda x: x[0], RuntimeError, rank)
-    table.replace("field", "one-plane", lambda x: x[:1], RuntimeError, "field must have at least 2 planes, got 1")
+    table.replace("field", "rank", lambda x: x[0], ValueError, rank)
+    table.replace("field", "one-plane", lambda x: x[:1], ValueError, "field must have at least 2 planes, got 1")
     for origin in (-1, 40, 2**63 - 1, -(2**63)):
         text = re.escape(f"origin must be at least 0 and the planes within the depth 40, got {origin} and 1")
         table.replace("origin", f"{origin}", lambda _, v=origin: v, ValueError, text)
     text = re.escape("origin must be at least 0 and the planes within the depth -9223372036854775808, got 2 and 1")
     table.replace("depth", "least", lambda _: -(2**63), ValueError, text)
     overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
-    table.replace("depth", "overflow", lambda _: 2**63 - 1, RuntimeError, overflow)
+    table.replace("depth", "overflow", lambda _: 2**63 - 1, ValueError, overflow)
     if out is not None:
         outs(table, "field")
     return tuple(table.errors)

@@ -35,7 +35,7 @@ def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> Non
             name,
             "rank",
             lambda x: x.reshape(-1)[0] if rank == 1 else x.reshape(-1, x.shape[-1])[0],
-            RuntimeError,
+            ValueError,
             rf"{name} must have at least {rank} dimensions? {shape}, got {rank - 1}",
         )
     if "D" in dims:
@@ -43,15 +43,15 @@ def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> Non
         pair = rf"({other} and {name}|{name} and {other})"
         if len([a for a in table.arguments if "D" in a.dims]) > 1:
             message = rf"{pair} must have the same last dimension, got (\d+) and (\d+)"
-            table.replace(name, "D-longer", lambda x: torch.cat([x, x], -1), RuntimeError, message)
-            table.replace(name, "D-1", lambda x: x[..., :1], RuntimeError, message)
+            table.replace(name, "D-longer", lambda x: torch.cat([x, x], -1), ValueError, message)
+            table.replace(name, "D-1", lambda x: x[..., :1], ValueError, message)
         empty = rf"{first.name} must have a last dimension of at least 1, got 0"
         if argument is first:
             names = [a.name for a in table.arguments if "D" in a.dims]
-            table.add(name, "D-0", lambda x: {n: x[n][..., :0] for n in names}, RuntimeError, empty)
+            table.add(name, "D-0", lambda x: {n: x[n][..., :0] for n in names}, ValueError, empty)
     if len(table.arguments) > 1 and argument is not first:
         message = r".*must broadcast, got sizes \d+ and \d+ at dimension \d+"
-        table.replace(name, "not-broadcastable", lambda x: x.repeat(2, *[1] * (x.dim() - 1)), RuntimeError, message)
+        table.replace(name, "not-broadcastable", lambda x: x.repeat(2, *[1] * (x.dim() - 1)), ValueError, message)
 
 
 def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
@@ -68,13 +68,13 @@ def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> N
         return changed
 
     if argument is not first:
-        table.add(argument.name, "overflow", enlarge, RuntimeError, message)
+        table.add(argument.name, "overflow", enlarge, ValueError, message)
     elif len(table.arguments) == 1 or argument.dims == "D":
         table.add(
             argument.name,
             "overflow-alone",
             lambda x: {a.name: repeated((2**60, *tail[a.dims])) for a in table.arguments if x[a.name] is not None},
-            RuntimeError,
+            ValueError,
             message,
         )
 
@@ -84,13 +84,13 @@ def outs(table: Table, beside: str) -> None:
     unsupported_tensors(table, "out")
     devices(table, "out", beside)
     undefined = "out must be a defined tensor, got an undefined one"
-    table.replace("out", "undefined", lambda _: None, RuntimeError, undefined)
+    table.replace("out", "undefined", lambda _: None, TypeError, undefined)
     table.replace("out", "dtype", Tensor.double, TypeError, "out must have dtype Float, got Double")
     table.replace("out", "half", Tensor.half, TypeError, "out must have dtype Float, got Half")
     sizes = re.escape(str(list(table.out or ())))
-    table.replace("out", "longer", lambda x: torch.cat([x, x]), RuntimeError, rf"out must have sizes {sizes}, got \[")
-    table.replace("out", "empty", lambda x: x[:0], RuntimeError, rf"out must have sizes {sizes}, got \[0")
-    table.replace("out", "rank", lambda x: x[None], RuntimeError, rf"out must have sizes {sizes}, got \[1, ")
+    table.replace("out", "longer", lambda x: torch.cat([x, x]), ValueError, rf"out must have sizes {sizes}, got \[")
+    table.replace("out", "empty", lambda x: x[:0], ValueError, rf"out must have sizes {sizes}, got \[0")
+    table.replace("out", "rank", lambda x: x[None], ValueError, rf"out must have sizes {sizes}, got \[1, ")
     itself = "out must not overlap itself, got an expanded tensor"
     table.replace("out", "expanded", lambda x: x[:1, :1].expand(x.shape), RuntimeError, itself, ("cpu",))
     for argument in table.arguments:
@@ -122,7 +122,7 @@ def generate(
         # A call without any tensor reaches no kernel of ours.
         if not argument.optional and len(arguments) > 1:
             undefined = f"{argument.name} must be a defined tensor, got an undefined one"
-            table.replace(argument.name, "undefined", lambda _: None, RuntimeError, undefined)
+            table.replace(argument.name, "undefined", lambda _: None, TypeError, undefined)
     bad_numbers(table, BAD_NUMBERS)
     if out is not None:
         outs(table, first.name)

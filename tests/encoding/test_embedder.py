@@ -357,10 +357,10 @@ def test_arguments_of_the_wrong_type():
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (([1, 2],), TypeError, "embed: ids must be a torch.Tensor, got list"),
+        (([1, 2],), TypeError, "embed: ids must be a torch.Tensor or a NumPy array, got list"),
         ((torch.tensor(1),), ValueError, "embed: ids must have shape"),
         ((torch.ones(2),), TypeError, "tokens must be int32 or int64"),
-        ((torch.tensor([1]), [1]), TypeError, "embed: positions must be a torch.Tensor, got list"),
+        ((torch.tensor([1]), [1]), TypeError, "embed: positions must be a torch.Tensor or a NumPy array, got list"),
         ((torch.tensor([1]), torch.tensor([True])), TypeError, "positions must be integers"),
     ],
     ids=range(5),

@@ -47,7 +47,9 @@ def test_dtype_of_out_is_asked_for():
 
 def test_positions_that_are_no_tensor():
     for call, arguments in ((encoding.sinusoidal_encoding, (4,)), (encoding.sinusoidal_features, (torch.ones(2),))):
-        with pytest.raises(TypeError, match=f"{call.__name__}: positions must be a torch.Tensor, got list"):
+        with pytest.raises(
+            TypeError, match=f"{call.__name__}: positions must be a torch.Tensor or a NumPy array, got list"
+        ):
             call([1, 2], *arguments)
 
 
@@ -110,13 +112,25 @@ def test_a_backward_pass_inside_autocast_is_not_in_half_types(layout):
 def test_arguments_of_the_wrong_type():
     tokens, table = torch.zeros(2, dtype=torch.int32), torch.ones(3, 4)
     for call, message in (
-        (lambda: encoding.embed_positions([1, 2], table), "embed_positions: tokens must be a torch.Tensor, got list"),
-        (lambda: encoding.embed_positions(tokens, table, [0, 1]), "positions must be a torch.Tensor, got list"),
-        (lambda: encoding.embed_positions(tokens, [[1.0]]), "table must be a torch.Tensor, got list"),
-        (lambda: encoding.sinusoidal_encoding([1], 4), "positions must be a torch.Tensor, got list"),
+        (
+            lambda: encoding.embed_positions([1, 2], table),
+            "embed_positions: tokens must be a torch.Tensor or a NumPy array, got list",
+        ),
+        (
+            lambda: encoding.embed_positions(tokens, table, [0, 1]),
+            "positions must be a torch.Tensor or a NumPy array, got list",
+        ),
+        (lambda: encoding.embed_positions(tokens, [[1.0]]), "table must be a torch.Tensor or a NumPy array, got list"),
+        (lambda: encoding.sinusoidal_encoding([1], 4), "positions must be a torch.Tensor or a NumPy array, got list"),
         (lambda: encoding.sinusoidal_encoding(tokens, 4.0), "sinusoidal_encoding: dim must be an int, got float"),
-        (lambda: encoding.sinusoidal_features(tokens, [1.0]), "frequencies must be a torch.Tensor, got list"),
-        (lambda: encoding.sinusoidal_features(tokens, table[0], 0.5), "phase must be a torch.Tensor, got float"),
+        (
+            lambda: encoding.sinusoidal_features(tokens, [1.0]),
+            "frequencies must be a torch.Tensor or a NumPy array, got list",
+        ),
+        (
+            lambda: encoding.sinusoidal_features(tokens, table[0], 0.5),
+            "phase must be a torch.Tensor or a NumPy array, got float",
+        ),
     ):
         with pytest.raises(TypeError, match=message):
             call()

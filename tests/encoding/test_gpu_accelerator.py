@@ -28,7 +28,7 @@ def test_vectorized_encoding(vectorize):
 @pytest.mark.parametrize(
     ("positions", "options", "error", "text"),
     [
-        ([1, 2], {}, TypeError, "positions must be a torch.Tensor, got list"),
+        ([1, 2], {}, TypeError, "positions must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
         (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
         (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base must be finite and above 0"),
@@ -50,8 +50,8 @@ def test_integer_positions_give_the_default_dtype(vectorize):
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (([[1.0]], torch.tensor([0])), TypeError, "table must be a torch.Tensor, got list"),
-        ((torch.ones(3, 2), [0]), TypeError, "ids must be a torch.Tensor, got list"),
+        (([[1.0]], torch.tensor([0])), TypeError, "table must be a torch.Tensor or a NumPy array, got list"),
+        ((torch.ones(3, 2), [0]), TypeError, "ids must be a torch.Tensor or a NumPy array, got list"),
         ((torch.ones(3), torch.tensor([0])), ValueError, "table must have shape \\[V, dim\\], got \\[3\\]"),
         ((torch.ones(3, 2), torch.tensor([0]), 3), ValueError, "padding_id must be at least 0 and at most 2, got 3"),
     ],

@@ -22,7 +22,7 @@ def test_defaults_are_those_written_down():
 
 
 REFUSED = [
-    ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1 and at most \\d+, got 0"),
+    ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1, got 0"),
     ({"embedding_dim": 2.0}, TypeError, "embedding_dim must be an int, got float"),
     ({"max_sequence_length": True}, TypeError, "max_sequence_length must be an int"),
     ({"base_frequency": -1}, ValueError, "base_frequency must be above 0, got -1"),
@@ -32,10 +32,10 @@ REFUSED = [
     ({"temperature": 1e-50}, ValueError, "temperature must not be 0 in torch.float32, got 1e-50"),
     ({"frequency_scaling": 1e30}, ValueError, ".*must be at most 2\\^60 for every i, got 1e\\+30"),
     ({"base_frequency": 1e-300}, ValueError, ".*must be at most 2\\^60 for every i"),
-    ({"vocab_size": 2**63}, ValueError, "vocab_size must be at least 1 and at most"),
-    ({"layout": "both"}, ValueError, "layout must be one of 'interleaved', 'half', got 'both'"),
-    ({"precision": "float8"}, ValueError, "precision must be one of"),
-    ({"precision": ["float32"]}, ValueError, r"precision must be one of .*, got \['float32'\]"),
+    ({"vocab_size": 2**63}, ValueError, r"vocab_size must be below 2\^63"),
+    ({"layout": "both"}, ValueError, "layout must be 'interleaved' or 'half', got 'both'"),
+    ({"precision": "float8"}, ValueError, "precision must be '"),
+    ({"precision": ["float32"]}, TypeError, r"precision must be .*, got \['float32'\]"),
     ({"vocab_size": 5, "padding_id": 5}, ValueError, "padding_id must be at least 0 and at most 4, got 5"),
     ({"log_frequency": True}, ValueError, "log_frequency must be False without learnable_frequencies"),
     (
@@ -58,7 +58,7 @@ def test_a_bad_field_is_named(fields, error, text):
 @pytest.mark.parametrize(
     ("fields", "error", "text"),
     [
-        ({"mixed_precision_policy": "float16"}, ValueError, "mixed_precision_policy must be one of 'mixed_float16'"),
+        ({"mixed_precision_policy": "float16"}, ValueError, "mixed_precision_policy must be 'mixed_float16'"),
         ({"memory_limit": 0}, ValueError, "memory_limit must be at least 1, got 0"),
         ({"memory_growth": False}, ValueError, "memory_growth must be True without a memory_limit, got False"),
         ({"min_batch_for_gpu": 1.5}, TypeError, "min_batch_for_gpu must be an int, got float"),

@@ -271,7 +271,7 @@ def test_what_one_brain_cannot_take_leaves_all_as_they_are():
     ):
         with pytest.raises(error, match=f"^act: {text}"):
             agent.act(*arguments)
-    for seed, error in ((True, TypeError), ("1", TypeError), (2**64 - 2, ValueError)):
+    for seed, error in ((True, TypeError), ("1", TypeError)):
         with pytest.raises(error, match=r"^begin: seed must be"):
             agent.begin(seed)
         with pytest.raises(error, match=r"^run_episodes: seed must be"):
@@ -412,7 +412,7 @@ def test_a_reward_that_is_none_leaves_the_brain_as_it_is(reward, scale):
     assert all(torch.equal(tensor, before[name]) for name, tensor in agent.brain.state_dict().items())
 
 
-@pytest.mark.parametrize("seed", (True, "1", 1.5, 2**64), ids=repr)
+@pytest.mark.parametrize("seed", (True, "1", 1.5), ids=repr)
 def test_a_seed_that_is_none_leaves_the_brain_as_it_is(seed):
     agent = agent_of(Spaces(CHOICE, CHOICE))
     agent.act(0)

@@ -110,7 +110,7 @@ def test_files(tmp_path):
         (lambda: PatternLibrary(3, 3).store(torch.ones(2), torch.ones(3)), ValueError, r"must have shape \[3\]"),
         (lambda: PatternLibrary(3, 3).find_best_pattern(torch.ones(1, 3)), ValueError, r"must have shape \[3\]"),
         (lambda: PatternLibrary(3, True), TypeError, "dim must be an int, got bool"),
-        (lambda: PatternLibrary(2**70, 3), ValueError, r"capacity must be less than 2\^63"),
+        (lambda: PatternLibrary(2**70, 3), ValueError, r"capacity must be below 2\^63"),
     ],
     ids=range(7),
 )
@@ -229,7 +229,7 @@ def test_a_pool_keeps_its_memory():
         ({"a": (5, torch.int64)}, torch.float32, TypeError, "shape of 'a' must be a sequence of ints, got int"),
         ({"a": (2.0,)}, torch.float32, TypeError, "a size of 'a' must be an int, got float"),
         ({"a": (True,)}, torch.float32, TypeError, "a size of 'a' must be an int, got bool"),
-        ({"a": (2**70,)}, torch.float32, ValueError, "a size of 'a' must be at least 0 and at most"),
+        ({"a": (2**70,)}, torch.float32, ValueError, r"a size of 'a' must be below 2\^63"),
         ({"a": (2,)}, "float32", TypeError, "dtype of 'a' must be floating, bool, int32 or int64, got 'float32'"),
         ({"a": (2,)}, numpy.zeros(2), TypeError, "dtype of 'a' must be floating"),
     ],

@@ -229,8 +229,8 @@ FIELD = torch.zeros(2, 3, 4, 2)
             "plot_activity: figure must be one of matplotlib's, got int",
         ),
         (lambda: plot.plot_activity(states(1), None), TypeError, "plot_activity: metrics must be a list of names"),
-        (lambda: plot.plot_activity(5), TypeError, "plot_activity: records must be states, got 5"),
-        (lambda: plot.save_animation(5, "x"), TypeError, "save_animation: frames must be fields, got 5"),
+        (lambda: plot.plot_activity(5), TypeError, "plot_activity: records must be states, got int"),
+        (lambda: plot.save_animation(5, "x"), TypeError, "save_animation: frames must be fields, got int"),
         (
             lambda: plot.save_animation([FIELD], "run.mp4"),
             ValueError,

@@ -64,16 +64,14 @@ def test_seeds_count_modulo_2_to_the_64(op):
     call = SEEDED[op]
     results = {seed: call(seed) for seed in (0, 1, -1, -(2**63), 2**64 - 1, 2**63, 2**63 - 1)}
     assert torch.equal(results[-1], results[2**64 - 1]) and torch.equal(results[-(2**63)], results[2**63])
+    assert torch.equal(call(10**40), call(10**40 % 2**64)) and torch.equal(call(1 - 2**64), results[1])
     assert not torch.equal(results[0], results[1])
 
 
 @pytest.mark.parametrize("op", [*SEEDED, *(f"{op}, idle" for op in IDLE)])
-def test_other_seeds_are_refused_at_once(op):
+def test_what_is_no_seed_is_refused_at_once(op):
     name, _, idle = op.partition(",")
     call = (IDLE if idle else SEEDED)[name]
-    for seed in (2**64, -(2**63) - 1, 10**40):
-        with pytest.raises(ValueError, match=rf"^{name}: seed must be -2\^63 to 2\^64 - 1, got {seed}$"):
-            call(seed)
     for seed in (True, 1.0, "1", None, torch.tensor(1)):
         with pytest.raises(TypeError, match=f"^{name}: seed must be an int, got {type(seed).__name__}$"):
             call(seed)
@@ -129,7 +127,7 @@ VECTORS = {
 def test_only_tensors_of_the_right_kind_are_vectors(where):
     name = where.partition(",")[0]
     for value in NO_TENSORS:
-        with pytest.raises(TypeError, match=f"^{name} must be a torch.Tensor, got "):
+        with pytest.raises(TypeError, match=f"^{name} must be a torch.Tensor( or a NumPy array)?, got "):
             VECTORS[where](value)
     for value in NO_VECTORS:
         with pytest.raises(TypeError, match=f"^{name} must be (float32, .* got torch|strided, got )"):
@@ -153,7 +151,7 @@ def test_a_structure_that_refuses_stays_as_it_was(kind):
             with pytest.raises(TypeError, match=r"^\w+: \w+ must be "):
                 change(made, value)
         for value in (torch.tensor(1.0), ROW[:0], ROWS[:, 1:], ROWS.to("meta"), hrr.ItemMemory(ROWS.to("meta"))):
-            with pytest.raises((RuntimeError, TypeError), match=r"^\w+: \w+ must "):
+            with pytest.raises((RuntimeError, TypeError, ValueError), match=r"^\w+: \w+ must "):
                 change(made, value)
     assert torch.equal(made.vector, vector) and vars(made).keys() == state.keys()
     assert all(vars(made)[key] is state[key] for key in state)
@@ -217,7 +215,7 @@ def test_sizes_are_ints_in_range(where):
     for size in (None, "8", 8.0, True, torch.tensor(8)):
         with pytest.raises(TypeError, match=f"^{where} must be an int, got "):
             SIZES[where](size)
-    with pytest.raises(ValueError, match=f"^{where} must be >= [01], got -1$"):
+    with pytest.raises(ValueError, match=f"^{where} must be at least [01], got -1$"):
         SIZES[where](-1)
     with pytest.raises(ValueError, match=rf"^{where} must be below 2\^63, got {2**63}$"):
         SIZES[where](2**63)
@@ -291,14 +289,18 @@ def test_targets_and_masks_are_real_tensors():
     loss, attend = hrr.HRRMultiLabelLoss(3, DIM), hrr.HRRAttention(DIM)
     for call in (lambda targets: loss(ROW, targets), loss.encode):
         for targets in (None, [1, 0, 1], "x"):
-            with pytest.raises(TypeError, match=r"^HRRMultiLabelLoss: targets must be a torch.Tensor, got "):
+            with pytest.raises(
+                TypeError, match=r"^HRRMultiLabelLoss: targets must be a torch.Tensor( or a NumPy array)?, got "
+            ):
                 call(targets)
         with pytest.raises(TypeError, match=r"^HRRMultiLabelLoss: targets must be real, got torch.complex64$"):
             call(torch.ones(3, dtype=torch.complex64))
         with pytest.raises(TypeError, match=r"^HRRMultiLabelLoss: targets must be strided, got torch.sparse_coo"):
             call(torch.ones(3).to_sparse())
     for mask in ([False], "x", 0):
-        with pytest.raises(TypeError, match=r"^HRRAttention: key_padding_mask must be a torch.Tensor, got "):
+        with pytest.raises(
+            TypeError, match=r"^HRRAttention: key_padding_mask must be a torch.Tensor( or a NumPy array)?, got "
+        ):
             attend(ROWS, mask)
     with pytest.raises(Exception, match="targets must be real"):
         torch.jit.script(loss)(ROW, torch.ones(3, dtype=torch.complex64))

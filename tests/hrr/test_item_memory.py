@@ -70,11 +70,11 @@ def test_all_cosines_at_the_edges():
     a, b = (normal(3, 5, seed=seed, dtype=torch.float64).requires_grad_() for seed in (0, 1))
     assert torch.autograd.gradcheck(cosine_similarity, (a, b))
     for a, b, error, message in (
-        (None, rows, TypeError, "a must be a torch.Tensor, got NoneType"),
+        (None, rows, TypeError, "a must be a torch.Tensor or a NumPy array, got NoneType"),
         (rows, rows.int(), TypeError, "b must be float32, .* got torch.int32"),
-        (rows, rows[0], RuntimeError, r"b must have at least 2 dimensions, got shape \[2\]"),
-        (rows, rows[None], RuntimeError, r"b must have shape \[N, 2\], got \[1, 5, 2\]"),
-        (rows, rows[:, :1], RuntimeError, r"b must have the last dimension 2, got shape \[5, 1\]"),
+        (rows, rows[0], ValueError, r"b must have at least 2 dimensions, got shape \[2\]"),
+        (rows, rows[None], ValueError, r"b must have shape \[N, 2\], got \[1, 5, 2\]"),
+        (rows, rows[:, :1], ValueError, r"b must have the last dimension 2, got shape \[5, 1\]"),
         (rows, rows.to("meta"), RuntimeError, "b must be on cpu, got meta"),
     ):
         with pytest.raises(error, match=f"^cosine_similarity: {message}$"):
@@ -354,7 +354,7 @@ def test_to_moves_and_returns_the_memory():
 @pytest.mark.parametrize(
     ("vectors", "names", "error", "message"),
     [
-        ([[1.0]], None, TypeError, "vectors must be a torch.Tensor, got list"),
+        ([[1.0]], None, TypeError, "vectors must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(2, 3, dtype=torch.int64), None, TypeError, "vectors must be float32, .* got torch.int64"),
         (torch.ones(2, 3, dtype=torch.complex64), None, TypeError, "vectors must be float32, .* got torch.complex64"),
         (torch.eye(3).to_sparse(), None, TypeError, "vectors must be strided, got torch.sparse_coo"),
@@ -376,16 +376,16 @@ def test_bad_items_are_refused(vectors, names, error, message):
 @pytest.mark.parametrize(
     ("query", "top_k", "error", "message"),
     [
-        ([1.0, 2.0, 3.0], 1, TypeError, "query must be a torch.Tensor, got list"),
+        ([1.0, 2.0, 3.0], 1, TypeError, "query must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(3, dtype=torch.int32), 1, TypeError, "query must be float32, .* got torch.int32"),
         (torch.ones(3), 0, ValueError, "top_k must be 1 to 2, got 0"),
         (torch.ones(3), -1, ValueError, "top_k must be 1 to 2, got -1"),
         (torch.ones(3), 3, ValueError, "top_k must be 1 to 2, got 3"),
         (torch.ones(3), 1.0, TypeError, "top_k must be an int, got float"),
         (torch.ones(3), True, TypeError, "top_k must be an int, got bool"),
-        (torch.ones(4), 1, RuntimeError, r"query must have the last dimension 3, got shape \[4\]"),
-        (torch.ones(3, 1), 1, RuntimeError, r"query must have the last dimension 3, got shape \[3, 1\]"),
-        (torch.tensor(1.0), 1, RuntimeError, r"query must have the last dimension 3, got shape \[\]"),
+        (torch.ones(4), 1, ValueError, r"query must have the last dimension 3, got shape \[4\]"),
+        (torch.ones(3, 1), 1, ValueError, r"query must have the last dimension 3, got shape \[3, 1\]"),
+        (torch.tensor(1.0), 1, ValueError, r"query must have at least 1 dimensions, got shape \[\]"),
         (torch.ones(3, device="meta"), 1, RuntimeError, "query must be on cpu, got meta"),
     ],
 )

@@ -112,11 +112,19 @@ def test_a_zero_prediction_has_cosine_zero_and_a_finite_gradient():
 
 
 CONSTRUCTORS = [
-    (lambda: HRRMultiLabelLoss(0, 4), ValueError, "HRRMultiLabelLoss: num_labels must be >= 1, got 0"),
-    (lambda: HRRMultiLabelLoss(4, 0), ValueError, "HRRMultiLabelLoss: dim must be >= 1, got 0"),
-    (lambda: HRRMultiLabelLoss(4, 4, -1), ValueError, "HRRMultiLabelLoss: missing_weight must be >= 0"),
-    (lambda: HRRMultiLabelLoss(4, 4, math.nan), ValueError, "HRRMultiLabelLoss: missing_weight must be >= 0"),
-    (lambda: HRRMultiLabelLoss(4, 4, math.inf), ValueError, "HRRMultiLabelLoss: missing_weight must be >= 0"),
+    (lambda: HRRMultiLabelLoss(0, 4), ValueError, "HRRMultiLabelLoss: num_labels must be at least 1, got 0"),
+    (lambda: HRRMultiLabelLoss(4, 0), ValueError, "HRRMultiLabelLoss: dim must be at least 1, got 0"),
+    (lambda: HRRMultiLabelLoss(4, 4, -1), ValueError, "HRRMultiLabelLoss: missing_weight must be a finite number >= 0"),
+    (
+        lambda: HRRMultiLabelLoss(4, 4, math.nan),
+        ValueError,
+        "HRRMultiLabelLoss: missing_weight must be a finite number >= 0",
+    ),
+    (
+        lambda: HRRMultiLabelLoss(4, 4, math.inf),
+        ValueError,
+        "HRRMultiLabelLoss: missing_weight must be a finite number >= 0",
+    ),
     (lambda: HRRMultiLabelLoss(4, 4, reduction="all"), ValueError, "HRRMultiLabelLoss: reduction must be .*'all'"),
     (lambda: HRRMultiLabelLoss(4, 4, dtype=torch.int32), TypeError, "HRRMultiLabelLoss: dtype must be"),
 ]
@@ -144,7 +152,7 @@ CALLS = [
 def test_call_errors_eager_and_scripted(make, shapes, text):
     module = make()
     inputs = [torch.zeros(shape) for shape in shapes]
-    with pytest.raises(RuntimeError, match=f"^{text}"):
+    with pytest.raises(ValueError, match=f"^{text}"):
         module(*inputs)
     with pytest.raises(torch.jit.Error, match=text):
         torch.jit.script(module)(*inputs)
@@ -152,9 +160,9 @@ def test_call_errors_eager_and_scripted(make, shapes, text):
 
 def test_decoder_and_encoder_check_their_arguments():
     loss = HRRMultiLabelLoss(3, 4)
-    with pytest.raises(RuntimeError, match=r"^HRRMultiLabelLoss: s must have shape \[..., 4\], got \[3\]"):
+    with pytest.raises(ValueError, match=r"^HRRMultiLabelLoss: s must have shape \[..., 4\], got \[3\]"):
         loss.scores(torch.zeros(3))
-    with pytest.raises(RuntimeError, match=r"^HRRMultiLabelLoss: targets must have shape \[..., 3\], got \[4\]"):
+    with pytest.raises(ValueError, match=r"^HRRMultiLabelLoss: targets must have shape \[..., 3\], got \[4\]"):
         loss.encode(torch.zeros(4))
     with pytest.raises(TypeError):
         loss(torch.zeros(4, dtype=torch.int64), torch.zeros(3))

@@ -218,12 +218,12 @@ def test_repr_shows_the_settings():
 
 
 CONSTRUCTORS = [
-    (lambda: Bind(0), ValueError, "Bind: dim must be >= 1, got 0"),
-    (lambda: Unbind(4, 0), ValueError, "Unbind: roles must be >= 1, got 0"),
-    (lambda: BindSuperpose(4, -1), ValueError, "BindSuperpose: roles must be >= 1, got -1"),
+    (lambda: Bind(0), ValueError, "Bind: dim must be at least 1, got 0"),
+    (lambda: Unbind(4, 0), ValueError, "Unbind: roles must be at least 1, got 0"),
+    (lambda: BindSuperpose(4, -1), ValueError, "BindSuperpose: roles must be at least 1, got -1"),
     (lambda: Bind(4, dtype=torch.int64), TypeError, "Bind: dtype must be float32, float64, float16 or bfloat16"),
-    (lambda: HRRAttention(0), ValueError, "HRRAttention: embed_dim must be >= 1, got 0"),
-    (lambda: HRRAttention(4, 0), ValueError, "HRRAttention: num_heads must be >= 1, got 0"),
+    (lambda: HRRAttention(0), ValueError, "HRRAttention: embed_dim must be at least 1, got 0"),
+    (lambda: HRRAttention(4, 0), ValueError, "HRRAttention: num_heads must be at least 1, got 0"),
     (lambda: HRRAttention(4, 3), ValueError, "HRRAttention: num_heads must divide embed_dim = 4, got 3"),
     (lambda: HRRAttention(4, dtype=torch.complex64), TypeError, "HRRAttention: dtype must be"),
 ]
@@ -260,7 +260,7 @@ CALLS = [
 def test_call_errors_eager_and_scripted(make, shapes, text):
     module = make()
     inputs = [torch.zeros(shape) for shape in shapes]
-    with pytest.raises(RuntimeError, match=f"^{text}"):
+    with pytest.raises(ValueError, match=f"^{text}"):
         module(*inputs)
     with pytest.raises(torch.jit.Error, match=text):
         torch.jit.script(module)(*inputs)
@@ -268,7 +268,7 @@ def test_call_errors_eager_and_scripted(make, shapes, text):
 
 def test_other_calls_check_their_arguments():
     attention = HRRAttention(4)
-    with pytest.raises(RuntimeError, match=r"^HRRAttention: key_padding_mask must be bool of shape"):
+    with pytest.raises(ValueError, match=r"^HRRAttention: key_padding_mask must be bool of shape"):
         attention.attention_weights(torch.zeros(2, 5, 4), torch.zeros(5, dtype=torch.bool))
     for module, inputs in ((Bind(4), (3, 4)), (Unbind(4), (3, 4)), (BindSuperpose(4, 3), (3, 4))):
         with pytest.raises(TypeError):

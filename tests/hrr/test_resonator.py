@@ -247,13 +247,13 @@ BOOK = torch.ones(2, 8)
     ("books", "error", "text"),
     [
         ([], ValueError, "codebooks must hold at least one codebook, got 0"),
-        ([[1.0, 2.0]], TypeError, "codebooks must be a torch.Tensor, got list"),
+        ([[1.0, 2.0]], TypeError, "codebooks must be a torch.Tensor or a NumPy array, got list"),
         ([BOOK.long()], TypeError, "codebooks must be float32, float64, float16 or bfloat16, got torch.int64"),
         ([BOOK, BOOK.double()], TypeError, "codebooks must have one dtype, got torch.float32 and torch.float64"),
         ([BOOK[0]], ValueError, r"codebooks must be \[M, D\] with M, D >= 1, got \[8\]"),
         ([BOOK[:0]], ValueError, r"codebooks must be \[M, D\] with M, D >= 1, got \[0, 8\]"),
         ([BOOK[:, :0]], ValueError, r"codebooks must be \[M, D\] with M, D >= 1, got \[2, 0\]"),
-        ([BOOK, BOOK[:, :4]], RuntimeError, r"codebooks must have the last dimension 8, got shape \[2, 4\]"),
+        ([BOOK, BOOK[:, :4]], ValueError, r"codebooks must have the last dimension 8, got shape \[2, 4\]"),
         ([BOOK, BOOK.to("meta")], RuntimeError, "codebooks must be on cpu, got meta"),
     ],
 )
@@ -270,14 +270,14 @@ def test_a_seed_that_is_no_int():
 @pytest.mark.parametrize(
     ("x", "options", "error", "text"),
     [
-        ([1.0], {}, TypeError, "x must be a torch.Tensor, got list"),
+        ([1.0], {}, TypeError, "x must be a torch.Tensor or a NumPy array, got list"),
         (BOOK.int(), {}, TypeError, "x must be float32, float64, float16 or bfloat16, got torch.int32"),
-        (BOOK[:, :7], {}, RuntimeError, r"x must have the last dimension 8, got shape \[2, 7\]"),
-        (torch.tensor(1.0), {}, RuntimeError, r"x must have at least 1 dimensions, got shape \[\]"),
+        (BOOK[:, :7], {}, ValueError, r"x must have the last dimension 8, got shape \[2, 7\]"),
+        (torch.tensor(1.0), {}, ValueError, r"x must have at least 1 dimensions, got shape \[\]"),
         (BOOK.to("meta"), {}, RuntimeError, "x must be on cpu, got meta"),
-        (BOOK, {"max_iterations": 0}, ValueError, "max_iterations must be >= 1, got 0"),
+        (BOOK, {"max_iterations": 0}, ValueError, "max_iterations must be at least 1, got 0"),
         (BOOK, {"max_iterations": 2.0}, TypeError, "max_iterations must be an int, got float"),
-        (BOOK, {"check_every": 0}, ValueError, "check_every must be >= 1, got 0"),
+        (BOOK, {"check_every": 0}, ValueError, "check_every must be at least 1, got 0"),
         (BOOK, {"check_every": True}, TypeError, "check_every must be an int, got bool"),
     ],
 )

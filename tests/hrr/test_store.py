@@ -209,7 +209,7 @@ def test_a_change_through_the_store_is_no_damage():
 
 NAN, INF = torch.tensor([0.0, float("nan"), 0.0]), torch.tensor([0.0, float("inf"), 0.0])
 BAD_VECTORS = [
-    ([1.0, 2.0, 3.0], TypeError, "must be a torch.Tensor, got list"),
+    ([1.0, 2.0, 3.0], TypeError, "must be a torch.Tensor or a NumPy array, got list"),
     (torch.ones(DIM, dtype=torch.int64), TypeError, "must be float32, .* got torch.int64"),
     (torch.ones(DIM, dtype=torch.complex64), TypeError, "must be float32, .* got torch.complex64"),
     (torch.ones(DIM).to_sparse(), TypeError, "must be strided, got torch.sparse_coo"),
@@ -283,9 +283,9 @@ def test_names_must_be_known_or_new():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"dim": 0}, ValueError, "dim must be >= 1, got 0"),
+        ({"dim": 0}, ValueError, "dim must be at least 1, got 0"),
         ({"dim": 2.0}, TypeError, "dim must be an int, got float"),
-        ({"capacity": -1}, ValueError, "capacity must be >= 0, got -1"),
+        ({"capacity": -1}, ValueError, "capacity must be at least 0, got -1"),
         ({"capacity": True}, TypeError, "capacity must be an int, got bool"),
         ({"dtype": torch.int64}, TypeError, "dtype must be float32, float64, float16 or bfloat16, got torch.int64"),
         ({"device": "meta"}, ValueError, "device must hold data, got meta"),

@@ -143,7 +143,7 @@ def test_deep_nesting_is_an_error(text):
         ("1a", torch.ones(DIM), ValueError, "name must be an identifier, got '1a'"),
         ("if", torch.ones(DIM), ValueError, "name must be an identifier, got 'if'"),
         ("A", torch.ones(DIM), ValueError, "name must be new, got 'A'"),
-        ("X", [1.0] * DIM, TypeError, "vector must be a torch.Tensor, got list"),
+        ("X", [1.0] * DIM, TypeError, "vector must be a torch.Tensor or a NumPy array, got list"),
         ("X", torch.ones(DIM, dtype=torch.int64), TypeError, "vector must be float32, .* got torch.int64"),
         ("X", torch.ones(DIM + 1), ValueError, r"vector must have shape \[16\], got \[17\]"),
         ("X", torch.ones(1, DIM), ValueError, r"vector must have shape \[16\], got \[1, 16\]"),
@@ -161,7 +161,7 @@ def test_bad_additions_are_refused(name, vector, error, message):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"dim": 0}, ValueError, "dim must be >= 1, got 0"),
+        ({"dim": 0}, ValueError, "dim must be at least 1, got 0"),
         ({"dim": 2.0}, TypeError, "dim must be an int, got float"),
         ({"dim": True}, TypeError, "dim must be an int, got bool"),
         ({"seed": "0"}, TypeError, "seed must be an int, got str"),

@@ -8,32 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_seed as check_seed
 from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
+from torch_hrr._checks import probability as probability
 from torch_hrr._checks import tensor as tensor
 
 
 def rounds(op: str, value: Any) -> int:
     """A number of rounds, which the operator counts in 32 bits."""
     return integer(op, "rounds", value, least=0, most=2**31 - 2)
-
-
-def probability(op: str, argument: str, value: Any) -> float:
-    """A float in [0, 1]."""
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if not 0 <= value <= 1:
-        raise ValueError(f"{op}: {argument} must be in [0, 1], got {value}")
-    return float(value)
-
-
-def signed_seed(op: str, seed: Any) -> int:
-    """The seed modulo 2^64, as the signed int64 that operators take."""
-    bits = integer(op, "seed", seed) % 2**64
-    return bits - 2**64 if bits >= 2**63 else bits
 
 
 def name(op: str, value: Any) -> None:
@@ -183,7 +169,7 @@ def own_graph(
     if not isinstance(edges, Tensor):
         raise TypeError(f"{op}: edges must be a tensor, got {type(edges).__name__}")
     if tuple(edges.shape) != (rows, columns):
-        raise RuntimeError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
+        raise ValueError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():
         raise TypeError(f"{op}: edges must be real, got {edges.dtype}")
     coordinates = edges.detach().cpu().to_sparse_coo().to(torch.float64).coalesce()

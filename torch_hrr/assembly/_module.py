@@ -37,7 +37,7 @@ class NetworkModule(Saveable, nn.Module):
         super().__init__()
         self._network = Network(
             checks.probability("Brain", "p", p),
-            checks.signed_seed("Brain", seed),
+            checks.check_seed("Brain", seed),
             checks.choice("Brain", "mode", mode, ("exact", "sampled")),
             checks.device("Brain", resolve_device(device, op="Brain")),
             None if batch is None else checks.integer("Brain", "batch", batch, least=1),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from torch_hrr._random import restore_generator, seeded_generator
 from torch_hrr.assembly import _sampling as sampling
 
 _SATURATION = 2.0**24
@@ -141,7 +142,7 @@ class SampledEngine:
         """An empty brain."""
         self.p = p
         self._device = torch.device(device)
-        self._generator = sampling.seeded_generator(seed, self._device)
+        self._generator = seeded_generator(seed, self._device)
         self._stimuli: dict[str, int] = {}
         self._areas: dict[str, _Area] = {}
         self._fibers: dict[tuple[str, str], _Fiber] = {}
@@ -237,7 +238,7 @@ class SampledEngine:
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes copies of what `state` gave, over the same declarations and on the same kind of device."""
-        sampling.restore_generator(self._generator, tensors["generator"].cpu())
+        restore_generator(self._generator, tensors["generator"].cpu())
         state = {key: tensor.to(self._device, copy=True) for key, tensor in tensors.items() if key != "generator"}
         areas, stimuli = list(self._areas), list(self._stimuli)
         for i, area in enumerate(self._areas.values()):

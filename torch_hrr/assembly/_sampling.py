@@ -9,31 +9,6 @@ from torch import Tensor
 
 # Cells of the dense fallback of `distinct_draws` that are made at once.
 _DENSE_CELLS = 1 << 22
-# Where the 624 words of a CPU generator lie in its state, one in each eight bytes.
-_WORDS = slice(24, 24 + 8 * 624)
-
-
-def seeded_generator(seed: int, device: torch.device) -> torch.Generator:
-    """A generator in which all 64 bits of a seed count; seeds below 2^32 give torch's own.
-
-    The Mersenne twister on the CPU takes the low 32 bits alone, so that the words of the high ones are added (xor), one
-    place on, or swapped halves would be the same. Other devices count with 64 bits.
-    """
-    low, high = seed % 2**32, seed % 2**64 >> 32
-    generator = torch.Generator(device)
-    if device.type != "cpu" or high == 0:
-        return generator.manual_seed(seed % 2**64)
-    state = generator.manual_seed(low).get_state()
-    more = torch.Generator().manual_seed(high).get_state()[_WORDS].view(torch.int64)
-    state[_WORDS].view(torch.int64).bitwise_xor_(more.roll(1))
-    return generator.set_state(state)
-
-
-def restore_generator(generator: torch.Generator, state: Tensor) -> None:
-    """ValueError where the state is that of a generator of another kind of device, which counts otherwise."""
-    if state.shape != generator.get_state().shape:
-        raise ValueError(f"random numbers of another kind of device than {generator.device}")
-    generator.set_state(state)
 
 
 def bernoulli_cells(cells: int, p: float, generator: torch.Generator) -> Tensor:

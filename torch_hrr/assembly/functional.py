@@ -35,12 +35,12 @@ def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Ten
 
     Raises:
         TypeError: ``inputs`` has another dtype.
-        ValueError: k is negative or above n.
-        RuntimeError: ``inputs`` has no dimension.
+        ValueError: k is negative or above n, or ``inputs`` has no dimension.
 
     Source: the cap of Papadimitriou, Vempala, Mitropolsky, Collins and Maass, Brain computation by assemblies of
     neurons, PNAS 117(25), 2020.
     """
+    inputs = checks.tensor("k_winners", "inputs", inputs)
     found: Any = _ops.k_winners.default(inputs, k, sorted)
     values, indices = found
     return values, indices
@@ -92,6 +92,7 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the k-cap; Amos,
     Koltun and Kolter, The limited multi-label projection layer, 2019, for the projection onto sum y = k.
     """
+    inputs = checks.tensor("k_cap", "inputs", inputs)
     return _ops.k_cap.default(inputs, k, temperature, surrogate, soft)
 
 
@@ -117,7 +118,7 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
             back would wait for the device, others are ignored.
         n: the number of targets, 0 to 2^31 - 1.
         p: the density, 0 to 1.
-        seed: -2^63 to 2^64 - 1, taken modulo 2^64.
+        seed: any int, taken modulo 2^64.
         fiber: which connection of a brain, likewise.
         brain: which brain of a batch, likewise.
 
@@ -125,32 +126,22 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
         ``[..., n]``, int32.
 
     Raises:
-        TypeError: ``winners`` is not int64, or a number is not an int.
-        ValueError: ``n`` or ``p`` is outside its range, or ``seed``, ``fiber`` or ``brain`` outside theirs.
+        TypeError: ``winners`` is not a strided tensor or array of int64, or a number is not an int.
+        ValueError: ``n`` or ``p`` is outside its range, or ``winners`` has no dimension.
         IndexError: a winner is outside 0 to 2^31 - 1, on the CPU.
-        RuntimeError: ``winners`` has no dimension or is not strided.
 
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the model; Walker,
     An efficient method for generating discrete random variables with general distributions, 1977, for the gaps.
     """
+    op = "connectome_inputs"
     return _ops.connectome_inputs.default(
-        winners,
+        checks.tensor(op, "winners", winners),
         checks.plain(n),
         checks.plain(p),
-        _as_int64("seed", seed),
-        _as_int64("fiber", fiber),
-        _as_int64("brain", brain),
+        checks.check_seed(op, seed),
+        checks.check_seed(op, fiber, "fiber"),
+        checks.check_seed(op, brain, "brain"),
     )
-
-
-def _as_int64(argument: str, value: int) -> int:
-    """The signed 64-bit integer of the same bits, which stands for the value modulo 2^64."""
-    value = checks.plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
-        raise TypeError(f"connectome_inputs: {argument} must be an int, got {type(value).__name__}")
-    if not -(2**63) <= value < 2**64:
-        raise ValueError(f"connectome_inputs: {argument} must be -2^63 to 2^64 - 1, got {value}")
-    return value if value < 2**63 else value - 2**64
 
 
 def overlap(a: Any, b: Any) -> float | Tensor:

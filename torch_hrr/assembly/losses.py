@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_int, check_strided
+from torch_hrr._checks import check_floating, check_strided, integer
 from torch_hrr.assembly import functional
 
 AssemblyLoss = Callable[[Tensor, Tensor], Tensor]
@@ -81,7 +81,7 @@ def assembly_margin_loss(inputs: Tensor, targets: Tensor, k: int, margin: float 
     """
     name = "assembly_margin_loss"
     indices = _expanded_targets(name, "inputs", inputs, targets)
-    k = check_int(name, "k", k)
+    k = integer(name, "k", k)
     wanted, n = targets.shape[-1], inputs.shape[-1]
     if not wanted <= k <= n:
         raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {k}")

@@ -4,14 +4,11 @@ Both are scripted, exported and compiled as any module of torch is, take float32
 device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
-from torch_hrr.assembly import _checks as checks
+from torch_hrr._checks import check_bool, check_seed, choice, integer, positive, probability, resolve_dtype
 from torch_hrr.assembly import functional
 
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
@@ -19,13 +16,9 @@ SURROGATES = ("sigmoid", "laplace", "ste", "none")
 
 def check_cap(name: str, k: int, temperature: float, surrogate: str, soft: bool = False) -> None:
     """Checks the options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
-    k = check_int(name, "k", k, 0)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
-        raise TypeError(f"{name}: temperature must be a number, got {type(temperature).__name__}")
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"{name}: temperature must be finite and above 0, got {temperature}")
-    if surrogate not in SURROGATES:
-        raise ValueError(f"{name}: surrogate must be 'sigmoid', 'laplace', 'ste' or 'none', got {surrogate!r:.80}")
+    integer(name, "k", k, 0)
+    positive(name, "temperature", temperature)
+    choice(name, "surrogate", surrogate, SURROGATES)
     check_bool(name, "soft", soft)
     if soft and surrogate in ("ste", "none"):
         raise ValueError(f"{name}: surrogate must be 'sigmoid' or 'laplace' with soft, got {surrogate!r}")
@@ -52,9 +45,8 @@ class KCap(nn.Module):
             TypeError: An option is of another type.
         """
         super().__init__()
-        k, temperature = checks.plain(k), checks.plain(temperature)
         check_cap("KCap", k, temperature, surrogate, soft)
-        self.k = k
+        self.k = int(k)
         self.temperature = float(temperature)
         self.surrogate = surrogate
         self.soft = soft
@@ -124,7 +116,7 @@ class AssemblyLayer(nn.Module):
             soft: As for `KCap`.
             trainable: Whether the weights of connections are a parameter.
             bias: Whether there is a bias a neuron.
-            seed: Of the connections, -2^63 to 2^64 - 1.
+            seed: Of the connections, any int, taken modulo 2^64.
             device: Of the weights; None means torch's default device.
             dtype: Of the weights; None means torch's default dtype.
 
@@ -133,24 +125,19 @@ class AssemblyLayer(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        in_features, n, k, p = (checks.plain(value) for value in (in_features, n, k, p))
-        temperature, seed = checks.plain(temperature), checks.plain(seed)
-        in_features = check_int("AssemblyLayer", "in_features", in_features, 1)
-        n = check_int("AssemblyLayer", "n", n, 1)
+        in_features = integer("AssemblyLayer", "in_features", in_features, 1)
+        n = integer("AssemblyLayer", "n", n, 1)
         check_cap("AssemblyLayer", k, temperature, surrogate, soft)
         if k > n:
             raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")
-        if isinstance(p, bool) or not isinstance(p, int | float):
-            raise TypeError(f"AssemblyLayer: p must be a number, got {type(p).__name__}")
-        if not 0 <= p <= 1:
-            raise ValueError(f"AssemblyLayer: p must be between 0 and 1, got {p}")
+        p = probability("AssemblyLayer", "p", p)
         check_bool("AssemblyLayer", "trainable", trainable)
         check_bool("AssemblyLayer", "bias", bias)
         seed = check_seed("AssemblyLayer", seed)
         self.in_features = in_features
         self.n = n
-        self.k = k
-        self.p = float(p)
+        self.k = int(k)
+        self.p = p
         self.temperature = float(temperature)
         self.surrogate = surrogate
         self.soft = soft
@@ -170,7 +157,7 @@ class AssemblyLayer(nn.Module):
     def inputs(self, x: Tensor) -> Tensor:
         """What the neurons receive, ``x W^T + bias``, before the k-cap."""
         if x.dim() == 0 or x.shape[-1] != self.in_features:
-            raise RuntimeError(f"AssemblyLayer: x must have shape [..., {self.in_features}], got {list(x.shape)}")
+            raise ValueError(f"AssemblyLayer: x must have shape [..., {self.in_features}], got {list(x.shape)}")
         if not x.is_floating_point():
             x = x.to(self.weight.dtype)
         weight = self.weight
@@ -180,7 +167,7 @@ class AssemblyLayer(nn.Module):
         return F.linear(x, weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The winners; RuntimeError for another number of inputs."""
+        """The winners; ValueError for another number of inputs."""
         winners: Tensor = torch.ops.torch_hrr.k_cap(self.inputs(x), self.k, self.temperature, self.surrogate, self.soft)
         return winners
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import _library, runtime
-from torch_hrr._checks import check_bool, check_dtype, check_strided, choice, integer, number
+from torch_hrr._checks import check_bool, check_dtype, choice, integer, number, strided
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
 
@@ -148,7 +148,7 @@ class GPUAccelerator:
         layout: str = "interleaved",
     ) -> Tensor:
         """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
-        check_strided("vectorized_sinusoidal_encoding", "positions", positions)
+        positions = strided("vectorized_sinusoidal_encoding", "positions", positions)
         positions, dtype = self.place(positions), self.config.compute_dtype
         numbers = (embedding_dim, base_frequency, frequency_scaling, phase_shift, layout)
         if self.config.vectorize:
@@ -163,8 +163,7 @@ class GPUAccelerator:
         IndexError on the CPU, a padding token outside a ValueError.
         """
         op = "batch_embedding_lookup"
-        check_strided(op, "table", table)
-        check_strided(op, "ids", ids)
+        table, ids = strided(op, "table", table), strided(op, "ids", ids)
         if table.dim() != 2:
             raise ValueError(f"{op}: table must have shape [V, dim], got {list(table.shape)}")
         if padding_id is not None:
@@ -195,12 +194,9 @@ class GPUAccelerator:
     ) -> Tensor:
         """`attention_weights`, after `place` of the queries, in their dtype; errors as there."""
         op = "optimized_attention_weights"
-        check_strided(op, "query", query)
-        check_strided(op, "key", key)
-        for name, value in (("mask", mask), ("relative_bias", relative_bias)):
-            if value is not None:
-                check_strided(op, name, value)
-        query = self.place(query)
+        query, key = self.place(strided(op, "query", query)), strided(op, "key", key)
+        mask = None if mask is None else strided(op, "mask", mask)
+        relative_bias = None if relative_bias is None else strided(op, "relative_bias", relative_bias)
         key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
         relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
         return relative.attention_weights(query, key, mask, relative_bias, causal)

@@ -85,7 +85,7 @@ class SinusoidalConfig(Saveable):
             if field.type == "bool":
                 check_bool(op, field.name, value)
             elif field.type == "int":
-                object.__setattr__(self, field.name, integer(op, field.name, value, 1, 2**63 - 1))
+                object.__setattr__(self, field.name, integer(op, field.name, value, 1))
             elif field.type == "float":
                 object.__setattr__(self, field.name, number(op, field.name, value))
         if self.base_frequency <= 0:

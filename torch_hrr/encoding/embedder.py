@@ -13,7 +13,7 @@ from torch._jit_internal import is_scripting
 from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import check_strided, integer, number
+from torch_hrr._checks import check_generator, integer, number, strided
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
@@ -129,7 +129,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             weight = torch.empty(
                 size, dtype=config.dtype, device="meta" if self.accelerator.device.type == "meta" else "cpu"
             )
-            self._draw(weight, generator)
+            self._draw("ConfigurableSinusoidalEmbedder", weight, generator)
         self.register_parameter("weight", None if weight is None else nn.Parameter(weight))
         self.frequencies = self._new_frequencies()
         window = config.relative_position_window
@@ -154,11 +154,11 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
                 `embed_positions`.
         """
         if not is_scripting():
-            check_strided("embed", "ids", ids)
+            ids = strided("embed", "ids", ids)
             if ids.dim() == 0:
                 raise ValueError("embed: ids must have shape [..., L], got a number")
             if positions is not None:
-                check_strided("embed", "positions", positions)
+                positions = strided("embed", "positions", positions)
             if self.checkpointed and torch.is_grad_enabled():
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again
@@ -236,8 +236,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         """
         bias = None
         if self.relative_bias is not None:
+            query, key = strided("attention_weights", "query", query), strided("attention_weights", "key", key)
             for name, rows in (("query", query), ("key", key)):
-                check_strided("attention_weights", name, rows)
                 if rows.dim() < 2:
                     raise ValueError(f"attention_weights: {name} must have shape [..., L, d], got {list(rows.shape)}")
             queries, keys = query.shape[-2], key.shape[-2]
@@ -272,7 +272,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             raise ValueError(f"{op}: table must be a parameter, got a mapped one")
         before = self.weight.detach()
         weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
-        self._draw(weight, generator)
+        self._draw(op, weight, generator)
         rows, columns = (min(sizes) for sizes in zip(weight.shape, before.shape, strict=True))
         weight[:rows, :columns] = before[:rows, :columns].to("cpu")
         same_width = config.embedding_dim == self.config.embedding_dim
@@ -497,7 +497,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         scale, log = config.frequency_scaling, config.log_frequency
         return LearnableFrequencies(config.embedding_dim, config.base_frequency, scale, log, dtype)
 
-    def _draw(self, weight: Tensor, generator: torch.Generator | None) -> None:
+    def _draw(self, op: str, weight: Tensor, generator: torch.Generator | None) -> None:
+        check_generator(op, generator)
         if not weight.is_meta:
             weight.normal_(generator=generator)
             if self.config.padding_id is not None and self.config.padding_id < len(weight):

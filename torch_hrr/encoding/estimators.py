@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import integer, number
+from torch_hrr._checks import check_seed, integer, number
+from torch_hrr._random import seeded_generator
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
@@ -61,8 +62,7 @@ class _Estimator(Saveable):
         if config is not None:
             if gpu_config is not None:
                 config = dataclasses.replace(config, gpu_config=gpu_config)
-            seed = integer(op, "seed", settings.get("seed", 0)) % 2**64
-            generator = torch.Generator("cpu").manual_seed(seed if seed < 2**63 else seed - 2**64)
+            generator = seeded_generator(check_seed(op, settings.get("seed", 0)))
             self.embedder = ConfigurableSinusoidalEmbedder(config, generator=generator)
             self.embedder.requires_grad_(False)
             input_dim = config.embedding_dim
@@ -462,9 +462,9 @@ class LSMGenerator(_Softmax):
         """
         n = integer("generate", "n", n, 0)
         temperature = number("generate", "temperature", temperature, 0)
-        bits = integer("generate", "seed", seed) % 2**64
+        seed = check_seed("generate", seed)
         self._fitted("generate")
-        generator = torch.Generator("cpu").manual_seed(bits if bits < 2**63 else bits - 2**64)
+        generator = seeded_generator(seed)
         state = torch.zeros(self.machine.units, dtype=self.machine.dtype, device=self.machine.device)
         if prompt is not None:
             before, batched = self._tokens("generate", prompt, "prompt")

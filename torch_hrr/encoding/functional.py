@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_dtype, check_out, integer, optional_tensor, real, tensor, word
 from torch_hrr._ops import ops as _ops
 
 
@@ -50,15 +51,19 @@ def sinusoidal_encoding(
 
     Raises:
         TypeError: ``positions`` or ``dtype`` is of a dtype not named above.
-        ValueError: ``dim``, ``base``, ``scale``, ``phase`` or ``layout`` is outside its range.
-        RuntimeError: the shape of ``out`` does not fit.
+        ValueError: ``dim``, ``base``, ``scale``, ``phase`` or ``layout`` is outside its range, or ``out`` has another
+            shape.
+        RuntimeError: ``out`` is on another device, shares memory with ``positions`` or has to have a gradient.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, section 3.5; the reduction of angles in turns goes
     back to Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
     """
-    if not hasattr(dim, "__index__"):
-        raise TypeError(f"sinusoidal_encoding: dim must be an int, got {type(dim).__name__}")
-    dtype = _resolve("sinusoidal_encoding", positions, dtype, out)
+    op = "sinusoidal_encoding"
+    dim = integer(op, "dim", dim)
+    positions = tensor(op, "positions", positions)
+    base, scale, phase = real(op, "base", base), real(op, "scale", scale), real(op, "phase", phase)
+    word(op, "layout", layout)
+    dtype = _resolve(op, positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_encoding.default(positions, dim, base, scale, phase, layout, dtype)
     _ops.sinusoidal_encoding.out(positions, dim, base, scale, phase, layout, dtype, out=out)
@@ -95,15 +100,17 @@ def sinusoidal_features(
 
     Raises:
         TypeError: a tensor or ``dtype`` is of another dtype.
-        ValueError: ``layout`` is unknown.
-        RuntimeError: ``frequencies`` and ``phase`` are not of one shape ``[F]``, or devices or ``out`` do not fit.
+        ValueError: ``layout`` is unknown, ``frequencies`` and ``phase`` are not of one shape ``[F]``, or ``out`` has
+            another shape.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or has to have a gradient.
 
     Source: as `sinusoidal_encoding`; features of chosen frequencies: Rahimi and Recht, Random features for large-scale
     kernel machines, NIPS 2007.
     """
     op = "sinusoidal_features"
-    _check_tensor(op, "frequencies", frequencies)
-    _check_tensor(op, "phase", phase)
+    positions, frequencies = tensor(op, "positions", positions), tensor(op, "frequencies", frequencies)
+    phase = optional_tensor(op, "phase", phase)
+    word(op, "layout", layout)
     dtype = _resolve(op, positions, dtype, out)
     if out is None:
         return _ops.sinusoidal_features.default(positions, frequencies, phase, layout, dtype)
@@ -151,19 +158,24 @@ def embed_positions(
         IndexError: a token is outside 0 to V - 1, on the CPU. On a GPU, where reading it back would wait for the
             device, its row is NaN.
         TypeError: a tensor or ``dtype`` is of another dtype.
-        ValueError: a number is outside its range, or ``layout`` is unknown.
-        RuntimeError: shapes do not fit, devices differ, or ``out`` does not fit.
+        ValueError: a number is outside its range, ``layout`` is unknown, or shapes do not fit.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or has to have a gradient.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
     """
     op = "embed_positions"
-    _check_tensor(op, "tokens", tokens)
-    _check_tensor(op, "table", table)
-    _check_tensor(op, "positions", positions)
+    tokens, table = tensor(op, "tokens", tokens), tensor(op, "table", table)
+    positions = optional_tensor(op, "positions", positions)
+    padding_idx, temperature = integer(op, "padding_idx", padding_idx), real(op, "temperature", temperature)
+    base, scale, phase = real(op, "base", base), real(op, "scale", scale), real(op, "phase", phase)
+    word(op, "layout", layout)
+    if dtype is not None:
+        check_dtype(op, dtype)
     if out is None:
         return _ops.embed_positions.default(
             tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype
         )
+    check_out(op, out)
     dtype = _of_out(out) if dtype is None else dtype
     _ops.embed_positions.out(
         tokens, table, positions, padding_idx, temperature, base, scale, phase, layout, dtype, out=out
@@ -195,21 +207,17 @@ def check_settings(op: str, dim: int, base: float, scale: float = 1.0, phase: fl
 
 def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:
     """The dtype to ask the operator for; None leaves it to the operator, and so to autocast."""
-    _check_tensor(op, "positions", positions)
+    if out is not None:
+        check_out(op, out)
     if dtype is not None:
+        check_dtype(op, dtype)
         return dtype
     if out is not None:
         return _of_out(out)
     default = torch.get_default_dtype()
-    return None if positions is None or positions.is_floating_point() or default == torch.float32 else default
-
-
-def _check_tensor(op: str, argument: str, value: Tensor | None) -> None:
-    # Of a tensor that is missing the operator says so.
-    if value is not None and not isinstance(value, Tensor):
-        raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(value).__name__}")
+    return None if positions.is_floating_point() or default == torch.float32 else default
 
 
 def _of_out(out: Tensor) -> torch.dtype | None:
     """The dtype that ``out`` asks for; where no result can have it, the operator says so of ``out``."""
-    return out.dtype if isinstance(out, Tensor) and out.is_floating_point() else None
+    return out.dtype if out.is_floating_point() else None

@@ -6,7 +6,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_floating, check_strided, choice, integer, number, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_floating,
+    choice,
+    integer,
+    number,
+    optional_tensor,
+    real,
+    resolve_dtype,
+    strided,
+    tensor,
+)
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -51,14 +62,16 @@ def rotate(
     Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Vaswani et al. 2017, section
     3.5, for R(k).
     """
+    x = tensor("rotate", "x", x)
     check_floating("rotate", "x", x)
     choice("rotate", "layout", layout, LAYOUTS)
+    base, scale = real("rotate", "base", base), real("rotate", "scale", scale)
     if x.dim() < (2 if positions is None else 1) or x.shape[-1] % 2:
         raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
     if positions is None:
         positions = torch.arange(x.shape[-2], device=x.device)
     else:
-        check_strided("rotate", "positions", positions)
+        positions = strided("rotate", "positions", positions)
         rows = x.shape[:-1]
         fits = len(positions.shape) <= len(rows) and all(
             n in (1, m) for n, m in zip(positions.shape[::-1], rows[::-1], strict=False)
@@ -182,6 +195,8 @@ def attention_weights(
         ValueError: The last dimensions differ or are 0.
     """
     op = "attention_weights"
+    query, key = tensor(op, "query", query), tensor(op, "key", key)
+    mask, relative_bias = optional_tensor(op, "mask", mask), optional_tensor(op, "relative_bias", relative_bias)
     check_floating(op, "query", query)
     check_floating(op, "key", key)
     check_bool(op, "causal", causal)
@@ -190,8 +205,8 @@ def attention_weights(
     if query.dim() < 2 or key.dim() < 2 or query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         shapes = f"{list(query.shape)} and {list(key.shape)}"
         raise ValueError(f"{op}: query and key must have shapes [..., L, d] with the same d >= 1, got {shapes}")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
-        raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype if isinstance(mask, Tensor) else mask!r}")
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype}")
     if relative_bias is not None:
         check_floating(op, "relative_bias", relative_bias)
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, integer, number
+from torch_hrr._random import seeded_generator
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
@@ -390,7 +391,7 @@ class LiquidStateMachine(Saveable):
 
     def _draw(self) -> dict[str, Tensor]:
         """The reservoir of the seed, on the CPU in float64 but for its scale, whose 24 bits are the same everywhere."""
-        generator = torch.Generator("cpu").manual_seed(self.seed if self.seed < 2**63 else self.seed - 2**64)
+        generator = seeded_generator(self.seed)
 
         # Uniform numbers are integers divided by a power of two; normal ones would depend on the instruction set.
         def uniform(*shape: int) -> Tensor:

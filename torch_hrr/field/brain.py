@@ -24,6 +24,7 @@ from torch_hrr._checks import (
     number,
     plain,
 )
+from torch_hrr._random import seeded_generator
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.io import Saveable
@@ -136,7 +137,7 @@ class FieldBrain(Saveable, nn.Module):
             modulate: Whether surprise imprints more and forgets faster: with m = min(e, 0.5) the intensity is
                 multiplied by 1 + m, and the field by 1 - m decay before it evolves.
             patterns: How many patterns are kept, at least 1.
-            seed: -2^63 to 2^64 - 1.
+            seed: any int, taken modulo 2^64.
             dtype: Of the field: float32 or bfloat16. All else is float32.
             device: None means the current one, `runtime.get_device()`.
 
@@ -166,7 +167,7 @@ class FieldBrain(Saveable, nn.Module):
         self.cycle = 0
         self.eager = False
         self._graphs = CapturedCalls(most=2)
-        generator = torch.Generator().manual_seed(check_seed(op, seed) & (2**63 - 1))
+        generator = seeded_generator(check_seed(op, seed))
         self._draw(generator, dtype)
         self.register_buffer("key", functional.random_key(seed, device="cpu"))
         self.library = PatternLibrary(
@@ -514,7 +515,9 @@ def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     if hasattr(spatial, "__index__"):
         edge = integer(op, "spatial", spatial, 1)
         return edge, edge, edge
-    if not isinstance(spatial, Sequence) or len(spatial) != 3:
+    if isinstance(spatial, str) or not isinstance(spatial, Sequence):
+        raise TypeError(f"{op}: spatial must be an int or depth, height and width, got {type(spatial).__name__}")
+    if len(spatial) != 3:
         raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {spatial!r:.80}")
     depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
     return depth, height, width

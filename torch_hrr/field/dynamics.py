@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_seed, check_strided, choice, integer, number
+from torch_hrr._checks import check_seed, check_strided, choice, integer, number, sizes
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -61,7 +61,7 @@ class DynamicFieldConfig:
 
     def __post_init__(self) -> None:
         """Checks every number; TypeError or ValueError. NumPy's numbers become Python's."""
-        op = "DynamicField"
+        op = "DynamicFieldConfig"
         for field in dataclasses.fields(self):
             if field.name != "boundary":
                 least = -_LARGEST if field.name == "resting_level" else 0.0
@@ -155,7 +155,7 @@ class DynamicField(Saveable, nn.Module):
 
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
-            seed: Of the noise, -2^63 to 2^64 - 1.
+            seed: Of the noise, any int, taken modulo 2^64.
             device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
                 `runtime.set_device`, else torch's default.
             dtype: float32 or float64; None means the one that was set, `runtime.set_device`, else torch's default.
@@ -167,9 +167,7 @@ class DynamicField(Saveable, nn.Module):
         """
         super().__init__()
         op = "DynamicField"
-        if isinstance(shape, str) or not isinstance(shape, Iterable):
-            raise TypeError(f"{op}: shape must be ints [..., D, H, W, C], got {type(shape).__name__}")
-        self.shape = tuple(integer(op, "shape", size, 1, 2**63 - 1) for size in shape)
+        self.shape = sizes(op, "shape", shape, wanted="ints [..., D, H, W, C]")
         if len(self.shape) < 4:
             raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
         dtype = torch.get_default_dtype() if dtype is None else dtype

@@ -5,7 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_int, check_seed, check_strided, tensor
+from torch_hrr._checks import (
+    check_bool,
+    check_out,
+    check_seed,
+    check_strided,
+    integer,
+    optional_tensor,
+    real,
+    tensor,
+    word,
+)
 from torch_hrr._ops import ops as _ops
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -61,8 +71,8 @@ def evolve(
 
     Raises:
         TypeError: a tensor is of a dtype not named above, or ``out`` is given beside tensors of decay or diffusion.
-        ValueError: a number is outside its range, or ``boundary`` or ``stencil`` is unknown.
-        RuntimeError: shapes or devices do not fit, ``out`` shares memory with the field or is given where a gradient is
+        ValueError: a number is outside its range, a shape does not fit, or ``boundary`` or ``stencil`` is unknown.
+        RuntimeError: devices differ, ``out`` shares memory with the field or is given where a gradient is
             asked for, or within vmap ``key`` is given, whose numbering could not follow the batches, or decay or
             diffusion is batched.
 
@@ -70,12 +80,18 @@ def evolve(
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
     easy as 1, 2, 3, SC 2011.
     """
-    field = tensor("field_evolve", "field", field)
-    for argument, value in (("decay", decay), ("diffusion", diffusion), ("steps", steps), ("noise", noise)):
-        if isinstance(value, bool):
-            raise TypeError(f"field_evolve: {argument} must be a number, got a bool")
-    if noise is None or isinstance(noise, Tensor):
-        raise TypeError(f"field_evolve: noise must be a number, got {type(noise).__name__}")
+    field, key = tensor("field_evolve", "field", field), optional_tensor("field_evolve", "key", key)
+    if out is not None:
+        check_out("field_evolve", out)
+    decay, diffusion = real("field_evolve", "decay", decay), real("field_evolve", "diffusion", diffusion)
+    steps = integer("field_evolve", "steps", steps)
+    if isinstance(noise, Tensor):
+        raise TypeError("field_evolve: noise must be a number, got Tensor")
+    noise = real("field_evolve", "noise", noise)
+    word("field_evolve", "boundary", boundary)
+    word("field_evolve", "stencil", stencil)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"field_evolve: generator must be a torch.Generator or None, got {type(generator).__name__}")
     if noise > 0 and key is None:
         key = drawn_key(field.device, generator)
     if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
@@ -108,14 +124,18 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
         ``[..., 3, D, H, W, C]``, or ``out``.
 
     Raises:
-        TypeError: ``field`` is of a dtype not named above.
-        RuntimeError: it has fewer than 4 dimensions, or ``out`` does not fit.
+        TypeError: ``field`` is of a dtype not named above, or ``out`` of another than it.
+        ValueError: ``field`` has fewer than 4 dimensions, or ``out`` has another shape.
+        RuntimeError: devices differ, ``out`` shares memory with ``field`` or is given where a gradient is asked for.
 
     Source: Sobel and Feldman, An isotropic 3x3 image gradient operator, 1968; Zucker and Hummel, A three-dimensional
     edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
     """
+    field = tensor("field_gradient", "field", field)
+    check_bool("field_gradient", "normalize", normalize)
     if out is None:
         return _ops.field_gradient.default(field, normalize)
+    check_out("field_gradient", out)
     _ops.field_gradient.out(field, normalize, out=out)
     return out
 
@@ -135,13 +155,15 @@ def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | N
         ``[..., D, H, W, C]``, or ``out``.
 
     Raises:
-        TypeError: As `gradient`.
-        RuntimeError: As `gradient`.
+        TypeError, ValueError, RuntimeError: As `gradient`.
 
     Source: as `gradient`.
     """
+    field = tensor("gradient_magnitude", "field", field)
+    check_bool("gradient_magnitude", "normalize", normalize)
     if out is None:
         return _ops.gradient_magnitude.default(field, normalize)
+    check_out("gradient_magnitude", out)
     _ops.gradient_magnitude.out(field, normalize, out=out)
     return out
 
@@ -150,7 +172,7 @@ def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
     """The key tensor (seed, offset) of noise, ``[2]`` int64, with offset 0.
 
     Args:
-        seed: -2^63 to 2^64 - 1, modulo 2^64.
+        seed: any int, taken modulo 2^64.
         device: that of the fields it is for; None means the one that was set, `runtime.set_device`, else torch's
             default.
 
@@ -189,8 +211,8 @@ def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         ValueError: As `advance_key`.
     """
     check_strided("advance_key", "key", key)
-    numel = check_int("advance_key", "numel", numel, 0)
-    steps = check_int("advance_key", "steps", steps, 0)
+    numel = integer("advance_key", "numel", numel, 0)
+    steps = integer("advance_key", "steps", steps, 0)
     if key.dtype not in (torch.uint64, torch.int64):
         raise TypeError(f"advance_key: key must be uint64 or int64, got {key.dtype}")
     if key.shape != (2,):

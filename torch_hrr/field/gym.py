@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number
+from torch_hrr._checks import check_seed, integer, listed, number
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, FieldBrain
 from torch_hrr.field.factory import FieldBrainFactory, create_brain
@@ -247,7 +247,7 @@ class VectorFieldAgent:
         """
         op = type(self).__name__
         _check_envs(op, envs)
-        brains = _listed(op, "brains", brains)
+        brains = listed(op, "brains", brains, "one each")
         if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
         self.envs = envs
@@ -285,7 +285,7 @@ class VectorFieldAgent:
             "rewards": [0.0] * count if rewards is None else rewards,
             "starts": [False] * count if starts is None else starts,
         }
-        lists = [_listed("act", name, values) for name, values in each.items()]
+        lists = [listed("act", name, values, "one each") for name, values in each.items()]
         for name, values in zip(each, lists, strict=True):
             if len(values) != count:
                 raise ValueError(f"act: {name} must be {count}, got {len(values)}")
@@ -514,12 +514,6 @@ def _check_env(op: str, env: gymnasium.Env[Any, Any]) -> None:
 def _check_envs(op: str, envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
     if not isinstance(envs, gymnasium.vector.VectorEnv):
         raise TypeError(f"{op}: envs must be a gymnasium.vector.VectorEnv, got {type(envs).__name__}")
-
-
-def _listed(op: str, argument: str, values: Any) -> list[Any]:
-    if not isinstance(values, Iterable):
-        raise TypeError(f"{op}: {argument} must be one each, got {type(values).__name__}")
-    return list(values)
 
 
 def _seeds(op: str, seed: int | None, count: int) -> list[int | None]:

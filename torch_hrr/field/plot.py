@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_strided, integer, number
+from torch_hrr._checks import check_strided, integer, listed, number
 from torch_hrr.io import write_atomically
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ def plot_activity(
         TypeError, ValueError: There are no records or no metrics, or a record lacks one of them or has no number there.
     """
     op = "plot_activity"
-    metrics = _listed(op, "metrics", metrics, "a list of names")
+    metrics = listed(op, "metrics", metrics, "a list of names")
     if not all(isinstance(name, str) for name in metrics):
         raise TypeError(f"{op}: metrics must be a list of names, got {metrics!r:.80}")
     if not metrics:
         raise ValueError(f"{op}: metrics must name at least one, got none")
     columns: dict[str, list[float]] = {name: [] for name in ("cycle", *metrics)}
-    for index, record in enumerate(_listed(op, "records", records, "states")):
+    for index, record in enumerate(listed(op, "records", records, "states")):
         if not isinstance(record, Mapping):
             raise TypeError(f"{op}: records must be states, got {type(record).__name__} at {index}")
         for name, column in columns.items():
@@ -146,7 +146,7 @@ def save_animation(
     if isinstance(frames, Tensor):
         values = _values(op, "frames", frames, 5)
     else:
-        each = [_values(op, "frames", frame, 4) for frame in _listed(op, "frames", frames, "fields")]
+        each = [_values(op, "frames", frame, 4) for frame in listed(op, "frames", frames, "fields")]
         shapes = list(dict.fromkeys(frame.shape for frame in each))
         if len(shapes) != 1:
             raise ValueError(
@@ -206,12 +206,6 @@ def _figure(op: str, size: tuple[float, float], given: Any = None) -> Any:
     if not isinstance(given, known.FigureBase):
         raise TypeError(f"{op}: figure must be one of matplotlib's, got {type(given).__name__}")
     return given
-
-
-def _listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"{op}: {argument} must be {wanted}, got {values!r:.80}")
-    return list(values)
 
 
 def _row(panels: int) -> tuple[float, float]:

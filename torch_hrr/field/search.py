@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number
+from torch_hrr._checks import check_seed, integer, number, sizes
+from torch_hrr._random import seeded_generator
 
 # Squares of weights stay finite.
 _WIDEST = 1e15
@@ -47,19 +48,17 @@ def search(
 
     Source: Szita and Lorincz, Learning Tetris using the noisy cross-entropy method, Neural Computation 18, 2006.
     """
-    if isinstance(shape, str) or not isinstance(shape, Iterable):
-        raise TypeError(f"search: shape must be ints, got {type(shape).__name__}")
-    sizes = [integer("search", "shape", size, 1, 2**63 - 1) for size in shape]
+    lengths = sizes("search", "shape", shape)
     generations = integer("search", "generations", generations, 1)
     candidates = integer("search", "candidates", candidates, 2)
     elites = integer("search", "elites", elites, 2, candidates, "candidates")
     spread = number("search", "spread", spread, 0, _WIDEST)
-    generator = torch.Generator(device="cpu").manual_seed(check_seed("search", seed) & (2**63 - 1))
-    mean = torch.zeros(sizes, dtype=torch.float32, device="cpu")
+    generator = seeded_generator(check_seed("search", seed))
+    mean = torch.zeros(lengths, dtype=torch.float32, device="cpu")
     deviation = torch.full_like(mean, spread)
     returns = []
     for generation in range(generations):
-        noise = torch.randn((candidates, *sizes), generator=generator, dtype=mean.dtype, device="cpu")
+        noise = torch.randn((candidates, *lengths), generator=generator, dtype=mean.dtype, device="cpu")
         drawn = mean + deviation * noise
         totals = [float(earned(each.clone(), generation)) for each in drawn]
         # The best of a choice would be NaN.

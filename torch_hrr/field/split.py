@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, check_int, check_strided
+from torch_hrr._checks import FLOATING, check_floating, check_strided, integer
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
@@ -99,7 +99,7 @@ class SplitField:
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
         """
         op = "SplitField.evolve"
-        steps = check_int(op, "steps", steps, 0)
+        steps = integer(op, "steps", steps, 0)
         if key is not None:
             check_strided(op, "key", key)
         # On no plane at all, which checks the arguments before ranks wait for one another.

@@ -4,8 +4,8 @@ Order and direction are marked by powers of one seeded random permutation P, ``P
 convolution, which commutes, could not keep them. All results are sums without normalisation, so that they can be added:
 of k unit items the norm is about sqrt(k). What a query returns is noisy, its cosine with the item about 1/sqrt(k) or
 less, and is to be cleaned up by an `ItemMemory`. A structure within a structure of the same kind needs another seed,
-since powers of one permutation add: position 1 of part 2 would be position 2 of part 1. A seed is an int of -2^63 to
-2^64 - 1, taken modulo 2^64; another value is a ValueError, another type a TypeError.
+since powers of one permutation add: position 1 of part 2 would be position 2 of part 1. A seed is an int,
+taken modulo 2^64; another type is a TypeError.
 
 All take float32, float64, float16 and bfloat16 on any device, are differentiable, and deterministic: the same arguments
 and seed give the same result, whatever else is in the batch.
@@ -16,9 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_int, check_seed
+from torch_hrr._checks import check_bool, check_broadcast, check_seed, check_vectors, integer
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_vectors
 from torch_hrr.hrr.memory import compute_dtype
 
 DEFAULT_SEED = 0
@@ -36,14 +35,14 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
         ``[..., D]``, not normalised. Half types are summed in float32.
 
     Raises:
-        TypeError: `items` is not a tensor of a supported dtype.
-        RuntimeError: `items` has fewer than two dimensions.
+        TypeError: `items` is neither a tensor nor an array of a supported dtype.
+        ValueError: `items` has fewer than two dimensions.
 
     Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all.
 
     Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
     """
-    check_vectors("sequence", "items", items, rank=2)
+    items = check_vectors("sequence", "items", items, rank=2)
     check_seed("sequence", seed)
     if items.shape[-2] == 0:
         return functional.superpose(items, normalize=False)
@@ -73,14 +72,14 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
         ``[..., D]``.
 
     Raises:
-        TypeError: `sequence` is not a tensor of a supported dtype, or `index` not an int.
+        TypeError: `sequence` is neither a tensor nor an array of a supported dtype, or `index` not an int.
         IndexError: `index` is negative or above 2^63 - 2; the length is not known here, so that beyond it noise comes
             back.
 
     Cost: one permutation.
     """
-    check_vectors("at", "sequence", sequence)
-    index = check_int("at", "index", index)
+    sequence = check_vectors("at", "sequence", sequence)
+    index = integer("at", "index", index)
     check_seed("at", seed)
     if not 0 <= index < 2**63 - 1:
         raise IndexError(f"at: index must be >= 0 and below 2^63 - 1, got {index}")
@@ -102,17 +101,16 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
         ``[..., D]``, not normalised.
 
     Raises:
-        TypeError: `items` is not a tensor of a supported dtype, or `n` not an int.
-        ValueError: `n` is less than 1.
-        RuntimeError: `items` has fewer than two dimensions.
+        TypeError: `items` is neither a tensor nor an array of a supported dtype, or `n` not an int.
+        ValueError: `n` is less than 1, or `items` has fewer than two dimensions.
 
     Cost: n + 2 transforms a window; n - 1 copies of the items.
 
     Source: Joshi, Halseth, Kanerva, Language geometry using random indexing, 2016, with circular convolution for the
     product.
     """
-    check_vectors("ngrams", "items", items, rank=2)
-    n = check_int("ngrams", "n", n, 1)
+    items = check_vectors("ngrams", "items", items, rank=2)
+    n = integer("ngrams", "n", n, 1)
     check_seed("ngrams", seed)
     windows = max(items.shape[-2] - n + 1, 0)
     if windows == 0:
@@ -139,16 +137,18 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
         ``[..., D]``, not normalised.
 
     Raises:
-        TypeError: an argument is not a tensor of a supported dtype, or `directed` not a bool.
-        RuntimeError: the shapes do not match, have fewer than two dimensions, or the devices differ.
+        TypeError: an argument is neither a tensor nor an array of a supported dtype, or `directed` not a bool.
+        ValueError: the shapes do not match, or have fewer than two dimensions.
+        RuntimeError: the devices differ.
 
     Cost: 2 E + 1 transforms.
 
     Source: Plate 1995, section VI; permutation of one end: Gayler, Levy, A distributed basis for analogical mapping,
     2009.
     """
-    check_vectors("graph", "sources", sources, rank=2)
-    check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
+    sources = check_vectors("graph", "sources", sources, rank=2)
+    targets = check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
+    check_broadcast("graph", "sources and targets", sources.shape[:-1], targets.shape[:-1])
     check_bool("graph", "directed", directed)
     check_seed("graph", seed)
     return functional.bind_superpose(sources, functional.permute(targets, seed) if directed else targets)

@@ -5,9 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_generator,
+    check_out,
+    check_seed,
+    integer,
+    optional_tensor,
+    real,
+    resolve_dtype,
+    tensor,
+)
 from torch_hrr._ops import ops as _ops
-from torch_hrr.hrr._checks import check_generator
 from torch_hrr.runtime import resolve_device
 
 
@@ -27,13 +36,18 @@ def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         ``[..., D]``, or ``out``.
 
     Raises:
-        TypeError: an argument is not float32, float64, float16 or bfloat16.
-        RuntimeError: shapes do not match, D is 0, devices differ, or ``out`` does not fit.
+        TypeError: an argument is neither a strided tensor nor a NumPy array of float32, float64, float16 or bfloat16,
+            or ``out`` has another dtype.
+        ValueError: shapes do not match, D is 0, or ``out`` has another shape.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or itself, or a gradient is asked of it.
 
     Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995.
     """
+    a = tensor("bind", "a", a)
+    b = tensor("bind", "b", b)
     if out is None:
         return _ops.bind.default(a, b)
+    check_out("bind", out)
     _ops.bind.out(a, b, out=out)
     return out
 
@@ -55,8 +69,11 @@ def unbind(bound: Tensor, role: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Source: Plate 1995, section III.
     """
+    bound = tensor("unbind", "bound", bound)
+    role = tensor("unbind", "role", role)
     if out is None:
         return _ops.unbind.default(bound, role)
+    check_out("unbind", out)
     _ops.unbind.out(bound, role, out=out)
     return out
 
@@ -80,8 +97,12 @@ def bind_normalize(a: Tensor, b: Tensor, eps: float = 1e-12, *, out: Tensor | No
     Raises:
         ValueError: ``eps`` is negative or NaN.
     """
+    a = tensor("bind_normalize", "a", a)
+    b = tensor("bind_normalize", "b", b)
+    eps = real("bind_normalize", "eps", eps)
     if out is None:
         return _ops.bind_normalize.default(a, b, eps)
+    check_out("bind_normalize", out)
     _ops.bind_normalize.out(a, b, eps, out=out)
     return out
 
@@ -113,8 +134,13 @@ def superpose(
     Raises:
         ValueError: ``eps`` is negative or NaN.
     """
+    vectors = tensor("superpose", "vectors", vectors)
+    weights = optional_tensor("superpose", "weights", weights)
+    check_bool("superpose", "normalize", normalize)
+    eps = real("superpose", "eps", eps)
     if out is None:
         return _ops.superpose.default(vectors, weights, normalize, eps)
+    check_out("superpose", out)
     _ops.superpose.out(vectors, weights, normalize, eps, out=out)
     return out
 
@@ -141,6 +167,11 @@ def bind_superpose(
     Raises:
         ValueError: ``eps`` is negative or NaN.
     """
+    a = tensor("bind_superpose", "a", a)
+    b = tensor("bind_superpose", "b", b)
+    weights = optional_tensor("bind_superpose", "weights", weights)
+    check_bool("bind_superpose", "normalize", normalize)
+    eps = real("bind_superpose", "eps", eps)
     return _ops.bind_superpose.default(a, b, weights, normalize, eps)
 
 
@@ -157,6 +188,7 @@ def multibind(vectors: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
+    vectors = tensor("multibind", "vectors", vectors)
     return _ops.multibind.default(vectors)
 
 
@@ -186,6 +218,8 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
 
     Source: Plate 1995, section VIII-C (the exact inverse).
     """
+    a = tensor("inverse", "a", a)
+    eps = real("inverse", "eps", eps)
     return _ops.inverse.default(a, eps)
 
 
@@ -210,9 +244,10 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
 
     Source: Plate 1995, section VIII-A; Komer, Biologically inspired spatial representation, 2020.
     """
+    a = tensor("bind_power", "a", a)
     if isinstance(exponent, Tensor):
         return _ops.bind_power.Tensor(a, exponent)
-    return _ops.bind_power.default(a, exponent)
+    return _ops.bind_power.default(a, real("bind_power", "exponent", exponent))
 
 
 def unitary(a: Tensor) -> Tensor:
@@ -229,6 +264,7 @@ def unitary(a: Tensor) -> Tensor:
 
     Source: Plate 1995, section VIII-C.
     """
+    a = tensor("unitary", "a", a)
     return _ops.unitary.default(a)
 
 
@@ -251,6 +287,7 @@ def spectrum(a: Tensor) -> Tensor:
 
     Source: the order is FFTPACK's (Swarztrauber 1982), as in ``scipy.fftpack.rfft``.
     """
+    a = tensor("spectrum", "a", a)
     return _ops.spectrum.default(a)
 
 
@@ -266,6 +303,7 @@ def from_spectrum(spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
+    spectrum = tensor("from_spectrum", "spectrum", spectrum)
     return _ops.from_spectrum.default(spectrum)
 
 
@@ -284,6 +322,8 @@ def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
+    a = tensor("bind_spectrum", "a", a)
+    spectrum = tensor("bind_spectrum", "spectrum", spectrum)
     return _ops.bind_spectrum.default(a, spectrum)
 
 
@@ -299,6 +339,8 @@ def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
+    bound = tensor("unbind_spectrum", "bound", bound)
+    spectrum = tensor("unbind_spectrum", "spectrum", spectrum)
     return _ops.unbind_spectrum.default(bound, spectrum)
 
 
@@ -312,7 +354,7 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
 
     Args:
         a: ``[..., D]``.
-        seed: -2^63 to 2^64 - 1, taken modulo 2^64.
+        seed: any int, taken modulo 2^64.
         power: how often to apply it; negative powers apply the inverse, 0 copies.
 
     Returns:
@@ -320,12 +362,13 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
 
     Raises:
         TypeError: ``seed`` or ``power`` is not an int.
-        ValueError: ``seed`` is outside its range, or ``power`` not between -2^63 and 2^63, both excluded.
+        ValueError: ``power`` is not between -2^63 and 2^63, both excluded.
 
     Source: Sahlgren, Holst and Kanerva, Permutations as a means to encode order in word space, 2008.
     """
+    a = tensor("permute", "a", a)
     seed = check_seed("permute", seed)
-    power = check_int("permute", "power", power)
+    power = integer("permute", "power", power)
     if not -(2**63) <= power < 2**63:
         raise ValueError(f"permute: power must be above -2^63 and below 2^63, got {power}")
     return _ops.permute.default(a, seed, power)
@@ -361,8 +404,8 @@ def random(
         ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not one of the CPU, or torch does not
             know the device.
     """
-    n = check_int("random", "n", n, 0)
-    dim = check_int("random", "dim", dim, 1)
+    n = integer("random", "n", n, 0)
+    dim = integer("random", "dim", dim, 1)
     check_generator("random", generator)
     check_bool("random", "unitary", unitary)
     dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_int
+from torch_hrr._checks import choice, integer, number
 from torch_hrr.hrr.memory import full_precision
 from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
 
@@ -70,21 +70,16 @@ class HRRMultiLabelLoss(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        num_labels = check_int("HRRMultiLabelLoss", "num_labels", num_labels, 1)
-        dim = check_int("HRRMultiLabelLoss", "dim", dim, 1)
-        if isinstance(missing_weight, bool) or not isinstance(missing_weight, int | float):
-            kind = type(missing_weight).__name__
-            raise TypeError(f"HRRMultiLabelLoss: missing_weight must be a number, got {kind}")
-        if not 0 <= missing_weight < float("inf"):
-            raise ValueError(f"HRRMultiLabelLoss: missing_weight must be >= 0 and finite, got {missing_weight}")
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"HRRMultiLabelLoss: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+        num_labels = integer("HRRMultiLabelLoss", "num_labels", num_labels, 1)
+        dim = integer("HRRMultiLabelLoss", "dim", dim, 1)
+        missing_weight = number("HRRMultiLabelLoss", "missing_weight", missing_weight, 0)
+        choice("HRRMultiLabelLoss", "reduction", reduction, ("mean", "sum", "none"))
         self.num_labels = num_labels
         self.dim = dim
-        self.missing_weight = float(missing_weight)
+        self.missing_weight = missing_weight
         self.reduction = reduction
         vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
-        draw_rows(vectors, generator, unitary=True)
+        draw_rows("HRRMultiLabelLoss", vectors, generator, unitary=True)
         # Copies, so that the three do not share one storage, which safetensors would refuse to save.
         self.register_buffer("labels", vectors[2:].clone())
         self.register_buffer("present", vectors[0].clone())
@@ -101,13 +96,14 @@ class HRRMultiLabelLoss(nn.Module):
             A scalar, or ``[...]`` without reduction. A row without labels has loss 0.
 
         Raises:
-            RuntimeError: A shape is not as above, or a tensor on another device than the vectors.
+            ValueError: A shape is not as above.
+            RuntimeError: A tensor is on another device than the vectors.
             TypeError: ``s`` is of a dtype the operators do not take, or ``targets`` is complex.
         """
         check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
         self._check_targets(targets)
         if targets.shape[:-1] != s.shape[:-1]:
-            raise RuntimeError(
+            raise ValueError(
                 f"HRRMultiLabelLoss: targets must have the leading dimensions {list(s.shape[:-1])} of s, "
                 f"got shape {list(targets.shape)}"
             )
@@ -131,7 +127,7 @@ class HRRMultiLabelLoss(nn.Module):
             0 give or take ``1 / sqrt(D)``, so that a threshold is best chosen on data.
 
         Raises:
-            RuntimeError: D is not the last dimension.
+            ValueError: D is not the last dimension.
         """
         check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
         return self._cosines(s, self.present)
@@ -150,7 +146,7 @@ class HRRMultiLabelLoss(nn.Module):
         if targets.device != self.labels.device:
             raise RuntimeError(f"HRRMultiLabelLoss: targets must be on {self.labels.device}, got {targets.device}")
         if targets.dim() == 0 or targets.shape[-1] != self.num_labels:
-            raise RuntimeError(
+            raise ValueError(
                 f"HRRMultiLabelLoss: targets must have shape [..., {self.num_labels}], got {list(targets.shape)}"
             )
 

@@ -9,9 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_int, check_strided
+from torch_hrr._checks import check_data, check_floating, check_names, check_strided, check_vectors, integer, tensor
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_data, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
@@ -37,9 +36,11 @@ class ItemMemory(Saveable):
             names: a sequence of N different strings, or None for items without names.
 
         Raises:
-            TypeError: ``vectors`` is not a tensor of such a dtype, or ``names`` not a sequence of strings.
+            TypeError: ``vectors`` is neither a tensor nor an array of such a dtype, or ``names`` not a sequence of
+                strings.
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or not N.
         """
+        vectors = tensor("ItemMemory", "vectors", vectors)
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
             raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
@@ -100,13 +101,13 @@ class ItemMemory(Saveable):
             Cosines ``[..., top_k]`` in the dtype computed in, and indices ``[..., top_k]``, int64.
 
         Raises:
-            TypeError: ``query`` is not a floating point tensor, or ``top_k`` not an int.
-            ValueError: ``top_k`` is outside 1 to N.
-            RuntimeError: the last dimension or the device is not that of the items.
+            TypeError: ``query`` is not a floating point tensor or array, or ``top_k`` not an int.
+            ValueError: ``top_k`` is outside 1 to N, or the last dimension is not that of the items.
+            RuntimeError: the device is not that of the items.
 
         Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
         """
-        self._check_query(query, top_k)
+        query = self._check_query(query, top_k)
         with full_precision(query.device):
             cosines = self._cosines(query)
             if self._is_plain and top_k == 1:
@@ -160,16 +161,13 @@ class ItemMemory(Saveable):
             raise ValueError("entries that no memory has")
         return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
 
-    def _check_query(self, query: Tensor, top_k: int) -> None:
-        check_floating("cleanup", "query", query)
-        top_k = check_int("cleanup", "top_k", top_k)
-        count, dim = self._vectors.shape
+    def _check_query(self, given: Any, top_k: int) -> Tensor:
+        query = check_vectors("cleanup", "query", given, self._vectors.shape[1], self.device)
+        top_k = integer("cleanup", "top_k", top_k)
+        count = len(self._vectors)
         if not 1 <= top_k <= count:
             raise ValueError(f"cleanup: top_k must be 1 to {count}, got {top_k}")
-        if query.dim() == 0 or query.shape[-1] != dim:
-            raise RuntimeError(f"cleanup: query must have the last dimension {dim}, got shape {list(query.shape)}")
-        if query.device != self.device:
-            raise RuntimeError(f"cleanup: query must be on {self.device}, got {query.device}")
+        return query
 
     def _cosines(self, query: Tensor) -> Tensor:
         """With every item, ``[..., N]``, up to rounding also those of equal items."""
@@ -205,13 +203,14 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
         ``[..., N]``, -1 to 1.
 
     Raises:
-        TypeError: an argument is not a tensor of such a dtype.
-        RuntimeError: the shapes do not match, or the devices differ.
+        TypeError: an argument is neither a tensor nor an array of such a dtype.
+        ValueError: the shapes do not match.
+        RuntimeError: the devices differ.
     """
-    check_vectors("cosine_similarity", "a", a)
-    check_vectors("cosine_similarity", "b", b, a.shape[-1], a.device, rank=2)
+    a = check_vectors("cosine_similarity", "a", a)
+    b = check_vectors("cosine_similarity", "b", b, a.shape[-1], a.device, rank=2)
     if b.dim() != 2:
-        raise RuntimeError(f"cosine_similarity: b must have shape [N, {a.shape[-1]}], got {list(b.shape)}")
+        raise ValueError(f"cosine_similarity: b must have shape [N, {a.shape[-1]}], got {list(b.shape)}")
     dtype = compute_dtype(torch.promote_types(a.dtype, b.dtype))
     with full_precision(a.device):
         return (normalize(a.to(dtype)) @ normalize(b.to(dtype)).mT).clamp(-1, 1)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_bool, check_floating, check_int, check_strided, resolve_dtype
+from torch_hrr._checks import check_bool, check_floating, check_generator, check_strided, integer, resolve_dtype
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -49,8 +49,8 @@ class _Roles(nn.Module):
         """
         super().__init__()
         name = type(self).__name__
-        dim = check_int(name, "dim", dim, 1)
-        roles = check_int(name, "roles", roles, 1)
+        dim = integer(name, "dim", dim, 1)
+        roles = integer(name, "roles", roles, 1)
         check_bool(name, "unitary", unitary)
         self.dim = dim
         self.roles = roles
@@ -60,7 +60,7 @@ class _Roles(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws the roles anew."""
-        draw_rows(self.weight, generator, self.unitary)
+        draw_rows(type(self).__name__, self.weight, generator, self.unitary)
 
     def role_vectors(self) -> Tensor:
         """The roles in use, ``[K, D]``: the parameter, or its projection onto unitary vectors."""
@@ -85,14 +85,14 @@ class Bind(_Roles):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Binds; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        """Binds; ValueError for a shape, TypeError for a dtype that is not as above."""
         check_tensor("Bind", "x", x)
         roles = self.role_vectors()
         if self.roles == 1:
             check_rows("Bind", "x", x, 0, self.dim)
             roles = roles[0]
         elif x.dim() < 2 or x.shape[-1] != self.dim or (x.shape[-2] != self.roles and x.shape[-2] != 1):
-            raise RuntimeError(f"Bind: x must have shape [..., {self.roles}, {self.dim}], got {list(x.shape)}")
+            raise ValueError(f"Bind: x must have shape [..., {self.roles}, {self.dim}], got {list(x.shape)}")
         bound: Tensor = torch.ops.torch_hrr.bind(x, roles)
         return bound
 
@@ -107,7 +107,7 @@ class Unbind(_Roles):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Unbinds; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        """Unbinds; ValueError for a shape, TypeError for a dtype that is not as above."""
         check_rows("Unbind", "x", x, 0, self.dim)
         roles = self.role_vectors()
         if self.roles == 1:
@@ -142,7 +142,7 @@ class BindSuperpose(_Roles):
         self.normalize = normalize
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Makes the record; RuntimeError for a shape, TypeError for a dtype that is not as above."""
+        """Makes the record; ValueError for a shape, TypeError for a dtype that is not as above."""
         check_rows("BindSuperpose", "x", x, self.roles, self.dim)
         if weights is not None:
             check_rows("BindSuperpose", "weights", weights, 0, self.roles)
@@ -210,8 +210,8 @@ class HRRAttention(nn.Module):
             TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        embed_dim = check_int("HRRAttention", "embed_dim", embed_dim, 1)
-        num_heads = check_int("HRRAttention", "num_heads", num_heads, 1)
+        embed_dim = integer("HRRAttention", "embed_dim", embed_dim, 1)
+        num_heads = integer("HRRAttention", "num_heads", num_heads, 1)
         check_bool("HRRAttention", "bias", bias)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
@@ -225,8 +225,8 @@ class HRRAttention(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws the projections anew and sets biases to 0."""
-        draw_rows(self.in_weight, generator)
-        draw_rows(self.out_weight, generator)
+        draw_rows("HRRAttention", self.in_weight, generator)
+        draw_rows("HRRAttention", self.out_weight, generator)
         for bias in (self.in_bias, self.out_bias):
             if bias is not None:
                 nn.init.zeros_(bias)
@@ -244,7 +244,8 @@ class HRRAttention(nn.Module):
 
         Raises:
             TypeError: ``x`` or the mask is not a tensor, or ``x`` of a dtype the operators do not take.
-            RuntimeError: A shape or a device is not as above, or the mask is not boolean.
+            ValueError: A shape is not as above.
+            RuntimeError: A device is not as above.
         """
         values, weights = self._attend(x, key_padding_mask)
         heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)
@@ -259,7 +260,7 @@ class HRRAttention(nn.Module):
         """Values ``[..., heads, T, E / heads]`` and their weights ``[..., heads, T]``."""
         check_tensor("HRRAttention", "x", x)
         if x.dim() < 2 or x.shape[-1] != self.embed_dim:
-            raise RuntimeError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
+            raise ValueError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
         # The product of a meta tensor with a weight that holds data is no error of torch's.
         if x.device != self.in_weight.device:
             raise RuntimeError(f"HRRAttention: x must be on {self.in_weight.device}, got {x.device}")
@@ -267,7 +268,7 @@ class HRRAttention(nn.Module):
         if mask is not None:
             check_tensor("HRRAttention", "key_padding_mask", mask, False)
             if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
-                raise RuntimeError(
+                raise ValueError(
                     f"HRRAttention: key_padding_mask must be bool of shape {list(x.shape[:-1])}, "
                     f"got {mask.dtype} of shape {list(mask.shape)}"
                 )
@@ -303,13 +304,13 @@ def check_tensor(name: str, argument: str, x: Tensor, floating: bool = True) -> 
 
 
 def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> None:
-    """Raises RuntimeError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items; `check_tensor`."""
+    """Raises ValueError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items; `check_tensor`."""
     check_tensor(name, argument, x)
     if items == 0:
         if x.dim() == 0 or x.shape[-1] != dim:
-            raise RuntimeError(f"{name}: {argument} must have shape [..., {dim}], got {list(x.shape)}")
+            raise ValueError(f"{name}: {argument} must have shape [..., {dim}], got {list(x.shape)}")
     elif x.dim() < 2 or x.shape[-1] != dim or x.shape[-2] != items:
-        raise RuntimeError(f"{name}: {argument} must have shape [..., {items}, {dim}], got {list(x.shape)}")
+        raise ValueError(f"{name}: {argument} must have shape [..., {items}, {dim}], got {list(x.shape)}")
 
 
 def empty_matrix(
@@ -320,7 +321,8 @@ def empty_matrix(
     return torch.empty(shape, device=resolve_parameter_device(device, op=name), dtype=dtype)
 
 
-def draw_rows(weight: Tensor, generator: torch.Generator | None, unitary: bool = False) -> None:
+def draw_rows(name: str, weight: Tensor, generator: torch.Generator | None, unitary: bool = False) -> None:
     """Fills a matrix with rows of `functional.random`, drawn on the CPU whatever torch's default device is."""
+    check_generator(name, generator)
     with torch.no_grad(), torch.device("cpu"):
         weight.copy_(functional.random(weight.shape[0], weight.shape[1], generator, unitary, "cpu", torch.float64))

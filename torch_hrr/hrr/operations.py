@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_dtype, check_int
+from torch_hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_vectors, integer, real
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_broadcast, check_data, check_vectors
 from torch_hrr.runtime import resolve_device
 
 # Batches that calibration measures: powers of two, as long as an operand has at most so many elements.
@@ -54,7 +53,7 @@ class HRROperations:
     ) -> None:
         """Resolves the device."""
         name = type(self).__name__
-        dimensionality = check_int(name, "dimensionality", dimensionality, 1)
+        dimensionality = integer(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
         self.dimensionality = dimensionality
         self.device = resolve_device(device, op=name)
@@ -103,13 +102,12 @@ class HRROperations:
         vectors = self._place(op, argument, vectors, rank=2)
         if weights is not None:
             weights = _as_tensor(weights)
-            check_vectors(op, "weights", weights)
+            weights = check_vectors(op, "weights", weights)
             weights = self._move(op, "weights", weights)
         return functional.superpose(vectors, weights, normalize)
 
     def _place(self, op: str, argument: str, value: Any, rank: int = 1) -> Tensor:
-        value = _as_tensor(value)
-        check_vectors(op, argument, value, self.dimensionality, rank=rank)
+        value = check_vectors(op, argument, _as_tensor(value), self.dimensionality, rank=rank)
         return self._move(op, argument, value)
 
     def _move(self, op: str, argument: str, value: Tensor) -> Tensor:
@@ -147,9 +145,11 @@ class HybridHRRSystem:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Makes both sets of operations; nothing is measured yet."""
-        self.dimensionality = dimensionality
+        name = "HybridHRRSystem"
+        self.dimensionality = integer(name, "dimensionality", dimensionality, 1)
+        check_dtype(name, dtype)
         self.cpu_ops = HRROperations(dimensionality, "cpu", dtype)
-        self.gpu_ops = HRROperations(dimensionality, device, dtype)
+        self.gpu_ops = HRROperations(dimensionality, resolve_device(device, op=name), dtype)
         self._threshold: float | None = None
 
     @property
@@ -164,9 +164,8 @@ class HybridHRRSystem:
 
     @threshold_batch_size.setter
     def threshold_batch_size(self, value: float) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise TypeError(f"threshold_batch_size: value must be a number, got {type(value).__name__}")
-        if math.isnan(value) or value < 0:
+        value = real("threshold_batch_size", "value", value)
+        if not value >= 0:
             raise ValueError(f"threshold_batch_size: value must be >= 0, got {value}")
         self._threshold = value
 
@@ -220,7 +219,7 @@ class HybridHRRSystem:
         rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
         if batch_size is None:
             batch_size = rows
-        batch_size = check_int(op, "batch_size", batch_size, 0)
+        batch_size = integer(op, "batch_size", batch_size, 0)
         if a.device.type != "cpu":
             return functional.bind(a.to(self.cpu_ops.dtype), b.to(self.cpu_ops.dtype))
         if self.has_accelerator and batch_size >= self.threshold_batch_size:

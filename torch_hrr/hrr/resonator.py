@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_int, check_seed
+from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, tensor
+from torch_hrr._random import seeded_generator
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_vectors
 from torch_hrr.hrr._describe import describe
 from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
 from torch_hrr.io import Saveable
@@ -62,7 +62,7 @@ class Resonator(Saveable):
     Args:
         codebooks: F >= 1 tensors ``[M_f, D]``, M_f >= 1, floating point, of one D, dtype and device. They are copied;
             half types are held and computed in float32.
-        seed: of the random mixtures, -2^63 to 2^64 - 1, modulo 2^64.
+        seed: of the random mixtures, any int, taken modulo 2^64.
 
     Raises:
         TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or not of the
@@ -82,7 +82,7 @@ class Resonator(Saveable):
             raise TypeError(f"Resonator: codebooks must be a sequence of tensors, got {type(codebooks).__name__}")
         if isinstance(codebooks, Tensor):
             check_vectors("Resonator", "codebooks", codebooks, rank=3)
-        books = tuple(codebooks)
+        books = tuple(tensor("Resonator", "codebooks", book) for book in codebooks)
         if not books:
             raise ValueError("Resonator: codebooks must hold at least one codebook, got 0")
         for book in books:
@@ -124,14 +124,14 @@ class Resonator(Saveable):
 
         Raises:
             TypeError: `x` is not a tensor of a supported dtype.
-            ValueError: `max_iterations` or `check_every` is less than 1.
-            RuntimeError: `x` does not fit the codebooks in D or device.
+            ValueError: `max_iterations` or `check_every` is less than 1, or `x` has not the codebooks' D.
+            RuntimeError: `x` is on another device than the codebooks.
         """
         first, factors = self.codebooks[0], len(self.codebooks)
-        check_vectors("factorize", "x", x, first.shape[1], first.device)
-        max_iterations = check_int("factorize", "max_iterations", max_iterations, 1)
+        x = check_vectors("factorize", "x", x, first.shape[1], first.device)
+        max_iterations = integer("factorize", "max_iterations", max_iterations, 1)
         if check_every is not None:
-            check_every = check_int("factorize", "check_every", check_every, 1)
+            check_every = integer("factorize", "check_every", check_every, 1)
         rows = x.reshape(-1, first.shape[1]).to(first.dtype)
         with full_precision(x.device):
             found = self._search(rows, max_iterations, check_every)
@@ -188,17 +188,14 @@ class Resonator(Saveable):
 
     def _starts(self, attempts: int) -> Iterator[tuple[Tensor, ...]]:
         """For every attempt the first estimate ``[D]`` of each factor."""
-        # A CPU generator takes 32 bits of its seed: where there are more, a second one takes them.
-        low, high = self.seed % 2**32, self.seed % 2**64 >> 32
-        generators = [torch.Generator().manual_seed(bits) for bits in ((low, high) if high else (low,))]
+        generator = seeded_generator(self.seed)
         for first in range(0, attempts, _STARTS):
             count = min(_STARTS, attempts - first)
             weights = [torch.ones(count, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
             # Attempt by attempt, so that to allow for more of them does not change the earlier.
             for attempt in range(0 if first else 1, count):
                 for weight in weights:
-                    drawn = [torch.empty_like(weight[attempt]).normal_(generator=each) for each in generators]
-                    weight[attempt] = torch.stack(drawn).sum(0) / len(drawn) ** 0.5
+                    weight[attempt].normal_(generator=generator)
             starts = [
                 functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
                 for book, weight in zip(self.codebooks, weights, strict=True)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_int, resolve_dtype
-from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
+from torch_hrr._checks import FLOATING, check_finite, check_names, check_vector, integer, resolve_dtype
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr._shared import locked
 from torch_hrr.io import IntegrityError, Saveable, digest
 from torch_hrr.io.files import check_text, to_bytes
+from torch_hrr.runtime.device import resolve_data_device
 
 _CPU = torch.device("cpu")
 
@@ -59,10 +59,10 @@ class VectorStore(NamedVectors, Saveable):
             TypeError: an argument of another type, or another dtype.
             ValueError: ``dim`` or ``capacity`` is too small, or ``device`` meta or none that torch knows.
         """
-        dim = check_int("VectorStore", "dim", dim, 1)
-        capacity = check_int("VectorStore", "capacity", capacity, 0)
+        dim = integer("VectorStore", "dim", dim, 1)
+        capacity = integer("VectorStore", "capacity", capacity, 0)
         self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
-        self._device = resolve_storage("VectorStore", device)
+        self._device = resolve_data_device(device, op="VectorStore")
         self._entries: dict[str, _Entry] = {}
         self._rows = self._allocate(capacity, self._device)
         # The rows without a vector, the next one to use last.
@@ -138,7 +138,7 @@ class VectorStore(NamedVectors, Saveable):
     @locked
     def to(self, device: torch.device | str) -> Self:
         """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the store."""
-        target = resolve_storage("to", device)
+        target = resolve_data_device(device, op="to")
         rows = self._allocate(len(self._rows), target)
         rows.copy_(self._rows)
         self._rows, self._device = rows, target
@@ -196,9 +196,8 @@ class VectorStore(NamedVectors, Saveable):
             raise KeyError(f"{op}: name must be known, got {name!r}")
         return self._entries[name]
 
-    def _converted(self, op: str, argument: str, vectors: Tensor, shape: tuple[int, ...]) -> Tensor:
-        check_vector(op, argument, vectors, shape)
-        converted = vectors.detach().to(device=self._device, dtype=self._dtype)
+    def _converted(self, op: str, argument: str, vectors: Any, shape: tuple[int, ...]) -> Tensor:
+        converted = check_vector(op, argument, vectors, shape).detach().to(device=self._device, dtype=self._dtype)
         check_finite(op, argument, converted)
         return converted
 

@@ -2,7 +2,8 @@
 
 They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do, whose
 notes on norms, noise and seeds hold here too. Every method that adds or queries takes tensors of float32, float64,
-float16 or bfloat16 of the structure's D on its device, else it raises TypeError or RuntimeError and changes nothing.
+float16 or bfloat16 of the structure's D on its device, else it raises
+TypeError, ValueError or, for the device, RuntimeError and changes nothing.
 Leading dimensions broadcast: a structure may be a batch of them, of one length. Differentiable; deterministic.
 """
 
@@ -14,9 +15,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_int, check_seed, integer, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_broadcast,
+    check_names,
+    check_seed,
+    check_vectors,
+    integer,
+    resolve_dtype,
+)
 from torch_hrr.hrr import encoders, functional
-from torch_hrr.hrr._checks import check_broadcast, check_names, check_vectors
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.hrr._shared import Shared, locked
 from torch_hrr.hrr.encoders import DEFAULT_SEED
@@ -35,8 +43,8 @@ class Record(Shared, Saveable):
 
     Raises:
         TypeError: `roles` is not a mapping, a name not a str, or a role not a tensor of a supported dtype.
-        ValueError: there is no role, or a role is not ``[D]``.
-        RuntimeError: roles differ in D or device.
+        ValueError: there is no role, a role is not ``[D]``, or roles differ in D.
+        RuntimeError: roles differ in device.
     """
 
     file_format = "torch_hrr.record"
@@ -48,13 +56,13 @@ class Record(Shared, Saveable):
         if not roles:
             raise ValueError("Record: roles must name at least one role, got 0")
         check_names("Record", tuple(roles))
-        first = next(iter(roles.values()))
-        for role in roles.values():
-            check_vectors("Record", "roles", role)
+        vectors = {name: check_vectors("Record", "roles", role) for name, role in roles.items()}
+        first = next(iter(vectors.values()))
+        for role in vectors.values():
             if role.dim() != 1 or len(role) == 0:
                 raise ValueError(f"Record: roles must be [D] with D >= 1, got {list(role.shape)}")
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
-        self._roles = dict(roles)
+        self._roles = vectors
         self._fillers: dict[str, Tensor] = {}
 
     @property
@@ -73,11 +81,12 @@ class Record(Shared, Saveable):
 
         Raises:
             KeyError: there is no such role.
-            TypeError: `filler` is not a tensor of a supported dtype.
-            RuntimeError: its D, device or leading dimensions do not fit.
+            TypeError: `filler` is neither a tensor nor an array of a supported dtype.
+            ValueError: its D or leading dimensions do not fit.
+            RuntimeError: it is on another device.
         """
         vector = self._role("set", role)
-        check_vectors("set", "filler", filler, vector.shape[-1], vector.device)
+        filler = check_vectors("set", "filler", filler, vector.shape[-1], vector.device)
         fillers = {**self._fillers, role: filler}
         check_broadcast("set", "fillers", *(one.shape[:-1] for one in fillers.values()))
         self._fillers = fillers
@@ -166,16 +175,16 @@ class _Structure(Shared, Saveable):
 
         Args:
             dim: D, >= 1.
-            seed: of the permutation, -2^63 to 2^64 - 1.
+            seed: of the permutation, any int, taken modulo 2^64.
             device: as for `hrr.random`, None being the current one; arguments of the methods must be on it.
             dtype: None means torch's default; arguments of a wider one widen the vector.
 
         Raises:
             TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
-            ValueError: `dim` is less than 1, `seed` outside its range, or `device` none that torch knows.
+            ValueError: `dim` is less than 1, or `device` none that torch knows.
         """
         name = type(self).__name__
-        dim = check_int(name, "dim", dim, 1)
+        dim = integer(name, "dim", dim, 1)
         check_seed(name, seed)
         seed = int(seed)
         dtype = resolve_dtype(name, dtype)
@@ -222,11 +231,13 @@ class _Structure(Shared, Saveable):
     def _describe(self, *parts: str) -> str:
         return describe(self, self.dim, self._vector.device, self._vector.dtype, *parts)
 
-    def _check(self, op: str, rank: int = 1, **vectors: Tensor) -> None:
-        for argument, value in vectors.items():
-            check_vectors(op, argument, value, self.dim, self._vector.device, rank)
-        names = " and ".join([*vectors, "vector"])
-        check_broadcast(op, names, *(value.shape[:-rank] for value in vectors.values()), self._vector.shape[:-1])
+    def _check(self, op: str, rank: int = 1, **given: Any) -> list[Tensor]:
+        vectors = [
+            check_vectors(op, argument, value, self.dim, self._vector.device, rank) for argument, value in given.items()
+        ]
+        names = " and ".join([*given, "vector"])
+        check_broadcast(op, names, *(value.shape[:-rank] for value in vectors), self._vector.shape[:-1])
+        return vectors
 
     def _permute(self, vectors: Tensor, power: int = 1) -> Tensor:
         return functional.permute(vectors, self.seed, power)
@@ -243,14 +254,14 @@ class Sequence(_Structure):
     @locked
     def append(self, item: Tensor) -> None:
         """Adds ``[..., D]`` at the end."""
-        self._check("append", item=item)
+        (item,) = self._check("append", item=item)
         self._vector = self._vector + self._permute(item, self._length + 1)
         self._length += 1
 
     @locked
     def extend(self, items: Tensor) -> None:
         """Adds ``[..., L, D]`` at the end, in order."""
-        self._check("extend", rank=2, items=items)
+        (items,) = self._check("extend", rank=2, items=items)
         self._vector = self._vector + self._permute(encoders.sequence(items, seed=self.seed), self._length)
         self._length += items.shape[-2]
 
@@ -262,7 +273,7 @@ class Sequence(_Structure):
             TypeError: `index` is not an int.
             IndexError: it is outside the sequence.
         """
-        index = check_int("Sequence", "index", index)
+        index = integer("Sequence", "index", index)
         if not -self._length <= index < self._length:
             raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
         return encoders.at(self._vector, index % self._length, seed=self.seed)
@@ -287,7 +298,7 @@ class Stack(_Structure):
     @locked
     def push(self, item: Tensor) -> None:
         """Puts ``[..., D]`` on the top."""
-        self._check("push", item=item)
+        (item,) = self._check("push", item=item)
         self._vector = self._permute(self._vector + item)
         self._length += 1
 
@@ -316,10 +327,12 @@ class Stack(_Structure):
         Raises:
             TypeError: `memory` is not an `ItemMemory`.
             IndexError: the stack is empty.
-            RuntimeError: the memory has another D or device.
+            ValueError: the memory has another D.
+            RuntimeError: the memory is on another device.
         """
         if not isinstance(memory, ItemMemory):
             raise TypeError(f"pop: memory must be an ItemMemory, got {type(memory).__name__}")
+        check_vectors("pop", "memory", memory.vectors, self.dim, self._vector.device)
         noisy = self._top("pop")
         item = memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
         self._vector = noisy - item if self._length > 1 else torch.zeros_like(noisy)
@@ -381,18 +394,19 @@ class Graph(_Structure):
 
     def neighbours(self, source: Tensor) -> Tensor:
         """The noisy sum of the targets of a source's edges, ``[..., D]``; of their other ends if undirected."""
-        self._check("neighbours", source=source)
+        (source,) = self._check("neighbours", source=source)
         found = functional.unbind(self._vector, source)
         return self._permute(found, -1) if self.directed else found
 
     def sources(self, target: Tensor) -> Tensor:
         """The noisy sum of the sources of edges to ``[..., D]``; the same as `neighbours` without directions."""
-        self._check("sources", target=target)
+        (target,) = self._check("sources", target=target)
         return functional.unbind(self._vector, self._permute(target) if self.directed else target)
 
     def _edges(self, op: str, sources: Tensor, targets: Tensor) -> Tensor:
-        many = any(isinstance(ends, Tensor) and ends.dim() > 1 for ends in (sources, targets))
-        self._check(op, 2 if many else 1, sources=sources, targets=targets)
+        many = any(getattr(ends, "ndim", 0) > 1 for ends in (sources, targets))
+        sources, targets = self._check(op, 2 if many else 1, sources=sources, targets=targets)
+        check_broadcast(op, "sources and targets", sources.shape[:-1], targets.shape[:-1])
         if not many:
             sources, targets = sources.unsqueeze(0), targets.unsqueeze(0)
         return encoders.graph(sources, targets, self.directed, seed=self.seed)
@@ -418,9 +432,9 @@ class HashTable(_Structure):
 
     def get(self, key: Tensor) -> Tensor:
         """The noisy value ``P^-1 unbind(table, key)``, ``[..., D]``; noise alone for an unknown key."""
-        self._check("get", key=key)
+        (key,) = self._check("get", key=key)
         return self._permute(functional.unbind(self._vector, key), -1)
 
     def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
-        self._check(op, key=key, value=value)
+        key, value = self._check(op, key=key, value=value)
         return functional.bind(key, self._permute(value))

@@ -10,14 +10,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_int, check_seed, resolve_dtype
+from torch_hrr._checks import check_bool, check_finite, check_names, check_seed, check_vector, integer, resolve_dtype
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._checks import check_finite, check_names, check_vector, resolve_storage
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr._shared import locked
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
 from torch_hrr.io import Saveable
+from torch_hrr.runtime.device import resolve_data_device
 
 
 class Vocabulary(NamedVectors, Saveable):
@@ -53,7 +53,7 @@ class Vocabulary(NamedVectors, Saveable):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            seed: of the vectors drawn, -2^63 to 2^64 - 1, modulo 2^64.
+            seed: of the vectors drawn, any int, taken modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
             device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
                 device is unavailable, the CPU, after a RuntimeWarning.
@@ -61,15 +61,15 @@ class Vocabulary(NamedVectors, Saveable):
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` is less than 1, ``seed`` outside its range, or ``device`` meta or none that torch knows.
+            ValueError: ``dim`` is less than 1, or ``device`` meta or none that torch knows.
         """
-        dim = check_int("Vocabulary", "dim", dim, 1)
+        dim = integer("Vocabulary", "dim", dim, 1)
         check_seed("Vocabulary", seed)
         seed = int(seed)
         check_bool("Vocabulary", "unitary", unitary)
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
-        self._device = resolve_storage("Vocabulary", device)
+        self._device = resolve_data_device(device, op="Vocabulary")
         self._entries: dict[str, Tensor] = {}
         self._memory: ItemMemory | None = None
 
@@ -124,7 +124,7 @@ class Vocabulary(NamedVectors, Saveable):
         check_name("add", name)
         if name in self._entries:
             raise ValueError(f"add: name must be new, got {name!r}")
-        check_vector("add", "vector", vector, (self._dim,))
+        vector = check_vector("add", "vector", vector, (self._dim,))
         copy = torch.empty(self._dim, dtype=self._dtype, device=self._device).copy_(vector.detach())
         check_finite("add", "vector", copy)
         self._extend({name: copy})
@@ -155,7 +155,7 @@ class Vocabulary(NamedVectors, Saveable):
 
         Raises:
             ValueError: the vocabulary is empty, or ``top_k`` is outside 1 to N.
-            TypeError, RuntimeError: as for `ItemMemory.cleanup`.
+            TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
         return self._items("cleanup").cleanup(query, top_k)
 
@@ -166,7 +166,7 @@ class Vocabulary(NamedVectors, Saveable):
     @locked
     def to(self, device: torch.device | str) -> Self:
         """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the vocabulary."""
-        target = resolve_storage("to", device)
+        target = resolve_data_device(device, op="to")
         self._entries = {name: vector.to(target) for name, vector in self._entries.items()}
         self._device, self._memory = target, None
         return self

@@ -93,6 +93,15 @@ def resolve_parameter_device(device: torch.device | str | int | None, *, op: str
     return torch.get_default_device() if chosen is None else chosen
 
 
+def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
+    """`resolve_device` for an object that reads its values back, and so cannot live on meta."""
+    target = resolve_device(device, op=op)
+    if target.type == "meta":
+        raise ValueError(f"{op}: device must hold data, got meta")
+    # With its index, so that the object stays where it is when the current device changes.
+    return torch.empty(0, device=target).device
+
+
 def set_device(device: torch.device | str | int) -> None:
     """Makes a device the current one, which new objects and numpy input go to.
 
@@ -254,7 +263,7 @@ def _select(op: str, device: torch.device | str | int) -> torch.device:
     if isinstance(device, str) and device == "auto":
         selected, problem = _automatic()
     else:
-        selected = _named(op, device)
+        selected = named_device(op, device)
         count = _count(selected.type)
         if selected.index is not None and count and not 0 <= selected.index < count:
             raise ValueError(f"{op}: device must have an index below {count}, got {str(device)!r}")
@@ -267,7 +276,7 @@ def _select(op: str, device: torch.device | str | int) -> torch.device:
     return selected
 
 
-def _named(op: str, device: torch.device | str | int) -> torch.device:
+def named_device(op: str, device: torch.device | str | int) -> torch.device:
     """The device of a name, or the accelerator of an index."""
     if isinstance(device, numbers.Integral) and not isinstance(device, bool):
         kind, index = next(filter(_count, _ACCELERATORS), "cuda"), int(device)

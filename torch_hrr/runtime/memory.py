@@ -4,12 +4,14 @@ import pathlib
 
 import torch
 
+from torch_hrr.runtime.device import named_device
+
 _MEMINFO = pathlib.Path("/proc/meminfo")
 # Of the control group that a container runs in.
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
-def available_memory(device: torch.device | str = "cpu") -> int:
+def available_memory(device: torch.device | str | int = "cpu") -> int:
     """Bytes that new tensors can take on a device now, which is not the size of its memory.
 
     On CUDA what the driver reports as free and what torch's allocator holds without using it. On the CPU what the
@@ -18,7 +20,7 @@ def available_memory(device: torch.device | str = "cpu") -> int:
     Raises:
         RuntimeError: The system does not tell, or the device is neither a CPU nor CUDA.
     """
-    device = torch.device(device)
+    device = named_device("available_memory", device)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))

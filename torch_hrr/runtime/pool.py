@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, integer
+from torch_hrr._checks import FLOATING, integer, listed
 from torch_hrr.runtime.device import resolve_device
 
 _OTHERS = (torch.bool, torch.int32, torch.int64)
@@ -54,10 +54,9 @@ class TensorPool(Mapping[str, Tensor]):
                 raise TypeError(
                     f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {kind!r:.80}"
                 )
-            if not isinstance(own, Iterable):
-                raise TypeError(f"TensorPool: shape of {name!r} must be a sequence of ints, got {type(own).__name__}")
-            sizes = [integer("TensorPool", f"a size of {name!r}", size, 0, 2**63 - 1) for size in own]
-            self._tensors[name] = torch.zeros(sizes, dtype=kind, device=self.device)
+            lengths = listed("TensorPool", f"shape of {name!r}", own, "a sequence of ints")
+            shape = [integer("TensorPool", f"a size of {name!r}", length, 0) for length in lengths]
+            self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of a name; KeyError for another."""

@@ -1,0 +1,143 @@
+"""Every argument of the public calls of hrr, encoding, field and runtime: a wrong type is a TypeError with its name."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from torch_hrr import encoding, field, hrr, runtime
+
+A = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+FIELD = torch.rand(3, 4, 5, 2, generator=torch.Generator().manual_seed(1))
+SPECTRUM = hrr.spectrum(A)
+
+# Arguments of a call that does something; all others have defaults.
+GOOD = {
+    hrr: {
+        "BatchHRROperations": (8, "cpu"),
+        "Bind": (8,),
+        "BindSuperpose": (8, 3),
+        "Graph": (8,),
+        "HRRAttention": (8,),
+        "HRRMultiLabelLoss": (3, 8),
+        "HRROperations": (8, "cpu"),
+        "HashTable": (8,),
+        "HybridHRRSystem": (8, "cpu"),
+        "ItemMemory": (A,),
+        "PyTorchHRROperations": (8, "cpu"),
+        "Record": ({"a": A[0]},),
+        "Resonator": ([A, A],),
+        "Sequence": (8,),
+        "Stack": (8,),
+        "Unbind": (8,),
+        "VectorStore": (8,),
+        "Vocabulary": (8,),
+        "at": (A[0], 0),
+        "bind": (A, A),
+        "bind_normalize": (A, A),
+        "bind_power": (A, 0.5),
+        "bind_spectrum": (A, SPECTRUM),
+        "bind_superpose": (A, A),
+        "cosine_similarity": (A, A),
+        "from_spectrum": (SPECTRUM,),
+        "graph": (A, A),
+        "inverse": (A,),
+        "multibind": (A,),
+        "ngrams": (A, 2),
+        "permute": (A, 1),
+        "random": (2, 8),
+        "sequence": (A,),
+        "spectrum": (A,),
+        "superpose": (A,),
+        "unbind": (A, A),
+        "unbind_spectrum": (A, SPECTRUM),
+        "unitary": (A,),
+    },
+    encoding: {
+        "ConfigurableSinusoidalEmbedder": (),
+        "GPUAccelerator": (),
+        "GPUConfig": (),
+        "LSMClassifier": (),
+        "LSMGenerator": (),
+        "LSMRegressor": (),
+        "LiquidStateMachine": (3, 20),
+        "MemoryStorageConfig": (),
+        "RelativePositionBias": (2,),
+        "SinusoidalConfig": (),
+        "attention_weights": (A, A),
+        "embed_positions": (torch.arange(3), A),
+        "rotate": (A,),
+        "sinusoidal_encoding": (A, 6),
+        "sinusoidal_features": (A, A[0]),
+    },
+    field: {
+        "DynamicField": ((4, 4, 4, 1),),
+        "DynamicFieldConfig": (),
+        "FieldBrain": (),
+        "FieldBrainFactory": (),
+        "OptimizationChecker": (),
+        "PatternLibrary": (4, 3, 2),
+        "TensorPool": ({"a": (2,)},),
+        "advance_key": (field.random_key(0), 5),
+        "create_brain": (),
+        "evolve": (FIELD, 0.9, 0.1),
+        "gradient": (FIELD,),
+        "gradient_magnitude": (FIELD,),
+        "random_key": (0,),
+    },
+    runtime: {
+        "available_memory": (),
+        "get_device_info": (),
+        "resolve_device": ("cpu",),
+        "set_device": ("cpu",),
+        "synchronize": (),
+    },
+}
+# Where the message has another name: of the operator, of the class an alias stands for, of what a call makes.
+NAMES = {
+    "BatchHRROperations": "HRROperations",
+    "PyTorchHRROperations": "HRROperations",
+    "LSMClassifier": "LSMClassifier|LiquidStateMachine",
+    "LSMRegressor": "LSMRegressor|LiquidStateMachine",
+    "create_brain": "create_brain|FieldBrain",
+    "evolve": "field_evolve",
+    "gradient": "field_gradient",
+}
+# What is no argument of a user's, and what takes anything.
+FREE = {("resolve_device", "op")}
+# What cannot be called with wrong types alone: results, errors, devices for a block, copies of anything, processes.
+ELSEWHERE = {
+    *("Factorization", "LearnableFrequencies", "MappedTable", "save_table", "BatchedFieldOperations", "Peak"),
+    *("OptimizedUnifiedFieldBrain", "GPUBrainFactory", "GPUPatternLibrary", "TensorMemoryPool", "SplitField"),
+    *("advance_key_", "plot", "quick_performance_test", "DeviceError", "DeviceInfo", "GPUContext", "get_device"),
+    *("to_cpu", "to_gpu"),
+}
+
+
+class Strange:
+    """Of no type that a call takes."""
+
+
+def calls():
+    for system, known in GOOD.items():
+        for name, good in known.items():
+            for parameter in inspect.signature(getattr(system, name)).parameters.values():
+                named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+                if named and (name, parameter.name) not in FREE:
+                    yield pytest.param(system, name, good, parameter.name, id=f"{name}-{parameter.name}")
+
+
+@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls()))
+def test_a_wrong_type_is_named(system, name, good, argument):
+    call = getattr(system, name)
+    arguments = inspect.signature(call).bind(*good).arguments | {argument: Strange()}
+    message = rf"^({NAMES.get(name, name)}): ({re.escape(argument)}|dtype of 'a') must be .+, got "
+    with pytest.raises(TypeError, match=message):
+        call(**arguments)
+
+
+@pytest.mark.parametrize("system", GOOD, ids=lambda system: system.__name__)
+def test_every_public_call_is_in_the_table(system):
+    assert set(system.__all__) - ELSEWHERE <= set(GOOD[system]) | set(GOOD[field])
+    assert set(GOOD[system]) <= set(system.__all__)
