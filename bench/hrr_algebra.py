@@ -1,6 +1,7 @@
 """Benchmark entries of the HRR algebra beyond binding, and of the memories built on it."""
 
 import functools
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -168,8 +169,6 @@ def entry(
 def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
     """The row-wise operators at one size."""
     shape = f"{batch}x{dim}"
-    permuted = partial(hrr.permute, seed=1)
-    table = hrr.permute(torch.arange(dim, dtype=torch.float64), 1).long()
     return (
         entry(
             "inverse", shape, batch, partial(one, dim), hrr.inverse,
@@ -199,10 +198,18 @@ def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
                 ("unbind_spectrum", unbind_spectrum_ours, "irfft(rfft(a) * conj(B))", unbind_spectrum_rfft),
             )
         ),
-        entry(
-            "permute", shape, batch, partial(one, dim), permuted,
-            (Peer("a[..., table]", partial(permute_gather, table=table)),), 2 * batch * dim,
-        ),
+    )  # fmt: skip
+
+
+def permutation(*sizes: int) -> Entry:
+    """A permutation of rows; how many leading dimensions they have must not matter."""
+    *_, items, dim = (1, *sizes)
+    table = hrr.permute(torch.arange(dim, dtype=torch.float64), 1).long()
+    inputs = partial(one, dim) if len(sizes) == 2 else partial(many, items, dim)
+    return entry(
+        "permute", "x".join(map(str, sizes)), sizes[0], inputs, partial(hrr.permute, seed=1),
+        (Peer("a[..., table]", partial(permute_gather, table=table)),),
+        2 * math.prod(sizes),
     )  # fmt: skip
 
 
@@ -213,6 +220,8 @@ ENTRIES: tuple[Entry, ...] = (
         100 * 9 * 1024, aim=2.0, aim_peer="fold over the factors",
     ),
     *algebra(100, 1024),
+    permutation(100, 1024),
+    permutation(16, 126, 1024),
     entry(
         "cleanup among 1000", "100x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
         (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 1100 * 1024,

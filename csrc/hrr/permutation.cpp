@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "csrc/cache.h"
+#include "csrc/execute.h"
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/operators.h"
 #include "csrc/operator.h"
+#include "csrc/rows.h"
+#include "kernels/hrr/gathered_rows.h"
 #include "kernels/philox.h"
 
 namespace torch_hrr::hrr {
@@ -66,26 +69,47 @@ struct TableKey {
   auto operator<=>(const TableKey& other) const = default;
 };
 
-Tensor make_table(const TableKey& key, c10::Device device) {
+Tensor make_table(const TableKey& key, c10::Device device, at::ScalarType type) {
   std::vector<int64_t> table = permutation_power(random_permutation(key.dim, key.seed), key.power);
-  return at::from_blob(table.data(), {key.dim}, at::kLong).to(device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  return at::from_blob(table.data(), {key.dim}, at::kLong).to(device, type, /*non_blocking=*/false, /*copy=*/true);
+}
+
+constexpr int64_t kMaxKeptDim = int64_t{1} << 20;
+
+// Whether the kernel of the CPU gathers the rows, whose table is one of int32; at::index_select has others.
+bool has_kernel(const Tensor& a) {
+  return a.is_cpu() && a.size(-1) <= kMaxKeptDim;
 }
 
 // Tables of short rows, at most 8 MiB each, are kept: on the CPU those used last, on GPUs the first that fit into 256
 // MiB.
 Tensor index_table(const Tensor& a, int64_t seed, int64_t power) {
   constexpr size_t kMaxCpuTables = 64;
-  constexpr int64_t kMaxKeptDim = int64_t{1} << 20;
   constexpr int64_t kMaxGpuBytes = int64_t{256} << 20;
   static auto& cpu_tables = *new Recent<TableKey, Tensor>(kMaxCpuTables);
   static auto& gpu_tables = *new DeviceTables<TableKey>(kMaxGpuBytes);
   const c10::Device device = a.device();
   const TableKey key{a.size(-1), seed, power, device.is_cpu() ? -1 : int64_t{device.index()}};
-  const auto make = [device](const TableKey& made) { return make_table(made, device); };
+  const auto make = [&](const TableKey& made) {
+    return make_table(made, device, has_kernel(a) ? at::kInt : at::kLong);
+  };
   if (key.dim > kMaxKeptDim) {
     return make(key);
   }
   return device.is_cpu() ? cpu_tables.get(key, make) : gpu_tables.get(key, make);
+}
+
+void gather_rows(const Tensor& out, const Tensor& a, const Tensor& table) {
+  const Rows<1> rows(a.sizes().slice(0, static_cast<size_t>(a.dim() - 1)), {{{with_unit_rows(a, a.scalar_type()), 1}}});
+  kernels::GatheredRowsParams params;
+  params.input = rows.data(0);
+  params.table = table.const_data_ptr<int32_t>();
+  params.out = out.mutable_data_ptr();
+  params.dim = a.size(-1);
+  params.rows = a.numel() / params.dim;
+  params.map = rows.map();
+  execute_rows_on_cpu(params, params.rows,
+                      kernels::kernel_table<kernels::RowKernel<kernels::GatheredRowsParams>>(storage_of(out)));
 }
 
 struct Permute : Operator {
@@ -102,9 +126,15 @@ struct Permute : Operator {
     return result;
   }
   static void run(const ResultContract<int64_t>&, const Tensor& out, const Tensor& a, int64_t seed, int64_t power) {
-    if (a.numel() != 0) {
+    if (a.numel() == 0) {
+      return;
+    }
+    const Tensor table = index_table(a, seed, power);
+    if (has_kernel(a)) {
+      gather_rows(out, a, table);
+    } else {
       Tensor result = out;
-      at::index_select_out(result, a, -1, index_table(a, seed, power));
+      at::index_select_out(result, a, -1, table);
     }
   }
 

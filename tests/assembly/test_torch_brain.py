@@ -240,7 +240,7 @@ def test_bad_input_leaves_the_brain_unchanged(error, external, projections, lear
 
 @pytest.mark.parametrize("precision", ["float32", "FP16", "", None])
 def test_bad_precision(precision):
-    with pytest.raises(ValueError, match="precision must be '"):
+    with pytest.raises(TypeError if precision is None else ValueError, match="precision must be '"):
         TorchBrain(precision=precision)
 
 
