@@ -46,6 +46,9 @@ class Rounds {
     for (Area& area : brain_.areas) {
       add_slots(area, area.winners, *area.winner_count);
     }
+    for (const Fiber& fiber : brain_.fibers) {
+      refresh_scales(fiber);
+    }
     for (Target& target : targets_) {
       selection_.choose(target);
     }
@@ -70,6 +73,14 @@ class Rounds {
   }
   Area& source_of(const Fiber& fiber) {
     return brain_.areas[static_cast<size_t>(fiber.source)];
+  }
+
+  // Where columns are divided by their sums before every round: those of the winners grew in the round before.
+  void refresh_scales(const Fiber& fiber) {
+    const Area& target = brain_.areas[static_cast<size_t>(fiber.target)];
+    for (int64_t i = 0; fiber.sums != nullptr && i < *target.winner_count; ++i) {
+      kernels::refresh_scale(fiber, target.winners[i]);
+    }
   }
 
   // Files the edges that come into use; false, and no fiber has changed, where they do not fit.
@@ -113,7 +124,8 @@ class Rounds {
       if (fiber->learns()) {
         const std::vector<int32_t> rows = firing_slots(source_of(*fiber));
         kernel_table<kernels::ProjectionKernels>().potentiate(
-            fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(), fiber->factor, fiber->largest);
+            fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(), fiber->factor, fiber->largest,
+            {fiber->sums, area.neuron_of});
       }
     }
     for (Stimulus* stimulus : target.stimuli) {

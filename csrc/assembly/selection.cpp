@@ -14,13 +14,12 @@
 namespace torch_hrr::assembly {
 
 using kernels::add_term;
-using kernels::fiber_sum;
+using kernels::fiber_term;
 using kernels::input_term;
 using kernels::kernel_table;
 using kernels::kFixedBits;
 using kernels::kFixedOne;
 using kernels::penalty_term;
-using kernels::scaled_term;
 using kernels::stimulus_sum;
 
 // Brings a fiber's counts to its source's present winners: those that left are taken away, those that came are added.
@@ -90,73 +89,54 @@ void Selection::choose(Target& target) {
   }
   const bool scaled =
       std::any_of(target.fibers.begin(), target.fibers.end(), [](const Fiber* f) { return f->scale != nullptr; });
-  if (scaled || area.bias != nullptr || area.last_win != nullptr) {
+  // With fewer slots than winners there is no bound that spares scaled inputs.
+  if (area.bias != nullptr || area.last_win != nullptr || (scaled && area.slots[0] < area.k)) {
     choose_densely(target, scaled);
   } else {
-    choose_by_sums(target);
+    choose_by_bound(target, scaled);
   }
 }
 
 // x_j is the sum of counts everywhere but at slots, where it can only be more. So a winner is one of the k largest by
 // counts alone, or a slot.
-void Selection::choose_by_sums(Target& target) {
+void Selection::choose_by_bound(Target& target, bool scaled) {
   Area& area = area_of(target.area);
   const auto slots = static_cast<size_t>(area.slots[0]);
-  std::vector<const int32_t*> sources;
+  const int shift = scaled ? kernels::kScaledBits : 0;
+  sources_.clear();
+  scales_.clear();
   inputs_.assign(slots, 0);
   for (const Fiber* fiber : target.fibers) {
     add_excess(*fiber, slots);
     for (size_t s = 0; s < slots; ++s) {
-      inputs_[s] = add_term(inputs_[s], input_term(fiber_sum(*fiber, area.neuron_of[s], excess_[s]), 0));
+      const int32_t neuron = area.neuron_of[s];
+      inputs_[s] = add_term(inputs_[s], fiber_term(*fiber, neuron, excess_[s], shift));
     }
     if (fiber->connectome != nullptr) {
-      sources.push_back(fiber->counts);
+      sources_.push_back(fiber->counts);
+      scales_.push_back(fiber->scale);
     }
   }
   for (const Stimulus* stimulus : target.stimuli) {
     for (size_t s = 0; s < slots; ++s) {
-      inputs_[s] =
-          add_term(inputs_[s], input_term(stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]), 0));
+      const int64_t sum = stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]);
+      inputs_[s] = add_term(inputs_[s], input_term(sum, shift));
     }
-    sources.push_back(stimulus->counts);
+    sources_.push_back(stimulus->counts);
+    scales_.push_back(nullptr);
   }
   // Enough slots: their k-th input is a bound that others have to reach.
-  uint32_t least = 0;
   int64_t bound = INT64_MIN;
   if (static_cast<int64_t>(slots) >= area.k) {
     ordered_ = inputs_;
     std::nth_element(ordered_.begin(), ordered_.begin() + (area.k - 1), ordered_.end(), std::greater<int64_t>());
     bound = ordered_[static_cast<size_t>(area.k - 1)];
-    least = static_cast<uint32_t>(std::min<int64_t>((bound + kFixedOne - 1) >> kFixedBits, UINT32_MAX));
-  }
-  indices_.resize(static_cast<size_t>(area.k));
-  sums_.resize(static_cast<size_t>(area.k));
-  int64_t found = 0;
-  if (sources.empty()) {
-    // A graph of the user's own alone: everything without a slot has input 0, the lowest indices first.
-    for (int64_t j = 0; j < area.n && found < area.k && bound <= 0; ++j) {
-      indices_[static_cast<size_t>(found)] = static_cast<int32_t>(j);
-      sums_[static_cast<size_t>(found++)] = 0;
-    }
-  } else {
-    kernels::SumWinnersParams params;
-    params.sources = sources.data();
-    params.source_count = static_cast<int64_t>(sources.size());
-    params.n = area.n;
-    params.k = area.k;
-    params.least = least;
-    params.indices = indices_.data();
-    params.sums = sums_.data();
-    const auto& projection = kernel_table<kernels::ProjectionKernels>();
-    const Scratch scratch(projection.sum_winners_scratch(area.k));
-    found = projection.sum_winners(params, scratch.memory);
   }
   candidates_.clear();
-  for (int64_t i = 0; i < found; ++i) {
-    const auto at = static_cast<size_t>(i);
-    if (area.slot_of[indices_[at]] < 0) {
-      candidates_.push_back({static_cast<int64_t>(sums_[at]) << kFixedBits, indices_[at]});
-    }
+  if (scaled) {
+    add_scaled_candidates(target, bound);
+  } else {
+    add_candidates_by_sums(target, bound);
   }
   for (size_t s = 0; s < slots; ++s) {
     if (inputs_[s] >= bound) {
@@ -177,6 +157,75 @@ void Selection::choose_by_sums(Target& target) {
   std::sort(target.winners.begin(), target.winners.end());
 }
 
+// Neurons without slots that may win, by their sums of counts.
+void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
+  const Area& area = area_of(target.area);
+  const uint32_t least =
+      bound < 0 ? 0 : static_cast<uint32_t>(std::min<int64_t>((bound + kFixedOne - 1) >> kFixedBits, UINT32_MAX));
+  indices_.resize(static_cast<size_t>(area.k));
+  sums_.resize(static_cast<size_t>(area.k));
+  int64_t found = 0;
+  if (sources_.empty()) {
+    // A graph of the user's own alone: everything without a slot has input 0, the lowest indices first.
+    for (int64_t j = 0; j < area.n && found < area.k && bound <= 0; ++j) {
+      indices_[static_cast<size_t>(found)] = static_cast<int32_t>(j);
+      sums_[static_cast<size_t>(found++)] = 0;
+    }
+  } else {
+    kernels::SumWinnersParams params;
+    params.sources = sources_.data();
+    params.source_count = static_cast<int64_t>(sources_.size());
+    params.n = area.n;
+    params.k = area.k;
+    params.least = least;
+    params.indices = indices_.data();
+    params.sums = sums_.data();
+    const auto& projection = kernel_table<kernels::ProjectionKernels>();
+    const Scratch scratch(projection.sum_winners_scratch(area.k));
+    found = projection.sum_winners(params, scratch.memory);
+  }
+  for (int64_t i = 0; i < found; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (area.slot_of[indices_[at]] < 0) {
+      candidates_.push_back({static_cast<int64_t>(sums_[at]) << kFixedBits, indices_[at]});
+    }
+  }
+}
+
+// Neurons without slots whose inputs reach the bound. The kernel sees them in doubles, so that it is asked for a little
+// less: each of the terms is rounded by at most 1/2, and the sum of m doubles errs by less than m + 2 units in its last
+// place.
+void Selection::add_scaled_candidates(const Target& target, int64_t bound) {
+  const Area& area = area_of(target.area);
+  const auto terms = static_cast<double>(sources_.size());
+  const auto unit = static_cast<double>(int64_t{1} << (kFixedBits + kernels::kScaledBits));
+  indices_.resize(static_cast<size_t>(area.n));
+  kernels::ScaledCandidatesParams params;
+  params.sources = sources_.data();
+  params.scales = scales_.data();
+  params.source_count = static_cast<int64_t>(sources_.size());
+  params.n = area.n;
+  params.least = (static_cast<double>(bound) * (1 - (terms + 4) * 0x1p-52) - terms - 1) / unit;
+  params.indices = indices_.data();
+  const int64_t found = kernel_table<kernels::ProjectionKernels>().scaled_candidates(params);
+  for (int64_t i = 0; i < found; ++i) {
+    const int32_t neuron = indices_[static_cast<size_t>(i)];
+    if (area.slot_of[neuron] >= 0) {
+      continue;
+    }
+    int64_t input = 0;
+    for (const Fiber* fiber : target.fibers) {
+      input = add_term(input, fiber_term(*fiber, neuron, 0, kernels::kScaledBits));
+    }
+    for (const Stimulus* stimulus : target.stimuli) {
+      input = add_term(input, input_term(stimulus_sum(stimulus->counts[neuron], 0), kernels::kScaledBits));
+    }
+    if (input >= bound) {
+      candidates_.push_back({input, neuron});
+    }
+  }
+}
+
 // Inputs of every neuron one by one: normalised fibers, refracted areas, long-range inhibition. Where a fiber is
 // normalised, inputs are counted in units of 2^-40.
 void Selection::choose_densely(Target& target, bool scaled) {
@@ -188,10 +237,8 @@ void Selection::choose_densely(Target& target, bool scaled) {
     add_excess(*fiber, static_cast<size_t>(area.slots[0]));
     for (size_t j = 0; j < n; ++j) {
       const int32_t slot = area.slot_of[j];
-      const int64_t sum =
-          fiber_sum(*fiber, static_cast<int64_t>(j), slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0);
-      const int64_t term = fiber->scale != nullptr ? scaled_term(sum, fiber->scale[j]) : input_term(sum, shift);
-      inputs_[j] = add_term(inputs_[j], term);
+      const int64_t excess = slot >= 0 ? excess_[static_cast<size_t>(slot)] : 0;
+      inputs_[j] = add_term(inputs_[j], fiber_term(*fiber, static_cast<int64_t>(j), excess, shift));
     }
   }
   for (const Stimulus* stimulus : target.stimuli) {

@@ -34,8 +34,10 @@ class Selection {
   }
   void deliver(Fiber& fiber);
   void add_excess(const Fiber& fiber, size_t slots);
-  void choose_by_sums(Target& target);
+  void choose_by_bound(Target& target, bool scaled);
   void choose_densely(Target& target, bool scaled);
+  void add_candidates_by_sums(const Target& target, int64_t bound);
+  void add_scaled_candidates(const Target& target, int64_t bound);
 
   Brain& brain_;
   bool threads_;
@@ -43,6 +45,8 @@ class Selection {
   std::vector<int64_t> entered_, left_, excess_, ordered_, inputs_;
   std::vector<int32_t> indices_;
   std::vector<uint32_t> sums_;
+  std::vector<const int32_t*> sources_;
+  std::vector<const double*> scales_;
   std::vector<Candidate> candidates_;
 };
 

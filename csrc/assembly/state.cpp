@@ -159,6 +159,8 @@ Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
   fiber.edges.weight = reader.data<float>("weight", at::kFloat, per_chunk);
   fiber.chunks = reader.data<int64_t>("chunks", at::kLong, {brains});
   fiber.scale = reader.optional<double>("scale", at::kDouble, {brains, target.n});
+  fiber.sums = reader.optional<int64_t>("sums", at::kLong, {brains, target.n});
+  TORCH_CHECK(fiber.sums == nullptr || fiber.scale != nullptr, "_project_: a fiber with sums must have scales");
   return fiber;
 }
 

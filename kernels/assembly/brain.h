@@ -67,7 +67,9 @@ struct Fiber {
   int32_t* known = nullptr;   // [source capacity] target slots that this row's edges are known to
   int64_t* chunks = nullptr;  // [1] in use
   int64_t chunk_capacity = 0;
-  const double* scale = nullptr;  // [target n] of a normalised fiber, or null
+  double* scale = nullptr;  // [target n] of a normalised fiber, or null
+  // [target n] the sums of its columns in units of 2^-24, of a fiber that is normalised before every round, or null
+  int64_t* sums = nullptr;
 
   KERNEL_HOST_DEVICE uint64_t key() const {
     return connectome_key(seed, static_cast<uint64_t>(brain), id);
@@ -89,6 +91,7 @@ struct Fiber {
     own.known += b * from.capacity;
     own.chunks += b;
     own.scale = offset_of(scale, b * into.n);
+    own.sums = offset_of(sums, b * into.n);
     return own;
   }
 };
@@ -143,6 +146,20 @@ KERNEL_HOST_DEVICE int64_t scaled_term(int64_t sum, double scale) {
   const double share = static_cast<double>(sum) * scale * static_cast<double>(1 << kScaledBits);
   const auto largest = static_cast<double>(kLargestTerm);
   return static_cast<int64_t>(rint(share < largest ? share : largest));
+}
+
+// What a fiber adds to the input of neuron j.
+KERNEL_HOST_DEVICE int64_t fiber_term(const Fiber& fiber, int64_t j, int64_t excess, int shift) {
+  const int64_t sum = fiber_sum(fiber, j, excess);
+  return fiber.scale != nullptr ? scaled_term(sum, fiber.scale[j]) : input_term(sum, shift);
+}
+
+// Lets column j count as if it were divided by its sum, and 0 where it has no synapse. A round adds at most 2^59 to a
+// sum (kLargestTerm), so that sums bounded here, before every round, do not overflow.
+KERNEL_HOST_DEVICE void refresh_scale(const Fiber& fiber, int64_t j) {
+  const int64_t sum = fiber.sums[j] < kLargestInput ? fiber.sums[j] : kLargestInput;
+  fiber.sums[j] = sum;
+  fiber.scale[j] = sum > 0 ? 1 / (static_cast<double>(sum) / static_cast<double>(kFixedOne)) : 0;
 }
 
 // What a stimulus sends to a neuron with `count` synapses: a weight of 0 means that none of them has grown.

@@ -59,6 +59,17 @@ __global__ void add_excess_kernel(Batch batch, Link link, int64_t* excess) {
   add_excess(batch, link, excess);
 }
 
+// Where columns are divided by their sums before every round: those of the winners grew in the round before.
+KERNEL_DEVICE void refresh_scales(const Batch& batch, const Link& link) {
+  for_each_running(batch, [&](int64_t b) {
+    const Link own = link.of_brain(b);
+    for_each_of_grid(*own.target.winner_count, [&](int64_t i) { refresh_scale(own.fiber, own.target.winners[i]); });
+  });
+}
+__global__ void refresh_scales_kernel(Batch batch, Link link) {
+  refresh_scales(batch, link);
+}
+
 KERNEL_DEVICE void potentiate_edges(const Batch& batch, const Link& link, const int32_t* last_round, int32_t round) {
   for (int64_t b = blockIdx.y; b < batch.brains; b += gridDim.y) {
     if (!batch.commits(b)) {
@@ -70,7 +81,13 @@ KERNEL_DEVICE void potentiate_edges(const Batch& batch, const Link& link, const 
       for_each_known_edge(own.fiber.edges, own.source.slot_of[neuron], [&](int64_t edge) {
         if (wins[own.fiber.edges.target[edge]] == round) {
           float& weight = own.fiber.edges.weight[edge];
-          weight = potentiated(weight, own.fiber.factor, own.fiber.largest);
+          const float grown = potentiated(weight, own.fiber.factor, own.fiber.largest);
+          if (own.fiber.sums != nullptr) {
+            const int64_t more = fixed_point(grown) - fixed_point(weight);
+            atomicAdd(as_counter(own.fiber.sums + own.target.neuron_of[own.fiber.edges.target[edge]]),
+                      static_cast<unsigned long long>(more));
+          }
+          weight = grown;
         }
       });
     });

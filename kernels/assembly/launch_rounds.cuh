@@ -5,6 +5,7 @@
 // go the short way.
 //
 // A round, all of it for every brain that runs:
+//   for every fiber    scales of columns that grew, where they are divided by their sums before every round
 //   for every target   base counts brought up to date, inputs of all neurons, selection; a fixed area keeps its winners
 //   for every target   slots for winners that have none
 //   for every fiber    edges into new slots counted, their chunks numbered; then, where all of them fit, filed
@@ -290,6 +291,12 @@ class RoundsLauncher {
   }
 
   void run_round(int32_t round) {
+    for (const Wire& wire : wires_) {
+      if (wire.link().fiber.sums != nullptr) {
+        launch_("refresh_scales_kernel", refresh_scales_kernel, over(wire.link().target.k), dim3(kRoundThreads), 0,
+                batch_, wire.link());
+      }
+    }
     size_t chosen = 0;
     for (const Target& target : targets_) {
       if (!area_of(target).fixed) {

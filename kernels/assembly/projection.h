@@ -26,6 +26,12 @@ struct EdgeTable {
   float* weight = nullptr;    // [chunks][kEdgesPerChunk]
 };
 
+// Sums of the columns of a fiber, in units of 2^-24.
+struct ColumnSums {
+  int64_t* sums = nullptr;             // [target n], or null
+  const int32_t* neuron_of = nullptr;  // [target slots]
+};
+
 // Candidates for winners by their integer sums alone: the k largest of sum_s sources[s][j] (ties to the lower index)
 // among those >= least. Where `least` is 0 there are k of them.
 struct SumWinnersParams {
@@ -38,15 +44,28 @@ struct SumWinnersParams {
   uint32_t* sums = nullptr;    // [k]
 };
 
+// Candidates for winners where columns are scaled: all neurons j with sum_s sources[s][j] scales[s][j] >= least, up to
+// the rounding of doubles. A null pointer among the scales stands for ones.
+struct ScaledCandidatesParams {
+  const int32_t* const* sources = nullptr;
+  const double* const* scales = nullptr;
+  int64_t source_count = 0;
+  int64_t n = 0;
+  double least = 0;
+  int32_t* indices = nullptr;  // [n]
+};
+
 // The CPU kernels.
 struct ProjectionKernels {
   // Candidates by integer sums; the number found. Scratch is 64-byte aligned.
   int64_t (*sum_winners_scratch)(int64_t k);
   int64_t (*sum_winners)(const SumWinnersParams&, void* scratch);
-  // excess[target] += fixed_point(weight) - base, and weight *= factor where wins[target], over the edges of rows.
+  int64_t (*scaled_candidates)(const ScaledCandidatesParams&);
+  // excess[target] += fixed_point(weight) - base, and weight *= factor where wins[target], over the edges of rows. What
+  // weights grow by is added to the sums of their columns, if these are kept.
   void (*add_excess)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t base, int64_t* excess);
   void (*potentiate)(const EdgeTable&, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
-                     float largest);
+                     float largest, const ColumnSums& columns);
 };
 
 KERNEL_ISA_BEGIN

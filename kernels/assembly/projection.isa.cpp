@@ -67,6 +67,33 @@ int64_t sum_winners(const SumWinnersParams& params, void* scratch) {
   return found;
 }
 
+int64_t scaled_candidates(const ScaledCandidatesParams& params) {
+  constexpr int64_t kBlock = 256;
+  int64_t found = 0;
+  for (int64_t first = 0; first < params.n; first += kBlock) {
+    const int64_t count = params.n - first < kBlock ? params.n - first : kBlock;
+    double sums[kBlock] = {};
+    for (int64_t s = 0; s < params.source_count; ++s) {
+      const int32_t* const source = params.sources[s] + first;
+      if (params.scales[s] == nullptr) {
+        for (int64_t i = 0; i < count; ++i) {
+          sums[i] += static_cast<double>(source[i]);
+        }
+      } else {
+        const double* const scale = params.scales[s] + first;
+        for (int64_t i = 0; i < count; ++i) {
+          sums[i] += static_cast<double>(source[i]) * scale[i];
+        }
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      params.indices[found] = static_cast<int32_t>(first + i);
+      found += sums[i] >= params.least ? 1 : 0;
+    }
+  }
+  return found;
+}
+
 // body(first edge, edges) for every chunk of the rows.
 template <typename Body>
 inline void for_each_chunk(const EdgeTable& table, const int32_t* rows, int64_t count, const Body& body) {
@@ -89,7 +116,19 @@ void add_excess(const EdgeTable& table, const int32_t* rows, int64_t count, int6
 }
 
 void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
-                float largest) {
+                float largest, const ColumnSums& columns) {
+  if (columns.sums != nullptr) {
+    for_each_chunk(table, rows, count, [&](int64_t first, int64_t edges) {
+      for (int64_t e = first; e < first + edges; ++e) {
+        if (wins[table.target[e]] != 0) {
+          const float grown = potentiated(table.weight[e], factor, largest);
+          columns.sums[columns.neuron_of[table.target[e]]] += fixed_point(grown) - fixed_point(table.weight[e]);
+          table.weight[e] = grown;
+        }
+      }
+    });
+    return;
+  }
   for_each_chunk(table, rows, count, [&](int64_t first, int64_t edges) {
     for (int64_t e = first; e < first + edges; ++e) {
       // Which targets won is unpredictable: no branch depends on it.
@@ -101,7 +140,7 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
 
 }  // namespace
 
-KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, add_excess, potentiate})
+KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, scaled_candidates, add_excess, potentiate})
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

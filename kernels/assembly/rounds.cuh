@@ -312,8 +312,7 @@ KERNEL_DEVICE void add_fiber_inputs(const Batch& batch, const Fiber& fiber, cons
     int64_t* x = inputs + b * target.n;
     for_each_of_grid(target.n, [&](int64_t j) {
       const int32_t slot = into.slot_of[j];
-      const int64_t sum = fiber_sum(own, j, slot >= 0 ? excess[b * target.capacity + slot] : 0);
-      const int64_t term = own.scale != nullptr ? scaled_term(sum, own.scale[j]) : input_term(sum, shift);
+      const int64_t term = fiber_term(own, j, slot >= 0 ? excess[b * target.capacity + slot] : 0, shift);
       x[j] = first ? term : add_term(x[j], term);
     });
   });

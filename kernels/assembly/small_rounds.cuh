@@ -134,6 +134,12 @@ __global__ void __launch_bounds__(kSmallThreads) begin_small_rounds_kernel(Small
 // What the selection ranks, of every area whose winners it chooses.
 KERNEL_DEVICE void add_small_inputs(const SmallRounds& call) {
   const Batch& batch = call.batch;
+  for (int32_t w = 0; w < call.wire_count; ++w) {
+    if (call.wires[w].link().fiber.sums != nullptr) {
+      refresh_scales(batch, call.wires[w].link());
+    }
+  }
+  block_sync();
   for (int32_t t = 0; t < call.target_count; ++t) {
     const Target& target = call.targets[t];
     const Area& area = call.areas[target.area];

@@ -77,6 +77,24 @@ PROGRAMS = {
             ("project", ({"s": ["A"]}, BOTH), {"rounds": 4}),
         ],
     ),
+    "normalised before every round": (
+        {"p": 0.05, "seed": 11},
+        [
+            ("add_stimulus", ("s", 40), {}),
+            ("add_area", ("A", 500, 30), {"beta": 0.1, "normalize": True}),
+            ("add_area", ("B", 400, 20), {"beta": 0.3, "normalize": True, "w_max": 2.0}),
+            ("connect", ("B", "B"), {"p": 0.3, "beta": 0.5}),
+            ("project", ({"s": ["A"]}, {}), {"rounds": 1}),
+            ("project", ({}, {"A": ["A", "B"]}), {"rounds": 12}),
+            ("activate", ("A", torch.arange(0, 60, 2)), {}),
+            ("project", ({}, BOTH), {"rounds": 5}),
+            ("fix_assembly", ("A",), {}),
+            ("project", ({}, {"A": ["A", "B"], "B": ["A", "B"]}), {"rounds": 6}),
+            ("unfix_assembly", ("A",), {}),
+            ("project", ({}, {"A": ["B"]}), {"rounds": 3}),
+            ("project", ({}, BOTH), {"rounds": 9}),
+        ],
+    ),
     "graphs of one's own": (
         {"p": 0.05, "seed": 1},
         [

@@ -47,18 +47,19 @@ class PretendGraph(TorchDispatchMode):
                     old.copy_(new)
 
 
-def brain_of(batch=None, device="cpu", **options):
+def brain_of(batch=None, device="cpu", normalize=False, **options):
     brain = Brain(p=0.05, seed=3, batch=batch, device=device, **options)
     brain.add_stimulus("s", 40)
     brain.add_area("A", 400, 20, 0.1, refracted=options.get("mode") != "sampled")
-    brain.add_area("B", 400, 20, 0.1)
+    brain.add_area("B", 400, 20, 0.1, normalize=normalize)
     brain.project({"s": ["A", "B"]})
     return brain
 
 
+@pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("batch", [None, 2])
-def test_a_captured_call_replays_as_the_next_rounds(batch, monkeypatch):
-    brain, expected = brain_of(batch), brain_of(batch)
+def test_a_captured_call_replays_as_the_next_rounds(batch, normalize, monkeypatch):
+    brain, expected = brain_of(batch, normalize=normalize), brain_of(batch, normalize=normalize)
     for each in (brain, expected):
         # Memory for every neuron.
         each.project(**CALL, rounds=20)
@@ -77,9 +78,10 @@ def test_a_captured_call_replays_as_the_next_rounds(batch, monkeypatch):
     assert_same(state_of(brain), state_of(expected))
 
 
-def test_a_captured_call_waits_for_nothing(monkeypatch):
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_captured_call_waits_for_nothing(normalize, monkeypatch):
     with PretendCuda(monkeypatch) as cuda:
-        brain = brain_of(device="cuda")
+        brain = brain_of(device="cuda", normalize=normalize)
         assert cuda.waited(lambda: brain.project(**CALL, rounds=20))
         with PretendGraph(monkeypatch):
             assert not cuda.waited(lambda: brain.project(**CALL, rounds=2))
@@ -108,19 +110,21 @@ def test_a_replay_says_what_it_left_out(monkeypatch):
 
 
 def test_what_cannot_be_captured_is_refused(monkeypatch):
-    first = brain_of()
-    normalized = brain_of()
-    normalized._network.areas["A"].normalize = True
+    first, normalized = brain_of(), brain_of(normalize=True)
     watched, sampled = brain_of(), brain_of(mode="sampled")
-    others = (normalized, watched, sampled)
-    for each in others:
+    others = (watched, sampled)
+    for each in (normalized, *others):
         each.project(**CALL)
-    states = [copy.deepcopy(each.state_dict()) for each in (first, *others)]
+    # Its sums of columns are made again when they are needed, as after loading.
+    normalized.load_state_dict(normalized.state_dict())
+    states = [copy.deepcopy(each.state_dict()) for each in (first, normalized, *others)]
     with Monitor(watched, ["A"]), PretendGraph(monkeypatch):
         with pytest.raises(RuntimeError, match="tables of a brain must exist"):
             first.project(**CALL)
+        with pytest.raises(RuntimeError, match="columns must be normalised before a CUDA graph is captured"):
+            normalized.project(**CALL)
         for each in others:
             with pytest.raises(RuntimeError, match="looked at one by one cannot be captured"):
                 each.project(**CALL)
-    for each, state in zip((first, *others), states, strict=True):
+    for each, state in zip((first, normalized, *others), states, strict=True):
         assert_same(dict(each.state_dict()), dict(state))

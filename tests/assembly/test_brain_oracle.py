@@ -190,9 +190,10 @@ def test_every_round_is_that_of_the_oracle(program, p):
     assert all(dense.winners(name).size for name in areas if program in {"merge", "long"}), "the program ran"
 
 
+@pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("rounds", [2, 3, 25])
-def test_many_rounds_in_one_call(rounds):
-    brain, dense = pair(AREAS, 0.1, seed=-3)
+def test_many_rounds_in_one_call(rounds, normalize):
+    brain, dense = pair(areas_with(normalize=normalize), 0.1, seed=-3)
     for each in (brain, dense):
         for name, args, kwargs in A_AND_B:
             getattr(each, name)(*args, **kwargs)

@@ -200,6 +200,8 @@ void launch_brains(bool two_level, int64_t n) {
       fiber.source = 1 - target;
       fiber.target = target;
       fiber.factor = 1.1f;
+      fiber.scale = somewhere<double>();
+      fiber.sums = somewhere<int64_t>();
       fiber.connectome = procedural ? somewhere<GapTables>() : nullptr;
       fibers.push_back(fiber);
       gaps.push_back(procedural ? gap_tables(two_level) : DeviceGapTables());

@@ -181,6 +181,7 @@ def check_states(network: Network, engine: Engine) -> None:
         what = f"of the fiber from {name!r} to {into!r}"
         _check_fiber(what, fiber, areas[fiber.source_index], areas[fiber.target_index])
         fiber.forget_counts()
+        fiber.forget_sums()
     for (name, into), source in network.sources.items():
         _check_stimulus(f"of stimulus {name!r} into {into!r}", source, areas[source.target_index])
     network.reserve()

@@ -48,8 +48,8 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
     return area.slot_of[brain, neurons].long()
 
 
-def column_scale(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
-    """1 / sum_i w_ij of every column j, 0 where a column has no synapse: float64 [brains, n_target]."""
+def column_sums(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
+    """sum_i w_ij of every column j, in units of 2^-24: int64 [brains, n_target]."""
     sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64, device=fiber.chunks.device)
     if fiber.procedural:
         if not fiber.degrees.numel():
@@ -65,5 +65,21 @@ def column_scale(source: AreaState, target: AreaState, fiber: FiberState, seed: 
         _, columns, weights = fiber.edges(brain)
         excess = (weights.double() * FIXED_ONE).round().long() - (FIXED_ONE if fiber.procedural else 0)
         sums[brain].index_add_(0, target.neuron_of[brain].long()[columns], excess)
+    return sums
+
+
+def scale_columns(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> None:
+    """Lets the columns of a fiber count as if they were divided by their present sums; 0 where one has no synapse.
+
+    Where that is done before every round, the rounds keep the sums from now on.
+    """
+    if target.normalize and not fiber.sums.numel():
+        fiber.hold("sums", column_sums(source, target, fiber, seed), persistent=False)
+    sums = fiber.sums if fiber.sums.numel() else column_sums(source, target, fiber, seed)
     total = sums.double() / FIXED_ONE
-    return torch.where(total > 0, 1 / total, torch.zeros_like(total))
+    scale = torch.where(total > 0, 1 / total, torch.zeros_like(total))
+    if fiber.scale.shape == scale.shape:
+        # In its place, where captured rounds look for it.
+        fiber.scale.copy_(scale)
+    else:
+        fiber.hold("scale", scale)

@@ -31,14 +31,14 @@ def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:
     """What takes back all that showing these areas and summing inputs change, as long as no round came in between.
 
     That is winners, scales of normalised columns and fibers that are used for the first time. Base counts stay: they
-    know which winners they are of. Copies are of winners alone, as scales are replaced and never written to.
+    know which winners they are of.
     """
     network = brain._network
     winners = [
         (area, area.winners.clone(), area.winner_count.clone()) for area in (network.areas[name] for name in shown)
     ]
     normalized = [(area, area.normalized) for area in network.areas.values()]
-    scales = [(fiber, fiber.scale) for fiber in network.fibers.values()]
+    scales = [(fiber, fiber.scale.clone()) for fiber in network.fibers.values()]
     fibers, states = set(network.fibers), len(network.states)
 
     def undo() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from torch_hrr.assembly._connect import column_scale
+from torch_hrr.assembly._connect import scale_columns
 from torch_hrr.assembly._network import Network
 from torch_hrr.assembly._state import FIXED_ONE, FiberState
 
@@ -128,7 +128,7 @@ def _fiber(network: Network, source: str, target: str) -> FiberState:
     fiber = FiberState(from_area, into, config, network.brains, network.device)
     fiber.reserve(from_area.neuron_of.shape[1])
     if into.normalize or source in into.normalized:
-        fiber.hold("scale", column_scale(from_area, into, fiber, network.seed))
+        scale_columns(from_area, into, fiber, network.seed)
     return fiber
 
 

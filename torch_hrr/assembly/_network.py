@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_hrr._checks import check_bool
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
-from torch_hrr.assembly._connect import chunked_edges, column_scale
+from torch_hrr.assembly._connect import chunked_edges, scale_columns
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
 
 _ops = torch.ops.torch_hrr
@@ -211,7 +211,7 @@ class Network:
         if table is not None:
             chunked_edges(table, pair[0], pair[1], fiber)
             if source in pair[1].normalized:
-                fiber.hold("scale", column_scale(pair[0], pair[1], fiber, self.seed))
+                scale_columns(pair[0], pair[1], fiber, self.seed)
             self.reserve()
         self.version += 1
 
@@ -234,7 +234,7 @@ class Network:
         fiber = FiberState(from_area, into, config, self.brains, self.device)
         fiber.reserve(from_area.neuron_of.shape[1])
         if source in into.normalized:
-            fiber.hold("scale", column_scale(from_area, into, fiber, self.seed))
+            scale_columns(from_area, into, fiber, self.seed)
         self.fibers[source, target] = fiber
         self.states.append(fiber)
         self.version += 1
@@ -263,6 +263,14 @@ class Network:
         id = fiber_id("stimulus", stimulus, target)
         _ops._stimulus_counts_(counts, self.stimuli[stimulus], self.p, self.seed, id)
         return counts
+
+    def check_sums(self, op: str, areas: Collection[str]) -> None:
+        """RuntimeError unless the sums of all columns into these areas are kept, to be captured in a graph.
+
+        The scales of columns that grew since the last call are those of winners, which rounds refresh themselves.
+        """
+        if not all(fiber.sums.numel() for (_, into), fiber in self.fibers.items() if into in areas):
+            raise RuntimeError(f"{op}: columns must be normalised before a CUDA graph is captured: make the call once")
 
     def beta(self, source: str, target: str) -> float:
         """The plasticity of what `source`, an area or a stimulus, sends to `target`."""

@@ -239,6 +239,7 @@ class FiberState(State):
     chunks: Tensor
     scale: Tensor
     degrees: Tensor
+    sums: Tensor
 
     def __init__(
         self, source: AreaState, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device
@@ -266,6 +267,8 @@ class FiberState(State):
         self.hold("scale", torch.zeros(brains, 0, dtype=torch.float64, device=device))
         # Synapses of the random graph onto each target, of a fiber that was normalised.
         self.hold("degrees", torch.zeros(brains, 0, **integers), persistent=False)
+        # Sums of the columns in units of 2^-24, which rounds keep up to date where they divide by them every time.
+        self.forget_sums()
 
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
@@ -284,6 +287,7 @@ class FiberState(State):
         for tensor in (self.length, self.known, self.chunks):
             tensor.zero_()
         self.forget_counts()
+        self.forget_sums()
 
     def reserve_chunks(self, chunks: int) -> None:
         """Memory for that many chunks of edges."""
@@ -295,6 +299,10 @@ class FiberState(State):
             most = _FIRST_BYTES // (_BYTES_PER_CHUNK * len(self.next))
             self.reserve_chunks(min(self._first_chunks, most))
 
+    def forget_sums(self) -> None:
+        """The sums no longer belong to the synapses."""
+        self.hold("sums", torch.zeros(len(self.chunks), 0, dtype=torch.int64, device=self.chunks.device), False)
+
     def forget_counts(self) -> None:
         """The counts no longer belong to any winners."""
         self.delivered_count.fill_(-1)
@@ -303,7 +311,7 @@ class FiberState(State):
         """As the operator reads them."""
         return [
             self.counts, self.delivered, self.delivered_count, self.head, self.length, self.known, self.next,
-            self.target, self.weight, self.chunks, self.scale,
+            self.target, self.weight, self.chunks, self.scale, self.sums,
         ]  # fmt: skip
 
     def edges(self, brain: int, slots: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch_hrr.assembly import _calculus as calculus
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _inputs as reading
 from torch_hrr.assembly import _state
-from torch_hrr.assembly._connect import column_scale
+from torch_hrr.assembly._connect import scale_columns
 from torch_hrr.assembly._module import NetworkModule
 from torch_hrr.assembly._network import Projections, fiber_id
 from torch_hrr.assembly._views import AreaView, FiberView, area_views, fiber_views
@@ -202,7 +202,7 @@ class Brain(NetworkModule):
             ValueError: an unknown name, or a source without winners that fires into another area; the brain is
                 unchanged.
             RuntimeError: captured without a call of the same kind before, or with what cannot be captured: mode
-                "sampled", an area with normalize=True, a hook or monitor, brains that differ.
+                "sampled", a hook or monitor, brains that differ.
         """
         which = self._network.which("project", brains)
         return self._run("project", stimuli or {}, areas or {}, checks.rounds("project", rounds), which)
@@ -331,11 +331,12 @@ class Brain(NetworkModule):
         targets = set().union(*(plan.targets for plan in plans))
         normalized = [name for name in network.areas if name in targets and network.areas[name].normalize]
         if _state.is_capturing(network.device):
-            if normalized or self._hooks or network.mode != "exact":
+            if self._hooks or network.mode != "exact":
                 raise RuntimeError(f"{op}: rounds that are looked at one by one cannot be captured")
+            network.check_sums(op, normalized)
             left = self._engine.run(plans, rounds)
             return None if left is None else network.unbatched(left)
-        step = 1 if normalized or self._hooks else rounds
+        step = 1 if self._hooks else rounds
         for first in range(0, rounds, step):
             for name in normalized:
                 self.normalize(name)
@@ -589,11 +590,11 @@ class Brain(NetworkModule):
         """Lets every fiber from an area into this one count as if its columns were divided by their present sums.
 
         The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
-        later ones a pass over the potentiated synapses and the target's neurons.
+        later ones a pass over potentiated synapses and the target's neurons. With normalize=True the sums are kept.
         """
         target = self._network.area("normalize", area)
         self._network.check_exact("normalize")
         target.normalized = set(self._network.areas)
         for (source, into), fiber in self._network.fibers.items():
             if into == area:
-                fiber.hold("scale", column_scale(self._network.areas[source], target, fiber, self.seed))
+                scale_columns(self._network.areas[source], target, fiber, self.seed)

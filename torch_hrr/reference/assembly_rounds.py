@@ -73,6 +73,7 @@ class _Fiber:
     weight: Tensor
     chunks: Tensor
     scale: Tensor | None
+    column_sums: Tensor | None
 
     def learns(self) -> bool:
         return self.plastic and self.factor != 1
@@ -164,7 +165,20 @@ class _Fiber:
         places = self.places()
         places = places[wins[self.edge_target.view(-1)[places].long()]]
         weight = self.weight.view(-1)
-        weight[places] = (weight[places] * self.factor).clamp_max(self.largest)
+        grown = (weight[places] * self.factor).clamp_max(self.largest)
+        if self.column_sums is not None:
+            neurons = self.target.neuron_of[self.edge_target.view(-1)[places].long()].long()
+            self.column_sums.scatter_add_(0, neurons, _fixed_point(grown) - _fixed_point(weight[places]))
+        weight[places] = grown
+
+    def refresh_scale(self) -> None:
+        """Divides the columns of the target's winners, which grew in the round before, by their sums."""
+        if self.column_sums is not None and self.scale is not None:
+            winners = self.target.active()
+            sums = self.column_sums[winners].clamp_max(_LARGEST_INPUT)
+            self.column_sums[winners] = sums
+            total = sums.double() / 2**_FIXED_BITS
+            self.scale[winners] = torch.where(total > 0, 1 / total, torch.zeros_like(total))
 
 
 @dataclasses.dataclass
@@ -217,7 +231,7 @@ class _Brain:
         p, beta, w_max = (next(numbers) for _ in range(3))
         key = connectome_key(seed, id, b)
         arrays: list[Any] = [next(tensors)[b] for _ in range(10)]
-        arrays.append(_given(next(tensors), b, target.n))
+        arrays += [_given(next(tensors), b, target.n) for _ in range(2)]
         factor, largest = _factor(beta), _largest(w_max, source.k)
         return _Fiber(source, target, bool(plastic), bool(procedural), p, key, factor, largest, *arrays)
 
@@ -255,6 +269,8 @@ class _Brain:
         """False where edges need more memory; nothing but caches has changed then."""
         for area in self.areas:
             area.add_slots(area.active())
+        for fiber in self.fibers:
+            fiber.refresh_scale()
         into = [fiber.target for fiber in self.fibers] + [stimulus.target for stimulus in self.stimuli]
         targets = [area for area in self.areas if any(area is target for target in into)]
         winners = {id(area): self._choose(area) for area in targets}

@@ -138,13 +138,68 @@ TEST(Projection, ExcessIsTheSumOfWeightsInFixedPoint) {
   }
 }
 
+TEST(Projection, SumsOfColumnsGrowByWhatTheirEdgesGrow) {
+  constexpr int32_t kTargets = 7;
+  Table plain(kTargets);
+  Table summed(kTargets);
+  const std::vector<uint8_t> wins = {1, 0, 1, 1, 0, 0, 1};
+  const std::vector<int32_t> firing = {3, 1, 4};
+  const std::vector<int32_t> neuron_of = {6, 0, 5, 1, 4, 2, 3};
+  std::vector<int64_t> sums(kTargets, 100);
+  std::vector<int64_t> exact(kTargets, 100);
+  const std::vector<float> before = summed.weight;
+  const auto& kernels = kernel_table<ProjectionKernels>();
+  kernels.potentiate(plain.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f, {});
+  kernels.potentiate(summed.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f, {sums.data(), neuron_of.data()});
+  EXPECT_EQ(plain.weight, summed.weight);
+  for (size_t e = 0; e < before.size(); ++e) {
+    const double more = static_cast<double>(summed.weight[e]) - static_cast<double>(before[e]);
+    if (more != 0) {
+      exact[static_cast<size_t>(neuron_of[static_cast<size_t>(summed.target[e])])] +=
+          static_cast<int64_t>(more * 0x1p24);
+    }
+  }
+  EXPECT_EQ(sums, exact);
+  EXPECT_NE(sums, std::vector<int64_t>(kTargets, 100));
+}
+
+TEST(Projection, ScaledCandidatesReachTheBound) {
+  std::mt19937 random(5);
+  std::uniform_int_distribution<int32_t> counts(0, 9);
+  std::uniform_real_distribution<double> scales(0, 1);
+  for (const int64_t n : {1, 255, 256, 257, 3000}) {
+    std::vector<int32_t> first(static_cast<size_t>(n));
+    std::vector<int32_t> second(static_cast<size_t>(n));
+    std::vector<double> scale(static_cast<size_t>(n));
+    for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+      first[j] = counts(random);
+      second[j] = counts(random);
+      scale[j] = scales(random);
+    }
+    const std::vector<const int32_t*> sources = {first.data(), second.data()};
+    const std::vector<const double*> factors = {scale.data(), nullptr};
+    std::vector<int32_t> indices(static_cast<size_t>(n));
+    for (const double least : {-1.0, 9.0, 17.5, 100.0}) {
+      std::vector<int32_t> exact;
+      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+        if (first[j] * scale[j] + second[j] >= least) {
+          exact.push_back(static_cast<int32_t>(j));
+        }
+      }
+      const int64_t found = kernel_table<ProjectionKernels>().scaled_candidates(
+          {sources.data(), factors.data(), 2, n, least, indices.data()});
+      EXPECT_EQ(std::vector<int32_t>(indices.begin(), indices.begin() + found), exact) << n << " " << least;
+    }
+  }
+}
+
 TEST(Projection, EdgesIntoWinnersGrowUpToTheLargestWeight) {
   constexpr int32_t kTargets = 7;
   Table table(kTargets);
   const std::vector<uint8_t> wins = {1, 0, 1, 1, 0, 0, 1};
   const std::vector<int32_t> firing = {3, 1, 4};
   const std::vector<float> before = table.weight;
-  kernel_table<ProjectionKernels>().potentiate(table.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f);
+  kernel_table<ProjectionKernels>().potentiate(table.edges(), firing.data(), 3, wins.data(), 1.5f, 4.0f, {});
   for (int32_t row = 0; row < 5; ++row) {
     const bool fires = row == 1 || row == 3 || row == 4;
     for (int32_t chunk = table.head[static_cast<size_t>(row)], left = table.length[static_cast<size_t>(row)];
