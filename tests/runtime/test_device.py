@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from torch_hrr.runtime import (
     to_gpu,
 )
 
+README = pathlib.Path(__file__).parents[2] / "README.md"
 NO_DRIVER = "Found no NVIDIA driver on your system"
 
 
@@ -404,3 +407,18 @@ def test_info_with_a_gpu(two_gpus, monkeypatch, library, driver):
     set_device("cpu")
     get_device_info()
     assert asked == ["cuda:1", "cuda"]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps", "xpu"])
+def test_the_readme_runs_where_torch_sees_a_gpu_that_has_no_kernels(accelerators, recwarn, kind):
+    """On the CPU, and in silence: nobody asked for the GPU."""
+    accelerators(**{kind: 1}, kernels=())
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 4
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(README), "exec"), names)
+    tensors = [value for value in names.values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) >= 4 and all(tensor.device.type == "cpu" for tensor in tensors)
+    assert names["brain"].device.type == "cpu"
+    assert not [warning for warning in recwarn.list if "torch_hrr" in str(warning.message)]
