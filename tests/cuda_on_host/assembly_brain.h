@@ -48,6 +48,7 @@ struct FiberArrays {
   std::vector<int64_t> delivered, delivered_count, chunks;
   std::vector<float> weight;
   std::vector<double> scale;
+  std::vector<int64_t> sums;
 };
 struct StimulusArrays {
   std::vector<int32_t> counts;
@@ -85,6 +86,14 @@ class Brains {
       for (int64_t b = 0; b < count; ++b) {
         for (int64_t j = 0; model.fibers[f].normalised && j < model.target_of(f).n; ++j) {
           fibers[f].scale.push_back(model.scale_of(f, b, j));
+        }
+        if (model.fibers[f].every_round) {
+          const std::vector<float> weights = model.base_weights(f, b);
+          const auto n = static_cast<size_t>(model.target_of(f).n);
+          for (size_t j = 0; j < n; ++j) {
+            fibers[f].sums.push_back(DenseBrain::column_sum(weights, n, j));
+            fibers[f].scale.push_back(DenseBrain::scale_of_sum(fibers[f].sums.back()));
+          }
         }
         if (model.fibers[f].own_graph) {
           file_own_graph(f, b);
@@ -317,6 +326,7 @@ inline std::vector<Fiber> Brains::fiber_pointers() {
     fiber.chunks = arrays.chunks.data();
     fiber.chunk_capacity = memory.chunks[f];
     fiber.scale = arrays.scale.empty() ? nullptr : arrays.scale.data();
+    fiber.sums = arrays.sums.empty() ? nullptr : arrays.sums.data();
     all.push_back(fiber);
   }
   return all;

@@ -32,6 +32,7 @@ struct FiberModel {
   bool own_graph = false;
   bool normalised = false;
   bool plastic = true;
+  bool every_round = false;  // whether columns are divided by their present sums before every round
 };
 
 struct StimulusModel {
@@ -177,6 +178,18 @@ class DenseBrain {
     return step > 0 && areas[a].wins[j] > kLargest / step ? kLargest : areas[a].wins[j] * step;
   }
 
+  // Of weights [source n, n], in units of 2^-24.
+  static int64_t column_sum(const std::vector<float>& weights, size_t n, size_t j) {
+    int64_t sum = 0;
+    for (size_t place = j; place < weights.size(); place += n) {
+      sum += fixed(weights[place]);
+    }
+    return sum;
+  }
+  static double scale_of_sum(int64_t sum) {
+    return sum > 0 ? 1 / (static_cast<double>(sum) / 16777216) : 0;
+  }
+
   Model model;  // of which rates and what is fixed may change between rounds
   int64_t index;
   std::vector<Area> areas;
@@ -199,7 +212,7 @@ class DenseBrain {
     std::vector<int64_t> x(static_cast<size_t>(area.n));
     bool fine = false;
     for (const FiberModel& fiber : model.fibers) {
-      fine = fine || (fiber.target == static_cast<int32_t>(a) && fiber.normalised);
+      fine = fine || (fiber.target == static_cast<int32_t>(a) && (fiber.normalised || fiber.every_round));
     }
     for (size_t f = 0; f < model.fibers.size(); ++f) {
       for (size_t j = 0; model.fibers[f].target == static_cast<int32_t>(a) && j < x.size(); ++j) {
@@ -207,8 +220,9 @@ class DenseBrain {
         for (const int64_t i : areas[static_cast<size_t>(model.fibers[f].source)].winners) {
           sum += fixed(weights[f][static_cast<size_t>(i) * x.size() + j]);
         }
-        if (model.fibers[f].normalised) {
-          const double scale = model.scale_of(f, index, static_cast<int64_t>(j));
+        if (model.fibers[f].normalised || model.fibers[f].every_round) {
+          const double scale = model.fibers[f].every_round ? scale_of_sum(column_sum(weights[f], x.size(), j))
+                                                           : model.scale_of(f, index, static_cast<int64_t>(j));
           x[j] += std::llrint(std::min(static_cast<double>(sum) * scale * 65536, 0x1p59));
         } else {
           x[j] += term(sum, fine);

@@ -121,6 +121,50 @@ TEST(RoundsKernels, WideAndSparseAreasAreTheDefinition) {
   }
 }
 
+// Columns that are divided by their sums before every round: of connectomes, of a graph of one's own, of fixed winners.
+TEST(RoundsKernels, ColumnsOfPresentSumsAreTheDefinition) {
+  Model model;
+  model.areas = {{60, 20}, {120, 25}, {110, 23, true}};
+  model.fibers = {{0, 1, 0.3, 0.5f}, {1, 1, 0.2, 0.3f, 2}, {1, 1, 0.3, 0.7f, kSaturation, true}, {1, 2, 0.3, 0.2f}};
+  for (FiberModel& fiber : model.fibers) {
+    fiber.every_round = true;
+  }
+  model.stimuli = {{1, 2}};
+  constexpr int64_t kBrains = 2;
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains(model, kBrains, Memory(model));
+    std::vector<DenseBrain> dense;
+    for (int64_t b = 0; b < kBrains; ++b) {
+      dense.emplace_back(model, b);
+      dense.back().areas[0].winners = some_neurons(model, 0, 20, 1);
+      dense.back().areas[2].winners = some_neurons(model, 2, 23, 2);
+      brains.activate(0, b, dense.back().areas[0].winners);
+      brains.activate(2, b, dense.back().areas[2].winners);
+    }
+    for (const int64_t rounds : {1, 4, 2}) {
+      std::vector<DenseBrain> before;
+      for (DenseBrain& brain : dense) {
+        brain.rounds(rounds - 1);
+        before.push_back(brain);
+        brain.round();
+      }
+      brains.run(rounds, host);
+      for (int64_t b = 0; b < kBrains; ++b) {
+        const auto at = static_cast<size_t>(b);
+        expect_definition(brains, b, dense[at], before[at]);
+        for (size_t f = 0; f < model.fibers.size(); ++f) {
+          const auto n = static_cast<size_t>(model.target_of(f).n);
+          for (size_t j = 0; j < n; ++j) {
+            EXPECT_EQ(brains.fibers[f].sums[at * n + j], DenseBrain::column_sum(dense[at].weights[f], n, j));
+          }
+        }
+      }
+      ASSERT_FALSE(testing::Test::HasFailure());
+    }
+  }
+}
+
 // Weights at 2^24, terms at 2^59, with and without a scale, and biases at 2^61.
 TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
   Model model;

@@ -175,8 +175,9 @@ void profile_rounds(std::vector<Profile>& all, const testing::Model& model, int6
     name("target" + of, fiber.target);
     name("weight" + of, fiber.weight);
     name("known" + of, fiber.known);
-    if (model.fibers[f].normalised) {
-      name("scale" + of, fiber.scale, Role::kTable);
+    if (model.fibers[f].every_round) {
+      name("scale" + of, fiber.scale);
+      name("sums" + of, fiber.sums);
     }
   }
   name("counts of the stimulus", brains.stimuli[0].counts, Role::kTable);
@@ -210,7 +211,7 @@ void profile_assembly(std::vector<Profile>& all) {
   refracted.refractory_period = 3;
   refracted.inhibition = kFixedOne;
   testing::Model large = two_areas(refracted, {5000, 70}, 0.02);
-  large.fibers[1].normalised = true;
+  large.fibers[1].every_round = true;
   profile_rounds(all, large, 1);
 }
 
