@@ -96,9 +96,9 @@ TEST(Encodings, BadArgumentsAreErrors) {
   EXPECT_THROW(embed_positions(positions, table, std::nullopt, -1, 0), c10::ValueError);
   EXPECT_THROW(embed_positions(positions.to(at::kFloat), table), c10::TypeError);
   Tensor undefined;
-  EXPECT_THROW(sinusoidal_encoding_out(undefined, positions), c10::Error);
-  EXPECT_THROW(sinusoidal_features_out(undefined, positions, at::ones({2})), c10::Error);
-  EXPECT_THROW(embed_positions_out(undefined, positions, table), c10::Error);
+  EXPECT_THROW(sinusoidal_encoding_out(undefined, positions), c10::TypeError);
+  EXPECT_THROW(sinusoidal_features_out(undefined, positions, at::ones({2})), c10::TypeError);
+  EXPECT_THROW(embed_positions_out(undefined, positions, table), c10::TypeError);
 }
 
 }  // namespace

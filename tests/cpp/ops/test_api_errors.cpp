@@ -45,36 +45,38 @@ class ApiErrors : public ::testing::TestWithParam<c10::DeviceType> {
 };
 
 TEST_P(ApiErrors, LengthsMustAgree) {
-  EXPECT_ERROR(c10::Error, "bind: a and b must have the same last dimension, got 512 and 1000",
+  EXPECT_ERROR(c10::ValueError, "bind: a and b must have the same last dimension, got 512 and 1000",
                bind(ones({2, 512}), ones({1000})));
-  EXPECT_ERROR(c10::Error, "unbind: bound and role must have the same last dimension, got 8 and 1",
+  EXPECT_ERROR(c10::ValueError, "unbind: bound and role must have the same last dimension, got 8 and 1",
                unbind(ones({8}), ones({1})));
-  EXPECT_ERROR(c10::Error, "bind_normalize: a and b must have the same last dimension, got 8 and 9",
+  EXPECT_ERROR(c10::ValueError, "bind_normalize: a and b must have the same last dimension, got 8 and 9",
                bind_normalize(ones({8}), ones({9})));
-  EXPECT_ERROR(c10::Error, "bind_superpose: a and b must have the same last dimension, got 8 and 9",
+  EXPECT_ERROR(c10::ValueError, "bind_superpose: a and b must have the same last dimension, got 8 and 9",
                bind_superpose(ones({2, 8}), ones({2, 9})));
 }
 
 TEST_P(ApiErrors, RowsMustNotBeEmpty) {
-  EXPECT_ERROR(c10::Error, "bind: a must have a last dimension of at least 1, got 0", bind(ones({2, 0}), ones({0})));
-  EXPECT_ERROR(c10::Error, "superpose: vectors must have a last dimension of at least 1, got 0",
+  EXPECT_ERROR(c10::ValueError, "bind: a must have a last dimension of at least 1, got 0",
+               bind(ones({2, 0}), ones({0})));
+  EXPECT_ERROR(c10::ValueError, "superpose: vectors must have a last dimension of at least 1, got 0",
                superpose(ones({2, 0})));
 }
 
 TEST_P(ApiErrors, RanksMustSuffice) {
-  EXPECT_ERROR(c10::Error, "bind: b must have at least 1 dimension [..., D], got 0", bind(ones({8}), ones({})));
-  EXPECT_ERROR(c10::Error, "superpose: vectors must have at least 2 dimensions [..., K, D], got 1",
+  EXPECT_ERROR(c10::ValueError, "bind: b must have at least 1 dimension [..., D], got 0", bind(ones({8}), ones({})));
+  EXPECT_ERROR(c10::ValueError, "superpose: vectors must have at least 2 dimensions [..., K, D], got 1",
                superpose(ones({8})));
-  EXPECT_ERROR(c10::Error, "superpose: weights must have at least 1 dimension [..., K], got 0",
+  EXPECT_ERROR(c10::ValueError, "superpose: weights must have at least 1 dimension [..., K], got 0",
                superpose(ones({2, 8}), ones({})));
-  EXPECT_ERROR(c10::Error, "bind_superpose: b must have at least 2 dimensions [..., K, D], got 1",
+  EXPECT_ERROR(c10::ValueError, "bind_superpose: b must have at least 2 dimensions [..., K, D], got 1",
                bind_superpose(ones({2, 8}), ones({8})));
 }
 
 TEST_P(ApiErrors, LeadingDimensionsMustBroadcast) {
-  EXPECT_ERROR(c10::Error, "bind: the leading dimensions of a and b must broadcast, got sizes 2 and 3 at dimension 0",
+  EXPECT_ERROR(c10::ValueError,
+               "bind: the leading dimensions of a and b must broadcast, got sizes 2 and 3 at dimension 0",
                bind(ones({2, 8}), ones({3, 8})));
-  EXPECT_ERROR(c10::Error,
+  EXPECT_ERROR(c10::ValueError,
                "superpose: weights and the dimensions [..., K] of the vectors must broadcast, got sizes 3 and 4",
                superpose(ones({3, 8}), ones({4})));
 }
@@ -98,9 +100,9 @@ TEST_P(ApiErrors, EpsMustBeANumber) {
 }
 
 TEST_P(ApiErrors, TensorsMustBeDefined) {
-  EXPECT_ERROR(c10::Error, "bind: a must be a defined tensor, got an undefined one", bind(Tensor(), ones({8})));
-  EXPECT_ERROR(c10::Error, "bind: b must be a defined tensor, got an undefined one", bind(ones({8}), Tensor()));
-  EXPECT_ERROR(c10::Error, "bind_superpose: a must be a defined tensor, got an undefined one",
+  EXPECT_ERROR(c10::TypeError, "bind: a must be a defined tensor, got an undefined one", bind(Tensor(), ones({8})));
+  EXPECT_ERROR(c10::TypeError, "bind: b must be a defined tensor, got an undefined one", bind(ones({8}), Tensor()));
+  EXPECT_ERROR(c10::TypeError, "bind_superpose: a must be a defined tensor, got an undefined one",
                bind_superpose(Tensor(), ones({2, 8})));
   EXPECT_THROW(bind(Tensor(), Tensor()), c10::Error);
   EXPECT_THROW(superpose(Tensor()), c10::Error);
@@ -109,7 +111,7 @@ TEST_P(ApiErrors, TensorsMustBeDefined) {
 TEST_P(ApiErrors, ResultsMustBeAddressable) {
   const Tensor a = ones({1, 1, 64}).expand({int64_t{1} << 40, 1, 64});
   const Tensor b = ones({1, 1, 64}).expand({1, int64_t{1} << 40, 64});
-  EXPECT_ERROR(c10::Error, "bind: the result must have fewer than 2^63 bytes, got sizes", bind(a, b));
+  EXPECT_ERROR(c10::ValueError, "bind: the result must have fewer than 2^63 bytes, got sizes", bind(a, b));
 }
 
 TEST_P(ApiErrors, OutMustFit) {
@@ -118,11 +120,11 @@ TEST_P(ApiErrors, OutMustFit) {
   Tensor out = ones({2, 8}, at::kDouble);
   EXPECT_ERROR(c10::TypeError, "bind: out must have dtype Float, got Double", bind_out(out, a, b));
   out = ones({8});
-  EXPECT_ERROR(c10::Error, "unbind: out must have sizes [2, 8], got [8]", unbind_out(out, a, b));
+  EXPECT_ERROR(c10::ValueError, "unbind: out must have sizes [2, 8], got [8]", unbind_out(out, a, b));
   out = ones({2, 8});
-  EXPECT_ERROR(c10::Error, "superpose: out must have sizes [8], got [2, 8]", superpose_out(out, a));
+  EXPECT_ERROR(c10::ValueError, "superpose: out must have sizes [8], got [2, 8]", superpose_out(out, a));
   out = Tensor();
-  EXPECT_ERROR(c10::Error, "bind_normalize: out must be a defined tensor, got an undefined one",
+  EXPECT_ERROR(c10::TypeError, "bind_normalize: out must be a defined tensor, got an undefined one",
                bind_normalize_out(out, a, b));
 }
 
@@ -150,9 +152,9 @@ TEST(ApiErrorsOfDevices, AllMustBeOne) {
 
 TEST(ApiErrorsOfLayouts, TensorsMustBeStrided) {
   const Tensor dense = floats({2, 8});
-  EXPECT_THROW(bind(dense.to_sparse(), dense), c10::Error);
-  EXPECT_THROW(bind(dense, dense.to_sparse()), c10::Error);
-  EXPECT_THROW(superpose(dense.to_sparse_csr()), c10::Error);
+  EXPECT_THROW(bind(dense.to_sparse(), dense), c10::TypeError);
+  EXPECT_THROW(bind(dense, dense.to_sparse()), c10::TypeError);
+  EXPECT_THROW(superpose(dense.to_sparse_csr()), c10::TypeError);
 }
 
 TEST(ApiErrorsOfMemory, OutMustBeItsOwn) {
@@ -170,7 +172,7 @@ TEST(ApiErrorsOfMemory, LeaveOutAsItWas) {
   const Tensor a = floats({2, 8});
   Tensor out = at::full({2, 8}, 7.0, at::kFloat);
   const auto version = out._version();
-  EXPECT_THROW(bind_out(out, a, floats({9})), c10::Error);
+  EXPECT_THROW(bind_out(out, a, floats({9})), c10::ValueError);
   EXPECT_THROW(bind_normalize_out(out, a, a, -1), c10::ValueError);
   EXPECT_THROW(bind_out(out, a, floats({8}, at::kMeta)), c10::Error);
   EXPECT_TRUE(out.equal(at::full({2, 8}, 7.0, at::kFloat)));

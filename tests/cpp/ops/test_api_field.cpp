@@ -141,13 +141,13 @@ TEST(Fields, BadArgumentsAreErrors) {
   EXPECT_THROW(field_evolve(field, 0.1, 0.1, 1, "zeros", "box", 0.1, at::zeros({2})), c10::TypeError);
   EXPECT_THROW(field_evolve(field.to(at::kInt), 0.1, 0.1), c10::TypeError);
   EXPECT_THROW(field_gradient(field.to(at::kBool)), c10::TypeError);
-  EXPECT_THROW(field_gradient(field[0]), c10::Error);
-  EXPECT_THROW(gradient_magnitude(field[0]), c10::Error);
+  EXPECT_THROW(field_gradient(field[0]), c10::ValueError);
+  EXPECT_THROW(gradient_magnitude(field[0]), c10::ValueError);
   Tensor undefined, same = field;
   EXPECT_THROW(field_evolve_out(same, field, 0.1, 0.1), c10::Error);
-  EXPECT_THROW(field_evolve_out(undefined, field, 0.1, 0.1), c10::Error);
-  EXPECT_THROW(field_gradient_out(undefined, field), c10::Error);
-  EXPECT_THROW(gradient_magnitude_out(undefined, field), c10::Error);
+  EXPECT_THROW(field_evolve_out(undefined, field, 0.1, 0.1), c10::TypeError);
+  EXPECT_THROW(field_gradient_out(undefined, field), c10::TypeError);
+  EXPECT_THROW(gradient_magnitude_out(undefined, field), c10::TypeError);
 }
 
 }  // namespace
