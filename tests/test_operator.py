@@ -217,7 +217,7 @@ def test_negation_hides_no_shared_memory():
 
 def test_vmap_names_the_argument():
     rows = torch.randn(3, 8)
-    with pytest.raises(RuntimeError, match="bind: a must have at least 1 dimension within vmap, got 0"):
+    with pytest.raises(ValueError, match="bind: a must have at least 1 dimension within vmap, got 0"):
         torch.vmap(lambda x: torch.ops.torch_hrr.bind(x, rows))(torch.randn(3))
     with pytest.raises(RuntimeError, match="_stimulus_counts_: counts must not be batched by vmap"):
         torch.vmap(lambda x: COUNTS(x, 20, 0.3, 0, 0))(counts_of(2, 1, 8))
