@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from torch_hrr import _library
 from torch_hrr.runtime import device
 
 
@@ -20,6 +21,7 @@ def accelerators(monkeypatch):
     """Pretends that torch sees so many devices of each kind and that all work; `kernels`: those we have kernels for."""
 
     def pretend(kernels=("cuda",), **counts):
+        monkeypatch.setattr(_library, "has_cuda_kernels", lambda: "cuda" in kernels)
         monkeypatch.setattr(device, "_has_kernels", lambda kind: kind in ("cpu", "meta", *kernels))
         for kind in ("cuda", "mps", "xpu"):
             count = counts.get(kind, 0)
