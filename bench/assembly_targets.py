@@ -20,6 +20,7 @@ from torch_hrr.assembly import Brain, k_winners
 
 HEADING = "Baseline: a NumPy simulator that keeps the rows of every neuron that ever fired (bench/assembly_peers.py)."
 N, K, P, BETA, ROUNDS = 1_000_000, 1000, 0.01, 0.05, 20
+OPTION_N, OPTION_K, OPTION_P = 100_000, 317, 0.01
 SMALL_N, SMALL_K, SMALL_BATCH, SMALL_ROUNDS = 10_000, 100, 64, 25
 RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
 
@@ -211,6 +212,21 @@ def plasticity(session: Session) -> Measured:
     return Measured(learning / reading, note=f"{learning:.3f} ms a round, {reading:.3f} ms without")
 
 
+def option_cost(session: Session, **options: Any) -> Measured:
+    """Late rounds of an area with an option over those of an area without."""
+    late = {}
+    for name, own in {"with": options, "without": {}}.items():
+        late[name] = Brain(p=OPTION_P, device=session.settings.device)
+        late[name].add_stimulus("s", size=OPTION_K)
+        late[name].add_area("A", n=OPTION_N, k=OPTION_K, beta=BETA, **own)
+        late[name].project(**RECURRENT, rounds=30)
+    found = interleaved(
+        session, {name: lambda _, b=brain: b.project(**RECURRENT, rounds=25) for name, brain in late.items()}, {}
+    )
+    costs = {name: took / 25 * 1e3 for name, took in found.items()}
+    return Measured(costs["with"] / costs["without"], note=f"{costs['with']:.3f} ms, {costs['without']:.3f} ms without")
+
+
 TARGETS: tuple[Target, ...] = (
     Target(
         "exact projection", f"n = {N}, k = {K}, p = {P}, {ROUNDS} rounds", partial(projection_time, mode="exact"),
@@ -231,6 +247,14 @@ TARGETS: tuple[Target, ...] = (
         baseline="a loop over brains, one call each",
     ),
     Target("plasticity of a late round", f"n = {N}, k = {K}, p = {P}", plasticity, unit="x"),
+    Target(
+        "normalised columns in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
+        partial(option_cost, normalize=True), 2, "x",
+    ),
+    Target(
+        "ties by key in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
+        partial(option_cost, ties="keyed"), unit="x",
+    ),
 )  # fmt: skip
 
 

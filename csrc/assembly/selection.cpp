@@ -89,8 +89,9 @@ void Selection::choose(Target& target) {
   }
   const bool scaled =
       std::any_of(target.fibers.begin(), target.fibers.end(), [](const Fiber* f) { return f->scale != nullptr; });
-  // With fewer slots than winners there is no bound that spares scaled inputs.
-  if (area.bias != nullptr || area.last_win != nullptr || (scaled && area.slots[0] < area.k)) {
+  // With fewer slots than winners there is no bound that spares scaled inputs or ties by key.
+  const bool needs_bound = scaled || area.keyed_ties;
+  if (area.bias != nullptr || area.last_win != nullptr || (needs_bound && area.slots[0] < area.k)) {
     choose_densely(target, scaled);
   } else {
     choose_by_bound(target, scaled);
@@ -133,18 +134,18 @@ void Selection::choose_by_bound(Target& target, bool scaled) {
     bound = ordered_[static_cast<size_t>(area.k - 1)];
   }
   candidates_.clear();
-  if (scaled) {
-    add_scaled_candidates(target, bound);
+  if (scaled || area.keyed_ties) {
+    add_all_candidates(target, bound, shift);
   } else {
     add_candidates_by_sums(target, bound);
   }
   for (size_t s = 0; s < slots; ++s) {
     if (inputs_[s] >= bound) {
-      candidates_.push_back({inputs_[s], area.neuron_of[s]});
+      add_candidate(area, inputs_[s], area.neuron_of[s]);
     }
   }
   const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.input != b.input ? a.input > b.input : a.neuron < b.neuron;
+    return a.input != b.input ? a.input > b.input : a.order < b.order;
   };
   if (static_cast<int64_t>(candidates_.size()) > area.k) {
     std::nth_element(candidates_.begin(), candidates_.begin() + area.k, candidates_.end(), better);
@@ -157,7 +158,11 @@ void Selection::choose_by_bound(Target& target, bool scaled) {
   std::sort(target.winners.begin(), target.winners.end());
 }
 
-// Neurons without slots that may win, by their sums of counts.
+void Selection::add_candidate(const Area& area, int64_t input, int64_t neuron) {
+  candidates_.push_back({input, neuron, area.keyed_ties ? kernels::tie_rank(area.tie_key(), neuron) : neuron});
+}
+
+// The k that may win of the neurons without slots, by their sums of counts and, among equals, their indices.
 void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
   const Area& area = area_of(target.area);
   const uint32_t least =
@@ -187,27 +192,27 @@ void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
   for (int64_t i = 0; i < found; ++i) {
     const auto at = static_cast<size_t>(i);
     if (area.slot_of[indices_[at]] < 0) {
-      candidates_.push_back({static_cast<int64_t>(sums_[at]) << kFixedBits, indices_[at]});
+      add_candidate(area, static_cast<int64_t>(sums_[at]) << kFixedBits, indices_[at]);
     }
   }
 }
 
-// Neurons without slots whose inputs reach the bound. The kernel sees them in doubles, so that it is asked for a little
-// less: each of the terms is rounded by at most 1/2, and the sum of m doubles errs by less than m + 2 units in its last
-// place.
-void Selection::add_scaled_candidates(const Target& target, int64_t bound) {
+// All neurons without slots whose inputs reach the bound. The kernel sees them in doubles, so that it is asked for a
+// little less: each of the terms is rounded by at most 1/2, and the sum of m doubles errs by less than m + 2 units in
+// its last place.
+void Selection::add_all_candidates(const Target& target, int64_t bound, int shift) {
   const Area& area = area_of(target.area);
   const auto terms = static_cast<double>(sources_.size());
-  const auto unit = static_cast<double>(int64_t{1} << (kFixedBits + kernels::kScaledBits));
+  const auto unit = static_cast<double>(int64_t{1} << (kFixedBits + shift));
   indices_.resize(static_cast<size_t>(area.n));
-  kernels::ScaledCandidatesParams params;
+  kernels::CandidatesParams params;
   params.sources = sources_.data();
   params.scales = scales_.data();
   params.source_count = static_cast<int64_t>(sources_.size());
   params.n = area.n;
   params.least = (static_cast<double>(bound) * (1 - (terms + 4) * 0x1p-52) - terms - 1) / unit;
   params.indices = indices_.data();
-  const int64_t found = kernel_table<kernels::ProjectionKernels>().scaled_candidates(params);
+  const int64_t found = kernel_table<kernels::ProjectionKernels>().candidates(params);
   for (int64_t i = 0; i < found; ++i) {
     const int32_t neuron = indices_[static_cast<size_t>(i)];
     if (area.slot_of[neuron] >= 0) {
@@ -215,19 +220,19 @@ void Selection::add_scaled_candidates(const Target& target, int64_t bound) {
     }
     int64_t input = 0;
     for (const Fiber* fiber : target.fibers) {
-      input = add_term(input, fiber_term(*fiber, neuron, 0, kernels::kScaledBits));
+      input = add_term(input, fiber_term(*fiber, neuron, 0, shift));
     }
     for (const Stimulus* stimulus : target.stimuli) {
-      input = add_term(input, input_term(stimulus_sum(stimulus->counts[neuron], 0), kernels::kScaledBits));
+      input = add_term(input, input_term(stimulus_sum(stimulus->counts[neuron], 0), shift));
     }
     if (input >= bound) {
-      candidates_.push_back({input, neuron});
+      add_candidate(area, input, neuron);
     }
   }
 }
 
-// Inputs of every neuron one by one: normalised fibers, refracted areas, long-range inhibition. Where a fiber is
-// normalised, inputs are counted in units of 2^-40.
+// Inputs of every neuron one by one: refracted areas, long-range inhibition, and areas without a bound. Where a fiber
+// is normalised, inputs are counted in units of 2^-40.
 void Selection::choose_densely(Target& target, bool scaled) {
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
@@ -265,6 +270,36 @@ void Selection::choose_densely(Target& target, bool scaled) {
   const auto& kernel = kernel_table<kernels::RowKernel<kernels::WinnersParams>>();
   const Scratch scratch(kernel.scratch(params));
   kernel.run(params, 0, 1, scratch.memory);
+  if (area.keyed_ties) {
+    decide_ties(target, values);
+  }
+}
+
+// Of the neurons whose inputs equal the least winner's those win whose ranks are lowest; `values` are the inputs of the
+// winners.
+void Selection::decide_ties(Target& target, const std::vector<int64_t>& values) {
+  const Area& area = area_of(target.area);
+  const int64_t cut = *std::min_element(values.begin(), values.end());
+  std::vector<int64_t> above;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > cut) {
+      above.push_back(target.winners[i]);
+    }
+  }
+  std::vector<std::pair<uint32_t, int64_t>> equals;
+  const uint64_t key = area.tie_key();
+  for (int64_t j = 0; j < area.n; ++j) {
+    if (inputs_[static_cast<size_t>(j)] == cut) {
+      equals.emplace_back(kernels::tie_rank(key, j), j);
+    }
+  }
+  const auto wanted = static_cast<int64_t>(values.size() - above.size());
+  std::nth_element(equals.begin(), equals.begin() + (wanted - 1), equals.end());
+  for (int64_t i = 0; i < wanted; ++i) {
+    above.push_back(equals[static_cast<size_t>(i)].second);
+  }
+  std::sort(above.begin(), above.end());
+  target.winners = std::move(above);
 }
 
 }  // namespace torch_hrr::assembly

@@ -27,6 +27,7 @@ class Selection {
   struct Candidate {
     int64_t input;
     int64_t neuron;
+    int64_t order;  // of equal inputs the lower one wins
   };
 
   Area& area_of(int32_t index) {
@@ -36,8 +37,10 @@ class Selection {
   void add_excess(const Fiber& fiber, size_t slots);
   void choose_by_bound(Target& target, bool scaled);
   void choose_densely(Target& target, bool scaled);
+  void add_candidate(const Area& area, int64_t input, int64_t neuron);
   void add_candidates_by_sums(const Target& target, int64_t bound);
-  void add_scaled_candidates(const Target& target, int64_t bound);
+  void add_all_candidates(const Target& target, int64_t bound, int shift);
+  void decide_ties(Target& target, const std::vector<int64_t>& values);
 
   Brain& brain_;
   bool threads_;

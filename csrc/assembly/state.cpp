@@ -83,7 +83,7 @@ class StateReader {
   size_t floats_ = 0;
 };
 
-Area read_area(StateReader& reader, int64_t brains) {
+Area read_area(StateReader& reader, int64_t brains, int64_t seed) {
   Area area;
   area.n = reader.integer();
   area.k = reader.integer();
@@ -91,6 +91,9 @@ Area read_area(StateReader& reader, int64_t brains) {
   area.bias_step = reader.integer();
   const int64_t period = reader.integer();
   area.refractory_period = static_cast<int32_t>(period);
+  area.keyed_ties = reader.integer() != 0;
+  area.seed = static_cast<uint64_t>(seed);
+  area.id = static_cast<uint64_t>(reader.integer());
   TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "_project_: an area must have 1 <= k <= n < ",
               "2^31 - 1, got k ", area.k, " and n ", area.n);
   TORCH_CHECK(period >= 0 && period < INT32_MAX, "_project_: a period must be at least 0, got ", period);
@@ -221,7 +224,7 @@ State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<d
   TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "_project_: layout must hold counts of at least 0, got ",
               areas, ", ", fibers, " and ", stimuli);
   for (int64_t a = 0; a < areas; ++a) {
-    state.first.areas.push_back(read_area(reader, state.brains));
+    state.first.areas.push_back(read_area(reader, state.brains, seed));
   }
   for (int64_t f = 0; f < fibers; ++f) {
     state.first.fibers.push_back(read_fiber(reader, seed, state));

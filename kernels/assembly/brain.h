@@ -14,6 +14,18 @@
 
 namespace torch_hrr::kernels {
 
+// A bijection of 32 bits (lowbias32 of C. Wellons' hash-prospector, in the public domain).
+KERNEL_HOST_DEVICE constexpr uint32_t mix32(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+// A bijection of 32 bits for every key: a random order of neurons in which no two are equal.
+KERNEL_HOST_DEVICE constexpr uint32_t tie_rank(uint64_t key, int64_t j) {
+  return mix32(mix32(static_cast<uint32_t>(j) ^ static_cast<uint32_t>(key)) ^ static_cast<uint32_t>(key >> 32));
+}
+
 template <typename T>
 KERNEL_HOST_DEVICE T* offset_of(T* array, int64_t elements) {
   return array == nullptr ? nullptr : array + elements;
@@ -35,9 +47,17 @@ struct Area {
   int32_t* last_win = nullptr;         // [n] rounds since the last win of an area with long-range inhibition, or null
   int32_t refractory_period = 0;       // rounds
   const int64_t* penalties = nullptr;  // [refractory_period] by rounds since the win, of all brains
+  bool keyed_ties = false;             // among equal inputs the lower tie_rank wins, not the lower index
+  uint64_t seed = 0;                   // of the ties' key, with the brain and the id
+  uint64_t id = 0;
+  int64_t brain = 0;
 
+  KERNEL_HOST_DEVICE uint64_t tie_key() const {
+    return connectome_key(seed, static_cast<uint64_t>(brain), id);
+  }
   KERNEL_HOST_DEVICE Area of_brain(int64_t b) const {
     Area own = *this;
+    own.brain = b;
     own.winners += b * k;
     own.winner_count += b;
     own.slot_of += b * n;
@@ -174,6 +194,17 @@ KERNEL_HOST_DEVICE int64_t penalty_term(const Area& area, int64_t j, int shift) 
     taken += input_term(area.penalties[area.last_win[j]], shift);
   }
   return taken;
+}
+
+// What a second selection ranks where ties go by key and `cut` is the k-th largest input: all above the cut win, then
+// its equals by their rank, and no others. These are spread far below, so that they do not all meet at one counter of
+// the selection.
+KERNEL_HOST_DEVICE int64_t ranked_input(int64_t input, int64_t cut, uint64_t key, int64_t j) {
+  const auto rank = static_cast<int64_t>(tie_rank(key, j));
+  if (input == cut) {
+    return -rank;
+  }
+  return input > cut ? 1 : -((rank + 8) << 30);
 }
 
 // One Hebbian step of a stimulus.

@@ -6,7 +6,9 @@
 //
 // A round, all of it for every brain that runs:
 //   for every fiber    scales of columns that grew, where they are divided by their sums before every round
-//   for every target   base counts brought up to date, inputs of all neurons, selection; a fixed area keeps its winners
+//   for every target   base counts brought up to date, inputs of all neurons, selection; a fixed area keeps its
+//   winners;
+//                      where ties go by key, a second selection decides them
 //   for every target   slots for winners that have none
 //   for every fiber    edges into new slots counted, their chunks numbered; then, where all of them fit, filed
 //   for every target   plasticity;  then  commit
@@ -31,7 +33,7 @@ inline bool is_small(const RoundsLaunch& params) {
   bool small = params.brains <= kSmallBrains && params.area_count <= SmallRounds::kAreas &&
                params.fiber_count <= SmallRounds::kFibers && params.stimulus_count <= SmallRounds::kStimuli;
   for (int64_t a = 0; a < params.area_count; ++a) {
-    small = small && params.areas[a].n <= kSmallNeurons;
+    small = small && params.areas[a].n <= kSmallNeurons && !params.areas[a].keyed_ties;
   }
   for (int64_t f = 0; f < params.fiber_count; ++f) {
     const Fiber& fiber = params.fibers[f];
@@ -183,6 +185,9 @@ class RoundsLauncher {
       auto* inputs = small_ ? workspace_.template take<int64_t>(rows * area.n) : in_turn;
       auto* winners = workspace_.template take<int64_t>(rows * area.k);
       selections_.push_back(selection_of(area, inputs, winners, rows));
+      if (area.keyed_ties) {
+        selections_.back().values = workspace_.template take<int64_t>(rows * area.k);
+      }
       for (Target* target : together) {
         target->inputs = inputs;
         target->winners = winners;
@@ -301,7 +306,7 @@ class RoundsLauncher {
     for (const Target& target : targets_) {
       if (!area_of(target).fixed) {
         add_inputs(target);
-        launch_.select_top(selections_[chosen++], selection_memory_);
+        choose(target, selections_[chosen++]);
       }
     }
     for (const Target& target : targets_) {
@@ -372,6 +377,16 @@ class RoundsLauncher {
     if (area.bias != nullptr || area.last_win != nullptr) {
       launch_("subtract_penalties_kernel", subtract_penalties_kernel, over(area.n), dim3(kRoundThreads), 0, batch_,
               area, target.inputs, target.shift);
+    }
+  }
+
+  void choose(const Target& target, const WinnersParams& selection) {
+    launch_.select_top(selection, selection_memory_);
+    const Area& area = area_of(target);
+    if (area.keyed_ties) {
+      launch_("rank_ties_kernel", rank_ties_kernel, over(area.n), dim3(kRoundThreads), kTieSharedBytes, batch_, area,
+              static_cast<const int64_t*>(selection.values), target.inputs);
+      launch_.select_top(selection, selection_memory_);
     }
   }
 

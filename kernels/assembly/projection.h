@@ -44,9 +44,10 @@ struct SumWinnersParams {
   uint32_t* sums = nullptr;    // [k]
 };
 
-// Candidates for winners where columns are scaled: all neurons j with sum_s sources[s][j] scales[s][j] >= least, up to
-// the rounding of doubles. A null pointer among the scales stands for ones.
-struct ScaledCandidatesParams {
+// Candidates for winners where columns are scaled or ties go by key: all neurons j with
+// sum_s sources[s][j] scales[s][j] >= least, up to the rounding of doubles. A null pointer among the scales stands for
+// ones.
+struct CandidatesParams {
   const int32_t* const* sources = nullptr;
   const double* const* scales = nullptr;
   int64_t source_count = 0;
@@ -60,7 +61,7 @@ struct ProjectionKernels {
   // Candidates by integer sums; the number found. Scratch is 64-byte aligned.
   int64_t (*sum_winners_scratch)(int64_t k);
   int64_t (*sum_winners)(const SumWinnersParams&, void* scratch);
-  int64_t (*scaled_candidates)(const ScaledCandidatesParams&);
+  int64_t (*candidates)(const CandidatesParams&);
   // excess[target] += fixed_point(weight) - base, and weight *= factor where wins[target], over the edges of rows. What
   // weights grow by is added to the sums of their columns, if these are kept.
   void (*add_excess)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t base, int64_t* excess);

@@ -67,31 +67,57 @@ int64_t sum_winners(const SumWinnersParams& params, void* scratch) {
   return found;
 }
 
-int64_t scaled_candidates(const ScaledCandidatesParams& params) {
-  constexpr int64_t kBlock = 256;
+// sums[i] += source[i] scale[i]; a null scale stands for ones.
+template <typename T>
+inline void add_counts(const int32_t* source, const double* scale, int64_t count, T* sums) {
+  if (scale == nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += static_cast<T>(source[i]);
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += static_cast<T>(static_cast<double>(source[i]) * scale[i]);
+    }
+  }
+}
+
+// T is an integer where no column is scaled.
+template <typename T>
+int64_t candidates_of(const CandidatesParams& params, T least) {
+  constexpr int64_t kBlock = 128;
   int64_t found = 0;
   for (int64_t first = 0; first < params.n; first += kBlock) {
     const int64_t count = params.n - first < kBlock ? params.n - first : kBlock;
-    double sums[kBlock] = {};
+    T sums[kBlock] = {};
     for (int64_t s = 0; s < params.source_count; ++s) {
-      const int32_t* const source = params.sources[s] + first;
-      if (params.scales[s] == nullptr) {
-        for (int64_t i = 0; i < count; ++i) {
-          sums[i] += static_cast<double>(source[i]);
-        }
-      } else {
-        const double* const scale = params.scales[s] + first;
-        for (int64_t i = 0; i < count; ++i) {
-          sums[i] += static_cast<double>(source[i]) * scale[i];
-        }
-      }
+      add_counts(params.sources[s] + first, params.scales[s] == nullptr ? nullptr : params.scales[s] + first, count,
+                 sums);
     }
+    // Most blocks have none.
+    int32_t reached = 0;
     for (int64_t i = 0; i < count; ++i) {
+      reached += sums[i] >= least ? 1 : 0;
+    }
+    for (int64_t i = 0; reached != 0 && i < count; ++i) {
       params.indices[found] = static_cast<int32_t>(first + i);
-      found += sums[i] >= params.least ? 1 : 0;
+      found += sums[i] >= least ? 1 : 0;
     }
   }
   return found;
+}
+
+int64_t candidates(const CandidatesParams& params) {
+  bool scaled = false;
+  for (int64_t s = 0; s < params.source_count; ++s) {
+    scaled = scaled || params.scales[s] != nullptr;
+  }
+  if (scaled) {
+    return candidates_of<double>(params, params.least);
+  }
+  // Sums of counts are below 2^31.
+  constexpr double kMost = 0x7fffffff;
+  const double least = params.least < 0 ? 0 : params.least < kMost ? __builtin_ceil(params.least) : kMost;
+  return candidates_of<int32_t>(params, static_cast<int32_t>(least));
 }
 
 // body(first edge, edges) for every chunk of the rows.
@@ -140,7 +166,7 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
 
 }  // namespace
 
-KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, scaled_candidates, add_excess, potentiate})
+KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, candidates, add_excess, potentiate})
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -13,6 +13,7 @@ namespace torch_hrr::kernels {
 constexpr int kRoundThreads = 256;
 constexpr int kSlotThreads = 1024;  // of a block that numbers the slots of a brain
 constexpr std::size_t kSlotSharedBytes = kWarpSize * sizeof(int64_t);
+constexpr std::size_t kTieSharedBytes = kRoundThreads / kWarpSize * sizeof(int64_t);
 
 // Which brains of a batch take part.
 struct Batch {
@@ -348,6 +349,24 @@ KERNEL_DEVICE void subtract_penalties(const Batch& batch, const Area& target, in
 }
 __global__ void subtract_penalties_kernel(Batch batch, Area target, int64_t* inputs, int shift) {
   subtract_penalties(batch, target, inputs, shift);
+}
+
+// values: [brains, k], the inputs of the winners by index.
+__global__ void rank_ties_kernel(Batch batch, Area target, const int64_t* values, int64_t* inputs) {
+  auto* const shared = dynamic_shared<int64_t>();
+  for_each_running(batch, [&](int64_t b) {
+    int64_t cut = INT64_MAX;
+    for (int64_t i = thread_rank(); i < target.k; i += block_threads()) {
+      const int64_t value = values[b * target.k + i];
+      cut = value < cut ? value : cut;
+    }
+    cut = block_reduce(cut, shared, [](int64_t a, int64_t c) { return a < c ? a : c; });
+    const uint64_t key = target.of_brain(b).tie_key();
+    for_each_of_grid(target.n, [&](int64_t j) {
+      int64_t& input = inputs[b * target.n + j];
+      input = ranked_input(input, cut, key, j);
+    });
+  });
 }
 
 KERNEL_DEVICE void potentiate_stimulus(const Batch& batch, const Stimulus& stimulus, const Area& target,

@@ -95,6 +95,18 @@ PROGRAMS = {
             ("project", ({}, BOTH), {"rounds": 9}),
         ],
     ),
+    "ties by key": (
+        {"p": 0.01, "seed": -2},
+        [
+            ("add_stimulus", ("s", 40), {}),
+            ("add_area", ("A", 900, 30), {"beta": 0.1, "ties": "keyed"}),
+            ("add_area", ("B", 500, 20), {"beta": 0.1, "ties": "keyed", "normalize": True}),
+            ("add_area", ("C", 5000, 20), {"beta": 0.1, "ties": "keyed", "refracted": 1.0}),
+            ("project", ({"s": ["A", "C"]}, {}), {"rounds": 1}),
+            ("project", ({}, {"A": ["A", "B", "C"]}), {"rounds": 6}),
+            ("project", ({"s": ["A"]}, {"A": ["B"], "B": ["A", "B"], "C": ["C"]}), {"rounds": 4}),
+        ],
+    ),
     "graphs of one's own": (
         {"p": 0.05, "seed": 1},
         [

@@ -27,9 +27,10 @@ def potentiated(weights, beta, cap):
     return np.minimum(weights * np.float32(1.0 + beta), cap)
 
 
-def k_largest(inputs, k):
-    """The indices, ascending, of the k largest; among equal ones the lower index wins."""
-    return np.sort(np.argsort(-inputs, kind="stable")[:k]).astype(np.int64)
+def k_largest(inputs, k, order=None):
+    """The indices, ascending, of the k largest; among equal ones those whose `order`, else index, is lower."""
+    order = np.arange(len(inputs)) if order is None else order
+    return np.sort(np.lexsort((order, -inputs))[:k]).astype(np.int64)
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Area:
     w_max: float | None
     refractory_period: int
     inhibition_strength: float
+    order: np.ndarray  # of the neurons: of equal inputs the lower one wins
     fixed: bool = False
     winners: np.ndarray | None = None
     locks: set[int] = field(default_factory=set)
@@ -68,10 +70,11 @@ class DenseBrain:
     Args:
         edges: (source area, target area) -> 0/1 array [n_source, n_target], the base graph.
         stimulus: (stimulus, target area) -> counts [n_target], the synapses from the stimulus onto each neuron.
+        order: (area, n) -> distinct numbers [n]: in an area whose ties are keyed the lower one wins.
     """
 
-    def __init__(self, edges: Edges, stimulus: Edges):
-        self._edges, self._stimulus = edges, stimulus
+    def __init__(self, edges: Edges, stimulus: Edges, order: Callable[[str, int], np.ndarray] | None = None):
+        self._edges, self._stimulus, self._order = edges, stimulus, order
         self.areas: dict[str, Area] = {}
         self.stimuli: dict[str, int] = {}
         self._weights: dict[tuple[str, str], np.ndarray] = {}  # (source, target): float32 [n_source, n_target]
@@ -97,8 +100,12 @@ class DenseBrain:
         w_max=None,
         refractory_period=0,
         inhibition_strength=0.0,
+        ties="index",
     ):
-        self.areas[name] = Area(n, k, beta, float(refracted), normalize, w_max, refractory_period, inhibition_strength)
+        order = np.arange(n) if ties == "index" else self._order(name, n)
+        self.areas[name] = Area(
+            n, k, beta, float(refracted), normalize, w_max, refractory_period, inhibition_strength, order
+        )
 
     def connect(self, source, target, p=None, beta=None, w_max=None, edges=None):
         """What is special about a fiber; a density of its own is that of what `edges` of the brain returns."""
@@ -233,7 +240,7 @@ class DenseBrain:
             if area.fixed:
                 selected[name] = self.winners(name)
             else:
-                selected[name] = k_largest(self.inputs(name, stimuli_into[name], areas_into[name]), area.k)
+                selected[name] = k_largest(self.inputs(name, stimuli_into[name], areas_into[name]), area.k, area.order)
         # All winners are still those of t - 1 here.
         for name in targets:
             if self._plastic:

@@ -20,7 +20,7 @@ def brain():
     brain = Brain(p=0.2, seed=1, batch=2)
     brain.add_stimulus("s", size=20)
     brain.add_area("A", n=60, k=6, beta=0.1, refracted=0.5)
-    brain.add_area("B", n=50, k=5, w_max=3.0, refractory_period=3, inhibition_strength=1.0)
+    brain.add_area("B", n=50, k=5, w_max=3.0, refractory_period=3, inhibition_strength=1.0, ties="keyed")
     generator = torch.Generator().manual_seed(0)
     brain.connect("B", "A", edges=2.0 * (torch.rand(50, 60, generator=generator) < 0.2))
     brain.project({"s": ["A", "B"]}, {"A": ["A"]}, rounds=3)

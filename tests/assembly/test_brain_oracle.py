@@ -1,6 +1,7 @@
 """`Brain(mode="exact")` beside the dense oracle on the same graph: the same winners every round, the same supports."""
 
 import functools
+import hashlib
 
 import numpy as np
 import pytest
@@ -111,6 +112,14 @@ PROGRAMS = {
     "refracted and normalised": (
         areas_with(refracted=0.01, normalize=True), [*A_AND_B, *project({}, BOTH, 6)],
     ),
+    "ties by key": (areas_with(ties="keyed"), [*project(onto("s.A", "t.B", "s.C"), rounds=2), *MERGED]),
+    "ties by key and columns": (
+        areas_with(ties="keyed", normalize=True), [*A_AND_B, *project({}, BOTH, 8)],
+    ),
+    "ties by key and penalties": (
+        areas_with(ties="keyed", refracted=1.0, refractory_period=2, inhibition_strength=3.0),
+        [*A_AND_B, *project(onto("s.A"), BOTH, 6)],
+    ),
     "long-range inhibition": (
         areas_with(refractory_period=3, inhibition_strength=2.5),
         [*A_AND_B, *project(onto("s.A"), BOTH, 6), call("fix_assembly", "A"), *project({}, BOTH, 2),
@@ -126,6 +135,11 @@ PROGRAMS = {
     "a graph of one's own alone": (
         AREAS,
         [call("connect", "A", "A", edges=own_graph(300, 300).to_sparse()), call("activate", "A", torch.arange(15)),
+         *project({}, onto("AA"), 8)],
+    ),
+    "a graph of one's own and ties by key": (
+        areas_with(ties="keyed"),
+        [call("connect", "A", "A", edges=own_graph(300, 300).to_sparse()), call("activate", "A", torch.arange(1)),
          *project({}, onto("AA"), 8)],
     ),
     "a growing support": ({"A": ((1200, 30, 0.01), {})}, [*project(onto("s.A"), onto("AA"), 60)]),
@@ -151,6 +165,28 @@ def base_graph(brain, seed, p, n, index=0, densities=None):
     return edges
 
 
+def keyed_order(seed, index=0):
+    """(area, n) -> who comes before whom where ties go by key: numbers of 32 bits that are all different."""
+
+    def split_mix(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return x ^ x >> 31
+
+    def lowbias(x):
+        x = (x ^ x >> 16) * 0x7FEB352D % 2**32
+        x = (x ^ x >> 15) * 0x846CA68B % 2**32
+        return x ^ x >> 16
+
+    def order(area, n):
+        digest = hashlib.sha256(f"ties{len(area)}:{area}".encode()).digest()
+        key = split_mix(split_mix(split_mix(seed % 2**64) ^ index) ^ int.from_bytes(digest[:8], "little"))
+        return np.array([lowbias(lowbias(j ^ key % 2**32) ^ key >> 32) for j in range(n)])
+
+    return order
+
+
 def declare(brain, areas):
     for name, size in SIZES.items():
         brain.add_stimulus(name, size=size)
@@ -163,7 +199,7 @@ def pair(areas, p, seed, densities=None):
     brain = Brain(p=p, seed=seed, mode="exact")
     n = {name: sizes[0] for name, (sizes, _) in areas.items()}
     edges = base_graph(brain, seed, p, n, densities=densities)
-    dense = DenseBrain(edges, lambda stimulus, area: brain.stimulus_counts(stimulus, area).numpy())
+    dense = DenseBrain(edges, lambda *names: brain.stimulus_counts(*names).numpy(), keyed_order(seed))
     declare(brain, areas)
     declare(dense, areas)
     return brain, dense
@@ -221,6 +257,24 @@ def test_every_brain_of_a_batch_has_an_oracle():
                 )
                 assert int(support[b]) == dense.support(area)
     assert len({tuple(row.tolist()) for row in brain.winners("C")}) == batch, "each has a graph of its own"
+
+
+def test_ties_by_key_differ_between_the_brains_of_a_batch():
+    """Nothing but ties: a stimulus without synapses."""
+    seed, batch, n = 11, 3, 5000
+    brain = Brain(p=0.1, seed=seed, batch=batch)
+    brain.add_stimulus("none", size=0)
+    brain.add_area("A", n=n, k=500, ties="keyed")
+    brain.add_area("B", n=n, k=500, ties="keyed")
+    brain.project({"none": ["A", "B"]})
+    for area in "AB":
+        for b, winners in enumerate(brain.winners(area).numpy()):
+            order = keyed_order(seed, b)(area, n)
+            np.testing.assert_array_equal(winners, np.sort(np.argsort(order)[:500]))
+            # A fair sample: the mean index of 500 out of 5000 strays by 61.
+            assert abs(winners.mean() - n / 2) < 5 * 61
+    drawn = torch.cat((brain.winners("A"), brain.winners("B")))
+    assert len({tuple(row.tolist()) for row in drawn}) == 6
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**63 + 5])

@@ -25,6 +25,7 @@ def test_areas_and_fibers():
     assert (area.n, area.k, area.beta, area.w_max, area.fixed, area.inhibited) == (150, 10, 0.1, 2.5, False, False)
     assert area.options == {
         "normalize": False, "refracted": 0.5, "refractory_period": 0, "inhibition_strength": 0.0,
+        "ties": "index",
     }  # fmt: skip
     assert torch.equal(area.winners, brain.winners("B")) and area.support == brain.support("B")
     brain.fix_assembly("B")

@@ -90,7 +90,14 @@ def test_equals_a_dense_sum(external, learning):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"refracted": 2.5}, {"refractory_period": 3, "inhibition_strength": 6.0}, {"normalize": True}, {"w_max": 1.3}],
+    [
+        {},
+        {"refracted": 2.5},
+        {"refractory_period": 3, "inhibition_strength": 6.0},
+        {"normalize": True},
+        {"w_max": 1.3},
+        {"ties": "keyed"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("learning", [False, True])

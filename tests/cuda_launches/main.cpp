@@ -191,6 +191,8 @@ void launch_brains(bool two_level, int64_t n) {
   }
   areas[0].bias = somewhere<int64_t>();
   areas[0].last_win = somewhere<int32_t>();
+  // Small areas with ties by key go the way of large ones.
+  areas[0].keyed_ties = n > 4096;
   areas[1].fixed = true;
   std::vector<Fiber> fibers;
   std::vector<DeviceGapTables> gaps;

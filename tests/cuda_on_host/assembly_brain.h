@@ -298,7 +298,7 @@ inline std::vector<Area> Brains::area_pointers() {
     all.push_back({made.n, made.k, made.fixed, arrays.winners.data(), arrays.winner_count.data(), arrays.slot_of.data(),
                    arrays.neuron_of.data(), arrays.won.data(), arrays.slots.data(), memory.slots[a],
                    or_null(arrays.bias), made.bias_step, or_null(arrays.last_win), made.refractory_period,
-                   arrays.penalties.data()});
+                   arrays.penalties.data(), made.keyed_ties, model.seed, kTieId + a});
   }
   return all;
 }

@@ -13,6 +13,7 @@
 namespace torch_hrr::kernels::assembly_testing {
 
 constexpr float kSaturation = 16777216;  // of a weight without a cap
+constexpr uint64_t kTieId = 1000;        // that of area a is a more
 
 struct AreaModel {
   int64_t n;
@@ -21,6 +22,7 @@ struct AreaModel {
   int64_t bias_step = 0;  // 0: not refracted
   int32_t refractory_period = 0;
   int64_t inhibition = 0;  // penalty right after a win
+  bool keyed_ties = false;
 };
 
 struct FiberModel {
@@ -68,6 +70,21 @@ struct Model {
   }
   double scale_of(size_t f, int64_t b, int64_t j) const {
     return static_cast<double>(random(200 + f, b, j) % 1000) / 9000;
+  }
+  // Of equal inputs the neuron with the lower number wins.
+  uint64_t tie_order(size_t a, int64_t b, int64_t j) const {
+    if (!areas[a].keyed_ties) {
+      return static_cast<uint64_t>(j);
+    }
+    const uint64_t key = connectome_key(seed, static_cast<uint64_t>(b), kTieId + a);
+    uint64_t mixed = static_cast<uint64_t>(j);
+    for (const uint64_t half : {key & 0xffffffff, key >> 32}) {
+      mixed ^= half;
+      mixed = ((mixed ^ (mixed >> 16)) * 0x7feb352d) & 0xffffffff;
+      mixed = ((mixed ^ (mixed >> 15)) * 0x846ca68b) & 0xffffffff;
+      mixed ^= mixed >> 16;
+    }
+    return mixed;
   }
   // [source n, target n], 0 without an edge: the connectome, one edge at a time, or a graph of the user's own. That has
   // edges into every fourth neuron alone: the others get their slots in rounds.
@@ -138,7 +155,7 @@ class DenseBrain {
     std::vector<std::vector<int64_t>> selected(areas.size());
     for (size_t a = 0; a < areas.size(); ++a) {
       if (is_target(a)) {
-        selected[a] = model.areas[a].fixed ? areas[a].winners : largest_of(inputs(a), model.areas[a].k);
+        selected[a] = model.areas[a].fixed ? areas[a].winners : largest_of(a);
       }
     }
     // All winners are those of the round before until here and in the plasticity.
@@ -244,12 +261,16 @@ class DenseBrain {
     return x;
   }
 
-  static std::vector<int64_t> largest_of(const std::vector<int64_t>& x, int64_t k) {
+  std::vector<int64_t> largest_of(size_t a) const {
+    const std::vector<int64_t> x = inputs(a);
     std::vector<int64_t> order(x.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t i, int64_t j) { return x[static_cast<size_t>(i)] > x[static_cast<size_t>(j)]; });
-    order.resize(static_cast<size_t>(k));
+    std::sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+      const int64_t own = x[static_cast<size_t>(i)];
+      const int64_t other = x[static_cast<size_t>(j)];
+      return own != other ? own > other : model.tie_order(a, index, i) < model.tie_order(a, index, j);
+    });
+    order.resize(static_cast<size_t>(model.areas[a].k));
     std::sort(order.begin(), order.end());
     return order;
   }

@@ -165,6 +165,44 @@ TEST(RoundsKernels, ColumnsOfPresentSumsAreTheDefinition) {
   }
 }
 
+// Small counts, so that many neurons tie: in areas of equals alone, of slots that lead, and of several blocks.
+TEST(RoundsKernels, TiesByKeyAreTheDefinition) {
+  Model model;
+  model.areas = {{60, 20}, {120, 25}, {2500, 33}, {90, 90}};
+  for (AreaModel& area : model.areas) {
+    area.keyed_ties = true;
+  }
+  model.areas[3].keyed_ties = false;
+  model.fibers = {{0, 1, 0.1}, {1, 1, 0.05, 0.0f}, {0, 2, 0.02}, {2, 2, 0.01}, {1, 3, 0.1}};
+  model.fibers[1].every_round = true;
+  model.stimuli = {{1, 1}, {0, 0}};
+  constexpr int64_t kBrains = 2;
+  for (const RoundsHost& host : all_hosts()) {
+    SCOPED_TRACE(text_of(host));
+    Brains brains(model, kBrains, Memory(model));
+    std::vector<DenseBrain> dense;
+    for (int64_t b = 0; b < kBrains; ++b) {
+      dense.emplace_back(model, b);
+      dense.back().areas[0].winners = some_neurons(model, 0, 20, 1);
+      brains.activate(0, b, dense.back().areas[0].winners);
+    }
+    for (const int64_t rounds : {1, 3}) {
+      std::vector<DenseBrain> before;
+      for (DenseBrain& brain : dense) {
+        brain.rounds(rounds - 1);
+        before.push_back(brain);
+        brain.round();
+      }
+      brains.run(rounds, host);
+      for (int64_t b = 0; b < kBrains; ++b) {
+        expect_definition(brains, b, dense[static_cast<size_t>(b)], before[static_cast<size_t>(b)]);
+      }
+      ASSERT_FALSE(testing::Test::HasFailure());
+    }
+    EXPECT_NE(dense[0].areas[0].winners, dense[1].areas[0].winners);
+  }
+}
+
 // Weights at 2^24, terms at 2^59, with and without a scale, and biases at 2^61.
 TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
   Model model;

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
-from torch_hrr.assembly._state import StimulusState
+from torch_hrr.assembly._state import AreaState, StimulusState
+from torch_hrr.assembly._ties import choose_winners
 from torch_hrr.assembly.brain import Brain
-
-_ops = torch.ops.torch_hrr
 
 LARGEST = 2.0**20
 """Of an external input: with it, sums of inputs stay far below 2^63 in units of 2^-40."""
@@ -20,11 +18,9 @@ LARGEST = 2.0**20
 _AHEAD, _AHEAD_SCALED = 1 << 30, 1 << 20
 
 
-def choose(inputs: Tensor, bits: int, external: Tensor, k: int) -> Tensor:
-    """The k neurons with the largest ``inputs + external``, ascending; the external input is rounded to `bits` bits."""
-    total = inputs + (external.detach().double() * 2.0**bits).round().long()
-    winners: Tensor = _ops.k_winners(total, k)[1]
-    return winners
+def choose(inputs: Tensor, bits: int, external: Tensor, area: AreaState, seed: int) -> Tensor:
+    """The winners of an area by ``inputs + external``, ascending; the external input is rounded to `bits` bits."""
+    return choose_winners(inputs + (external.detach().double() * 2.0**bits).round().long(), area, seed)
 
 
 def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:

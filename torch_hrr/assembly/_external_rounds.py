@@ -12,6 +12,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, undoing
 from torch_hrr.assembly._inputs import summed_inputs
 from torch_hrr.assembly._network import Projections, inhibited, pairs_of
+from torch_hrr.assembly._ties import choose_winners
 from torch_hrr.assembly.brain import Brain
 
 _ops = torch.ops.torch_hrr
@@ -92,7 +93,7 @@ class ExternalRounds(nn.Module):
         for name in shown:
             state = areas[name]
             nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain.device)
-            self.brain.activate(name, choose(nothing, 24, external[name], state.k))
+            self.brain.activate(name, choose(nothing, 24, external[name], state, self.brain.seed))
         pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
         if not reached:
             return
@@ -122,7 +123,8 @@ class ExternalRounds(nn.Module):
             chosen, spread = {}, 0.0
             for name, external in pulled.items():
                 inputs, bits = received[name]
-                chosen[name] = choose(inputs, bits, external, self.brain._network.areas[name].k)
+                area = self.brain._network.areas[name]
+                chosen[name] = choose(inputs, bits, external, area, self.brain.seed)
                 spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
             ahead = lead(self.brain, chosen, spread)
         except BaseException:
@@ -211,7 +213,8 @@ class ExternalRounds(nn.Module):
             received = self._receive(pairs, reached, keep=False)
         finally:
             undo()
-        return {name: _ops.k_winners(x, self.brain._network.areas[name].k)[1] for name, (x, _) in received.items()}
+        areas = self.brain._network.areas
+        return {name: choose_winners(x, areas[name], self.brain.seed) for name, (x, _) in received.items()}
 
     def _update_connectomes(self, projections: Projections | None = None) -> None:
         """One step of plasticity from the present winners to the present winners, which stay.

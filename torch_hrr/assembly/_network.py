@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool
+from torch_hrr._checks import check_bool, choice
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import chunked_edges, scale_columns
@@ -162,6 +162,7 @@ class Network:
         w_max: float | None = None,
         refractory_period: int = 0,
         inhibition_strength: float = 0.0,
+        ties: str = "index",
     ) -> None:
         """An area; `Brain.add_area`."""
         op = "add_area"
@@ -176,10 +177,13 @@ class Network:
             "w_max": None if w_max is None else checks.number(op, "w_max", w_max, least=1),
             "refractory_period": checks.integer(op, "refractory_period", refractory_period, least=0, most=2**16),
             "inhibition_strength": checks.number(op, "inhibition_strength", inhibition_strength, 0, _PENALTY),
+            "ties": choice(op, "ties", ties, ("index", "keyed")),
         }
         config["k"] = checks.integer(op, "k", k, least=1, most=neurons, limit="n")
         check_bool(op, "normalize", normalize)
         exact = ("refracted", "normalize", "refractory_period", "inhibition_strength")
+        if self.mode == "sampled" and ties != "index":
+            raise ValueError(f"{op}: ties must be 'index' in mode 'sampled', got {ties!r}")
         if self.mode == "sampled" and any(config[option] for option in exact):
             raise ValueError(f"{op}: {', '.join(exact)} must not be given in mode 'sampled'")
         if config["inhibition_strength"] and not config["refractory_period"]:
@@ -219,7 +223,7 @@ class Network:
 
     def add_area(self, name: str, config: Mapping[str, Any]) -> AreaState:
         """A silent area."""
-        mapped = {**config, "sampled": self.mode == "sampled"}
+        mapped = {**config, "sampled": self.mode == "sampled", "tie_id": fiber_id("ties", name, "")}
         self.areas[name] = AreaState(len(self.areas), mapped, self.brains, self.device)
         self.states.append(self.areas[name])
         return self.areas[name]

@@ -163,6 +163,8 @@ class AreaState(State):
         self.refracted: float = config["refracted"]
         self.refractory_period: int = config["refractory_period"]
         self.inhibition_strength: float = config["inhibition_strength"]
+        self.ties: str = config.get("ties", "index")
+        self.tie_id: int = config["tie_id"]
         # The brains in which the winners stay, and those that each lock inhibits.
         self.fixed: set[int] = set()
         self.locks: dict[int, set[int]] = {}
@@ -186,11 +188,13 @@ class AreaState(State):
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
         brains = len(self.winner_count)
+        # Only where it is not the default: files of areas without it are what they always were.
+        ties = {} if self.ties == "index" else {"ties": self.ties}
         return {
             "n": self.n, "k": self.k, "beta": self.beta, "w_max": self.w_max, "normalize": self.normalize,
             "refracted": self.refracted, "refractory_period": self.refractory_period,
             "inhibition_strength": self.inhibition_strength, "fixed": packed_brains(self.fixed, brains),
-            "locks": packed_locks(self.locks, brains), "normalized": sorted(self.normalized),
+            "locks": packed_locks(self.locks, brains), "normalized": sorted(self.normalized), **ties,
         }  # fmt: skip
 
     def reserve(self, slots: int) -> None:
@@ -221,7 +225,10 @@ class AreaState(State):
 
     def layout(self, fixed: bool) -> list[int]:
         """As the operator reads it, for brains in which the winners stay or do not."""
-        return [self.n, self.k, int(fixed), round(self.refracted * FIXED_ONE), self.refractory_period]
+        return [
+            self.n, self.k, int(fixed), round(self.refracted * FIXED_ONE), self.refractory_period,
+            int(self.ties == "keyed"), self.tie_id,
+        ]  # fmt: skip
 
 
 class FiberState(State):

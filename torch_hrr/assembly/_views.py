@@ -71,9 +71,9 @@ class AreaView:
     @property
     def options(self) -> dict[str, Any]:
         """The other options of `Brain.add_area`, by name."""
-        config = self._brain._network.areas[self.name].config()
+        area = self._brain._network.areas[self.name]
         known = ("n", "k", "beta", "w_max", "fixed", "locks", "normalized")
-        return {option: value for option, value in config.items() if option not in known}
+        return {option: value for option, value in area.config().items() if option not in known} | {"ties": area.ties}
 
     @property
     def winners(self) -> Tensor:

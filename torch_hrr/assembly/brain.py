@@ -112,6 +112,7 @@ class Brain(NetworkModule):
         w_max: float | None = None,
         refractory_period: int = 0,
         inhibition_strength: float = 0.0,
+        ties: str = "index",
     ) -> None:
         """Declares an area.
 
@@ -124,16 +125,15 @@ class Brain(NetworkModule):
             normalize: whether the columns of fibers into the area are normalised before every round (`normalize`). What
                 areas fire into it is then at most 1 each, and a stimulus, which is not scaled, outweighs it.
             w_max: largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
-            refractory_period: rounds during which a winner is inhibited: by `inhibition_strength` in the first round
-                after its win, then less, linearly, down to nothing.
+            refractory_period: rounds that inhibit a winner, by `inhibition_strength` first, then linearly less.
             inhibition_strength: in units of a fresh synapse, >= 0; above 0 only with a refractory period.
+            ties: of equal inputs the lower "index" wins, or, "keyed", the first in an order drawn by seed, name, brain.
 
         Raises:
             ValueError: a value out of range, the name is taken, or an option that would do nothing.
         """
-        self._network.declare_area(
-            name, n, k, beta, refracted, normalize, w_max, refractory_period, inhibition_strength
-        )
+        penalties = (refractory_period, inhibition_strength)
+        self._network.declare_area(name, n, k, beta, refracted, normalize, w_max, *penalties, ties)
         self._engine.add_area(name)
 
     def connect(

@@ -29,6 +29,7 @@ class _Area:
     fixed: bool
     bias_step: int
     period: int
+    tie_key: int | None
     winners: Tensor
     winner_count: Tensor
     slot_of: Tensor
@@ -210,18 +211,19 @@ class _Brain:
     def __init__(self, b: int, state: list[Tensor], layout: list[int], rates: list[float], seed: int) -> None:
         tensors, integers, numbers = iter(state), iter(layout), iter(rates)
         _, self.rounds, areas, fibers, stimuli = (next(integers) for _ in range(5))
-        self.areas = [self._area(b, tensors, integers) for _ in range(areas)]
+        self.areas = [self._area(b, tensors, integers, seed) for _ in range(areas)]
         self.fibers = [self._fiber(b, tensors, integers, numbers, seed) for _ in range(fibers)]
         self.stimuli = [self._stimulus(b, tensors, integers, numbers) for _ in range(stimuli)]
         self.progress = next(tensors)[b]
 
     @staticmethod
-    def _area(b: int, tensors: Iterator[Tensor], integers: Iterator[int]) -> _Area:
-        n, k, fixed, bias_step, period = (next(integers) for _ in range(5))
+    def _area(b: int, tensors: Iterator[Tensor], integers: Iterator[int], seed: int) -> _Area:
+        n, k, fixed, bias_step, period, keyed_ties, id = (next(integers) for _ in range(7))
         arrays: list[Any] = [next(tensors)[b] for _ in range(6)]
         arrays += [_given(next(tensors), b, n) for _ in range(2)]
         arrays.append(next(tensors))
-        return _Area(n, k, bool(fixed), bias_step, period, *arrays)
+        tie_key = connectome_key(seed, id, b) if keyed_ties else None
+        return _Area(n, k, bool(fixed), bias_step, period, tie_key, *arrays)
 
     def _fiber(
         self, b: int, tensors: Iterator[Tensor], integers: Iterator[int], numbers: Iterator[float], seed: int
@@ -316,12 +318,27 @@ class _Brain:
         if area.last_win is not None and area.period:
             penalty = area.penalties[area.last_win.clamp_max(area.period - 1)]
             inputs = inputs - torch.where(area.last_win < area.period, _term(penalty, shift), 0)
-        return inputs.sort(descending=True, stable=True).indices[: area.k].sort().values
+        order = torch.arange(area.n, device=inputs.device)
+        if area.tie_key is not None:
+            order = tie_ranks(area.tie_key, area.n, inputs.device).argsort()
+        return order[inputs[order].sort(descending=True, stable=True).indices[: area.k]].sort().values
 
 
 def _given(tensor: Tensor, b: int, n: int) -> Tensor | None:
     """A brain's part of a tensor that may be absent."""
     return None if tensor.numel() == 0 and n else tensor[b]
+
+
+def tie_ranks(key: int, n: int, device: torch.device) -> Tensor:
+    """int64 [n] in 0..2^32 - 1, all different: among equal inputs the neuron of the lowest wins."""
+
+    def mixed(x: Tensor) -> Tensor:
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            # The low 32 bits of the product of two 32-bit numbers do not see that it may wrap around in 64.
+            x = ((x ^ x >> shift) * factor) & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return mixed(mixed(torch.arange(n, device=device) ^ key & 0xFFFFFFFF) ^ (key >> 32 & 0xFFFFFFFF))
 
 
 def _single(number: float) -> float:

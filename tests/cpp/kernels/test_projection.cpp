@@ -163,11 +163,11 @@ TEST(Projection, SumsOfColumnsGrowByWhatTheirEdgesGrow) {
   EXPECT_NE(sums, std::vector<int64_t>(kTargets, 100));
 }
 
-TEST(Projection, ScaledCandidatesReachTheBound) {
+TEST(Projection, CandidatesReachTheBound) {
   std::mt19937 random(5);
   std::uniform_int_distribution<int32_t> counts(0, 9);
   std::uniform_real_distribution<double> scales(0, 1);
-  for (const int64_t n : {1, 255, 256, 257, 3000}) {
+  for (const int64_t n : {1, 127, 128, 129, 3000}) {
     std::vector<int32_t> first(static_cast<size_t>(n));
     std::vector<int32_t> second(static_cast<size_t>(n));
     std::vector<double> scale(static_cast<size_t>(n));
@@ -177,18 +177,20 @@ TEST(Projection, ScaledCandidatesReachTheBound) {
       scale[j] = scales(random);
     }
     const std::vector<const int32_t*> sources = {first.data(), second.data()};
-    const std::vector<const double*> factors = {scale.data(), nullptr};
     std::vector<int32_t> indices(static_cast<size_t>(n));
-    for (const double least : {-1.0, 9.0, 17.5, 100.0}) {
-      std::vector<int32_t> exact;
-      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
-        if (first[j] * scale[j] + second[j] >= least) {
-          exact.push_back(static_cast<int32_t>(j));
+    for (const bool scaled : {true, false}) {
+      const std::vector<const double*> factors = {scaled ? scale.data() : nullptr, nullptr};
+      for (const double least : {-1.0, 9.0, 17.5, 100.0, 1e300}) {
+        std::vector<int32_t> exact;
+        for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+          if (first[j] * (scaled ? scale[j] : 1) + second[j] >= least) {
+            exact.push_back(static_cast<int32_t>(j));
+          }
         }
+        const int64_t found =
+            kernel_table<ProjectionKernels>().candidates({sources.data(), factors.data(), 2, n, least, indices.data()});
+        EXPECT_EQ(std::vector<int32_t>(indices.begin(), indices.begin() + found), exact) << n << " " << least;
       }
-      const int64_t found = kernel_table<ProjectionKernels>().scaled_candidates(
-          {sources.data(), factors.data(), 2, n, least, indices.data()});
-      EXPECT_EQ(std::vector<int32_t>(indices.begin(), indices.begin() + found), exact) << n << " " << least;
     }
   }
 }

@@ -210,6 +210,7 @@ void profile_assembly(std::vector<Profile>& all) {
   refracted.bias_step = kFixedOne;
   refracted.refractory_period = 3;
   refracted.inhibition = kFixedOne;
+  refracted.keyed_ties = true;
   testing::Model large = two_areas(refracted, {5000, 70}, 0.02);
   large.fibers[1].every_round = true;
   profile_rounds(all, large, 1);
