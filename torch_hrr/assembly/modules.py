@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, choice, integer, positive, probability, resolve_dtype
 from torch_hrr.assembly import functional
+from torch_hrr.runtime.device import resolve_parameter_device
 
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
 
@@ -101,7 +102,7 @@ class AssemblyLayer(nn.Module):
         trainable: bool = False,
         bias: bool = False,
         seed: int = 0,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the connections.
@@ -117,7 +118,8 @@ class AssemblyLayer(nn.Module):
             trainable: Whether the weights of connections are a parameter.
             bias: Whether there is a bias a neuron.
             seed: Of the connections, any int, taken modulo 2^64.
-            device: Of the weights; None means torch's default device.
+            device: Of the weights, as for `runtime.resolve_device`; None means the current device of `runtime`, if one
+                is set, else torch's default device.
             dtype: Of the weights; None means torch's default dtype.
 
         Raises:
@@ -142,7 +144,8 @@ class AssemblyLayer(nn.Module):
         self.surrogate = surrogate
         self.soft = soft
         self.seed = seed
-        weight = torch.empty(n, in_features, device=device, dtype=resolve_dtype("AssemblyLayer", dtype))
+        place = resolve_parameter_device(device, op="AssemblyLayer")
+        weight = torch.empty(n, in_features, device=place, dtype=resolve_dtype("AssemblyLayer", dtype))
         edges = draw_edges(n, in_features, self.p, seed).to(weight.device)
         weight.copy_(edges)
         self.trainable = trainable

@@ -79,7 +79,7 @@ class GPUAccelerator:
         scaler: Scales the loss of float16 training; passes everything through under other policies.
     """
 
-    def __init__(self, config: GPUConfig | None = None, device: torch.device | str | None = None) -> None:
+    def __init__(self, config: GPUConfig | None = None, device: torch.device | str | int | None = None) -> None:
         """Chooses the device; on CUDA sets the memory limit of this process.
 
         Args:

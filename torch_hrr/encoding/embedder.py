@@ -92,7 +92,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         table: MappedTable | None = None,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
     ) -> None:
         """Draws the table, on the CPU, so that a generator gives the same one on every device.
 
@@ -427,7 +427,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         table: MappedTable | None = None,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
     ) -> Self:
         """A new embedder of the configuration in a file, with a table drawn anew; errors as `SinusoidalConfig.load`."""
         return cls(SinusoidalConfig.load(path), table, generator=generator, device=device)

@@ -113,7 +113,7 @@ class RelativePositionBias(nn.Module):
         features: int = 0,
         base: float = 10000.0,
         *,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Makes a bias of zeros.

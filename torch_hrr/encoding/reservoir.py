@@ -62,7 +62,7 @@ class LiquidStateMachine(Saveable):
         seed: int = 0,
         *,
         embedder: nn.Module | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the reservoir.
@@ -537,7 +537,7 @@ def spectral_radius(columns: Tensor, values: Tensor) -> float:
     return previous
 
 
-def _resolve(op: str, device: torch.device | str | None) -> torch.device:
+def _resolve(op: str, device: torch.device | str | int | None) -> torch.device:
     target = choose_device(True, device, op)
     if target.type not in ("cpu", "cuda"):
         raise ValueError(f"{op}: device must be cpu or cuda, got {target}")

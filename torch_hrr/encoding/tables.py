@@ -80,7 +80,7 @@ class MappedTable:
         path: str | os.PathLike[str],
         config: MemoryStorageConfig | None = None,
         *,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         verify: bool = True,
     ) -> None:
         """Opens a file that `save_table` wrote.

@@ -119,7 +119,7 @@ class FieldBrain(Saveable, nn.Module):
         patterns: int = 256,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
     ) -> None:
         """Draws the fixed weights and a field near 0, on the CPU, so that a seed gives the same brain on every device.
 

@@ -147,7 +147,7 @@ class DynamicField(Saveable, nn.Module):
         shape: Sequence[int],
         *,
         seed: int = 0,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         **config: Any,
     ) -> None:

@@ -168,7 +168,7 @@ def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | N
     return out
 
 
-def random_key(seed: int, device: torch.device | str | None = None) -> Tensor:
+def random_key(seed: int, device: torch.device | str | int | None = None) -> Tensor:
     """The key tensor (seed, offset) of noise, ``[2]`` int64, with offset 0.
 
     Args:

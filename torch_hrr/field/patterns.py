@@ -45,7 +45,7 @@ class PatternLibrary(Saveable, nn.Module):
         dim: int,
         pattern_dim: int | None = None,
         *,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Makes an empty library.

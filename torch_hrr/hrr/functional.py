@@ -379,7 +379,7 @@ def random(
     dim: int,
     generator: torch.Generator | None = None,
     unitary: bool = False,
-    device: torch.device | str | None = None,
+    device: torch.device | str | int | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Random vectors: elements from N(0, 1/dim), or unitary ones, whose Fourier magnitudes are all 1.

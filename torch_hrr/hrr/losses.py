@@ -51,7 +51,7 @@ class HRRMultiLabelLoss(nn.Module):
         reduction: str = "mean",
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the vectors.

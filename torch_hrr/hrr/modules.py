@@ -2,7 +2,7 @@
 
 All are scripted, exported and compiled as any module of torch is, take float32, float64, float16 and bfloat16 on any
 device, and are differentiable in input and parameters. Their parameters are drawn on the CPU, so that a generator gives
-the same ones on every device, and live where modules of torch live: on torch's default device unless one is given.
+the same ones on every device, and live on the device given, else on that of `runtime.set_device`, else on torch's own.
 """
 
 import torch
@@ -29,7 +29,7 @@ class _Roles(nn.Module):
         unitary: bool = False,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the roles as `functional.random` does, from N(0, 1/D) or unitary.
@@ -133,7 +133,7 @@ class BindSuperpose(_Roles):
         normalize: bool = False,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """As `Bind`; ``normalize`` says whether records are divided by ``max(norm2, 1e-12)``."""
@@ -192,7 +192,7 @@ class HRRAttention(nn.Module):
         bias: bool = False,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the projections.
@@ -202,7 +202,7 @@ class HRRAttention(nn.Module):
             num_heads: Number of heads, a divisor of E.
             bias: Whether the projections have biases; the paper's have none.
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the parameters; None means torch's default device.
+            device: Of the parameters; None means the current device of `runtime`, if one is set, else torch's default.
             dtype: Of the parameters; None means torch's default dtype.
 
         Raises:
@@ -314,7 +314,7 @@ def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> Non
 
 
 def empty_matrix(
-    name: str, shape: tuple[int, int], device: torch.device | str | None, dtype: torch.dtype | None
+    name: str, shape: tuple[int, int], device: torch.device | str | int | None, dtype: torch.dtype | None
 ) -> Tensor:
     """A matrix to be filled; TypeError for a dtype the operators do not take."""
     dtype = resolve_dtype(name, dtype)

@@ -48,7 +48,7 @@ class HRROperations:
     def __init__(
         self,
         dimensionality: int = 512,
-        device: torch.device | str | None = "auto",
+        device: torch.device | str | int | None = "auto",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Resolves the device."""
@@ -141,7 +141,7 @@ class HybridHRRSystem:
     def __init__(
         self,
         dimensionality: int = 512,
-        device: torch.device | str | None = "auto",
+        device: torch.device | str | int | None = "auto",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Makes both sets of operations; nothing is measured yet."""

@@ -42,7 +42,7 @@ class VectorStore(NamedVectors, Saveable):
         self,
         dim: int = 512,
         *,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         capacity: int = 64,
     ) -> None:

@@ -168,7 +168,7 @@ class _Structure(Shared, Saveable):
         dim: int = 512,
         *,
         seed: int = DEFAULT_SEED,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """An empty structure.
@@ -367,7 +367,7 @@ class Graph(_Structure):
         directed: bool = True,
         *,
         seed: int = DEFAULT_SEED,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """A graph without edges; `directed` tells whether a -> b differs from b -> a, the rest as for `Sequence`."""

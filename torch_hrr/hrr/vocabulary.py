@@ -46,7 +46,7 @@ class Vocabulary(NamedVectors, Saveable):
         seed: int = 0,
         *,
         unitary: bool = False,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Makes an empty vocabulary.

@@ -25,7 +25,7 @@ class TensorPool(Mapping[str, Tensor]):
     def __init__(
         self,
         shapes: Mapping[str, Sequence[int] | tuple[Sequence[int], torch.dtype]],
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Allocates.

@@ -1,0 +1,118 @@
+"""Where new objects are: what the call says, then a default that is written, then `set_device`, then torch's own."""
+
+import inspect
+
+import pytest
+import torch
+from test_wrong_types import GOOD
+
+from torch_hrr import assembly, field, hrr
+from torch_hrr.runtime import device, set_device
+
+CALLS = {
+    **GOOD,
+    field: {**GOOD[field], "OptimizedUnifiedFieldBrain": (), "GPUPatternLibrary": (4, 3, 2)},
+    assembly: {"AssemblyLayer": (20, 30, 3), "Brain": (), "CupyBrain": (), "TorchBrain": ()},
+}
+# Their default is written in the signature: "auto", "cpu" or 0, whatever device is set.
+WRITTEN = {"BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations"}
+WRITTEN |= {"Brain", "CupyBrain", "TorchBrain"}
+# On the CPU or a GPU with kernels, which meta is not; without a device they take a GPU that works, else the CPU.
+COMPUTING = {"ConfigurableSinusoidalEmbedder", "GPUAccelerator", "LiquidStateMachine"}
+# They read their values back, and say so where the device has none.
+HOLDING = {"VectorStore", "Vocabulary"}
+# Not objects of tensors, or of a file.
+OTHER = {"available_memory", "resolve_device", "set_device", "HybridHRRSystem"}
+
+
+def held(made):
+    """A tensor that is where the object is, in its dtype."""
+    if isinstance(made, torch.Tensor):
+        return made
+    if isinstance(made, hrr.Graph | hrr.HashTable | hrr.Sequence | hrr.Stack):
+        return made.vector
+    if isinstance(made, assembly.TorchBrain):
+        return torch.empty(0, device=made.brain.device)
+    if isinstance(made, torch.nn.Module) and (tensors := [*made.parameters(), *made.buffers()]):
+        return tensors[0]
+    return torch.empty(0, device=made.device, dtype=getattr(made, "dtype", None))
+
+
+def calls(argument="device", without=()):
+    found = []
+    for system, known in CALLS.items():
+        for name, good in known.items():
+            if argument in inspect.signature(getattr(system, name)).parameters and name not in OTHER | set(without):
+                found.append(pytest.param(getattr(system, name), good, id=name))
+    return found
+
+
+def make(call, good, **options):
+    arguments = inspect.signature(call).bind(*good).arguments
+    arguments.pop("device", None)
+    return held(call(**{**arguments, **options}))
+
+
+@pytest.fixture(autouse=True)
+def no_device_is_set(monkeypatch):
+    monkeypatch.setattr(device, "_process_device", None)
+    monkeypatch.setattr(device, "_is_set", False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(device, "_warned", set())
+
+
+@pytest.mark.parametrize(("call", "good"), calls(without=WRITTEN | COMPUTING | HOLDING))
+def test_it_is_on_the_device_that_is_set(call, good):
+    assert make(call, good).device.type == "cpu"
+    set_device("meta")
+    assert make(call, good).device.type == "meta"
+    assert make(call, good, device="cpu").device.type == "cpu"
+
+
+@pytest.mark.parametrize(("call", "good"), [one for one in calls() if one.id in HOLDING])
+def test_what_holds_values_says_so_where_a_device_does_not(call, good):
+    set_device("meta")
+    with pytest.raises(ValueError, match=r"device must hold data, got meta$"):
+        make(call, good)
+    assert make(call, good, device="cpu").device.type == "cpu"
+
+
+# "cuda:0", which CupyBrain has, is not there.
+@pytest.mark.filterwarnings("ignore:torch_hrr. cuda.0 was asked for")
+@pytest.mark.parametrize(("call", "good"), [one for one in calls() if one.id in WRITTEN | COMPUTING])
+def test_a_written_default_comes_before_the_device_that_is_set(call, good):
+    set_device("meta")
+    assert make(call, good).device.type == "cpu"
+
+
+@pytest.mark.parametrize(("call", "good"), calls())
+def test_an_integer_is_the_index_of_an_accelerator(call, good):
+    with pytest.warns(RuntimeWarning, match="continuing on the CPU"):
+        made = make(call, good, device=0)
+    assert made.device.type == "cpu"
+
+
+# Functions of encoding are typed by their inputs; a pool, whose default is written, has no tensor yet.
+TYPED = {"TensorPool", "embed_positions", "sinusoidal_encoding", "sinusoidal_features"}
+
+
+@pytest.mark.parametrize(("call", "good"), calls("dtype", without=TYPED))
+def test_the_dtype_is_torchs_default_unless_one_is_written(call, good):
+    written = inspect.signature(call).parameters["dtype"].default
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert make(call, good).dtype == (written or torch.float64)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_every_public_call_that_takes_a_device_is_here():
+    names = {name for known in CALLS.values() for name in known}
+    for system in CALLS:
+        for name in system.__all__:
+            public = getattr(system, name)
+            # A class of dicts has no signature.
+            is_dict = inspect.isclass(public) and issubclass(public, dict)
+            if callable(public) and not is_dict and "device" in inspect.signature(public).parameters:
+                assert name in names | {"DeviceError", "GPUContext", "MappedTable", "TensorMemoryPool"}, name
