@@ -58,6 +58,8 @@ def test_bad_input_raises_where_a_gradient_is_asked_for(case, error):
 
 # To the Python function, out=None is a call without out, and an exponent that is no tensor is a number.
 NOT_NONE = {"out-undefined", "exponent-undefined"}
+# The operator names a dtype as C++ does.
+PYTHON_NAMES = {"Long": "torch.int64", "ComplexFloat": "torch.complex64", "Bool": "torch.bool"}
 # Where one argument types the result by default, the Python function lets `out` do so.
 OUT_DECIDES = {"out-dtype", "out-half"}
 
@@ -75,6 +77,8 @@ def test_the_python_function_raises_the_same(case, error):
     if error.defect == "undefined":
         # In Python what is no tensor may still be an array.
         message = f"^{case.name}: {error.argument} must be a torch.Tensor( or a NumPy array)?, got NoneType"
+    if error.argument == "dtype" and error.defect in PYTHON_NAMES:
+        message = message.replace(error.defect, PYTHON_NAMES[error.defect])
     with pytest.raises(error.error, match=message):
         case.wrapper(**error.make())
 

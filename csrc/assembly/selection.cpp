@@ -271,35 +271,13 @@ void Selection::choose_densely(Target& target, bool scaled) {
   const Scratch scratch(kernel.scratch(params));
   kernel.run(params, 0, 1, scratch.memory);
   if (area.keyed_ties) {
-    decide_ties(target, values);
-  }
-}
-
-// Of the neurons whose inputs equal the least winner's those win whose ranks are lowest; `values` are the inputs of the
-// winners.
-void Selection::decide_ties(Target& target, const std::vector<int64_t>& values) {
-  const Area& area = area_of(target.area);
-  const int64_t cut = *std::min_element(values.begin(), values.end());
-  std::vector<int64_t> above;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] > cut) {
-      above.push_back(target.winners[i]);
+    const int64_t cut = *std::min_element(values.begin(), values.end());
+    const uint64_t key = area.tie_key();
+    for (size_t j = 0; j < n; ++j) {
+      inputs_[j] = kernels::ranked_input(inputs_[j], cut, key, static_cast<int64_t>(j));
     }
+    kernel.run(params, 0, 1, scratch.memory);
   }
-  std::vector<std::pair<uint32_t, int64_t>> equals;
-  const uint64_t key = area.tie_key();
-  for (int64_t j = 0; j < area.n; ++j) {
-    if (inputs_[static_cast<size_t>(j)] == cut) {
-      equals.emplace_back(kernels::tie_rank(key, j), j);
-    }
-  }
-  const auto wanted = static_cast<int64_t>(values.size() - above.size());
-  std::nth_element(equals.begin(), equals.begin() + (wanted - 1), equals.end());
-  for (int64_t i = 0; i < wanted; ++i) {
-    above.push_back(equals[static_cast<size_t>(i)].second);
-  }
-  std::sort(above.begin(), above.end());
-  target.winners = std::move(above);
 }
 
 }  // namespace torch_hrr::assembly

@@ -40,7 +40,6 @@ class Selection {
   void add_candidate(const Area& area, int64_t input, int64_t neuron);
   void add_candidates_by_sums(const Target& target, int64_t bound);
   void add_all_candidates(const Target& target, int64_t bound, int shift);
-  void decide_ties(Target& target, const std::vector<int64_t>& values);
 
   Brain& brain_;
   bool threads_;

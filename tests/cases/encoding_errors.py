@@ -141,6 +141,5 @@ def options(table: Table) -> None:
     if "dtype" not in table.good.options:
         return
     for dtype, word in ((torch.int64, "Long"), (torch.complex64, "ComplexFloat"), (torch.bool, "Bool")):
-        # The operator names it as C++ does, the Python function as Python does.
-        message = f"dtype must be float32, float64, float16 or bfloat16, got ({word}|{dtype})$"
+        message = f"dtype must be float32, float64, float16 or bfloat16, got {word}"
         table.replace("dtype", word, lambda _, t=dtype: t, TypeError, message)

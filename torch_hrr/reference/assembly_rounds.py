@@ -318,10 +318,7 @@ class _Brain:
         if area.last_win is not None and area.period:
             penalty = area.penalties[area.last_win.clamp_max(area.period - 1)]
             inputs = inputs - torch.where(area.last_win < area.period, _term(penalty, shift), 0)
-        order = torch.arange(area.n, device=inputs.device)
-        if area.tie_key is not None:
-            order = tie_ranks(area.tie_key, area.n, inputs.device).argsort()
-        return order[inputs[order].sort(descending=True, stable=True).indices[: area.k]].sort().values
+        return choose_winners(inputs, area.k, area.tie_key)
 
 
 def _given(tensor: Tensor, b: int, n: int) -> Tensor | None:
@@ -329,7 +326,15 @@ def _given(tensor: Tensor, b: int, n: int) -> Tensor | None:
     return None if tensor.numel() == 0 and n else tensor[b]
 
 
-def tie_ranks(key: int, n: int, device: torch.device) -> Tensor:
+def choose_winners(inputs: Tensor, k: int, tie_key: int | None) -> Tensor:
+    """The k largest inputs, int64 [k] ascending; of equal ones the lowest of `_tie_ranks`, without a key the first."""
+    order = torch.arange(len(inputs), device=inputs.device)
+    if tie_key is not None:
+        order = _tie_ranks(tie_key, len(inputs), inputs.device).argsort()
+    return order[inputs[order].sort(descending=True, stable=True).indices[:k]].sort().values
+
+
+def _tie_ranks(key: int, n: int, device: torch.device) -> Tensor:
     """int64 [n] in 0..2^32 - 1, all different: among equal inputs the neuron of the lowest wins."""
 
     def mixed(x: Tensor) -> Tensor:
