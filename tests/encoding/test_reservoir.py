@@ -242,7 +242,7 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
         ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64, got torch.float16"),
         ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
-        ({"device": "meta"}, ValueError, "device must be cpu or cuda, got meta"),
+        ({"device": "meta"}, ValueError, "device must have memory, got meta"),
         ({"dtype": "float32"}, TypeError, "dtype must be torch.float32 or torch.float64, got 'float32'"),
         ({"spectral_radius": 1e308}, ValueError, r"spectral_radius must give finite weights, got 1e\+308"),
         ({"input_scaling": 1e308}, ValueError, r"input_scaling must give finite weights, got 1e\+308"),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr import _library, runtime
+from torch_hrr import runtime
 from torch_hrr._checks import check_bool, check_dtype, choice, integer, number, strided
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
@@ -27,7 +27,7 @@ class GPUConfig:
     """What a `GPUAccelerator` may use.
 
     Attributes:
-        enable_gpu: Whether to use a GPU if there is one that works and the library has kernels for; else the CPU.
+        enable_gpu: Whether to use the current device (`runtime.get_device`) if it is an accelerator; else the CPU.
         enable_mixed_precision: Whether results and `autocast` blocks are in the dtype of the policy, parameters staying
             in float32.
         mixed_precision_policy: "mixed_float16" (with loss scaling), "mixed_bfloat16" or "float32", which is none.
@@ -286,14 +286,11 @@ class GPUAccelerator:
 
 
 def choose_device(enable_gpu: bool, device: torch.device | str | int | None, op: str) -> torch.device:
-    """The device given, else the current one if a GPU, allowed, and with kernels of ours, or the CPU."""
+    """The device given, else the current one if an accelerator and allowed, or the CPU."""
     if device is not None:
         return runtime.resolve_device(device, op=op)
-    if enable_gpu:
-        current = runtime.resolve_device(None)
-        if current.type == "cuda" and _library.has_cuda_kernels():
-            return current
-    return torch.device("cpu")
+    current = runtime.resolve_device(None)
+    return current if enable_gpu and current.type != "meta" else torch.device("cpu")
 
 
 def ladder(dim: int, base: float, scale: float, dtype: torch.dtype) -> Tensor:

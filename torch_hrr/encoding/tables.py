@@ -24,7 +24,7 @@ class MemoryStorageConfig:
     """How a `MappedTable` serves its rows.
 
     Attributes:
-        enable_gpu_acceleration: Whether rows go to a GPU if there is one that the library has kernels for.
+        enable_gpu_acceleration: Whether rows go to the current device if that is an accelerator.
         use_gpu_memory_mapping: Whether the rows used last stay in the device's memory.
         cache_rows: How many of them, at least 1.
     """

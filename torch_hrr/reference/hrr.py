@@ -111,9 +111,14 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     return result.to(a.dtype)
 
 
+def _column(exponent: Tensor, a: Tensor) -> Tensor:
+    """An exponent for every row of a, on its device: a number may be on the CPU."""
+    return exponent.to(a.device).unsqueeze(-1)
+
+
 def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     """``A^exponent`` bin by bin; a negative real bin gives abs(A)^e cos(pi e), an empty one 0."""
-    rows = exponent.unsqueeze(-1) if isinstance(exponent, Tensor) else exponent
+    rows = _column(exponent, a) if isinstance(exponent, Tensor) else exponent
     dtype = torch.promote_types(a.dtype, exponent.dtype) if isinstance(exponent, Tensor) else a.dtype
     if a.numel() == 0 or (isinstance(rows, Tensor) and rows.numel() == 0):
         return (_compute(a) * rows).to(dtype)
@@ -276,11 +281,11 @@ def _unitary_jacobian(v: Tensor, a: Tensor) -> Tensor:
 
 def _bind_power_log(a: Tensor, exponent: Tensor, order: int) -> Tensor:
     """``A^exponent log(A)^order``."""
-    rows = _compute(exponent).unsqueeze(-1)
+    rows = _column(_compute(exponent), a)
     return _map_bins(lambda bins: (rows * bins.log()).exp() * bins.log() ** order, a, exponent=exponent)
 
 
 def _bind_power_backward(grad: Tensor, a: Tensor, exponent: Tensor) -> Tensor:
     """``G conj(exponent A^(exponent - 1))``."""
-    rows = _compute(exponent).unsqueeze(-1)
+    rows = _column(_compute(exponent), a)
     return _map_bins(lambda bins: rows * ((rows - 1) * bins.log()).exp().conj(), a, grad, exponent)
