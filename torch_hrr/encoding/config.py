@@ -48,7 +48,8 @@ class SinusoidalConfig(Saveable):
         use_mixed_precision: Whether results are in the half type of the policy of ``gpu_config``.
         gradient_checkpointing: Whether a backward pass computes the embedding again rather than keep what it needs. The
             fused operator keeps token ids alone; plain torch keeps sinusoids.
-        enable_gpu_acceleration: Whether the embedder is made on the current device if that is an accelerator, or the CPU.
+        enable_gpu_acceleration: Whether the embedder is made on the current device if that is an accelerator, or the
+            CPU.
         use_vectorized_operations: Whether to use the fused operators; False takes their definitions in plain torch.
         enable_xla_compilation: Whether the embedder runs through torch.compile.
         gpu_config: More on the GPU; None means `GPUConfig()`.
