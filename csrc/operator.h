@@ -38,7 +38,9 @@ namespace torch_hrr {
 
 // For Operand::trailing: an operand that has no batch under vmap, such as a table or a key.
 constexpr int kNotBatched = -1;
-// The same for one whose presence forbids vmap: the numbering of random numbers goes over the whole batch.
+// For one that may have a dimension more or less: under vmap every operand of the operator gets the batch in front.
+constexpr int kBatchedTogether = -3;
+// For one whose presence forbids vmap: the numbering of random numbers goes over the whole batch.
 constexpr int kNoBatchAtAll = -2;
 
 struct Operand {

@@ -107,4 +107,10 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_field_gradient_backward(Tensor derivatives, bool normalize=True) -> Tensor", tags);
   m.def("gradient_magnitude(Tensor field, bool normalize=True) -> Tensor", tags);
   m.def("gradient_magnitude.out(Tensor field, bool normalize=True, *, Tensor(a!) out) -> ()", tags);
+
+  // Layers that learn
+  m.def(
+      "plastic_scan(Tensor inputs, Tensor weight, str rule='oja', float lr=0.001, str activation='tanh', int every=1, "
+      "Tensor? theta=None, float tau=100., float decay=0., bool normalize=False) -> (Tensor, Tensor, Tensor)",
+      tags);
 }

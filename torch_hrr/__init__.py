@@ -3,8 +3,8 @@
 Importing the package loads the native library and registers its operators as ``torch.ops.torch_hrr.*``; the
 subpackages wrap them: ``torch_hrr.hrr`` (holographic reduced representations), ``torch_hrr.assembly`` (assemblies of
 neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (fields in three dimensions),
-``torch_hrr.runtime`` (devices) and
-``torch_hrr.io`` (checked files). `torch_hrr.load` reads whatever object a file holds.
+``torch_hrr.hierarchy`` (layers that learn), ``torch_hrr.runtime`` (devices) and ``torch_hrr.io`` (checked files).
+`torch_hrr.load` reads whatever object a file holds.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ _library.load()
 _vmap.register()
 _fallback.register()
 
-from torch_hrr import assembly, encoding, field, hrr, io, runtime  # noqa: E402
+from torch_hrr import assembly, encoding, field, hierarchy, hrr, io, runtime  # noqa: E402
 from torch_hrr.io.files import IntegrityError  # noqa: E402
 from torch_hrr.io.saveable import load  # noqa: E402
 from torch_hrr.runtime import DeviceError  # noqa: E402
@@ -33,6 +33,7 @@ __all__ = [
     "cmake_prefix_path",
     "encoding",
     "field",
+    "hierarchy",
     "hrr",
     "io",
     "load",

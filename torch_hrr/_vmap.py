@@ -14,6 +14,8 @@ from torch_hrr import _library
 
 _NO_BATCH_AT_ALL = -2
 """Of an argument whose presence forbids vmap (csrc/operator.h)."""
+_BATCHED_TOGETHER = -3
+"""Of one that may have a dimension more or less: all arguments get the batch in front."""
 
 
 def _to_front(tensor: Tensor | None, batch_dim: int | None, rank: int) -> Tensor | None:
@@ -86,9 +88,27 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
     return rule
 
 
+def _rule_together(operator: Any) -> Callable[..., Any]:
+    """A rule for an operator all of whose tensors have the same leading dimensions, which do not broadcast."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        def batched(argument: Any, batch_dim: int | None) -> Any:
+            if not isinstance(argument, Tensor):
+                return argument
+            if batch_dim is None:
+                return argument.expand(info.batch_size, *argument.shape)
+            return argument.movedim(batch_dim, 0)
+
+        result = operator(*map(batched, arguments, in_dims))
+        return result, (0,) * len(result)
+
+    return rule
+
+
 def register(library: Path | None = None) -> None:
     """Registers a rule for every operator that the library reports."""
     for name, trailing in _library.operators(library):
         packet, overload = name.split(".")
         operator = getattr(getattr(torch.ops.torch_hrr, packet), overload)
-        torch.library.register_vmap(operator, _rule(operator, trailing))
+        together = _BATCHED_TOGETHER in trailing
+        torch.library.register_vmap(operator, _rule_together(operator) if together else _rule(operator, trailing))

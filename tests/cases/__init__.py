@@ -9,6 +9,7 @@ from cases import (
     field_gradient,
     field_moments,
     field_part,
+    hierarchy,
     hrr,
     hrr_algebra,
     hrr_spectrum,
@@ -25,6 +26,7 @@ FLOATING_CASES = (
     *field_gradient.CASES,
     *field_moments.CASES,
     *field_part.CASES,
+    *hierarchy.CASES,
 )
 # What tests ask of numbers and their rounding does not apply to operators of integers.
 INTEGER_CASES = (*assembly_connectome.CASES,)

@@ -24,6 +24,7 @@ LANES = {
     "export": "torch.export with a dynamic batch: one node, save and load",
     "aoti": "the AOTInductor package",
     "script": "TorchScript: script, save, load, freeze, trace",
+    "rows": "a row that is not finite gives a row of NaN",
     "autocast": "runs in the autocast dtype's storage",
 }
 # `make test-all`: every product of dtypes, dimensions and layouts whole.
@@ -52,7 +53,7 @@ class Sample:
 
     `adjust` has functions of drawn tensors, float64 before they are rounded, that keep their shape. Tensors that
     `integers` names are int64 from 0 up to its number instead, of whatever dtype. A call that `asks_dtype` has the
-    option dtype too, that of its floating tensors.
+    option dtype too, that of its floating tensors. `order` is that of the schema where tensors do not come first.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Sample:
     adjust: Mapping[str, Callable[[Tensor], Tensor]] = dataclasses.field(default_factory=dict)
     integers: Mapping[str, int] = dataclasses.field(default_factory=dict)
     asks_dtype: bool = False
+    order: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +272,8 @@ def build(sample: Sample, dtype: torch.dtype = torch.float32, seed: int = 0, dev
         return adjusted.to(device=device, dtype=dtype)
 
     asked = {"dtype": dtype} if sample.asks_dtype else {}
-    return {name: draw(name, shape) for name, shape in sample.shapes.items()} | dict(sample.options) | asked
+    built = {name: draw(name, shape) for name, shape in sample.shapes.items()} | dict(sample.options) | asked
+    return {name: built[name] for name in sample.order or built}
 
 
 def split(arguments: Arguments, names: tuple[str, ...]) -> tuple[tuple[Tensor, ...], Callable[..., Arguments]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch_hrr.reference import assembly, assembly_connectome, assembly_rounds, encoding, field, hrr
+from torch_hrr.reference import assembly, assembly_connectome, assembly_rounds, encoding, field, hierarchy, hrr
 
 _HRR = (
     "bind", "unbind", "bind_normalize", "superpose", "bind_superpose", "multibind", "inverse", "unitary", "bind_power",
@@ -32,5 +32,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "field_gradient": field.gradient,
     "_field_gradient_backward": field.gradient_backward,
     "gradient_magnitude": field.gradient_magnitude,
+    "plastic_scan": hierarchy.plastic_scan,
 }
 """By the operator's name, with the arguments of its schema but for `out`; one function for all overloads."""

@@ -154,6 +154,16 @@ TORCH_HRR_API void field_gradient_out(at::Tensor& out, const at::Tensor& field, 
 TORCH_HRR_API at::Tensor gradient_magnitude(const at::Tensor& field, bool normalize = true);
 TORCH_HRR_API void gradient_magnitude_out(at::Tensor& out, const at::Tensor& field, bool normalize = true);
 
+// A layer y = f(x W^T) that learns at ticks 0, every, 2 every, ... of inputs [..., T, n] or [..., T, B, n], weight
+// [..., m, n]: W += lr (dW - decay W), where dW is a mean over the batch, and with `normalize` every row is then scaled
+// to norm 1. rule: "hebb", "oja", "gha", "subspace" or "bcm", whose theta [..., m] starts at 1 if not given. Returns
+// the outputs [..., ceil(T / every), (B,) m], each from the weights before its update, weight and theta ([..., 0] for
+// rules without one); all have derivatives.
+TORCH_HRR_API std::tuple<at::Tensor, at::Tensor, at::Tensor> plastic_scan(
+    const at::Tensor& inputs, const at::Tensor& weight, std::string_view rule = "oja", double lr = 1e-3,
+    std::string_view activation = "tanh", int64_t every = 1, const std::optional<at::Tensor>& theta = std::nullopt,
+    double tau = 100, double decay = 0, bool normalize = false);
+
 }  // namespace torch_hrr
 
 // "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces

@@ -1,0 +1,214 @@
+"""The cases of layers that learn: the definition unit by unit, with the mean written as a sum over samples."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cases.base import Arguments, ErrorInput, Hole, OpCase, Sample, TensorArgument
+from cases.errors import Table, bad_numbers, devices, repeated, unsupported_tensors
+from torch_hrr import hierarchy
+from torch_hrr.reference import hierarchy as reference
+
+ops = torch.ops.torch_hrr
+NAN, INF = float("nan"), float("inf")
+INPUTS, WEIGHT = TensorArgument("inputs", "Tn"), TensorArgument("weight", "mn")
+THETA = TensorArgument("theta", "m", optional=True)
+RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+ACTIVATIONS = ("linear", "relu", "tanh")
+OPTIONS = {"rule": "oja", "lr": 0.05, "activation": "tanh", "every": 1, "tau": 20.0, "decay": 0.0, "normalize": False}
+
+ORDER = ("inputs", "weight", "rule", "lr", "activation", "every", "theta", "tau", "decay", "normalize")
+
+
+def small(x: Tensor) -> Tensor:
+    """Weights whose products stay near 1."""
+    return x / max(x.shape[-1], 1) ** 0.5
+
+
+def call(id: str, inputs: tuple[int, ...], units: int, theta: bool = False, **options: Any) -> Sample:
+    batched = bool(options.pop("batched", False))
+    leading = inputs[: -3 if batched else -2]
+    shapes = {
+        "inputs": inputs,
+        "weight": (*leading, units, inputs[-1]),
+        "theta": (*leading, units) if theta else None,
+    }
+    adjust = {"weight": small, "theta": lambda x: 0.5 + x.sigmoid()}
+    return Sample(id, shapes, OPTIONS | options, adjust=adjust, order=ORDER)
+
+
+def oracle(
+    inputs: Tensor,
+    weight: Tensor,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    theta: Tensor | None,
+    tau: float,
+    decay: float,
+    normalize: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    batched = inputs.dim() > weight.dim()
+    ticks = (inputs if batched else inputs.unsqueeze(-2)).movedim(-3, 0)[::every]
+    batch = ticks.shape[-2]
+    threshold = 1 + 0 * weight[..., 0] if theta is None else theta
+    function = {"linear": lambda u: u, "relu": lambda u: u.clamp(min=0), "tanh": torch.tanh}[activation]
+    outputs = []
+    for tick in ticks:
+        y = function((tick.unsqueeze(-2) * weight.unsqueeze(-3)).sum(-1))
+        y = y.clamp(min=0) if rule == "bcm" else y
+        outputs.append(y)
+        steps = torch.zeros_like(weight)
+        for x, own in zip(tick.unbind(-2), y.unbind(-2), strict=True):
+            taught, error = own, x.unsqueeze(-2)
+            if rule == "bcm":
+                taught = own * (own - threshold)
+            elif rule == "oja":
+                error = error - own.unsqueeze(-1) * weight
+            elif rule in ("gha", "subspace"):
+                explained = own.unsqueeze(-1) * weight
+                error = error - (explained.cumsum(-2) if rule == "gha" else explained.sum(-2, keepdim=True))
+            steps = steps + taught.unsqueeze(-1) * error
+        weight = weight + lr * steps / batch - lr * decay * weight
+        if normalize:
+            weight = weight / weight.square().sum(-1, keepdim=True).sqrt()
+        threshold = threshold + (y.square().sum(-2) / batch - threshold) / tau
+    shape = (*ticks.shape[1:-1], weight.shape[-2])
+    result = torch.stack(outputs, -3) if outputs else inputs.new_zeros(0, *shape).movedim(0, -3)
+    return result if batched else result.squeeze(-2), weight, threshold if rule == "bcm" else threshold[..., :0]
+
+
+def result_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
+    inputs, weight = arguments["inputs"], arguments["weight"]
+    leading, time = weight.shape[:-2], weight.dim() - 2
+    ticks = -(-inputs.shape[time] // arguments["every"])
+    units = weight.shape[-2]
+    theta = (*leading, units if arguments["rule"] == "bcm" else 0)
+    return ((*leading, ticks, *inputs.shape[time + 1 : -1], units), tuple(weight.shape), theta)
+
+
+def magnitude(**arguments: Any) -> tuple[Tensor, ...]:
+    """Errors grow with the sums of products and with the ticks."""
+    bound = float(arguments["inputs"].norm() + arguments["weight"].norm() + 1) * (1 + arguments["inputs"].shape[0])
+    return tuple(torch.full((*shape[:-1], 1), bound, dtype=torch.float64) for shape in result_sizes(arguments))
+
+
+def errors() -> tuple[ErrorInput, ...]:
+    good = call("good", (4, 3), 2, theta=True, rule="bcm")
+    table = Table("plastic_scan", (INPUTS, WEIGHT, THETA), good, None)
+    for name in ("inputs", "weight", "theta"):
+        unsupported_tensors(table, name)
+    devices(table, "weight", "inputs")
+    devices(table, "theta", "inputs")
+    text = re.escape("inputs must be [..., T, n] or [..., T, B, n] beside weight [..., m, n], got ")
+    table.replace("inputs", "rank", lambda x: x[0], ValueError, f"{text}1 and 2 dimensions")
+    table.replace("inputs", "rank-4", lambda x: x.reshape(1, 4, 1, 3), ValueError, f"{text}4 and 2 dimensions")
+    rank = re.escape("weight must have at least 2 dimensions [..., m, n], got 1")
+    table.replace("weight", "rank", lambda x: x[0], ValueError, rank)
+    last = "inputs and weight must have the same last dimension, got 3 and 4"
+    table.replace("weight", "size", lambda _: torch.zeros(2, 4), ValueError, last)
+    none = "weight must have a last dimension of at least 1, got 0"
+    table.replace("weight", "nothing", lambda _: torch.zeros(2, 0), ValueError, none)
+    batch = "inputs must have a batch of at least 1, got 0"
+    table.replace("inputs", "no-batch", lambda _: torch.zeros(4, 0, 3), ValueError, batch)
+    leading = "inputs and weight must have the same leading dimensions, got 2 and 3 at dimension 0"
+    table.add(
+        "weight",
+        "leading",
+        lambda _: {"inputs": torch.zeros(2, 4, 3), "weight": torch.zeros(3, 2, 3), "theta": None},
+        ValueError,
+        leading,
+    )
+    shape = re.escape("theta must have the shape of weight without its last dimension, got ")
+    table.replace("theta", "size", lambda _: torch.ones(3), ValueError, shape)
+    table.replace("theta", "rank", lambda _: torch.ones(1, 2), ValueError, shape)
+    table.add("theta", "rule", lambda _: {"rule": "oja"}, ValueError, "theta must be None for rule 'oja'")
+    for value in (-INF, NAN, INF):
+        text = f"theta must be finite, got {value:g}"
+        # NaN differs from itself where a test looks for changes.
+        if value == value:
+            table.replace(
+                "theta",
+                f"{value:g}",
+                lambda x, v=value: x.index_fill(0, torch.tensor([1]), v),
+                ValueError,
+                text,
+                ("cpu",),
+            )
+    rules = "rule must be 'hebb', 'oja', 'gha', 'subspace' or 'bcm', got 'Oja'"
+    table.replace("rule", "unknown", lambda _: "Oja", ValueError, rules)
+    table.replace(
+        "activation", "unknown", lambda _: "sigmoid", ValueError, "activation must be 'linear', 'relu' or 'tanh'"
+    )
+    bad_numbers(
+        table,
+        {
+            "lr": ("finite and at least 0", (-0.1, NAN, INF)),
+            "tau": ("finite and above 1", (1.0, 0.5, -1.0, NAN, INF)),
+            "decay": ("finite and at least 0", (-0.1, NAN, INF)),
+            "every": ("at least 1", (0, -1)),
+        },
+    )
+    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    table.add(
+        "inputs",
+        "overflow",
+        lambda _: {"inputs": repeated((2**40, 3)), "weight": repeated((2**30, 3)), "theta": None},
+        ValueError,
+        overflow,
+    )
+    return tuple(table.errors)
+
+
+SIZES = ((1, 1, 1), (5, 1, 2), (7, 15, 3), (9, 16, 8), (6, 33, 9), (12, 100, 17), (3, 130, 20))
+
+CASE = OpCase(
+    name="plastic_scan",
+    op=ops.plastic_scan.default,
+    arguments=(INPUTS, WEIGHT, THETA),
+    oracle=oracle,
+    reference=reference.plastic_scan,
+    result_sizes=result_sizes,
+    magnitude=magnitude,
+    samples=(
+        *(
+            call(f"{ticks}x{n}x{units}-{rule}-{activation}", (ticks, n), units, rule=rule, activation=activation)
+            for ticks, n, units in SIZES
+            for rule, activation in zip(RULES, (*ACTIVATIONS, *ACTIVATIONS[:2]), strict=True)
+        ),
+        *(
+            call(f"batch-{rule}", (6, 3, 20), 5, batched=True, rule=rule, every=2, decay=0.1, theta=rule == "bcm")
+            for rule in RULES
+        ),
+        *(call(f"normalize-{rule}", (5, 40), 6, rule=rule, normalize=True, decay=0.2) for rule in RULES),
+        *(call(f"layers-{rule}", (2, 3, 7, 18), 4, rule=rule, every=3, theta=rule == "bcm") for rule in RULES),
+        call("long", (1100, 30), 18, lr=0.01),
+        call("no-ticks", (0, 5), 3, rule="bcm"),
+        call("no-units", (4, 5), 0),
+        call("no-layers", (0, 4, 5), 3),
+        call("still", (4, 5), 3, lr=0.0),
+    ),
+    lane_samples=(
+        *(call(rule, (3, 3), 2, rule=rule, activation="tanh", theta=rule == "bcm") for rule in RULES),
+        call("batch", (3, 2, 3), 2, batched=True, rule="gha", activation="linear", every=2, decay=0.3),
+        call("layers", (2, 2, 3), 2, rule="bcm", normalize=True),
+    ),
+    sized=lambda batch, items, dim: call(
+        f"{batch}x{items}x{dim}", (batch, 3, dim), items, rule="bcm", theta=True, lr=1 / (dim + 1)
+    ),
+    wrapper=hierarchy.plastic_scan,
+    errors=errors(),
+    differentiable=("inputs", "weight", "theta"),
+    uncast=("inputs", "weight", "theta"),
+    holes={
+        "autocast": Hole("what is learned stays in the dtype of the weights, so nothing is cast"),
+        "rows": Hole("what comes before a number that is not finite keeps its own: tests/hierarchy/test_scan.py"),
+    },
+)
+
+CASES = (CASE,)

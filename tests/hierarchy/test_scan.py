@@ -1,0 +1,157 @@
+"""What learning rules are known to lead to, and what one call of many ticks promises."""
+
+import pytest
+import torch
+
+from torch_hrr.hierarchy import plastic_scan
+
+RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+
+
+def components(count=4000, dim=12, seed=0):
+    """Samples with a spectrum of distinct eigenvalues, and the principal components in their order."""
+    generator = torch.Generator().manual_seed(seed)
+    basis = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+    scale = 0.75 ** torch.arange(dim, dtype=torch.float64)
+    samples = torch.randn(count, dim, generator=generator, dtype=torch.float64) * scale @ basis.T
+    vectors = torch.linalg.eigh(samples.T @ samples / count).eigenvectors.flip(-1).T
+    return samples, vectors
+
+
+def start(units, dim, seed=1):
+    return torch.randn(units, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) / dim**0.5
+
+
+def train(samples, weight, rule, epochs=30, lr=0.05, **options):
+    """Full batches: every tick sees all samples."""
+    ticks = samples.expand(epochs, *samples.shape)
+    return plastic_scan(ticks, weight, rule=rule, lr=lr, activation="linear", **options)[1]
+
+
+def test_oja_turns_every_unit_to_the_first_component_at_norm_1():
+    samples, vectors = components()
+    weight = train(samples, start(3, 12), "oja", epochs=600)
+    assert torch.allclose(weight.norm(dim=1), torch.ones(3, dtype=torch.float64), atol=1e-6)
+    assert (torch.cosine_similarity(weight, vectors[:1]).abs() > 0.9999).all()
+
+
+def test_gha_finds_the_components_in_their_order_and_subspace_their_span():
+    samples, vectors = components()
+    ordered = train(samples, start(4, 12), "gha", epochs=3000)
+    assert (torch.cosine_similarity(ordered, vectors[:4]).abs() > 0.999).all()
+    spanned = train(samples, start(4, 12), "subspace", epochs=3000)
+    inside = spanned @ vectors[:4].T
+    assert (inside.norm(dim=1) / spanned.norm(dim=1) > 0.999).all()
+    assert torch.allclose(spanned @ spanned.T, torch.eye(4, dtype=torch.float64), atol=1e-4)
+    assert (torch.cosine_similarity(spanned, vectors[:4]).abs() < 0.99).any()
+
+
+@pytest.mark.parametrize("count", (2, 4))
+def test_bcm_answers_one_of_orthonormal_patterns_with_their_number(count):
+    """At the fixed point y = theta for one pattern and 0 for the others, and theta = E[y^2] = y^2 / K."""
+    patterns = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64)).Q[:count]
+    _, weight, theta = plastic_scan(
+        patterns.expand(40000, count, 8), 0.1 * start(6, 8).abs() @ patterns.T @ patterns + 0.3 * patterns.sum(0),
+        rule="bcm", lr=0.02, activation="linear", tau=20.0,
+    )  # fmt: skip
+    answers = torch.relu(weight @ patterns.T)
+    best = answers.max(1).values
+    assert torch.allclose(best, torch.full_like(best, count), atol=1e-12)
+    assert torch.allclose(answers.sum(1), best, atol=1e-12)
+    assert torch.allclose(theta, best, atol=1e-12)
+
+
+def test_hebb_grows_by_the_eigenvalue():
+    samples, vectors = components(count=500)
+    value = (samples @ vectors[0]).square().mean()
+    weight = train(samples, vectors[:1], "hebb", epochs=20, lr=0.01)
+    assert torch.allclose(weight, vectors[:1] * (1 + 0.01 * value) ** 20, rtol=1e-10, atol=1e-10)
+
+
+def test_weights_decay_and_rows_are_projected():
+    silent = torch.zeros(10, 5)
+    _, weight, _ = plastic_scan(silent, torch.ones(2, 5), rule="hebb", lr=0.1, decay=0.5)
+    assert torch.allclose(weight, torch.full((2, 5), 0.95**10))
+    _, weight, _ = plastic_scan(torch.randn(10, 5), torch.randn(3, 5), rule="hebb", lr=0.5, normalize=True)
+    assert torch.allclose(weight.norm(dim=1), torch.ones(3))
+    _, weight, _ = plastic_scan(torch.randn(4, 5), torch.zeros(3, 5), rule="hebb", normalize=True)
+    assert torch.equal(weight, torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("batch", (None, 3))
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_one_call_is_bit_equal_to_calls_of_parts(rule, dtype, batch):
+    """Across the tiles of time in which the CPU works too."""
+    steps = 1300 if batch is None else 40
+    inputs = torch.randn(*(steps, 37) if batch is None else (steps, batch, 37), dtype=dtype)
+    weight = 0.1 * torch.randn(21, 37, dtype=dtype)
+    options = {"rule": rule, "lr": 1e-3, "every": 2}
+    outputs, learned, theta = plastic_scan(inputs, weight, **options)
+    parts = []
+    own, threshold = weight, None
+    for part in (inputs[:2], inputs[2:14], inputs[14:]):
+        y, own, threshold = plastic_scan(part, own, **options, theta=threshold)
+        threshold = threshold if rule == "bcm" else None
+        parts.append(y)
+    assert torch.equal(torch.cat(parts), outputs)
+    assert torch.equal(own, learned)
+    assert threshold is None or torch.equal(threshold, theta)
+    assert not torch.equal(learned, weight)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_outputs_come_from_the_weights_before(rule):
+    inputs, weight = torch.randn(3, 6), torch.randn(4, 6)
+    outputs, learned, _ = plastic_scan(inputs[:1], weight, rule=rule, lr=0.1)
+    expected = torch.tanh(inputs[:1] @ weight.T)
+    assert torch.allclose(outputs, expected.relu() if rule == "bcm" else expected, atol=1e-6)
+    assert not torch.equal(learned, weight)
+    still, same, _ = plastic_scan(inputs, weight, rule=rule, lr=0.0)
+    assert torch.equal(same, weight)
+
+
+def test_units_and_layers_without_coupling_do_not_see_each_other():
+    inputs, weight = torch.randn(2, 9, 20), torch.randn(2, 33, 20)
+    inputs[1, 4, 3] = torch.nan
+    weight[0, 7, 2] = torch.inf
+    outputs, learned, _ = plastic_scan(inputs, weight)
+    clean, kept, _ = plastic_scan(inputs.nan_to_num(), weight.nan_to_num(posinf=1.0))
+    assert torch.equal(outputs[1, :4], clean[1, :4])
+    assert outputs[1, 4:].isnan().all()
+    others = [i for i in range(33) if i != 7]
+    assert torch.equal(learned[0, others], kept[0, others])
+    assert not learned[0, 7].isfinite().any()
+
+
+def test_arguments_are_left_alone():
+    inputs, weight, theta = torch.randn(5, 16), torch.randn(4, 16), torch.rand(4) + 0.5
+    before = [x.clone() for x in (inputs, weight, theta)]
+    plastic_scan(inputs, weight, rule="bcm", lr=0.1, theta=theta)
+    for tensor, copy in zip((inputs, weight, theta), before, strict=True):
+        assert torch.equal(tensor, copy)
+
+
+def test_arrays_are_taken():
+    import numpy as np
+
+    outputs, _, _ = plastic_scan(np.ones((3, 2), np.float32), np.ones((1, 2)), lr=np.float32(0.1), every=np.int64(2))
+    assert outputs.shape == (2, 1) and outputs.dtype == torch.float64
+
+
+def test_learning_rates_are_learned_through_the_scan():
+    """A gradient reaches the initial weights through all ticks, and descends."""
+    samples, _ = components(count=60)
+    weight = start(2, 12).requires_grad_()
+
+    def error():
+        _, learned, _ = plastic_scan(samples[:, None], weight, rule="oja", lr=0.02)
+        return (samples - (samples @ learned.T) @ learned).square().mean()
+
+    before = error()
+    (gradient,) = torch.autograd.grad(before, weight, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.square().sum(), weight)
+    assert second.isfinite().all() and second.norm() > 0
+    with torch.no_grad():
+        weight -= 0.05 * gradient / gradient.norm()
+    assert error() < before

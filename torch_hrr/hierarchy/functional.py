@@ -1,0 +1,97 @@
+"""The operator of the family as a Python function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from torch_hrr._checks import check_bool, integer, optional_tensor, real, tensor, word
+from torch_hrr._ops import ops as _ops
+
+RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+ACTIVATIONS = ("linear", "relu", "tanh")
+
+
+def plastic_scan(
+    inputs: Any,
+    weight: Any,
+    rule: str = "oja",
+    lr: float = 1e-3,
+    activation: str = "tanh",
+    every: int = 1,
+    theta: Any = None,
+    tau: float = 100.0,
+    decay: float = 0.0,
+    normalize: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A layer ``y = f(W x)`` that learns from every input by a local rule: T sequential updates in one call.
+
+    At ticks 0, every, 2 every, ... the outputs come from the weights before, then ``W += lr (dW - decay W)``, where E
+    is the mean over the tick's batch:
+
+    * ``"hebb"``: ``dW = E[y x^T]``
+    * ``"oja"``: ``dW_j = E[y_j x] - E[y_j^2] W_j``: every unit to the first principal component, of norm 1
+    * ``"gha"`` (Sanger): ``dW_j = E[y_j (x - sum_{i <= j} y_i W_i)]``: the principal components in order
+    * ``"subspace"``: ``dW_j = E[y_j (x - sum_i y_i W_i)]``: a basis of their span
+    * ``"bcm"``: ``dW_j = E[y_j (y_j - theta_j) x]`` with outputs ``relu(f(W x))``, then
+      ``theta_j += (E[y_j^2] - theta_j) / tau``
+
+    With ``normalize`` every row is then scaled to norm 1; a row of zeros stays one. Half types are computed in float32
+    and rounded once, at the end of the call.
+
+    Differentiable in every mode with respect to inputs, weight and theta; the derivative keeps the weights of all
+    ticks. Deterministic: T ticks in one call are bit-equal to T calls in float32 and float64, and the same bits come
+    from every instruction set, with any number of threads and whatever the layout. Cost: for hebb, oja and bcm each
+    row of weights stays in the nearest cache for all ticks, on a GPU in a warp's registers; gha and subspace read and
+    write all weights twice a tick.
+
+    Args:
+        inputs: ``[..., T, n]``, or ``[..., T, B, n]`` with B samples a tick; float32, float64, float16 or bfloat16; a
+            NumPy array is copied.
+        weight: ``[..., m, n]``; its leading dimensions are layers that learn apart, the same as those of inputs.
+        rule: "hebb", "oja", "gha", "subspace" or "bcm".
+        lr: learning rate, at least 0. Oja's rules are stable while lr times the largest eigenvalue of ``E[x x^T]`` is
+            below 1.
+        activation: f: "linear", "relu" or "tanh".
+        every: steps from one tick to the next, at least 1.
+        theta: ``[..., m]`` of rule "bcm", which is stable where it is above 0; None means 1. That it is finite is checked
+            on the CPU alone, since reading it back from a GPU would wait for the device.
+        tau: time constant of theta in ticks, above 1.
+        decay: share of the weights, times lr, that is lost at every tick; at least 0.
+        normalize: whether rows are scaled to norm 1 after every update.
+
+    Returns:
+        outputs ``[..., ceil(T / every), m]`` or with a batch ``[..., ceil(T / every), B, m]``, the new weight, and the
+        new theta, which is empty (``[..., 0]``) for rules without one. All have the dtype that the tensors
+        promote to.
+
+    Raises:
+        TypeError: a tensor is of a dtype not named above, sparse or nested, or an option of another type.
+        ValueError: a number is outside its range, a shape does not fit, rule or activation is unknown, or theta is
+            given to a rule without one.
+        RuntimeError: devices differ.
+
+    Source: Hebb, The Organization of Behavior, 1949; Oja, A simplified neuron model as a principal component analyzer,
+    J. Math. Biology 15, 1982; Sanger, Optimal unsupervised learning in a single-layer linear feedforward neural
+    network, Neural Networks 2, 1989; Bienenstock, Cooper and Munro, Theory for the development of neuron selectivity,
+    J. Neuroscience 2, 1982; Intrator and Cooper, Objective function formulation of the BCM theory, Neural Networks 5,
+    1992.
+    """
+    op = "plastic_scan"
+    word(op, "rule", rule)
+    word(op, "activation", activation)
+    check_bool(op, "normalize", normalize)
+    outputs, learned, thresholds = _ops.plastic_scan(
+        tensor(op, "inputs", inputs),
+        tensor(op, "weight", weight),
+        rule,
+        real(op, "lr", lr),
+        activation,
+        integer(op, "every", every),
+        optional_tensor(op, "theta", theta),
+        real(op, "tau", tau),
+        real(op, "decay", decay),
+        normalize,
+    )
+    return outputs, learned, thresholds
