@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions, and the keys of their noise."""
+"""The field operators as Python functions, and the keys of their noise."""
 
 from __future__ import annotations
 

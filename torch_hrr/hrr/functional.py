@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions."""
+"""The HRR operators as Python functions."""
 
 from __future__ import annotations
 
