@@ -42,8 +42,8 @@ def sinusoidal_encoding(
         scale: factor of all frequencies, finite.
         phase: added to every angle, in radians, finite.
         layout: "interleaved" or "half".
-        dtype: of the result: float32, float64, float16 or bfloat16. None means that of ``out``, else that of floating
-            positions, else torch's default dtype; under autocast, autocast's dtype in place of float32.
+        dtype: dtype of the result: float32, float64, float16, bfloat16. None means that of ``out``, else that of
+            floating positions, else torch's default dtype; under autocast, autocast's dtype in place of float32.
         out: optional result of the right shape and dtype that shares no memory with ``positions``; no gradient.
 
     Returns:
@@ -92,7 +92,7 @@ def sinusoidal_features(
         frequencies: ``[F]``, floating.
         phase: ``[F]``, floating, in radians; None means 0.
         layout: "interleaved" or "half".
-        dtype: of the result, as for `sinusoidal_encoding`; that of the frequencies does not matter.
+        dtype: dtype of the result, as for `sinusoidal_encoding`; that of the frequencies does not matter.
         out: optional result, as for `sinusoidal_encoding`; no gradient.
 
     Returns:
@@ -148,7 +148,7 @@ def embed_positions(
         scale: as for `sinusoidal_encoding`.
         phase: as for `sinusoidal_encoding`.
         layout: "interleaved" or "half".
-        dtype: of the result; None means that of ``out``, else that of the table, or under autocast its dtype.
+        dtype: dtype of the result; None means that of ``out``, else that of the table, or under autocast its dtype.
         out: optional result, as for `sinusoidal_encoding`; no gradient.
 
     Returns:

@@ -123,8 +123,8 @@ class RelativePositionBias(nn.Module):
             heads: Number of heads, at least 1.
             features: 0 for a table of distances, else the number of sinusoids.
             base: Of the sinusoids' frequencies, as for `sinusoidal_encoding`.
-            device: Of the parameter; None means the one that was set, `runtime.set_device`, else torch's default.
-            dtype: Of the parameter; None means torch's default dtype.
+            device: Device of the parameter; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the parameter; None means torch's default dtype.
 
         Raises:
             ValueError: A number is outside its range.

@@ -138,7 +138,7 @@ class FieldBrain(Saveable, nn.Module):
                 multiplied by 1 + m, and the field by 1 - m decay before it evolves.
             patterns: How many patterns are kept, at least 1.
             seed: any int, taken modulo 2^64.
-            dtype: Of the field: float32 or bfloat16. All else is float32.
+            dtype: dtype of the field: float32 or bfloat16. All else is float32.
             device: None means the current one, `runtime.get_device()`.
 
         Raises:

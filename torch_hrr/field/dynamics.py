@@ -155,7 +155,7 @@ class DynamicField(Saveable, nn.Module):
 
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
-            seed: Of the noise, any int, taken modulo 2^64.
+            seed: Seed of the noise, any int, taken modulo 2^64.
             device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
                 `runtime.set_device`, else torch's default.
             dtype: float32 or float64; None means the one that was set, `runtime.set_device`, else torch's default.

@@ -188,7 +188,7 @@ class FieldAgent:
         The seed, the brain's weights and its library decide everything but the states' ``cycle`` and ``cycle_time_ms``.
 
         Args:
-            seed: Of the environment and of the brain's noise; None lets both go on.
+            seed: Seed of the environment and of the brain's noise; None lets both go on.
             frames_every: Keeps the field after every so many cycles; 0 keeps none.
             max_steps: Where to cut off what does not end.
 
@@ -439,7 +439,7 @@ def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **s
 
     Args:
         agent: Its brain's ``motor_weights`` ``[motor_dim, 3 + channels]`` are replaced.
-        seed: Of the draws and the episodes.
+        seed: Seed of the draws and the episodes.
         max_steps: Where to cut off an episode.
         **settings: Of `search`.
 

@@ -37,7 +37,7 @@ def search(
         candidates: Weights tried in each, at least 2.
         elites: The best that count, 2 to ``candidates``.
         spread: The first standard deviation, 0 to 1e15.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         The last mean, float32 on the CPU, and what the elites of each generation earned on average. The seed decides,
