@@ -3,8 +3,8 @@
 Importing the package loads the native library and registers its operators as ``torch.ops.torch_hrr.*``; the
 subpackages wrap them: ``torch_hrr.hrr`` (holographic reduced representations), ``torch_hrr.assembly`` (assemblies of
 neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (fields in three dimensions),
-``torch_hrr.runtime`` (devices) and
-``torch_hrr.io`` (checked files). `torch_hrr.load` reads whatever object a file holds.
+``torch_hrr.runtime`` (devices) and ``torch_hrr.io`` (checked files). `torch_hrr.load` reads whatever object a file
+holds.
 """
 
 from pathlib import Path
