@@ -332,7 +332,7 @@ class Brain(NetworkModule):
         normalized = [name for name in network.areas if name in targets and network.areas[name].normalize]
         if _state.is_capturing(network.device):
             if self._hooks or network.mode != "exact":
-                raise RuntimeError(f"{op}: rounds with a hook or a monitor cannot be captured")
+                raise RuntimeError(f"{op}: rounds with a hook or monitor, or in mode 'sampled', cannot be captured")
             network.check_sums(op, normalized)
             left = self._engine.run(plans, rounds)
             return None if left is None else network.unbatched(left)
