@@ -216,7 +216,7 @@ def test_custom_kernels_have_a_name_and_source():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_custom_kernels_need_a_gpu():
     brain = two_areas()
-    with pytest.raises(RuntimeError, match="a CUDA device must be there, got none"):
+    with pytest.raises(RuntimeError, match="a CUDA device must be available, got none"):
         brain.create_custom_kernel("assembly_projection", KERNEL)
     assert brain.kernels == {}
 

@@ -107,7 +107,7 @@ def test_outputs_come_from_the_weights_before(rule):
     expected = torch.tanh(inputs[:1] @ weight.T)
     assert torch.allclose(outputs, expected.relu() if rule == "bcm" else expected, atol=1e-6)
     assert not torch.equal(learned, weight)
-    still, same, _ = plastic_scan(inputs, weight, rule=rule, lr=0.0)
+    _, same, _ = plastic_scan(inputs, weight, rule=rule, lr=0.0)
     assert torch.equal(same, weight)
 
 

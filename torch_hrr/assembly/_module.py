@@ -19,7 +19,7 @@ from torch_hrr.runtime import resolve_device
 
 
 class NetworkModule(Saveable, nn.Module):
-    """What keeps a `Brain`: its state as of any module, whatever may be called on it.
+    """The state of a `Brain` as a module of torch.
 
     Attributes:
         states: The tensors of areas, fibers and stimuli, as a state_dict holds them.
@@ -71,12 +71,12 @@ class NetworkModule(Saveable, nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self._network.device
 
     @property
     def version(self) -> int:
-        """A number that grows with every call that may change a synapse: what was read before may be out of date."""
+        """A number that grows with every call that may change a synapse, and so may outdate what was read before."""
         return self._network.version
 
     @classmethod
@@ -134,8 +134,8 @@ class NetworkModule(Saveable, nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Takes over a whole state, of a brain with the same p, seed, mode and batch.
 
-        A brain without areas gets those of the state; in another one areas and stimuli must be the same. What
-        `state_dict` gives is the live tensors, as of any module: a state to come back to is a ``copy.deepcopy`` of it.
+        A brain without areas gets those of the state; otherwise areas and stimuli must be the same. `state_dict` gives
+        the live tensors, as for any module: to come back to a state, keep a ``copy.deepcopy`` of it.
 
         Raises:
             TypeError: `state_dict` is not a mapping.

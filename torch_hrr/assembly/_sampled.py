@@ -134,7 +134,7 @@ class SampledEngine:
 
     Args:
         p: probability of an edge, 0 to 1.
-        seed: of the generator, modulo 2^64; all 64 bits count.
+        seed: seed of the generator, modulo 2^64; all 64 bits count.
         device: of state and draws.
     """
 

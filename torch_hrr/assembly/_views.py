@@ -55,17 +55,17 @@ class AreaView:
 
     @property
     def k(self) -> int:
-        """How many win a round."""
+        """How many win in a round."""
         return self._brain._network.areas[self.name].k
 
     @property
     def beta(self) -> float:
-        """Plasticity of every fiber into it that has none of its own."""
+        """The default plasticity of fibers into it."""
         return self._brain._network.areas[self.name].beta
 
     @property
     def w_max(self) -> float | None:
-        """Largest weight of a synapse into it; None for the general limit."""
+        """Largest weight of a synapse onto its neurons; None for the general limit."""
         return self._brain._network.areas[self.name].w_max
 
     @property
@@ -92,7 +92,7 @@ class AreaView:
 
     @property
     def inhibited(self) -> bool | Tensor:
-        """Whether a lock is on it: a bool, or bool ``[batch]``."""
+        """Whether it is locked: a bool, or bool ``[batch]``."""
         return self._of_brains(inhibited(self._brain._network.areas[self.name].locks))
 
     def _of_brains(self, brains: set[int]) -> bool | Tensor:
@@ -138,7 +138,7 @@ class FiberView:
 
     @property
     def random(self) -> bool:
-        """Whether its graph is the random one, not one that `Brain.connect` was given."""
+        """Whether its graph is the random one, not one given to `Brain.connect`."""
         return self._brain._network.fibers[self.source, self.target].procedural
 
     def __repr__(self) -> str:

@@ -26,10 +26,10 @@ Hook = Callable[["Brain"], None]
 class Brain(NetworkModule):
     """Areas of n neurons of which k fire, stimuli, and random plastic synapses between all of them.
 
-    Every ordered pair of a neuron i of area A and a neuron j of area B (B may be A) is a synapse with probability p and
-    weight 1, independently. In one round, all targets at once from the winners of the round before:
+    Each neuron i of area A has a synapse onto each neuron j of area B (B may be A) with probability p, independently,
+    of weight 1. In one round, which computes all targets at once from the winners of the round before:
 
-    1. ``x_j`` = the sum of the weights of the synapses of j with the stimuli and winners that fire into its area;
+    1. ``x_j`` = the sum of the weights of the synapses onto j from the stimuli and winners that fire into its area;
     2. the new winners of an area are its k neurons with the largest ``x_j``, ties to the lower index;
     3. the synapses from what fired to the new winners grow: ``w = min(w (1 + beta), w_max)``.
 
@@ -38,28 +38,28 @@ class Brain(NetworkModule):
     so that the same seed gives the same winners whatever the device, the threads, the batch, the order of declarations
     or a save in between.
 
-    A round costs about 1.4 ns (AVX-512) for each base synapse of the winners that came and went since the last one, a
-    pass over the n sums of the area, and little else; memory is 4 bytes a neuron and fiber used, and 4 a neuron.
+    A round costs about 1.4 ns (AVX-512) for each base synapse of the winners that came or went since the last one, a
+    pass over the n sums of the area, and little else. Memory: 4 bytes per neuron, and 4 per neuron and fiber used.
 
-    With a batch, calls that take ``brains`` (an index, a sequence of indices or a bool mask ``[batch]``) are for those
-    brains alone: so winners, locks, fixed assemblies and what fires may differ from brain to brain. Brains that do the
-    same run together; each group of them is a call of its own.
+    With a batch, many calls take ``brains`` (an index, a sequence of indices or a bool mask ``[batch]``) and change
+    only those brains: winners, locks, fixed assemblies and projections may differ from brain to brain. Brains that do
+    the same run together; brains that differ form groups, which run one after the other.
 
     Args:
         p: density of the connectome, in [0, 1].
         seed: 64 bits (modulo 2^64).
-        mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and there to compare
-            with published figures (`torch_hrr.assembly._sampled.SampledEngine` says how). Its numbers come from
-            torch.Generator: the same seed gives the same winners on one kind of device only, and the brain stays there.
-        device: where the brain lives, "cpu", "cuda" or the index of a GPU; the CPU, after a RuntimeWarning, if it is
-            not available. In mode "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and
+        mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and serves to compare
+            with published figures (see `torch_hrr.assembly._sampled.SampledEngine`). Its random numbers come from
+            torch.Generator: a seed's winners depend on the kind of device, and the brain cannot leave its device.
+        device: where the brain lives, "cpu", "cuda" or the index of a GPU; if it is not available, the CPU, after a
+            RuntimeWarning. In mode "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and
             loaded on another, with the same bits.
-        batch: number of independent brains; results then have a leading dimension. Brain b is the same brain in every
+        batch: number of independent brains; results then have a leading dimension. Brain b is the same in every
             batch, and batch=None is brain 0 without that dimension.
 
     Raises:
         ValueError: p outside [0, 1], an unknown mode, batch < 1.
-        RuntimeError: a device that is neither.
+        RuntimeError: a device that is neither the CPU nor a CUDA GPU.
 
     Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020.
     """
@@ -85,7 +85,7 @@ class Brain(NetworkModule):
 
     @property
     def plastic(self) -> bool:
-        """Whether synapses grow: `enable_plasticity`, `disable_plasticity`."""
+        """Whether synapses grow; set by `enable_plasticity` and `disable_plasticity`."""
         return self._network.plastic
 
     # Declarations
@@ -120,14 +120,15 @@ class Brain(NetworkModule):
             name: unique among areas and stimuli.
             n: neurons, below 2^31 - 1.
             k: winners, 0 < k <= n.
-            beta: plasticity of every fiber into the area that has none of its own, >= 0.
+            beta: default plasticity of the fibers into the area, >= 0.
             refracted: each win adds this to a bias subtracted from the neuron's input in later rounds; True is 1.
-            normalize: whether the columns of fibers into the area are normalised before every round (`normalize`). What
-                areas fire into it is then at most 1 each, and a stimulus, which is not scaled, outweighs it.
+            normalize: whether the fibers into the area are normalised before every round, as by `normalize`. A neuron
+                then gets at most 1 from each area, which a stimulus outweighs, because it is not scaled.
             w_max: largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
-            refractory_period: rounds that inhibit a winner, by `inhibition_strength` first, then linearly less.
+            refractory_period: rounds for which a winner is inhibited, first by `inhibition_strength`, then linearly
+                less.
             inhibition_strength: in units of a fresh synapse, >= 0; above 0 only with a refractory period.
-            ties: of equal inputs the lower "index" wins, or, "keyed", the first in an order drawn by seed, name, brain.
+            ties: go to the lower "index", or, "keyed", to the first in an order drawn by seed, name and brain.
 
         Raises:
             ValueError: a value out of range, the name is taken, or an option that would do nothing.
@@ -153,10 +154,10 @@ class Brain(NetworkModule):
             p: density of its connectome; the brain's by default.
             beta: its plasticity; the target's by default.
             w_max: largest weight of its synapses; the target's by default.
-            edges: a graph of the user's own in place of the random one: a sparse (or dense) tensor ``[n_source,
-                n_target]`` of weights in 0..`w_max`, rounded to float32; every brain of a batch gets the same. Random
-                fibers into a neuron with such an edge keep its synapses in their tables as if it had won: up to
-                n_target p for each neuron that fires while they learn, 8 bytes each.
+            edges: your own graph in place of the random one: a sparse (or dense) tensor ``[n_source, n_target]`` of
+                weights in 0..`w_max`, rounded to float32; every brain of a batch gets the same. Random fibers into a
+                neuron with such an edge store its synapses in their tables as if it had won: up to n_target p for
+                each neuron that fires while they learn, 8 bytes each.
 
         Raises:
             ValueError: unknown names, the fiber exists already, values out of range, or `edges` of another shape.
@@ -195,14 +196,14 @@ class Brain(NetworkModule):
         Inhibited areas and fibers take no part.
 
         Returns:
-            None. While a CUDA graph is captured: how many of its rounds a replay leaves out because they lack memory,
-            int64 (``[batch]`` with a batch); every replay sets it.
+            None. While a CUDA graph is captured: a tensor that every replay sets to the number of rounds it left out
+            for lack of memory, int64 (``[batch]`` with a batch).
 
         Raises:
             ValueError: an unknown name, or a source without winners that fires into another area; the brain is
                 unchanged.
-            RuntimeError: captured without a call of the same kind before, or with what cannot be captured: mode
-                "sampled", a hook or monitor, brains that differ.
+            RuntimeError: captured without an earlier call of the same kind, or with something that cannot be captured:
+                mode "sampled", a hook or monitor, brains that differ.
         """
         which = self._network.which("project", brains)
         return self._run("project", stimuli or {}, areas or {}, checks.rounds("project", rounds), which)
@@ -288,14 +289,13 @@ class Brain(NetworkModule):
 
         Args:
             area: an area with winners.
-            fraction: of the winners that fire first, in (0, 1]; at least one neuron. Which ones depends on the brain's
-                seed, the area, its winners and the fraction alone.
+            fraction: the share of the winners that fire first, in (0, 1]; at least one neuron. The choice depends only
+                on the brain's seed, the area, its winners and the fraction.
             rounds: how many.
             brains: which brains of a batch.
 
         Returns:
-            The share of the winners before that are winners after; with a batch float64, one a brain of the call, on
-            the CPU.
+            The share of the earlier winners that won again; with a batch float64 on the CPU, one per brain of the call.
 
         Raises:
             ValueError: the area has no winners, or nothing could come back because it is fixed, or it or its fiber into
@@ -311,8 +311,8 @@ class Brain(NetworkModule):
         """Calls ``hook(brain)`` after every round; rounds then run one by one, with the same bits.
 
         Returns:
-            A handle, whose ``remove()`` ends it, and which works in a ``with`` statement. Copies of the brain have no
-            hooks.
+            A handle, whose ``remove()`` removes the hook, and which works in a ``with`` statement. Copies of the brain
+            have no hooks.
         """
         if not callable(hook):
             raise TypeError(f"register_round_hook: hook must be callable, got {type(hook).__name__}")
@@ -332,7 +332,7 @@ class Brain(NetworkModule):
         normalized = [name for name in network.areas if name in targets and network.areas[name].normalize]
         if _state.is_capturing(network.device):
             if self._hooks or network.mode != "exact":
-                raise RuntimeError(f"{op}: rounds that are looked at one by one cannot be captured")
+                raise RuntimeError(f"{op}: rounds with a hook or monitor, or in mode 'sampled', cannot be captured")
             network.check_sums(op, normalized)
             left = self._engine.run(plans, rounds)
             return None if left is None else network.unbatched(left)
@@ -380,16 +380,16 @@ class Brain(NetworkModule):
         return self._network.unbatched(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1))
 
     def activate(self, area: str, indices: Tensor | Sequence[int], brains: Brains = None) -> None:
-        """Sets the winners of an area: fixes nothing and counts nothing as won.
+        """Sets the winners of an area, without fixing them or counting them as having won.
 
         Args:
             area: its name.
-            indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]`` (one row a brain of the call); on
-                any device.
+            indices: 1 to k distinct neurons, ``[m]`` or, with a batch, ``[batch, m]`` (a row for each brain of the
+                call); on any device.
             brains: which brains of a batch.
 
         Raises:
-            TypeError: no strided tensor, array or sequence of ints.
+            TypeError: not a strided tensor, array or sequence of ints.
             IndexError: a neuron outside 0..n-1.
             ValueError: none, too many, or repeated ones, or an unknown area.
         """
@@ -407,7 +407,7 @@ class Brain(NetworkModule):
         self._engine.set_winners(area, brains)
 
     def clear(self, area: str, brains: Brains = None) -> None:
-        """Takes the winners of an area away: it is silent, and no longer fixed. Synapses keep their weights."""
+        """Removes the winners of an area: it is silent, and no longer fixed. Synapses keep their weights."""
         state = self._network.area("clear", area)
         which = self._network.which("clear", brains)
         if which:
@@ -418,10 +418,10 @@ class Brain(NetworkModule):
     # Synapses
 
     def inputs(self, area: str, stimuli: Sequence[str] = (), areas: Sequence[str] = ()) -> Tensor:
-        """What the neurons of an area would receive in a round: the sums that the winners are chosen by.
+        """What the neurons of an area would receive in a round: the sums by which winners are chosen.
 
         ``x_j`` from the given stimuli and the present winners of the given areas, with normalised columns, biases and
-        penalties as in a round. Locks are not looked at, and nothing changes.
+            penalties as in a round. Locks are ignored, and nothing changes.
 
         Args:
             area: the area that is fired into.
@@ -459,7 +459,7 @@ class Brain(NetworkModule):
 
         Raises:
             ValueError: an unknown name, or mode "sampled".
-            IndexError: a neuron or brain that is not there.
+            IndexError: a neuron or brain that does not exist.
         """
         op = "weights"
         ends = self._network.area(op, source), self._network.area(op, target)
@@ -493,12 +493,12 @@ class Brain(NetworkModule):
         return neurons[0][order], neurons[1][order], weights[kept][order]
 
     def fiber_id(self, source: str, target: str) -> int:
-        """The 64 bits that name a fiber in `connectome_inputs`, signed."""
+        """The signed 64-bit number of a fiber, as `connectome_inputs` takes it."""
         self._network.area("fiber_id", source), self._network.area("fiber_id", target)
         return fiber_id("area", source, target)
 
     def stimulus_counts(self, stimulus: str, area: str) -> Tensor:
-        """How many neurons of a stimulus have a synapse with each neuron of an area.
+        """How many neurons of a stimulus have a synapse onto each neuron of an area.
 
         Returns:
             int32 ``[n]``, ``[batch, n]`` with a batch.
@@ -510,10 +510,10 @@ class Brain(NetworkModule):
         return self._network.unbatched(self._network.stimulus_counts(stimulus, area).clone())
 
     def stimulus_weights(self, stimulus: str, area: str) -> Tensor:
-        """The sum of the weights of a stimulus's synapses with each neuron of an area: what it sends there in a round.
+        """The sum of the weights of a stimulus's synapses onto each neuron of an area: what it sends there in a round.
 
-        Before anything was learned that is `stimulus_counts`, rounded to float32; every win of a neuron to which the
-        stimulus fires multiplies it by 1 + beta, up to the count times `w_max`, and to 2^24 where the count is less.
+        Before learning, this is `stimulus_counts`, rounded to float32; every win of a neuron while the stimulus fires
+        multiplies it by 1 + beta, up to the count times `w_max`, and to 2^24 if the count is less.
 
         Returns:
             float32 ``[n]``, ``[batch, n]`` with a batch.
@@ -587,7 +587,7 @@ class Brain(NetworkModule):
         locks.get(checks.integer(op, "lock", lock), set()).difference_update(which)
 
     def normalize(self, area: str) -> None:
-        """Lets every fiber from an area into this one count as if its columns were divided by their present sums.
+        """Makes every fiber from an area into this one count as if its columns were divided by their present sums.
 
         The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
         later ones a pass over potentiated synapses and the target's neurons. With normalize=True the sums are kept.

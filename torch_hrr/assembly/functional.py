@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions."""
+"""The assembly operators as Python functions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch_hrr.assembly import _checks as checks
 def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Tensor]:
     """The k largest elements of every row and their indices, exactly and in a stated order.
 
-    NaN is larger than anything else, whatever its sign and payload; -0 equals +0; of equal elements the lower index
+    NaN is larger than anything else, whatever its sign and payload; -0 equals +0; among equal elements the lower index
     wins. So the winners are the first k of ``torch.sort(inputs, descending=True, stable=True)``, at the cost of reading
-    the row once: a threshold from a sample of the row lets through few more than k candidates, among which bisection
-    finds the k largest. Rows full of ties (constant, two-valued, rectified) and sorted rows cost about as much as
-    others. Memory beside the result is proportional to k.
+    the row once: a threshold from a sample of the row lets through slightly more than k candidates, among which
+    bisection finds the k largest. Rows full of ties (constant, two-valued, rectified) and sorted rows cost about as
+    much as others. Memory beside the result is proportional to k.
 
     Deterministic, and the same bits on every device, instruction set, batch, thread count and layout. ``values`` are
     differentiable in every mode: their gradient is scattered to the winners, and the selection counts as constant.
@@ -27,7 +27,7 @@ def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Ten
     Args:
         inputs: ``[..., n]``, n below 2^31; float32, float64, float16, bfloat16, int32 or int64.
         k: how many win, 0 to n.
-        sorted: False gives the winners by ascending index; True by descending value, equal ones by ascending index.
+        sorted: False sorts the winners by ascending index; True by descending value, equal ones by ascending index.
 
     Returns:
         ``(values, indices)``, both ``[..., k]``: the winners with the bits they have in ``inputs`` (-0 and the payload
@@ -50,35 +50,36 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     """The k-cap: 1 for the k winners of every row, 0 for the rest, with the gradient of soft winners.
 
     Winners are those of ``k_winners``: the k largest, NaN above everything, -0 equal to +0, lower index first among
-    equal elements. The mask is piecewise constant, so that training needs a surrogate. It is that of the soft winners::
+    equal elements. The mask is piecewise constant, so training needs a surrogate gradient, that of the soft winners::
 
         y = F((x - t) / temperature),  t such that sum y = k
         dL/dx = d (g - <d, g> / <d, 1>) / temperature,  d = F'((x - t) / temperature)
 
     for an upstream g: raising one input lowers the others' chance, and a constant added to a row changes nothing. With
     ``surrogate="sigmoid"`` F is the logistic function and d = y (1 - y); with ``"laplace"`` the distribution function
-    of Laplace's law and d = min(y, 1 - y), whose tails are as far but whose peak is sharper. ``"ste"`` passes the
-    gradient unchanged and ``"none"`` stops it. With ``soft=True`` the result is y itself, and the gradient its own.
+    of the Laplace distribution and d = min(y, 1 - y), with tails as wide but a sharper peak. ``"ste"``
+    (straight-through estimator) passes the gradient unchanged and ``"none"`` stops it. With ``soft=True`` the result is
+    y itself, with its own gradient.
 
     Differentiable in every mode; forward derivatives of the mask are those of the surrogate too. For k = 0 and k = n
-    the result is 0 and 1, and the gradient 0. Where all winners are more than 600 temperatures above the rest y is the
+    the result is 0 and 1, and the gradient 0. Where all winners are more than 600 temperatures above the rest, y is the
     mask and the gradient 0; equal elements share what is left of k, whatever the temperature. t is found in double by
     Newton's method within a bracket, so sum y is k up to the rounding of the result. Deterministic: a row's bits depend
-    on that row, k, temperature, surrogate and dtype alone, on a CPU whatever its instruction set. Never autocast.
+    on that row, k, temperature, surrogate and dtype alone, and on a CPU not on the instruction set. Never autocast.
 
-    A row that holds NaN or infinity gives a NaN row of y and of the gradient, as an upstream row does; its mask has the
-    winners above. A large finite number, negative or not, is the way to exclude or to force an element.
+    A row that holds NaN or infinity gives a NaN row of y and of the gradient, as does such a row of g; its mask has the
+    winners above. To exclude or force an element, use a large finite number, negative or positive.
 
-    The mask costs what ``k_winners`` costs; y and the gradient some 5 ns an element on a core with AVX-512: a
-    selection, one exponential and about six divisions an element. They take some 20 bytes of scratch memory an element
-    and thread.
+    The mask costs what ``k_winners`` costs; y and the gradient about 5 ns per element on a core with AVX-512: a
+    selection, one exponential and about six divisions per element. They take about 20 bytes of scratch memory per
+    element of a row and thread.
 
     Args:
         inputs: ``[..., n]``, real floating point; the half types are computed in float32 or wider.
         k: the number of winners, 0 to n.
         temperature: width of the transition, finite and above 0, in units of the inputs.
         surrogate: "sigmoid", "laplace", "ste" or "none".
-        soft: whether to return y, which "ste" and "none" do not have.
+        soft: whether to return y; not with "ste" and "none", which have no y.
 
     Returns:
         ``[..., n]`` in the dtype of ``inputs``.
@@ -100,22 +101,23 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
     """The inputs that winners send through a random connectome: ``x[..., j] = #{i in winners[..., :]: i -> j}``.
 
     Every ordered pair (i, j) is an edge with probability ``p``, independently, self-edges included. The graph takes no
-    memory: it is a function of (seed, fiber, brain), and edges out of i are drawn anew at every call. Columns are cut
+    memory: it is a function of (seed, fiber, brain), and the edges out of i are generated again at every call. Columns
+        are cut
     into blocks whose width follows from ``p``; row i and block c own the Philox4x32-10 stream with counter (draw, c, i)
     and a 64-bit mix of (seed, brain, fiber) as key, and the edges inside a block are successive geometric gaps from
     integer tables. Whether (i, j) is an edge does not depend on ``n``. Probabilities of gaps are multiples of 2^-32,
     and a density below 2^-43 gives no edges; the constants are frozen and written down in ``kernels/assembly``.
 
-    A neuron that stands in a row several times counts as often. No gradient, no autocast. Deterministic: the same bits
-    on every device and instruction set, whatever the batch, neighbours, threads and layout.
+    A neuron that occurs several times in a row counts that many times. No gradient, no autocast. Deterministic: the
+    same bits on every device and instruction set, whatever the batch, neighbours, threads and layout.
 
-    O(k (1 + n p)): on a core with AVX-512 about 1 to 2 ns an edge for densities from 2^-8 on and 3 to 5 below, where an
-    edge takes two random words. The first call of a density makes its tables (some 10 us), which on a GPU are uploaded
-    once a device: that call must not be captured in a graph.
+    O(k (1 + n p)): on a core with AVX-512 about 1 to 2 ns per edge for densities of at least 2^-8 and 3 to 5 below,
+    where an edge takes two random words. The first call with a density makes its tables (about 10 us), which are
+    uploaded once to each GPU: that call must not be captured in a graph.
 
     Args:
-        winners: ``[..., k]``, int64: the neurons that fire, 0 to 2^31 - 1, in any order. On a GPU, where reading them
-            back would wait for the device, others are ignored.
+        winners: ``[..., k]``, int64: the neurons that fire, 0 to 2^31 - 1, in any order. On a GPU others are ignored,
+            since checking them would wait for the device.
         n: the number of targets, 0 to 2^31 - 1.
         p: the density, 0 to 1.
         seed: any int, taken modulo 2^64.

@@ -38,12 +38,13 @@ def _expanded_targets(name: str, values: str, rows: Tensor, targets: Tensor) -> 
 def assembly_overlap_loss(soft_winners: Tensor, targets: Tensor) -> Tensor:
     """``1 - mean over the batch of (1 / m) sum over targets j of y_j``: 0 where every target wins, 1 where none does.
 
-    For the soft winners of ``k_cap(..., soft=True)`` and k targets this is 1 minus the overlap of two assemblies; for
-    the mask it is the overlap itself, with the gradient of its surrogate. Half types are summed in float32.
+    For the mask of ``k_cap`` and k targets this is 1 minus the overlap of two assemblies, with the mask's surrogate
+    gradient; for the soft winners of ``k_cap(..., soft=True)`` it is a smooth version of that. Half types are summed in
+    float32.
 
     Args:
         soft_winners: ``[..., n]`` in 0 to 1.
-        targets: int64 ``[..., m]``, m >= 1 distinct indices a row; leading dimensions broadcast.
+        targets: int64 ``[..., m]``, m >= 1 distinct indices per row; leading dimensions broadcast.
 
     Returns:
         A scalar in the dtype of ``soft_winners``; 0 for an empty batch.
@@ -58,16 +59,16 @@ def assembly_overlap_loss(soft_winners: Tensor, targets: Tensor) -> Tensor:
 
 
 def assembly_margin_loss(inputs: Tensor, targets: Tensor, k: int, margin: float = 1.0) -> Tensor:
-    """``mean over the batch and targets j of relu(margin - (x_j - r))``, r the rival that the targets have to beat.
+    """``mean over the batch and targets j of relu(margin - (x_j - r))``, r the rival to beat.
 
-    r is the (k - m + 1)-th largest input among the neurons that are no targets: all m <= k targets are winners if and
-    only if each is above it. So the loss is 0 exactly where every target wins by the margin, its gradient lifts the
-    targets that do not and lowers their rival, and inputs beyond the margin are left alone. Where k - m + 1 exceeds the
-    number of rivals there is none to beat, and the loss is 0.
+    r is the (k - m + 1)-th largest input among the neurons that are not targets: all m <= k targets are winners if and
+    only if each is above it. So the loss is 0 exactly where every target wins by the margin. Its gradient raises the
+    targets that do not and lowers their rival; targets beyond the margin get none. Where k - m + 1 exceeds the number
+    of rivals, there is none to beat, and the loss is 0.
 
     Args:
         inputs: ``[..., n]``, what the neurons receive, before the k-cap.
-        targets: int64 ``[..., m]``, 1 <= m <= k distinct indices a row; leading dimensions broadcast.
+        targets: int64 ``[..., m]``, 1 <= m <= k distinct indices per row; leading dimensions broadcast.
         k: the number of winners, at most n.
         margin: in units of the inputs, finite and at least 0.
 

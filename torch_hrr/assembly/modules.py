@@ -1,7 +1,7 @@
 """Layers for networks: the k-cap, and an area of k winners over random connections.
 
-Both are scripted, exported and compiled as any module of torch is, take float32, float64, float16 and bfloat16 on any
-device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
+Both can be scripted, exported and compiled like any module of torch. They take float32, float64, float16 and bfloat16
+on any device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
 """
 
 import torch
@@ -28,8 +28,8 @@ def check_cap(name: str, k: int, temperature: float, surrogate: str, soft: bool 
 class KCap(nn.Module):
     """The k winners of the last dimension as a 0/1 mask, trained through soft winners: `functional.k_cap`.
 
-    Input and output ``[..., n]`` with n at least k. In place of an activation function it makes a layer's output a set
-    of k neurons. Everything else as for `functional.k_cap`.
+    Input and output ``[..., n]`` with n at least k. In place of an activation function, it makes a layer's output a set
+    of k neurons. Everything else is as for `functional.k_cap`.
     """
 
     def __init__(self, k: int, temperature: float = 1.0, surrogate: str = "sigmoid", *, soft: bool = False) -> None:
@@ -66,17 +66,18 @@ class KCap(nn.Module):
 class AssemblyLayer(nn.Module):
     """An area of n neurons of which k fire: ``y = k_cap(x W^T + bias)`` over random connections.
 
-    Each of the n neurons is connected to each input with probability p. Connections have weight 1 and stay so, as in
-    the assembly calculus before any plasticity; with ``trainable`` their weights are a parameter, while pairs without a
+    Each of the n neurons is connected to each input with probability p. Connections keep their weight of 1, as in the
+    assembly calculus before any plasticity; with ``trainable`` their weights are a parameter, while pairs without a
     connection never get one. Connections are edges of the graph of `functional.connectome_inputs`: whether input i and
     neuron j are connected depends on i, j, p and the seed alone.
 
-    Input ``[..., in_features]``, where bool and integer tensors count as numbers; output ``[..., n]`` of zeros and k
-    ones. Weights are stored as a dense matrix, ``n in_features`` elements. The winners are exact for the sums, which
-    are as deterministic as torch's matrix products and exact while weights are 1 and inputs small integers.
+    Input ``[..., in_features]``, where bool and integer tensors are converted; output ``[..., n]`` with k ones, else
+    zeros. Weights are stored as a dense matrix, ``n in_features`` elements. The winners are exact for the computed
+    sums, which are as deterministic as torch's matrix products, and exact while weights are 1 and inputs small
+    integers.
 
     Attributes:
-        weight: ``[n, in_features]``: a buffer of zeros and ones, or, trainable, a parameter that counts only where
+        weight: ``[n, in_features]``: a buffer of zeros and ones, or, if trainable, a parameter that counts only where
             there is a connection.
         edges: bool ``[n, in_features]``, where there are connections; None unless trainable.
         bias: ``[n]``, a parameter, zeros at first, or None.
@@ -116,11 +117,11 @@ class AssemblyLayer(nn.Module):
             surrogate: As for `KCap`.
             soft: As for `KCap`.
             trainable: Whether the weights of connections are a parameter.
-            bias: Whether there is a bias a neuron.
-            seed: Of the connections, any int, taken modulo 2^64.
-            device: Of the weights, as for `runtime.resolve_device`; None means the current device of `runtime`, if one
-                is set, else torch's default device.
-            dtype: Of the weights; None means torch's default dtype.
+            bias: Whether each neuron has a bias.
+            seed: Seed of the connections, any int, taken modulo 2^64.
+            device: Device of the weights, as for `runtime.resolve_device`; None means the current device of `runtime`,
+                if one is set, else torch's default device.
+            dtype: dtype of the weights; None means torch's default dtype.
 
         Raises:
             ValueError: An argument is outside its range.
@@ -170,7 +171,7 @@ class AssemblyLayer(nn.Module):
         return F.linear(x, weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The winners; ValueError for another number of inputs."""
+        """The winners; ValueError if the number of inputs is not ``in_features``."""
         winners: Tensor = torch.ops.torch_hrr.k_cap(self.inputs(x), self.k, self.temperature, self.surrogate, self.soft)
         return winners
 

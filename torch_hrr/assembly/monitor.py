@@ -1,4 +1,4 @@
-"""Monitors: what a brain did, round by round, in place of flags that make it keep everything."""
+"""Monitors: a bounded record of what a brain does, round by round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHAT = ("winners", "support", "overlap")
 
 
 class Monitor:
-    """Records areas of a brain after every round, while attached.
+    """Records the state of areas of a brain after every round, while attached.
 
     ::
 
@@ -28,12 +28,12 @@ class Monitor:
 
     - "winners": int64 ``[k]``, or ``[batch, k]``; `Brain.winners`.
     - "support": an int, or int64 ``[batch]``; `Brain.support`.
-    - "overlap": the share of the winners that were winners after the round before too, in the first round when the
-      monitor was attached: a float, or float64 ``[batch]``. None where an area has no winners, or had none.
+    - "overlap": the share of the winners that were also winners one round earlier (for the first round: when the
+      monitor was attached): a float, or float64 ``[batch]``. None where an area has no winners, or had none.
 
-    A round counts for every area, also for those that took no part. Rounds run one by one meanwhile, which costs some
-    tens of microseconds each; their bits are the same. Of each area the last `max_rounds` rounds are kept. A copy of
-    the brain is not watched; a deep copy of an attached monitor watches its own copy of the brain.
+    Every round is recorded for every area, even for areas that took no part. While a monitor is attached, rounds run
+    one by one, which costs tens of microseconds each; results are the same bits. The last `max_rounds` rounds are kept.
+    A copy of the brain is not watched; a deep copy of an attached monitor watches its own copy of the brain.
 
     Args:
         brain: any `Brain`, or the `TorchBrain` or `simulator.Brain` around it.
@@ -43,7 +43,7 @@ class Monitor:
 
     Attributes:
         history: ``{area: {what: [a value a round]}}``, the oldest round first.
-        rounds: how many rounds were seen, those included that are no longer kept.
+        rounds: how many rounds were seen, including those no longer kept.
 
     Raises:
         ValueError: an unknown area or quantity, or ``max_rounds`` < 1.
@@ -94,7 +94,7 @@ class Monitor:
         return self
 
     def detach(self) -> None:
-        """Records no more; nothing happens where it is not attached."""
+        """Stops recording; does nothing if the monitor is not attached."""
         if self._handle is not None:
             self._handle.remove()
         self._attached, self._handle = False, None

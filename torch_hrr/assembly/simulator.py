@@ -1,14 +1,14 @@
 """The calls of the published simulator of the assembly calculus, on `torch_hrr.assembly.Brain`.
 
-A script changes its import to ``from torch_hrr.assembly.simulator import Brain`` and goes on. What differs:
+A script only has to change its import, to ``from torch_hrr.assembly.simulator import Brain``. What differs:
 
 - The random graph is exact. The published simulator draws a neuron's synapses when it first fires and numbers neurons
   in that order, so that its winners are 0, 1, 2, ... and new ones the next numbers; here winners are the indices of
-  real neurons, in 0..n-1 and ascending. Whatever counts or intersects winners sees no difference.
-- An area that no stimulus or area reached has no winners, and one that fires into another area must have some.
+  real neurons, in 0..n-1 and ascending. Code that counts or intersects winners sees no difference.
+- An area that no stimulus or area has fired into has no winners, and only an area with winners can fire into another.
 - The same seed gives other random numbers than NumPy's, and the same ones on every machine.
-- ``connectomes`` and ``connectomes_by_stimulus`` are read-only views of the exact graph, of n by n neurons, drawn as
-  they are read: ``b.connectomes["A"]["B"][i, j]``, ``[i][j]``, ``[rows][:, columns]``.
+- ``connectomes`` and ``connectomes_by_stimulus`` are read-only views of the exact graph, of n by n neurons, generated
+  as they are read: ``b.connectomes["A"]["B"][i, j]``, ``[i][j]``, ``[rows][:, columns]``.
 - `Brain.project_into` runs a round and keeps its winners at once, and ``w`` of an explicit area is its support, not n.
 - ``mode="sampled"`` draws synapses as the published simulator does, without views of the connectomes.
 
@@ -46,10 +46,10 @@ class Winners(list[int]):
 
 
 class Betas(MutableMapping[str, float]):
-    """The plasticity of areas, or of stimuli, into one area: what is not set is the area's, what is set is used."""
+    """The plasticity of areas, or of stimuli, into one area; the area's own where none was set."""
 
     def __init__(self, brain: assembly.Brain, area: str, kind: str) -> None:
-        """Of the areas or the stimuli of a brain."""
+        """Makes those of the areas or the stimuli of a brain."""
         self._brain, self._area, self._kind = brain, area, kind
 
     def _names(self) -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ class Betas(MutableMapping[str, float]):
         return self._brain.beta(name, self._area)
 
     def __setitem__(self, name: str, beta: float) -> None:
-        """Sets it for later rounds."""
+        """Sets the plasticity for later rounds."""
         checks.declared(f"beta_by_{self._kind}", self._kind, name, self._names())
         self._brain.set_beta(name, self._area, beta)
 
@@ -79,17 +79,17 @@ class Betas(MutableMapping[str, float]):
         return len(self._names())
 
     def __repr__(self) -> str:
-        """As of a dict."""
+        """Like that of a dict."""
         return repr(dict(self))
 
 
 class Area:
-    """An area of a `Brain` of this module, which makes it.
+    """An area of a `Brain` of this module; the brain makes it.
 
     Attributes:
         name: its name.
         explicit: whether it was made by `Brain.add_explicit_area`.
-        beta_by_stimulus: plasticity of stimuli into it, by name; assignments count from the next round.
+        beta_by_stimulus: plasticity of stimuli into it, by name; assignments take effect from the next round.
         beta_by_area: plasticity of areas into it, likewise.
         saved_w: ``w`` after each projection into it, where the brain's `save_size` is set.
         saved_winners: the winners after each projection into it, where `save_winners` is set.
@@ -120,15 +120,15 @@ class Area:
 
     @property
     def beta(self) -> float:
-        """Plasticity of fibers into it that have none of their own."""
+        """The default plasticity of fibers into it."""
         return self._brain.areas[self.name].beta
 
     @property
     def winners(self) -> list[int]:
         """The neurons that fire, ascending.
 
-        They can be assigned: a sequence, array or tensor of at most k distinct neurons, or of none. The list itself
-        cannot be edited.
+        They can be assigned: a sequence, array or tensor of at most k distinct neurons; an empty one is allowed. The
+        list itself cannot be edited.
         """
         return Winners(map(int, self._brain.winners(self.name).tolist()))
 
@@ -147,7 +147,7 @@ class Area:
     def w(self) -> int:
         """How many neurons ever won: the support.
 
-        It can be assigned, as scripts do to forget test rounds: it then counts on from there.
+        It can be assigned, as scripts do to forget test rounds: it then continues from there.
         """
         return int(self._brain.support(self.name)) - self._unseen
 
@@ -173,7 +173,7 @@ class Area:
 
     @property
     def fixed_assembly(self) -> bool:
-        """Whether its winners stay whatever fires into it; a flag to set."""
+        """Whether its winners stay, whatever fires into it; can be assigned."""
         return bool(self._brain.areas[self.name].fixed)
 
     @fixed_assembly.setter
@@ -184,7 +184,7 @@ class Area:
             self.unfix_assembly()
 
     def fix_assembly(self) -> None:
-        """Keeps the winners; ValueError where there are none."""
+        """Keeps the winners; ValueError if there are none."""
         self._brain.fix_assembly(self.name)
 
     def unfix_assembly(self) -> None:
@@ -209,7 +209,7 @@ class Brain:
         save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded.
         seed: 64 bits.
         device: where it lives.
-        mode: "exact" or "sampled", as of `torch_hrr.assembly.Brain`.
+        mode: "exact" or "sampled", as for `torch_hrr.assembly.Brain`.
 
     Attributes:
         brain: the `torch_hrr.assembly.Brain` behind it.
@@ -256,7 +256,7 @@ class Brain:
 
     @property
     def no_plasticity(self) -> bool:
-        """Whether synapses keep their weights; a flag to set."""
+        """Whether synapses keep their weights; can be assigned."""
         return not self.brain.plastic
 
     @no_plasticity.setter
@@ -270,7 +270,7 @@ class Brain:
 
     @property
     def areas(self) -> dict[str, Area]:
-        """As `area_by_name`, its older name."""
+        """The older name of `area_by_name`."""
         return self.area_by_name
 
     def add_stimulus(self, stimulus_name: str, size: int) -> None:
@@ -300,9 +300,9 @@ class Brain:
             n: neurons.
             k: winners.
             beta: plasticity.
-            custom_inner_p: density of the area's fiber into itself.
-            custom_out_p: of its fibers into the areas declared before.
-            custom_in_p: of their fibers into it.
+            custom_inner_p: density of its fiber into itself.
+            custom_out_p: density of its fibers into the areas declared before.
+            custom_in_p: density of their fibers into it.
         """
         densities = {"custom_inner_p": custom_inner_p, "custom_out_p": custom_out_p, "custom_in_p": custom_in_p}
         for argument, density in densities.items():
@@ -340,7 +340,7 @@ class Brain:
                 self._area("update_plasticities", to_area).update_beta_by_stimulus(stimulus, new_beta)
 
     def activate(self, area_name: str, index: int) -> None:
-        """Fires the neurons k index .. k (index + 1) - 1 of an area and fixes them, as of a lexicon's words."""
+        """Makes neurons k index .. k (index + 1) - 1 of an area its winners and fixes them, as for a lexicon's word."""
         area = self._area("activate", area_name)
         first = area.k * checks.integer("activate", "index", index, least=0, most=area.n // area.k - 1)
         self.brain.activate(area_name, range(first, first + area.k))
@@ -360,7 +360,7 @@ class Brain:
             verbose: with 1 or more, a line for each area that was fired into.
 
         Raises:
-            ValueError: an unknown name, or an area without winners that fires into another; nothing has changed.
+            ValueError: an unknown name, or an area without winners that fires into another; the brain is unchanged.
         """
         stimuli, sources = checks.listed(areas_by_stim or {}), checks.listed(dst_areas_by_src_area or {})
         before = {name: area.w for name, area in self.area_by_name.items()}

@@ -1,4 +1,4 @@
-"""TorchBrain: a brain whose areas also take real inputs, which gradients of losses on assemblies can train."""
+"""TorchBrain: a brain whose areas also take real inputs, trained by gradients of losses on assemblies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ops = torch.ops.torch_hrr
 
 
 class TorchBrain(Saveable, ExternalRounds):
-    """`Brain` with external inputs: real tensors ``[n]`` that join what an area receives from other areas.
+    """`Brain` with external inputs: real tensors ``[n]`` added to what an area receives from other areas.
 
     One round, all areas at once from the winners of the round before::
 
@@ -30,37 +30,38 @@ class TorchBrain(Saveable, ExternalRounds):
 
     of which the k largest win, ties to the lower index, and plasticity follows, as in `Brain`. External inputs are
     rounded to ``precision`` and then to the fixed point of all inputs (2^-24; 2^-40 where columns are normalised), so
-    that winners stay exact: zeros that join a projection change no winner, and rounds without external inputs are
-    `Brain`'s own. The bias of an area is what `enable_learning` makes, zero at first.
+    that winners stay exact: an external input of zeros changes no winner, and rounds without external inputs are
+    `Brain`'s own. `enable_learning` makes the biases, zero at first.
 
     If no projection targets an area with an external input, its winners are set from the external input (and bias)
-    before the first round: the k largest. So are those of an area without winners that has to fire into another area.
-    Such winners are set as by `Brain.activate`, and do not count as won; those of rounds do, whatever chose them.
+    before the first round: the k largest. The same happens in an area without winners that has to fire into another
+    area. Such winners are set as by `Brain.activate` and do not count as having won; winners of rounds do, whatever
+    chose them.
 
     With learning enabled (``learning=True``) `compute_assembly_loss` is differentiable in the external inputs of the
-    last `project` and in the biases, which are the parameters of this module. Gradients end at the area: synapses learn
-    by Hebb's rule alone, which strengthens the winners of every projection by 1 + beta, wanted or not: most training
-    goes better between `disable_plasticity` and `enable_plasticity`. Gradients of a loss on k targets are some 0.1 / k:
-    in fp16 the loss should be scaled from k = 1e4 on.
+    last `project` and in the biases, which are the parameters of this module. Gradients end at the area. Synapses learn
+    by Hebb's rule alone, which strengthens those onto the winners of every projection by 1 + beta, wanted or not, so
+    most training goes better between `disable_plasticity` and `enable_plasticity`. Gradients of a loss on k targets are
+    about 0.1 / k: in fp16, scale the loss from k = 1e4 on.
 
     Args:
         device: where the brain lives, "cpu", "cuda" or the index of a GPU; if the device is unavailable, the CPU, after
             a RuntimeWarning.
-        precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are float32
-            always, also after `half` or `double`.
+        precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are always
+            float32, even after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
-        learning: whether to `enable_learning` at once.
+        learning: whether learning is enabled from the start, as by `enable_learning`.
         p: density of the connectomes.
         seed: 64 bits (modulo 2^64).
 
     Attributes:
-        brain: the `Brain`, with all that it can do.
+        brain: the `Brain`, with all its methods.
         memory_manager: `allocate_connectome` and `optimize_layout`.
         biases: a float32 parameter ``[n]`` for each area in the order of declaration, or none before learning.
         kernels: what `create_custom_kernel` compiled, by name.
 
-    A round costs what one of `Brain` does. Each area with an external input adds a pass over its n neurons and over the
-    potentiated synapses of what fires into it; with learning enabled, so does every area reached in the last round.
+    A round costs as much as one of `Brain`. Each area with an external input adds a pass over its n neurons and over
+    the potentiated synapses of what fires into it; with learning enabled, so does every area reached in the last round.
     """
 
     file_format = "torch_hrr.assembly.TorchBrain"
@@ -102,21 +103,21 @@ class TorchBrain(Saveable, ExternalRounds):
         """Memory of the brain's tensors.
 
         Returns:
-            ``allocated_mb``, what is in use, and ``reserved_mb``, with what tables of synapses keep to grow into, in
-            2^20 bytes; ``edges``, the synapses in these tables (all others take no memory); ``bytes_per_neuron``, what
-            is reserved for each neuron of an area.
+            ``allocated_mb``, the memory in use, and ``reserved_mb``, the same with the spare room of tables of
+            synapses, in 2^20 bytes; ``edges``, the synapses in these tables (all others take no memory);
+            ``bytes_per_neuron``, the memory reserved for each neuron of an area.
         """
         return memory_usage(self.brain)
 
     # Learning
 
     def enable_learning(self) -> None:
-        """From now on projections keep what `compute_assembly_loss` needs; every area has a bias, zero at first."""
+        """Makes projections keep what `compute_assembly_loss` needs, and gives every area a bias, zero at first."""
         self.learning = True
         self._make_biases(first=True)
 
     def disable_learning(self) -> None:
-        """Projections keep nothing for losses any more; biases stay as they are, and stay inputs."""
+        """Makes projections keep nothing for losses; biases keep their values and are still added to inputs."""
         self.learning = False
         self._received, self._given = {}, {}
 
@@ -145,8 +146,9 @@ class TorchBrain(Saveable, ExternalRounds):
 
         Args:
             target_assemblies: ``{area: 1 to k distinct neurons}``.
-            loss: "overlap", 1 - the mean of y over the targets; "margin", what targets lack to be above all rivals by
-                `margin`; or a function of y ``[n]`` and the targets ``[m]``, ascending. `losses.assembly_loss`.
+            loss: "overlap", 1 - the mean of y over the targets; "margin", by how much targets fall short of beating all
+                rivals by `margin`; or a function of y ``[n]`` and the targets ``[m]``, ascending. See
+                `losses.assembly_loss`.
             temperature: width of the soft winners' transition, in units of a fresh synapse.
             surrogate: "sigmoid" or "laplace".
             margin: of the margin loss.
@@ -156,7 +158,7 @@ class TorchBrain(Saveable, ExternalRounds):
 
         Raises:
             RuntimeError: learning is not enabled.
-            ValueError, IndexError: no area, an unknown one, or neurons that it does not have.
+            ValueError, IndexError: no area, an unknown area, or neurons that the area does not have.
         """
         if not self.learning:
             raise RuntimeError("compute_assembly_loss: learning must be enabled, got a brain that does not learn")
@@ -209,7 +211,7 @@ class TorchBrain(Saveable, ExternalRounds):
         self._append_biases(state["biases"])
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As of nn.Module; a brain without areas takes over those of the state."""
+        """As for nn.Module; a brain without areas takes over those of the state."""
         result = super().load_state_dict(state_dict, strict=strict, assign=assign)
         check_states(self.brain._network, self.brain._engine)
         return result
@@ -224,10 +226,10 @@ class TorchBrain(Saveable, ExternalRounds):
         jit: bool = False,
         **options: Any,
     ) -> Self:
-        """As `Saveable.load`, onto the CPU unless another device is given; ``jit`` is as of the class.
+        """As `Saveable.load`, onto the CPU unless another device is given; ``jit`` is as for the class.
 
-        The brain goes on with the same bits. What the last `project` received is not in the file: until the next one
-        losses take inputs as 0.
+        The loaded brain continues with the same bits. The inputs of the last `project` are not in the file: until the
+        next one losses take inputs as 0.
         """
         return super().load(path, key, device=device, jit=jit, **options)
 
@@ -264,22 +266,22 @@ class TorchBrain(Saveable, ExternalRounds):
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.
 
-        Rounds run one by one meanwhile, with the same bits. The last 10 000 samples are kept. For winners there is
+        Meanwhile rounds run one by one, with the same bits. The last 10 000 samples are kept. To record winners, use
         `Monitor`.
 
         Raises:
-            RuntimeError: monitoring goes on already.
+            RuntimeError: monitoring is already on.
         """
         if self._samples is not None:
-            raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain that is monitored")
+            raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain being monitored")
         self._samples = UsageSamples(self.brain, interval)
 
     def stop_monitoring(self) -> list[dict[str, Any]]:
-        """Ends it.
+        """Ends monitoring.
 
         Returns:
-            A dict a sample, the last of now: ``seconds`` and ``rounds`` since the start, and `get_memory_usage`. An
-            empty list where there was no monitoring.
+            A dict for each sample, the last taken now: ``seconds`` and ``rounds`` since the start, and
+            `get_memory_usage`. An empty list if there was no monitoring.
         """
         samples, self._samples = self._samples, None
         return [] if samples is None else samples.stop()
@@ -288,20 +290,20 @@ class TorchBrain(Saveable, ExternalRounds):
         """Compiles CUDA source with NVRTC through torch.
 
         Args:
-            name: of the `extern "C" __global__` function in the source; also its name in `kernels`.
+            name: name of the `extern "C" __global__` function in the source, and in `kernels`.
             code: the source.
 
         Returns:
-            A function of ``grid``, ``block`` and ``args``, as of `torch.cuda`; nothing checks what the kernel does.
+            A function of ``grid``, ``block`` and ``args``, as in `torch.cuda`; nothing checks what the kernel does.
 
         Raises:
-            RuntimeError: no CUDA device, a torch that cannot compile kernels, or source that does not compile.
+            RuntimeError: there is no CUDA device, torch cannot compile kernels, or the source does not compile.
         """
         checks.name("create_custom_kernel", name)
         if not isinstance(code, str):
             raise TypeError(f"create_custom_kernel: code must be a str, got {type(code).__name__}")
         if not torch.cuda.is_available():
-            raise RuntimeError("create_custom_kernel: a CUDA device must be there, got none")
+            raise RuntimeError("create_custom_kernel: a CUDA device must be available, got none")
         compiler = getattr(torch.cuda, "_compile_kernel", None)
         if compiler is None:
             raise RuntimeError(f"create_custom_kernel: torch must be able to compile kernels, got {torch.__version__}")
@@ -313,10 +315,10 @@ class TorchBrain(Saveable, ExternalRounds):
 class CupyBrain(TorchBrain):
     """`TorchBrain` under the older name of its first published version, with that version's default device.
 
-    CuPy is not used. Every argument and call is `TorchBrain`'s.
+    CuPy is not used. All other arguments and methods are those of `TorchBrain`.
 
     Args:
-        device: a device or its index: 0 is the first GPU; without one the brain lives on the CPU, after a warning.
+        device: a device or its index: 0 is the first GPU; without a GPU, the brain lives on the CPU, after a warning.
         **options: the other arguments of `TorchBrain`.
     """
 

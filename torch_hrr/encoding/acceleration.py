@@ -1,4 +1,4 @@
-"""Devices, precision, compilation and memory of the encodings: what is asked for, and what does it."""
+"""Devices, precision, compilation and memory of the encodings: the settings, and the class that applies them."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class GPUConfig:
 
     Attributes:
         enable_gpu: Whether to use the current device (`runtime.get_device`) if it is an accelerator; else the CPU.
-        enable_mixed_precision: Whether results and `autocast` blocks are in the dtype of the policy, parameters staying
-            in float32.
+        enable_mixed_precision: Whether results and `autocast` blocks are in the dtype of the policy, while parameters
+            stay in float32.
         mixed_precision_policy: "mixed_float16" (with loss scaling), "mixed_bfloat16" or "float32", which is none.
-        memory_limit: In units of 2^20 bytes; None means what is free. On CUDA torch gives this process no more than
-            that; on the CPU it bounds what batch sizes are reckoned from.
-        memory_growth: False reserves the memory limit on the GPU at once, so that later allocations cannot fail for
-            what other programs take meanwhile.
-        enable_xla: Whether `GPUAccelerator.compile` compiles, which is torch.compile's work here.
-        vectorize: Whether to use the fused operators; False takes their definitions in plain torch.
+        memory_limit: In units of 2^20 bytes; None means the free memory. On CUDA torch gives this process no more than
+            that; on the CPU it only limits the advice on batch sizes.
+        memory_growth: False reserves the memory limit on the GPU at once, so that later allocations cannot fail because
+            other programs took the memory.
+        enable_xla: Whether `GPUAccelerator.compile` compiles, here with torch.compile.
+        vectorize: Whether to use the fused operators; False uses their definitions in plain torch.
         min_batch_for_gpu: Batches (first dimension) below this stay where they are; others move to the GPU.
-        enable_profiling: Whether benchmarks report what each operator took.
+        enable_profiling: Whether benchmarks report the time of each operator.
     """
 
     enable_gpu: bool = True
@@ -71,7 +71,7 @@ class GPUConfig:
 
 
 class GPUAccelerator:
-    """Runs the encodings on the best device that is there, in the precision and within the memory of a `GPUConfig`.
+    """Runs the encodings on the best available device, in the precision and within the memory of a `GPUConfig`.
 
     Attributes:
         config: The configuration.
@@ -84,7 +84,7 @@ class GPUAccelerator:
 
         Args:
             config: None means `GPUConfig()`.
-            device: Where to work whatever is there; None means the current device, `runtime.get_device()`, if that is
+            device: Where to work; None means the current device, `runtime.get_device()`, if that is
                 a GPU that the library has kernels for and the configuration allows it, else the CPU.
 
         Raises:
@@ -100,7 +100,7 @@ class GPUAccelerator:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
 
     def move(self, device: torch.device) -> None:
-        """Works on another device from now on; the loss scale starts anew."""
+        """Makes another device the one to work on; the loss scale starts anew."""
         self.device = device
         scales = self.config.compute_dtype == torch.float16
         self.scaler = torch.amp.GradScaler("cuda" if self.on_gpu else "cpu", enabled=scales)
@@ -116,17 +116,17 @@ class GPUAccelerator:
         return self._profile is not None
 
     def place(self, x: Tensor) -> Tensor:
-        """The tensor where it is worked on: on the device unless its first dimension is below ``min_batch_for_gpu``."""
+        """Moves a tensor to the device, unless its first dimension is below ``min_batch_for_gpu``."""
         large = x.dim() == 0 or x.shape[0] >= self.config.min_batch_for_gpu
         return x.to(self.device, non_blocking=True) if large else x
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Matrix products of a block in the dtype of the policy; angles are computed as ever."""
+        """Computes matrix products of a block in the dtype of the policy; angles are computed as always."""
         dtype = self.config.compute_dtype
         return torch.autocast(self.device.type, dtype=dtype) if dtype is not None else contextlib.nullcontext()
 
     def train_step(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
-        """Backward pass and step: the loss scaled, gradients unscaled, steps with infinite ones left out.
+        """Backward pass and step: scales the loss, unscales gradients, and skips steps with infinite ones.
 
         Source: Micikevicius et al., Mixed precision training, ICLR 2018; `torch.amp.GradScaler` does it.
         """
@@ -157,10 +157,10 @@ class GPUAccelerator:
         return reference.sinusoidal_encoding(positions, *numbers, checked)
 
     def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
-        """Rows of a table ``[V, dim]``, ``[..., dim]``, in the dtype of the policy; zeros at padding.
+        """Rows of a table ``[V, dim]`` as ``[..., dim]``, in the dtype of the policy; zeros at padding.
 
-        Gathered where the table is, then `place`. Differentiable in the table. A token outside 0 to V - 1 is an
-        IndexError on the CPU, a padding token outside a ValueError.
+        Rows are gathered where the table is, then moved by `place`. Differentiable in the table. A token outside 0 to V
+        - 1 raises an IndexError on the CPU, such a padding token a ValueError.
         """
         op = "batch_embedding_lookup"
         table, ids = strided(op, "table", table), strided(op, "ids", ids)
@@ -192,7 +192,7 @@ class GPUAccelerator:
         relative_bias: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """`attention_weights`, after `place` of the queries, in their dtype; errors as there."""
+        """`attention_weights`, after `place` of the queries, in the queries' dtype; errors as there."""
         op = "optimized_attention_weights"
         query, key = self.place(strided(op, "query", query)), strided(op, "key", key)
         mask = None if mask is None else strided(op, "mask", mask)
@@ -202,7 +202,7 @@ class GPUAccelerator:
         return relative.attention_weights(query, key, mask, relative_bias, causal)
 
     def available_memory(self) -> int:
-        """Bytes that tensors can still take: what is really free, within the memory limit."""
+        """Bytes that tensors can still take: the memory actually free, within the memory limit."""
         free = runtime.available_memory(self.device)
         if self.config.memory_limit is None:
             return free
@@ -211,12 +211,12 @@ class GPUAccelerator:
         return min(free, max(limit - used, 0))
 
     def optimal_batch_size(self, item_bytes: int, fixed_bytes: int = 0, available_bytes: int | None = None) -> int:
-        """How many items of a batch fit into nine tenths of the memory beside what is needed once; 0 for none.
+        """How many items of a batch fit into nine tenths of the memory, after what is needed only once; maybe 0.
 
         Args:
-            item_bytes: Bytes of one item with all that computing it takes, at least 1.
+            item_bytes: Bytes of one item and of everything needed to compute it, at least 1.
             fixed_bytes: Bytes needed once.
-            available_bytes: Memory to reckon with; None means `available_memory`.
+            available_bytes: Memory to count on; None means `available_memory`.
         """
         integer("optimal_batch_size", "item_bytes", item_bytes, 1)
         integer("optimal_batch_size", "fixed_bytes", fixed_bytes, 0)
@@ -225,7 +225,7 @@ class GPUAccelerator:
         return max((available * 9 // 10 - fixed_bytes) // item_bytes, 0)
 
     def start_profiling(self) -> None:
-        """Records every operator from now on, with torch.profiler; at once again, if it already did."""
+        """Records every operator from now on, with torch.profiler; if it is already recording, starts again."""
         self.stop_profiling()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.on_gpu:
@@ -240,8 +240,8 @@ class GPUAccelerator:
             trace: Where to write the recording for chrome://tracing or Perfetto; None writes none.
 
         Returns:
-            ``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside; empty
-            where nothing was recorded.
+            ``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside; empty if
+            nothing was recorded.
         """
         if self._profile is None:
             return {}
@@ -269,7 +269,7 @@ class GPUAccelerator:
             torch.empty(rest, dtype=torch.uint8, device=self.device)
 
     def info(self) -> dict[str, Any]:
-        """What is used: device, kernels, precision, memory; all of it measured or asked for now."""
+        """What is in use now: device, kernels, precision and memory."""
         dtype = self.config.compute_dtype
         return {
             "gpu_acceleration_enabled": self.on_gpu,

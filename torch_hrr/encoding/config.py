@@ -1,4 +1,4 @@
-"""The configuration of a sinusoidal embedder, checked when it is made and kept in files."""
+"""The configuration of a sinusoidal embedder, checked when it is made and saved to files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class SinusoidalConfig(Saveable):
-    """What a `ConfigurableSinusoidalEmbedder` is made of; every field is checked when the object is made.
+    """The settings of a `ConfigurableSinusoidalEmbedder`; every field is checked when the object is made.
 
     Attributes:
         vocab_size: Number of tokens V, at least 1.
         embedding_dim: Width of a row, at least 1.
-        max_sequence_length: The length that batch sizes are reckoned for. Longer sequences are embedded as well: no
-            table of positions ends.
+        max_sequence_length: The length assumed in advice on batch sizes. Longer sequences are embedded as well: there
+            is no table of positions.
         base_frequency: Ratio of the ladder ``f_i = frequency_scaling base_frequency^(-2i/dim)``, above 0.
         frequency_scaling: Factor of all frequencies.
         phase_shift: Added to every angle, in radians.
@@ -39,20 +39,20 @@ class SinusoidalConfig(Saveable):
         temperature: Divisor of token plus encoding, not 0.
         padding_id: The token whose rows are zero; None means none.
         learnable_frequencies: Whether the frequencies are a parameter, which starts at the ladder. By default they stay
-            the ladder's: a gradient by a frequency grows with the position.
+            on the ladder: the gradient with respect to a frequency grows with the position.
         log_frequency: Whether that parameter is the logarithm, so that a step changes a frequency by a factor; needs
             ``frequency_scaling`` above 0.
         use_relative_position: Whether the embedder has a learned bias by i - j, which its `attention_weights` adds.
         relative_position_window: The largest distance with a weight of its own.
         precision: Dtype of table and results: "float32", "float64", "float16" or "bfloat16".
         use_mixed_precision: Whether results are in the half type of the policy of ``gpu_config``.
-        gradient_checkpointing: Whether a backward pass computes the embedding again rather than keep what it needs. The
-            fused operator keeps token ids alone; plain torch keeps sinusoids.
-        enable_gpu_acceleration: Whether the embedder is made on the current device if that is an accelerator, or the
-            CPU.
-        use_vectorized_operations: Whether to use the fused operators; False takes their definitions in plain torch.
+        gradient_checkpointing: Whether a backward pass recomputes the embedding instead of keeping what it needs. The
+            fused operator keeps only token ids; plain torch keeps sinusoids.
+        enable_gpu_acceleration: Whether the embedder is made on the current device if that is an accelerator, else on
+            the CPU.
+        use_vectorized_operations: Whether to use the fused operators; False uses their definitions in plain torch.
         enable_xla_compilation: Whether the embedder runs through torch.compile.
-        gpu_config: More on the GPU; None means `GPUConfig()`.
+        gpu_config: Further settings of the GPU; None means `GPUConfig()`.
     """
 
     file_format = "torch_hrr.sinusoidal_config"
@@ -141,7 +141,7 @@ class SinusoidalConfig(Saveable):
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Self:
-        """The configuration that `to_metadata` made this of; TypeError or ValueError if none could be."""
+        """The configuration from which `to_metadata` made this; TypeError or ValueError if there is none."""
         fields = dict(metadata)
         if fields.get("gpu_config") is not None:
             fields["gpu_config"] = GPUConfig(**fields["gpu_config"])

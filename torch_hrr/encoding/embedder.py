@@ -1,4 +1,4 @@
-"""Tokens and their places as vectors: a table of rows plus sinusoids, configured, saved and measured."""
+"""Tokens and their positions as vectors: a table of rows plus sinusoids, configured, saved and measured."""
 
 import copy
 import os
@@ -25,7 +25,7 @@ _MEGABYTE = 2**20
 
 
 class LearnableFrequencies(nn.Module):
-    """Frequencies as a parameter, which starts at the ladder and is never stored in a half type.
+    """Frequencies as a parameter, which starts at the ladder ``scale base^(-2i/dim)`` and is never in a half type.
 
     Attributes:
         weight: ``[ceil(dim / 2)]``, the frequencies or their logarithms.
@@ -46,7 +46,7 @@ class LearnableFrequencies(nn.Module):
         return self.weight.double().exp() if self.log else self.weight
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves and converts as `nn.Module` does, but into no half type, in which a frequency would be another one."""
+        """Moves and converts as `nn.Module` does, but never to a half type, which would change the frequencies."""
 
         def widened(tensor: Tensor) -> Tensor:
             changed = fn(tensor)
@@ -61,15 +61,14 @@ class LearnableFrequencies(nn.Module):
 class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     """Embeds tokens: ``(table[token] + sinusoidal_encoding(position)) / temperature``, zero rows for padding.
 
-    By default one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype; positions
-    count from 0 along the last dimension of the ids unless they are given. Input ``[..., L]``, int32 or int64, from any
-    device; output ``[..., L, dim]`` on the module's. Angles are never computed in a half type, whatever the module, its
-    table or autocast are in.
-
-    A module as any other: it trains, compiles, exports and, with a table of its own, scripts.
+    By default it is one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype;
+    positions count from 0 along the last dimension of the ids unless they are given. Input ``[..., L]``, int32 or
+    int64, from any device; output ``[..., L, dim]`` on the module's device. Angles are never computed in a half type,
+    whatever the dtype of the module, its table or autocast.  It is an ordinary module: it can be trained, compiled,
+    exported and, unless its table is mapped, scripted.
 
     Attributes:
-        config: What it was made of.
+        config: Its configuration.
         accelerator: Device, precision, memory and profile.
         weight: The table ``[V, dim]``, a parameter drawn from N(0, 1) with zeros at padding; None with a mapped table.
         table: The mapped table or None.
@@ -98,10 +97,10 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
         Args:
             config: None means `SinusoidalConfig()`.
-            table: A table in a file in place of a parameter; its shape must be the configuration's.
+            table: A table in a file in place of the parameter; its shape must be the configuration's.
             generator: A CPU generator; None draws from torch's default one.
-            device: Where to be; None means a GPU, if the configuration allows one, there is one that works and the
-                library has kernels for it, else the CPU.
+            device: The device; None means a GPU, if the configuration allows one, one works and the library has kernels
+                for it, else the CPU.
 
         Raises:
             TypeError: An argument of another type.
@@ -145,7 +144,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             positions: Any integer or floating dtype, broadcast with ``ids``; None means 0 to L - 1.
 
         Returns:
-            ``[..., L, dim]``, in the module's dtype, in the half type of the policy with mixed precision, or under
+            ``[..., L, dim]``, in the module's dtype; with mixed precision in the half type of the policy; under
             autocast in its dtype.
 
         Raises:
@@ -232,7 +231,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     def attention_weights(self, query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """`attention_weights` with this embedder's bias by i - j, if it has one; the last query is at the last key.
 
-        Args and errors as there. Leading dimensions of queries and keys are the batch.
+        Arguments and errors as there. Leading dimensions of queries and keys are the batch.
         """
         bias = None
         if self.relative_bias is not None:
@@ -245,9 +244,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         return attention_weights(query, key, mask, bias, causal)
 
     def adapt_to_vocabulary(self, vocab_size: int, generator: torch.Generator | None = None) -> None:
-        """Changes the number of tokens: known ones keep their rows, new ones are drawn, those beyond are forgotten.
+        """Changes the number of tokens: kept tokens keep their rows, rows of new tokens are drawn.
 
-        The parameter is a new one, which optimizers made before do not know.
+        The parameter is a new one, which existing optimizers do not know.
 
         Raises:
             ValueError: ``vocab_size`` is less than 1 or leaves padding out, or the table is mapped.
@@ -260,8 +259,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     def adapt_embedding_dimension(self, embedding_dim: int, generator: torch.Generator | None = None) -> None:
         """Changes the width: rows keep their first elements, new ones are drawn.
 
-        Frequencies depend on the width and start at its ladder again. Parameters are new ones, as for
-        `adapt_to_vocabulary`; errors too.
+        Frequencies depend on the width and start at the new ladder. Parameters are new ones, and errors are as for
+        `adapt_to_vocabulary`.
         """
         op = "adapt_embedding_dimension"
         width = integer(op, "embedding_dim", embedding_dim, 1)
@@ -308,9 +307,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         Torch's default generator is not used.
 
         Returns:
-            ``ms`` a pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
+            ``ms`` per pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
             ``seq_length``, ``device``, ``gpu_acceleration_enabled``; with ``enable_profiling``, ``profile`` as
-            `GPUAccelerator.stop_profiling` returns it, unless a recording is under way, which then has these passes.
+            `GPUAccelerator.stop_profiling` returns it, unless a recording is under way, which then holds these passes.
 
         Raises:
             ValueError: An argument is less than 1.
@@ -352,13 +351,13 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     def optimize_for_gpu(
         self, available_memory_mb: float | None = None, sequence_length: int | None = None, training: bool = True
     ) -> dict[str, Any]:
-        """Advice on batch sizes: how many sequences fit, reckoned from length, width and dtype.
+        """Advice on batch sizes: how many sequences fit, computed from length, width and dtype.
 
-        Counted are ids, results, what is live beside them on the way there and, in training, back, and the parameters
-        with their gradients; not the model behind, nor an optimizer's state.
+        This counts ids, results, temporaries of the forward pass and, in training, of the backward pass, and the
+        parameters with their gradients, but not the rest of a model nor an optimizer's state.
 
         Args:
-            available_memory_mb: Memory to reckon with, in units of 2^20 bytes; None means what is really free now.
+            available_memory_mb: Memory to count on, in units of 2^20 bytes; None means the memory actually free now.
             sequence_length: None means ``max_sequence_length``.
             training: Whether gradients are needed.
 
@@ -429,7 +428,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         generator: torch.Generator | None = None,
         device: torch.device | str | int | None = None,
     ) -> Self:
-        """A new embedder of the configuration in a file, with a table drawn anew; errors as `SinusoidalConfig.load`."""
+        """A new embedder with the configuration in a file, its table drawn anew; errors as `SinusoidalConfig.load`."""
         return cls(SinusoidalConfig.load(path), table, generator=generator, device=device)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

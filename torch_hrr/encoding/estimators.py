@@ -1,4 +1,4 @@
-"""What a liquid state machine is used for: regression, classification and generation, of series and of tokens."""
+"""Estimators on a liquid state machine: regression, classification and generation, for series and tokens."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class _Estimator(Saveable):
         """Draws embedder and reservoir.
 
         Args:
-            config: Of the embedder of tokens; None means that inputs are series of numbers.
-            gpu_config: What may be used of a GPU; None means that of ``config``.
-            input_dim: Width of a series; the embedder's dimension is that of tokens.
+            config: Settings of the embedder of tokens; None means that inputs are series of numbers.
+            gpu_config: Settings of the GPU; None means those of ``config``.
+            input_dim: Width of a series; tokens have the embedder's dimension.
             settings: As for `LiquidStateMachine`. Tokens have other defaults: ``spectral_radius=0.5``, ``leak=0.8`` and
                 ``input_scaling=embedding_dim**-0.5``. ``seed`` draws the embedder's table too.
 
@@ -131,8 +131,8 @@ class LSMRegressor(_Estimator):
     """Targets from a series of numbers, or from tokens, by the ridge read-out of a `LiquidStateMachine`.
 
     Without ``config`` x is a series ``[T]`` (with ``input_dim=1``), ``[T, input_dim]`` or ``[B, T, input_dim]``; its
-    columns are scaled so that those of `fit` span -1 to 1. They enter as they are: sinusoids of their values do no good
-    (measured on the laser series with settings chosen for it: an error of 0.058 with them and 0.049 without). With
+    columns are scaled so that those of `fit` span -1 to 1. They enter as they are: sinusoids of their values do not
+    help (measured on the laser series with settings chosen for it: an error of 0.058 with them and 0.049 without). With
     ``config`` x is tokens ``[T]`` or ``[B, T]``.
     """
 
@@ -140,12 +140,12 @@ class LSMRegressor(_Estimator):
     _scale: tuple[Tensor, Tensor] | None = None
 
     def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
-        """Learns the read-out; as `LiquidStateMachine.fit`.
+        """Learns the read-out, as `LiquidStateMachine.fit` does.
 
         Args:
             x: Series or tokens.
             y: A number for every step, in the shape of x without its last dimension, or ``[..., out]``.
-            warmup: Steps at the start of each sequence that do not count.
+            warmup: Steps at the start of each sequence that are ignored.
 
         Returns:
             The regressor itself.
@@ -232,7 +232,7 @@ class _Softmax(_Estimator):
 
 
 class LSMClassifier(_Softmax):
-    """Labels of whole sequences, of numbers or tokens: softmax regression on what the reservoir went through.
+    """Labels of whole sequences, of numbers or tokens: softmax regression on the states of the reservoir.
 
     The features of a sequence are the mean of its states and the last of them. Steps of padding do not count;
     ``config`` says which token that is. Without ``config`` x is ``[B, T, input_dim]``, with it tokens ``[B, T]``.
@@ -266,7 +266,7 @@ class LSMClassifier(_Softmax):
             The classifier itself.
 
         Raises:
-            TypeError: Not tensors or arrays, or labels that are no integers.
+            TypeError: Not tensors or arrays, or labels that are not integers.
             ValueError: Another shape, no sequence or no step.
             IndexError: A token is outside the vocabulary.
 
@@ -290,14 +290,14 @@ class LSMClassifier(_Softmax):
     def predict_proba(self, x: Any) -> Tensor:
         """Probabilities ``[B, C]`` of the labels in `classes`, float64; RuntimeError before `fit`, else as `fit`.
 
-        Those of a sequence with NaN are NaN.
+        Probabilities of a sequence with NaN are NaN.
         """
         self._fitted("predict_proba")
         given = self._batch("predict_proba", x)
         return self._log_probabilities("predict_proba", self._features(given)).exp()
 
     def predict(self, x: Any) -> Tensor:
-        """The most probable labels, int64 ``[B]``; errors as for `predict_proba`, and ValueError where x has NaN."""
+        """The most probable labels, int64 ``[B]``; errors as for `predict_proba`, and ValueError if x holds NaN."""
         self._fitted("predict")
         logs = self._log_probabilities("predict", self._features(self._batch("predict", x)))
         if bool(logs.isnan().any()):
@@ -343,7 +343,7 @@ class LSMClassifier(_Softmax):
 
 
 class LSMGenerator(_Softmax):
-    """Predicts the next token, and so writes: softmax regression on the states that the tokens before lead to.
+    """Predicts the next token, and so generates text: softmax regression on the states after the earlier tokens.
 
     Tokens are integers ``[T]`` or ``[B, T]``, 0 to ``config.vocab_size - 1``.
     """
@@ -361,8 +361,8 @@ class LSMGenerator(_Softmax):
 
         Args:
             tokens: ``[T]`` or ``[B, T]``.
-            warmup: Steps at the start of each stream that do not count.
-            streams: Parts of equal length that tokens ``[T]`` are cut into and that run at once, at least 1; up to
+            warmup: Steps at the start of each stream that are ignored.
+            streams: Number of equal parts into which tokens ``[T]`` are cut, and which run at once, at least 1; up to
                 ``streams - 1`` tokens at the end are left out. Tokens ``[B, T]`` are B streams as they are.
             progress: Called after every chunk with the number of those done and of all.
 
@@ -374,8 +374,8 @@ class LSMGenerator(_Softmax):
             ValueError: Another shape, or streams that are not longer than warmup + 1.
             IndexError: A token is outside the vocabulary.
 
-        Deterministic. Cost: one pass over the tokens, then at least four, and as many as give 400 steps, each of some
-        two thousand tokens. States are kept from pass to pass up to 1 GiB, beyond that they are computed again.
+        Deterministic. Cost: one pass over the tokens, then at least four, and enough for 400 steps of about two
+        thousand tokens each. States are kept from pass to pass up to 1 GiB, beyond that they are computed again.
         """
         given, batched = self._tokens("fit", tokens)
         streams = integer("fit", "streams", streams, 1)
@@ -425,7 +425,7 @@ class LSMGenerator(_Softmax):
         return result if batched else result.squeeze(0)
 
     def bits(self, tokens: Any, warmup: int = 0) -> float:
-        """Mean of ``-log2 p(token)`` given those before it, of all tokens but the first ``warmup + 1`` of a sequence.
+        """Mean of ``-log2 p(token | tokens before it)``, over all but the first ``warmup + 1`` tokens of a sequence.
 
         Raises:
             RuntimeError: `fit` was not called.
@@ -443,7 +443,7 @@ class LSMGenerator(_Softmax):
         return total / count / float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
 
     def generate(self, n: int, temperature: float = 1.0, seed: int = 0, prompt: Any = None) -> Tensor:
-        """Writes n tokens, each drawn from ``p^(1/temperature)``, normalised, of the tokens before it.
+        """Writes n tokens, each drawn from its normalised ``p^(1/temperature)`` given the tokens before it.
 
         Args:
             n: How many, at least 0.

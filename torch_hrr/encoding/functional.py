@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions."""
+"""The encoding operators as Python functions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def sinusoidal_encoding(
 
     Exact at any position: a frequency is a 64-bit fraction of a turn, so that ``position * frequency`` modulo a turn is
     one integer product, and nothing is lost to the size of the angle. float32 results err below 1.5e-7 for positions of
-    up to 2^31 and float64 ones at most ``2 pi 2^-64 |position| + 1e-15``; angles in float32, the usual way, err 0.05 at
-    a million. The half types are results only, namely the float32 ones rounded: no angle is ever computed in them,
-    under autocast neither. A NaN or infinite position gives a NaN row.
+    up to 2^31 and float64 ones at most ``2 pi 2^-64 |position| + 1e-15``; angles in float32, the usual way, err by 0.05
+    at a million. Half types only hold results, the float32 ones rounded: no angle is ever computed in them, not even
+    under autocast. A NaN or infinite position gives a NaN row.
 
     Differentiable in floating positions, in every mode. Deterministic: the same bits on every device and instruction
     set, whatever the batch, neighbours, threads and layout. Cost: one pass over the result, near the speed of memory. A
-    large fresh result costs more in page faults than in sinusoids, so reuse ``out`` where you can.
+    large new result costs more in page faults than in sinusoids, so reuse ``out`` where you can.
 
     Args:
         positions: ``[...]``, any integer or floating dtype, negative ones too.
@@ -42,18 +42,18 @@ def sinusoidal_encoding(
         scale: factor of all frequencies, finite.
         phase: added to every angle, in radians, finite.
         layout: "interleaved" or "half".
-        dtype: of the result: float32, float64, float16 or bfloat16. None means that of ``out``, else that of floating
-            positions, else torch's default dtype; under autocast, autocast's dtype in place of float32.
+        dtype: dtype of the result: float32, float64, float16, bfloat16. None means that of ``out``, else that of
+            floating positions, else torch's default dtype; under autocast, autocast's dtype in place of float32.
         out: optional result of the right shape and dtype that shares no memory with ``positions``; no gradient.
 
     Returns:
         ``[..., dim]``, or ``out``.
 
     Raises:
-        TypeError: ``positions`` or ``dtype`` is of a dtype not named above.
+        TypeError: ``positions`` or ``dtype`` is a dtype not named above.
         ValueError: ``dim``, ``base``, ``scale``, ``phase`` or ``layout`` is outside its range, or ``out`` has another
             shape.
-        RuntimeError: ``out`` is on another device, shares memory with ``positions`` or has to have a gradient.
+        RuntimeError: ``out`` is on another device, shares memory with ``positions`` or would need a gradient.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, section 3.5; the reduction of angles in turns goes
     back to Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
@@ -79,20 +79,20 @@ def sinusoidal_features(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """``sin`` and ``cos`` of ``position * frequency + phase`` for frequencies, in radians, that a tensor holds.
+    """``sin`` and ``cos`` of ``position * frequency + phase`` for a tensor of frequencies, in radians.
 
-    The value in the tensor is meant exactly: a float32 frequency near 0.1 is that float32 number. Accuracy is that of
+    Values in the tensor are taken as exact: a float32 frequency near 0.1 is that float32 number. Accuracy is that of
     `sinusoidal_encoding` for frequencies of at most 2^20 and falls with their size beyond. Differentiable in
-    frequencies, phases and floating positions, in every mode. The derivative by a frequency grows with the position,
-    which is why learned frequencies start well when they start at the ladder of `sinusoidal_encoding`, not at random.
-    Layouts, half types, autocast, determinism, cost and errors as there.
+    frequencies, phases and floating positions, in every mode. The derivative with respect to a frequency grows with the
+    position, so learned frequencies should start at the ladder of `sinusoidal_encoding`, not at random. Layouts, half
+    types, autocast, determinism, cost and errors as there.
 
     Args:
         positions: ``[...]``, any integer or floating dtype.
         frequencies: ``[F]``, floating.
         phase: ``[F]``, floating, in radians; None means 0.
         layout: "interleaved" or "half".
-        dtype: of the result, as for `sinusoidal_encoding`; that of the frequencies does not matter.
+        dtype: dtype of the result, as for `sinusoidal_encoding`; that of the frequencies does not matter.
         out: optional result, as for `sinusoidal_encoding`; no gradient.
 
     Returns:
@@ -102,7 +102,7 @@ def sinusoidal_features(
         TypeError: a tensor or ``dtype`` is of another dtype.
         ValueError: ``layout`` is unknown, ``frequencies`` and ``phase`` are not of one shape ``[F]``, or ``out`` has
             another shape.
-        RuntimeError: devices differ, ``out`` shares memory with an argument or has to have a gradient.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or would need a gradient.
 
     Source: as `sinusoidal_encoding`; features of chosen frequencies: Rahimi and Recht, Random features for large-scale
     kernel machines, NIPS 2007.
@@ -134,9 +134,9 @@ def embed_positions(
 ) -> Tensor:
     """``(table[token] + sinusoidal_encoding(position)) / temperature`` in one pass; rows of padding are zero.
 
-    Sum and division are those of float32, or of float64 for a result of float64, whatever the table holds. A row that
-    sequences share, because their positions are the same, is computed once. Differentiable in the table and in floating
-    positions; padding gets no gradient. Encoding, autocast, determinism and cost as for `sinusoidal_encoding`.
+    Sum and division are computed in float32, or in float64 for a float64 result, whatever the table's dtype. The
+    encoding of a position that sequences share is computed once. Differentiable in the table and in floating positions;
+    padding gets no gradient. Encoding, autocast, determinism and cost as for `sinusoidal_encoding`.
 
     Args:
         tokens: ``[..., L]``, int32 or int64, 0 to V - 1.
@@ -148,18 +148,18 @@ def embed_positions(
         scale: as for `sinusoidal_encoding`.
         phase: as for `sinusoidal_encoding`.
         layout: "interleaved" or "half".
-        dtype: of the result; None means that of ``out``, else that of the table, or under autocast its dtype.
+        dtype: dtype of the result; None means that of ``out``, else that of the table, or under autocast its dtype.
         out: optional result, as for `sinusoidal_encoding`; no gradient.
 
     Returns:
         ``[..., L, dim]``, or ``out``.
 
     Raises:
-        IndexError: a token is outside 0 to V - 1, on the CPU. On a GPU, where reading it back would wait for the
-            device, its row is NaN.
+        IndexError: a token is outside 0 to V - 1, on the CPU. On a GPU, where a check would wait for the device, its
+            row is NaN.
         TypeError: a tensor or ``dtype`` is of another dtype.
         ValueError: a number is outside its range, ``layout`` is unknown, or shapes do not fit.
-        RuntimeError: devices differ, ``out`` shares memory with an argument or has to have a gradient.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or would need a gradient.
 
     Source: Vaswani et al., Attention is all you need, NeurIPS 2017, sections 3.4 and 3.5.
     """

@@ -1,4 +1,4 @@
-"""Linear read-outs of streams of states: ridge regression and softmax regression, neither of which keeps the stream."""
+"""Linear read-outs of streams of states, which they do not store: ridge regression and softmax regression."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Moments:
     def ridge(self, ridge: float) -> tuple[Tensor, Tensor]:
         """The weights ``[features, targets]`` and the constant of least squares with ``ridge |w|^2`` added.
 
-        Of the samples seen, not of their mean: the same ridge is weaker for longer data. Where the samples determine no
-        unique solution the one with the smallest weights is returned.
+        The squares are summed over samples, not averaged, so the same ridge is weaker for longer data. If the samples
+        determine no unique solution, the one with the smallest weights is returned.
         """
         cross = self._cross - torch.outer(self._sum_z, self._sum_y) / self.count
         gram = self.scatter()
@@ -101,8 +101,9 @@ def fit_softmax(
     """Softmax regression: weights ``[features, classes]`` and constants of ``p = softmax(z w + b)``, in float64.
 
     Adam on the cross-entropy in whitened coordinates, in which every direction has variance 1, from the logarithms of
-    the class frequencies, at a rate that falls linearly to 0. The fewer samples there are for each feature, the more
-    are directions of small variance, and all weights, held back. Deterministic: chunks come in the order given.
+    the class frequencies, at a rate that falls linearly to 0. The fewer samples there are for each feature, the
+    stronger is the regularisation, most of all in directions of small variance. Deterministic: chunks come in the order
+    given.
 
     Args:
         chunks: Gives the data anew at each call: samples ``[n, features]`` and labels ``[n]`` in 0 .. classes - 1.

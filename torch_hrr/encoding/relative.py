@@ -37,15 +37,15 @@ def rotate(
     Pair i is elements 2i and 2i + 1 ("interleaved") or i and i + D/2 ("half"), as ``sinusoidal_encoding`` lays out the
     sine and the cosine of frequency ``f_i = scale base^(-2i/D)``; a pair (s, c) becomes
     ``(s cos(a) + c sin(a), c cos(a) - s sin(a))`` with ``a = position f_i``. So ``rotate(PE(t), k)`` is ``PE(t + k)``,
-    norms are kept, and of rotated queries and keys the score ``<rotate(q, i), rotate(k, j)>`` depends on q, k and i - j
-    alone, at positions of any size. Rotary embeddings as published turn the other way: for weights that were trained
-    with them give ``-positions``.
+    norms are kept, and the score of rotated queries and keys, ``<rotate(q, i), rotate(k, j)>``, depends on q, k and i -
+    j alone, at positions of any size. Published rotary embeddings turn the other way: for weights trained with them,
+    give ``-positions``.
 
     Differentiable in ``x`` in every mode, and in floating positions. Half types are computed in float32 and rounded
     once. Deterministic. Cost: a few passes over ``x``.
 
     Args:
-        x: ``[..., L, D]`` with an even D: queries or keys; or any rows, given their positions.
+        x: ``[..., L, D]`` with an even D: queries, keys or any rows that have positions.
         positions: ``[..., L]``, integer or floating, broadcast against the rows of ``x``; None means 0 to L - 1.
         base: as for `sinusoidal_encoding`.
         scale: as for `sinusoidal_encoding`.
@@ -55,7 +55,7 @@ def rotate(
         The rotated rows, in the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` or ``positions`` is of a dtype not named above.
+        TypeError: ``x`` or ``positions`` has a dtype not named above.
         ValueError: D is odd, ``positions`` do not broadcast to the rows of ``x``, or a number or ``layout`` is outside
             its range.
 
@@ -94,9 +94,9 @@ def rotate(
 class RelativePositionBias(nn.Module):
     """A learned bias of attention scores, ``b[h, i - j]`` for head h, query i and key j.
 
-    One number a head and distance, where distances beyond the window count as the window's ends; or, with ``features``,
-    a learned combination of that many sinusoids of the distance, which reaches to any distance and is smooth in it. All
-    weights start at 0, so that a bias that was not trained changes nothing.
+    One number for each head and distance, where distances beyond the window count as its ends; or, with ``features``, a
+    learned combination of that many sinusoids of the distance, which covers any distance and is smooth in it. All
+    weights start at 0, so an untrained bias changes nothing.
 
     Attributes:
         weight: The parameter: ``[heads, 2 window + 1]`` for distances -window to window, or ``[heads, features]``.
@@ -122,9 +122,9 @@ class RelativePositionBias(nn.Module):
             window: The largest distance with a weight of its own, at least 1; not used with ``features``.
             heads: Number of heads, at least 1.
             features: 0 for a table of distances, else the number of sinusoids.
-            base: Of the sinusoids' frequencies, as for `sinusoidal_encoding`.
-            device: Of the parameter; None means the one that was set, `runtime.set_device`, else torch's default.
-            dtype: Of the parameter; None means torch's default dtype.
+            base: Base of the sinusoids' frequencies, as for `sinusoidal_encoding`.
+            device: Device of the parameter; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the parameter; None means torch's default dtype.
 
         Raises:
             ValueError: A number is outside its range.
@@ -148,7 +148,7 @@ class RelativePositionBias(nn.Module):
         Args:
             queries: Number of queries, at positions ``first_query``, ``first_query + 1``, ...
             keys: Number of keys, at positions 0, 1, ...
-            first_query: Position of the first query: not 0 where earlier keys were kept.
+            first_query: Position of the first query: above 0 if keys of earlier positions are cached.
         """
         # Every distance once: the bias is constant along diagonals. Descending j - i, ascending i - j.
         distances = torch.arange(first_query - keys + 1, first_query + queries, device=self.weight.device)
@@ -173,11 +173,11 @@ class RelativePositionBias(nn.Module):
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, relative_bias: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    """``softmax(q k^T / sqrt(d) + relative_bias)`` over the keys that the mask lets through, in float32 at least.
+    """``softmax(q k^T / sqrt(d) + relative_bias)`` over the keys that the mask allows, in float32 at least.
 
-    Products, sums and the softmax of half types are those of float32, under autocast too; the weights are rounded once,
-    at the end. A query without any key gets zeros; a bias of -infinity hides a key as the mask does. Differentiable in
-    queries, keys and bias. As deterministic as torch's matrix products; O(Lq Lk d).
+    Products, sums and the softmax of half types are computed in float32, under autocast too; the weights are rounded
+    once, at the end. A query without any key gets zeros; a bias of -infinity hides a key as the mask does.
+    Differentiable in queries, keys and bias. As deterministic as torch's matrix products; O(Lq Lk d).
 
     Args:
         query: ``[..., Lq, d]``, floating.

@@ -1,4 +1,4 @@
-"""A liquid state machine: a sparse random recurrent network that is never trained, and a ridge read-out that is."""
+"""A liquid state machine: an untrained sparse random recurrent network with a trained ridge read-out."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class LiquidStateMachine(Saveable):
 
     ``x[t] = (1 - leak) x[t-1] + leak tanh(W x[t-1] + W_in u[t] + b)`` from ``x = 0``; ``y[t] = w x[t] + c``.
 
-    Every unit hears ``max(1, round(density units))`` units, chosen at random, through weights drawn from U(-1, 1) and
-    then scaled so that the largest modulus of W's eigenvalues is ``spectral_radius``. W_in is of U(-1, 1) times
-    ``input_scaling``, b of U(-1/2, 1/2). Only w and c are learned, by ridge regression. The reservoir depends on the
-    settings alone and is the same on every machine; its states agree among machines up to rounding.
+    Every unit receives input from ``max(1, round(density units))`` random units, through weights drawn from U(-1, 1)
+    and then scaled so that the largest modulus of W's eigenvalues is ``spectral_radius``. W_in is drawn from U(-1, 1)
+    times ``input_scaling``, b from U(-1/2, 1/2). Only w and c are learned, by ridge regression. The reservoir depends
+    on the settings alone and is the same on every machine; its states agree among machines up to rounding.
 
-    Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B sequences
-    that know nothing of each other. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose
-    rows enter one chunk at a time. Every token is embedded at position 0: the reservoir keeps the order itself, and
+    Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B
+    independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose rows
+    enter one chunk at a time. Every token is embedded at position 0: the reservoir itself keeps the order, and
     sinusoids of the position would be a second input that never repeats (measured on text with a ridge read-out: 3.42
-    bits a character with them, 2.83 without). All is moved to the machine's device and dtype. No gradients.
+    bits per character with them, 2.83 without). Inputs are moved to the machine's device and dtype. No gradients.
 
     Source: Jaeger, The "echo state" approach to analysing and training recurrent neural networks, GMD report 148, 2001;
     Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
@@ -71,21 +71,21 @@ class LiquidStateMachine(Saveable):
             input_dim: Width of an input, at least 1.
             units: Number of units, at least 1.
             spectral_radius: Largest modulus of W's eigenvalues, at least 0. Below 1 old inputs fade.
-            leak: Share of a unit's state that is renewed in a step, above 0 and at most 1.
+            leak: Share of a unit's state that each step renews, above 0 and at most 1.
             input_scaling: Largest input weight, at least 0.
-            density: Share of the units that a unit hears, above 0 and at most 1.
+            density: Share of the units from which each unit receives input, above 0 and at most 1.
             ridge: Added to the Gram matrix of the states, at least 0; it is not scaled by the number of steps.
-            seed: Any int; it counts modulo 2^64.
+            seed: Any int, taken modulo 2^64.
             embedder: Called with tokens ``[B, n]`` and positions, gives ``[B, n, input_dim]``: for example a
                 `ConfigurableSinusoidalEmbedder`. It is used as it is and not saved.
             device: Where states are computed, "cpu" or "cuda"; None means the current device of `runtime` if that is a
                 GPU that the library has kernels for, else the CPU.
-            dtype: Of states and predictions, float32 or float64; None means torch's default dtype.
+            dtype: dtype of states and predictions, float32 or float64; None means torch's default dtype.
 
         Raises:
             TypeError: An argument is of another type.
             ValueError: An argument is outside its range, or gives weights beyond it.
-            RuntimeError: The machine takes more memory than there is.
+            RuntimeError: The machine needs more memory than is free.
 
         Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
         """
@@ -123,12 +123,12 @@ class LiquidStateMachine(Saveable):
 
     @property
     def device(self) -> torch.device:
-        """Where states are computed."""
+        """The device on which states are computed."""
         return self._bias.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of states and predictions."""
+        """The dtype of states and predictions."""
         return self._bias.dtype
 
     @property
@@ -138,7 +138,7 @@ class LiquidStateMachine(Saveable):
 
     @property
     def weights(self) -> Tensor:
-        """W, dense, ``[units, units]``: row i holds what unit i hears; a copy."""
+        """W, dense, ``[units, units]``: row i holds the weights into unit i; a copy."""
         return _dense(self._columns, self._values)
 
     @property
@@ -158,7 +158,7 @@ class LiquidStateMachine(Saveable):
         return weights.clone(), constant.clone()
 
     def to(self, device: torch.device | str) -> Self:
-        """Moves the machine, but not its embedder, and returns it; ValueError unless to "cpu" or "cuda"."""
+        """Moves the machine, but not its embedder, to "cpu" or "cuda", else ValueError, and returns it."""
         self._place(self._tensors(), _resolve("to", device), self.dtype)
         return self
 
@@ -167,18 +167,19 @@ class LiquidStateMachine(Saveable):
 
         Args:
             x: Inputs.
-            state: ``[units]`` or ``[B, units]``, where to start: the last of earlier states; None means 0.
+            state: ``[units]`` or ``[B, units]``, the state to start from, such as the last of an earlier run; None
+                means 0.
 
         Returns:
             ``[T, units]`` or ``[B, T, units]``.
 
         Raises:
-            TypeError: Not a tensor or an array of real numbers, or of integers where they are tokens.
+            TypeError: Not a tensor or an array of real numbers, or of integers if they are tokens.
             ValueError: Another shape.
             IndexError: A token is outside the embedder's vocabulary.
 
-        A NaN input makes all later states of its sequence NaN. Cost: 2 units (connections + input_dim) operations a
-        step, one step after the other; B sequences at once take much less than one after the other.
+        A NaN input makes all later states of its sequence NaN. Cost: 2 units (connections + input_dim) operations per
+        step, one step after the other; B sequences at once take much less time than one after the other.
         """
         inputs, batched = self._inputs("run", x)
         start = self._start("run", state, len(inputs))
@@ -188,7 +189,7 @@ class LiquidStateMachine(Saveable):
         return states if batched else states.squeeze(0)
 
     def chunks(self, x: Any, state: Tensor | None = None, steps: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """The states of `run` one chunk of steps after the other, for inputs whose states are too many to hold.
+        """The states of `run`, one chunk of steps after the other, for when all states would not fit into memory.
 
         Args:
             x: As for `run`.
@@ -209,23 +210,23 @@ class LiquidStateMachine(Saveable):
     def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
         """Learns the read-out from inputs and targets; the reservoir stays as it is.
 
-        ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. States
-        are counted in float64 chunk by chunk and not kept, so that memory does not grow with T beyond x and y.
+        ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. Sums
+        over states are kept in float64, states only chunk by chunk, so memory does not grow with T beyond x and y.
 
         Args:
             x: As for `run`, all of it finite.
             y: ``[T, out]`` or ``[B, T, out]``, finite.
-            warmup: Steps at the start of every sequence whose states, which still depend on the start, do not count; at
-                least 0 and below T.
+            warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
+                start; at least 0 and below T.
 
         Returns:
             The machine itself.
 
         Raises:
-            TypeError: Not a tensor or an array of real numbers, ``warmup`` no int.
+            TypeError: Not a tensor or an array of real numbers, or ``warmup`` is not an int.
             ValueError: Another shape, a value that is not finite, too long a warmup.
 
-        Cost: that of `run`, and ``units (units + out)`` multiplications a step in float64.
+        Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
         """
         inputs, batched = self._inputs("fit", x)
         targets, targets_batched = self._sequences("fit", "y", y, None, torch.float64)
@@ -248,7 +249,7 @@ class LiquidStateMachine(Saveable):
         return self
 
     def predict(self, x: Any) -> Tensor:
-        """The read-out of the states that inputs lead to from rest.
+        """The read-out of the states that follow from inputs, starting from rest.
 
         Args:
             x: As for `run`.
@@ -286,7 +287,7 @@ class LiquidStateMachine(Saveable):
         Raises:
             ValueError: ``embedder`` is None and the machine had one.
             TypeError: ``embedder`` is not a module.
-            Others: As of `Saveable.load`.
+            Others: As for `Saveable.load`.
         """
         _check_embedder("load", embedder)
         target = _resolve("load", cls._resolved(device))

@@ -26,7 +26,7 @@ class MemoryStorageConfig:
     Attributes:
         enable_gpu_acceleration: Whether rows go to the current device if that is an accelerator.
         use_gpu_memory_mapping: Whether the rows used last stay in the device's memory.
-        cache_rows: How many of them, at least 1.
+        cache_rows: How many rows stay there, at least 1.
     """
 
     enable_gpu_acceleration: bool = True
@@ -47,11 +47,11 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     Raises:
         TypeError: ``table`` is not float32, float64, float16 or bfloat16.
         ValueError: It is not ``[V, dim]`` with both at least 1.
-        OSError: The file cannot be written; an older one stays as it was.
-        RuntimeError: The table changed meanwhile.
+        OSError: The file cannot be written; an existing one stays as it was.
+        RuntimeError: The table changed during the call.
 
-    Cost: two passes over the table and memory for a piece of it, so that one from `torch.from_file` may be larger than
-    memory.
+    Cost: two passes over the table, and memory for one piece of it, so a table from `torch.from_file` may be larger
+        than memory.
     """
     check_floating("save_table", "table", table)
     if table.dim() != 2 or 0 in table.shape:
@@ -60,18 +60,18 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
 
 
 class MappedTable:
-    """A learned table ``[V, dim]`` in a file that is mapped and not read: memory holds the pages of rows in use.
+    """A learned table ``[V, dim]`` in a memory-mapped file: memory holds only the pages of rows in use.
 
-    The rows of a call are gathered once each into a buffer, pinned where they go to a GPU, and copied without waiting
-    for the device. With ``use_gpu_memory_mapping`` the rows used last stay on the device, the least recently used ones
-    making room; results are the same bits without. A table is read-only: nothing of it is trained.
+    Each call gathers its rows, each once, into a buffer, pinned if they go to a GPU, and copies them without waiting
+    for the device. With ``use_gpu_memory_mapping`` the most recently used rows stay on the device; results are the same
+    bits without it. A table is read-only and cannot be trained.
 
     Calls may come from several threads. Token ids on a GPU are copied to the host, which waits for the device.
 
     Attributes:
         config: The configuration.
         device: Where rows go.
-        hits: Rows found on the device so far, each counted once a call.
+        hits: Rows found on the device so far, each counted once per call.
         misses: Rows read from the file.
     """
 
@@ -89,11 +89,11 @@ class MappedTable:
             path: The file; it must not be changed while it is open. Replacing it by `save_table` is safe.
             config: None means `MemoryStorageConfig()`.
             device: Where rows go; None means what the configuration says.
-            verify: Whether to read the file once and compare its SHA-256; without, only its header is checked.
+            verify: Whether to read the file once and compare its SHA-256; otherwise only its header is checked.
 
         Raises:
             torch_hrr.IntegrityError: The file is damaged or holds something else.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
+            OSError: The file cannot be read; FileNotFoundError if there is none.
             TypeError: An argument of another type.
         """
         check_bool("MappedTable", "verify", verify)
@@ -111,7 +111,7 @@ class MappedTable:
         self.clear_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, in another process too, opens the file again; it must still be there, with a table of that shape."""
+        """A copy, even in another process, opens the file again, which must still hold a table of that shape."""
         return _reopen, (self._path, self.config, self.device, self.shape, self.dtype)
 
     @property
@@ -121,7 +121,7 @@ class MappedTable:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the rows."""
+        """The dtype of the rows."""
         return self._table.dtype
 
     @property
@@ -148,13 +148,13 @@ class MappedTable:
     # Host work, at which a compiled graph ends.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def gather(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The different rows that ids ask for, and which is whose.
+        """The distinct rows that ids ask for, and which row each id has.
 
         Args:
             ids: ``[...]``, int32 or int64, 0 to V - 1.
 
         Returns:
-            The different ids ``[U]``, ascending, on the CPU; their rows ``[U, dim]`` and, for every id, its index among
+            The distinct ids ``[U]``, ascending, on the CPU; their rows ``[U, dim]`` and, for every id, its index among
             them ``[...]``, on the device.
 
         Raises:

@@ -50,20 +50,20 @@ _SETTINGS = (
 
 
 class FieldBrain(Saveable, nn.Module):
-    """A field ``[D, H, W, C]`` that a robot's sensors imprint on and that its motors follow from.
+    """A field ``[D, H, W, C]`` on which a robot's sensors leave imprints, and from which its motors follow.
 
     One cycle, for sensory values s and a reward r for what the last motor did:
 
     1. prediction error e = mean |s - p|, confidence 1 / (1 + e); then p <- 0.9 p + 0.1 s;
     2. the sensory pattern q = P s on the content channels, P with orthonormal columns; where q correlates best with the
-       field, ``argmax_x <f(x), q>``, it is added with intensity ``0.5 + 0.5 r``, falling by 0.8 a step of L1 distance
+       field, ``argmax_x <f(x), q>``, it is added with intensity ``0.5 + 0.5 r``, times 0.8 per step of L1 distance
        within a radius of 2;
     3. the field decays, diffuses and gets noise: `evolve`;
     4. if r is above its running mean, the last motor is stored as a pattern for the sensory values that led to it;
-    5. features: the gradient of the channels' mean, averaged with weights of activity; what the best place holds; the
-       pattern found for s. The motor is ``tanh`` of their fixed random combination plus the pattern, and zero where
-       below the threshold;
-    6. an echo of the motor goes to the last channels around the place.
+    5. the features are the gradient of the channels' mean, averaged with weights of activity, the channels of the best
+       place, and the pattern found for s. The motor is ``tanh`` of their fixed random combination plus the pattern, and
+       0 where below the threshold;
+    6. an echo of the motor goes to the last channels around the best place.
 
     Nothing in `step` waits for the device, and nothing of a field's size is allocated: it runs under
     ``torch.compile(fullgraph=True)`` and on ``device="meta"``. On a GPU `process_robot_cycle` replays it from CUDA
@@ -74,9 +74,9 @@ class FieldBrain(Saveable, nn.Module):
     Attributes:
         field: ``[D, H, W, C]``, the state.
         prediction: ``[sensory_dim]``.
-        library: What was stored, a `PatternLibrary`.
-        cycle: How many cycles there were.
-        pool: The memory of a cycle's work.
+        library: The stored patterns, a `PatternLibrary`.
+        cycle: The number of cycles so far.
+        pool: The working memory of a cycle.
 
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977, for fields; Schoener and Spencer, Dynamic Thinking, 2016, for robots that are driven by them.
@@ -131,14 +131,14 @@ class FieldBrain(Saveable, nn.Module):
             decay: Share of the field lost in a cycle, 0 to 1.
             diffusion: 0 to 1/6.
             noise: Standard deviation of the spontaneous activity that a cycle adds, 0 to 1e6.
-            boundary: What lies outside: "replicate", "zeros" or "circular".
-            threshold: Motors weaker than this are 0; 0 to 1.
+            boundary: The values outside: "replicate", "zeros" or "circular".
+            threshold: Motor values weaker than this are set to 0; 0 to 1.
             gain: Factor of the features, 0 to 1e6.
             modulate: Whether surprise imprints more and forgets faster: with m = min(e, 0.5) the intensity is
                 multiplied by 1 + m, and the field by 1 - m decay before it evolves.
             patterns: How many patterns are kept, at least 1.
             seed: any int, taken modulo 2^64.
-            dtype: Of the field: float32 or bfloat16. All else is float32.
+            dtype: dtype of the field: float32 or bfloat16. Everything else is float32.
             device: None means the current one, `runtime.get_device()`.
 
         Raises:
@@ -179,13 +179,13 @@ class FieldBrain(Saveable, nn.Module):
 
     @property
     def field(self) -> Tensor:
-        """The state, ``[D, H, W, C]``; the next cycle writes to other memory and the one after it here again."""
+        """The state, ``[D, H, W, C]``; the next cycle writes to other memory, the one after it here again."""
         state: Tensor = self._odd if self._turn else self._even
         return state
 
     @property
     def device(self) -> torch.device:
-        """Where the brain is."""
+        """The device of the brain."""
         return self.prediction.device
 
     @torch.no_grad()
@@ -193,7 +193,8 @@ class FieldBrain(Saveable, nn.Module):
         """The device part of a cycle.
 
         Args:
-            sensory: ``[sensory_dim]``, floating, on the brain's device. Its values are not looked at: NaN stays.
+            sensory: ``[sensory_dim]``, floating, on the brain's device. Its values are not checked: NaN stays in the
+                brain.
             reward: For what the last motor did; a number or a tensor of one element on the device.
 
         Returns:
@@ -262,7 +263,7 @@ class FieldBrain(Saveable, nn.Module):
 
         Raises:
             ValueError: The length is another, or a value is NaN, infinite or too large; the brain is unchanged.
-            TypeError: A value is no number; the brain is unchanged.
+            TypeError: A value is not a number; the brain is unchanged.
         """
         begin = time.perf_counter()
         given = self._checked(sensory, reward)
@@ -278,7 +279,7 @@ class FieldBrain(Saveable, nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """The field, the prediction and the last motor as when the brain was made; the library stays."""
+        """Restores the field, the prediction and the last motor of a new brain; keeps the library."""
         self._even.copy_(self._start)
         self._turn = False
         for buffer in (self.prediction, self.last_sensory, self.last_motor, self.mean_reward):
@@ -290,7 +291,7 @@ class FieldBrain(Saveable, nn.Module):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its state, its weights and the memory of its work."""
+        """Bytes of its state, its weights and its working memory."""
         return sum(buffer.nbytes for buffer in self.buffers()) + self.pool.nbytes
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a cycle really does: waits, allocations and transfers, counted; and how long it takes."""
+"""Counts the waits, allocations and transfers of a cycle, and times it."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class _Counter(TorchDispatchMode):
 
 
 class OptimizationChecker:
-    """Measures what a brain's cycle costs beside its work."""
+    """Measures the overhead of a brain's cycle."""
 
     @staticmethod
     def verify_optimizations(brain: FieldBrain) -> dict[str, Any]:
-        """Runs two cycles of a copy of the brain, the second one counted, and says what was found.
+        """Runs two cycles of a copy of the brain, and counts what the second one does.
 
         Returns:
             ``syncs``: operators in `step` that wait for the device. ``transfers``: copies between devices in a whole
-            cycle, one in and one out on a GPU (where the copy out is the reading of the packed vector). ``allocations``
-            and ``allocated_bytes``: tensors that a step makes anew, and ``largest_allocation``, in bytes;
-            ``field_bytes``, to compare with. ``fused``: whether the operators of the library are used, and
+            cycle, one in and one out on a GPU (the copy out reads the packed vector). ``allocations``
+            and ``allocated_bytes``: new tensors that a step makes, and ``largest_allocation``, in bytes;
+            ``field_bytes``, for comparison. ``fused``: whether the operators of the library are used, and
             ``optimized``: whether nothing waits, nothing of more than 16 KiB is allocated and the operators are used.
 
         Raises:
-            TypeError: It is no `FieldBrain`.
+            TypeError: ``brain`` is not a `FieldBrain`.
         """
         if not isinstance(brain, FieldBrain):
             raise TypeError(f"verify_optimizations: brain must be a FieldBrain, got {type(brain).__name__}")
@@ -92,8 +92,8 @@ def quick_performance_test(cycles: int = 20, **settings: Any) -> dict[str, Any]:
     """Times cycles of a brain, and of one whose operators are compositions in plain torch.
 
     Args:
-        cycles: How many of each are timed, at least 1; the median counts.
-        **settings: Of `create_brain`.
+        cycles: How many of each are timed, at least 1; the results are medians.
+        **settings: Arguments of `create_brain`.
 
     Returns:
         ``cycle_ms``, ``hz``, ``eager_ms``, ``speedup`` = eager_ms / cycle_ms, ``peak_mb`` (of the brain: its tensors,

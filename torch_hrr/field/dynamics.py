@@ -1,4 +1,4 @@
-"""Dynamic neural fields: activation that rests, hears stimuli and feeds back through a lateral kernel, in peaks."""
+"""Dynamic neural fields: activation driven by stimuli, with feedback through a lateral kernel that forms peaks."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _LARGEST = 1e30
 
 @dataclass(frozen=True)
 class DynamicFieldConfig:
-    """The numbers of a `DynamicField`, with cosivina's defaults where it has them; checked when the object is made.
+    """The parameters of a `DynamicField`, with cosivina's defaults where it has them; checked when made.
 
     None is above 1e30 in absolute value, nor is the noise of a step, ``noise sqrt(dt) / tau``.
 
     Attributes:
         tau: Time constant, above 0, in the unit of `dt`.
-        dt: What a step advances, above 0 and at most `tau`.
-        resting_level: h, below 0: the activation that is left without stimulus and peaks.
+        dt: The time of one step, above 0 and at most `tau`.
+        resting_level: h, below 0: the activation without stimulus and peaks.
         beta: Steepness of the output, above 0.
         excitation: Strength of the local excitation, at least 0; cosivina's ``amplitudeExc``, normalised.
         sigma_excitation: Its width, at least 0, in places.
-        inhibition: Strength of the surround, at least 0; cosivina's ``amplitudeInh``.
-        sigma_inhibition: Its width; wider than the excitation where there is a surround.
-        global_inhibition: Taken off everywhere for every place that is active, at least 0; minus ``amplitudeGlobal``.
-        boundary: What lies beyond the border: "circular", "replicate" (a mirror) or "zeros" (nothing).
+        inhibition: Strength of the surround inhibition, at least 0; cosivina's ``amplitudeInh``.
+        sigma_inhibition: Its width; above `sigma_excitation` if there is surround inhibition.
+        global_inhibition: Subtracted everywhere for every active place, at least 0; minus ``amplitudeGlobal``.
+        boundary: The values beyond the border: "circular", "replicate" (a mirror) or "zeros" (nothing).
         noise: Strength q of the noise, at least 0, in activation times the square root of time.
     """
 
@@ -84,7 +84,7 @@ class DynamicFieldConfig:
 
     @property
     def noise_of_step(self) -> float:
-        """Standard deviation of what a step adds."""
+        """Standard deviation of the noise that a step adds."""
         return self.noise * math.sqrt(self.dt) / self.tau
 
 
@@ -93,8 +93,8 @@ class Peak:
     """A connected region of activation above the threshold.
 
     Attributes:
-        position: Its centre (depth, height, width) by output, in places: what the field has decided on. Along an axis
-            that it goes all the way round, one of many.
+        position: Its centre of mass by output (depth, height, width), in places: the field's decision. Along an axis
+            that the peak encircles, one of many.
         activation: The highest activation in it.
         mass: The sum of its output.
         size: How many places it has.
@@ -114,24 +114,27 @@ class DynamicField(Saveable, nn.Module):
     """Amari's neural field in one to three dimensions, with independent channels.
 
     ``tau du/dt = -u + h + S + excitation G_e * f(u) - inhibition G_i * f(u) - global_inhibition sum f(u) + q xi``,
-    with ``f(u) = 1 / (1 + exp(-beta u))``, by steps of Euler and Maruyama: u moves by dt / tau of the right side and by
+    with ``f(u) = 1 / (1 + exp(-beta u))``, by Euler-Maruyama steps: u moves by dt / tau of the right side and by
     ``q sqrt(dt) / tau N(0, 1)``. G are Gaussians of sum 1, the global sum is over the places of a channel, and channels
-    and items of the batch do not hear each other. Above its detection instability a stimulus makes a peak, peaks too
-    near or too many suppress each other, and where excitation carries itself they outlive their stimulus.
+    and items of the batch are independent. Above the detection instability a stimulus makes a peak; peaks that are too
+    close or too many suppress each other; and where excitation sustains itself, they outlive their stimulus.
 
     A Gaussian of width sigma is ``ceil(2 sigma^2)`` binomial steps of `evolve`: the variance is exact, and the excess
-    kurtosis of ``-1 / (2 sigma^2)`` leaves a difference of a sixteenth of that at the centre. The surround goes on from
-    the excitation. Axes of size 1 are left alone, so that ``(1, H, W, C)`` is a field in two dimensions.
+    kurtosis of ``-1 / (2 sigma^2)`` leaves a difference of a sixteenth of that at the centre. The steps of the surround
+    continue those of the excitation. Axes of size 1 are left alone, so that ``(1, H, W, C)`` is a field in two
+    dimensions.
 
-    Deterministic: the same seed, stimuli, machine and number of threads give the same bits, and up to 32768 elements
-    whatever the number of threads. No gradients are kept. Cost of a step: ``2 sigma^2`` steps of `evolve` for the
-    widest Gaussian plus about five reads and writes of the field; "zeros" computes up to 6 sigma more places an axis.
+    Deterministic: the same seed, stimuli, machine and number of threads give the same bits; fields of up to 32768
+        elements do so whatever the number of threads. No gradients are kept. Cost of a step: ``2 sigma^2`` steps of
+        `evolve` for the
+    widest Gaussian plus about five reads and writes of the field; "zeros" computes up to 6 sigma more places per axis.
 
     Attributes:
-        config: The numbers, a `DynamicFieldConfig`; `configure` changes them.
-        activation: u, ``[..., D, H, W, C]``; steps and loading make a new tensor, so that one that was kept stays.
-        noise_key: Where the noise is, as `random_key` makes it; a new tensor likewise.
-        seed: Where it began.
+        config: The parameters, a `DynamicFieldConfig`; `configure` changes them.
+        activation: u, ``[..., D, H, W, C]``; steps and loading make a new tensor, so a reference that you keep is not
+            overwritten.
+        noise_key: The current key of the noise, as `random_key` makes it; each step makes a new tensor.
+        seed: The seed of the first key.
 
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977; Schöner, Spencer and the DFT Research Group, Dynamic thinking: a primer on dynamic field theory, 2016.
@@ -155,11 +158,11 @@ class DynamicField(Saveable, nn.Module):
 
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
-            seed: Of the noise, any int, taken modulo 2^64.
+            seed: Seed of the noise, any int, taken modulo 2^64.
             device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
                 `runtime.set_device`, else torch's default.
             dtype: float32 or float64; None means the one that was set, `runtime.set_device`, else torch's default.
-            config: Any of `DynamicFieldConfig`.
+            config: Any fields of `DynamicFieldConfig`.
 
         Raises:
             TypeError: An argument of another type, or an unknown number.
@@ -181,7 +184,7 @@ class DynamicField(Saveable, nn.Module):
         self.register_buffer("noise_key", random_key(self.seed, device))
 
     def configure(self, **changes: Any) -> None:
-        """Changes numbers of the running field, for example ``configure(resting_level=-3.0)`` to boost it.
+        """Changes parameters of the running field, for example ``configure(resting_level=-3.0)`` to boost it.
 
         Raises:
             TypeError, ValueError: As for the class; the field is unchanged.
@@ -206,7 +209,7 @@ class DynamicField(Saveable, nn.Module):
 
     @property
     def output(self) -> Tensor:
-        """f(u) of the activation as it is, ``[..., D, H, W, C]`` in 0 to 1; a new tensor."""
+        """f(u) of the present activation, ``[..., D, H, W, C]`` in 0 to 1; a new tensor."""
         return self._output_of(self.activation)
 
     @torch.no_grad()
@@ -221,9 +224,10 @@ class DynamicField(Saveable, nn.Module):
             The output after the last step, ``[..., D, H, W, C]``, a new tensor.
 
         Raises:
-            TypeError: The stimulus is no strided tensor of the field's dtype, or the field was turned into a half type.
-            ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value (on the
-                CPU: a GPU is not asked).
+            TypeError: The stimulus is not a strided tensor of the field's dtype, or the field was turned into a half
+                type.
+            ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value
+                (checked only on the CPU).
             On these and any other error, for example a lack of memory, the field is unchanged.
         """
         self._check(stimulus, integer("step", "steps", steps, 0))
@@ -248,10 +252,10 @@ class DynamicField(Saveable, nn.Module):
         return self.step(stimulus, steps)
 
     def reset(self, seed: int | None = None) -> None:
-        """Back to rest, with the noise from its seed again or from a new one: the same run again.
+        """Returns to rest, and restarts the noise from its seed, which repeats the run, or from a new one.
 
         Raises:
-            TypeError, ValueError: ``seed`` is no int, or out of range.
+            TypeError, ValueError: ``seed`` is not an int, or out of range.
         """
         seed = self.seed if seed is None else check_seed("reset", seed)
         activation = torch.full_like(self.activation, self.config.resting_level)
@@ -266,7 +270,7 @@ class DynamicField(Saveable, nn.Module):
             position: Its centre (depth, height, width), in places.
             sigma: Its width, above 0.
             amplitude: Its height, at most 1e30 in absolute value.
-            channel: Where it is, 0 to C - 1, the others being 0; None means in all.
+            channel: The channel it is in, 0 to C - 1, the others being 0; None means all.
 
         Returns:
             ``[D, H, W, C]`` of the field's dtype and device; stimuli may be added.
@@ -304,10 +308,10 @@ class DynamicField(Saveable, nn.Module):
     def peaks(self, threshold: float = 0.0) -> list[Peak]:
         """The connected regions of activation above a threshold, the highest first; places touch along axes.
 
-        Copies the field to the CPU; cost: some microseconds for every place above the threshold.
+        Copies the field to the CPU; cost: a few microseconds for every place above the threshold.
 
         Raises:
-            TypeError, ValueError: ``threshold`` is no finite number.
+            TypeError, ValueError: ``threshold`` is not a finite number.
         """
         threshold = number("peaks", "threshold", threshold)
         # Channels beside the batch, so that what is left are places.

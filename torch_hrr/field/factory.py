@@ -1,4 +1,4 @@
-"""Ways to a field brain: on a GPU where there is one, or on one device or not at all."""
+"""Functions that make field brains, on a GPU if there is one or on a given device."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def create_brain(
         motor_dim: Number of motors.
         spatial: Edge of the cube of places, or depth, height and width.
         channels: At least sensory_dim + motor_dim.
-        prefer_gpu: False makes it on the CPU whatever is there.
-        seed: What it draws from.
-        **settings: The others of `FieldBrain`; ``device``, if given, overrides ``prefer_gpu``.
+        prefer_gpu: False makes it on the CPU even if there is a GPU.
+        seed: Seed of its weights and its noise.
+        **settings: Other arguments of `FieldBrain`; ``device``, if given, overrides ``prefer_gpu``.
 
     Raises:
         TypeError: An argument of another type, or an unknown setting.
@@ -51,7 +51,7 @@ def create_brain(
 
 
 class FieldBrainFactory:
-    """Makes brains of the same settings, numbered seeds apart.
+    """Makes brains of the same settings with consecutive seeds.
 
     Attributes:
         settings: Arguments of `create_brain` for every brain.
@@ -80,7 +80,7 @@ class FieldBrainFactory:
 
     @staticmethod
     def create_optimized_brain(force_gpu: bool = False, **settings: Any) -> FieldBrain:
-        """A brain of `create_brain`; with ``force_gpu`` a RuntimeError where there is no GPU."""
+        """A brain of `create_brain`; with ``force_gpu`` a RuntimeError if there is no GPU."""
         check_bool("create_optimized_brain", "force_gpu", force_gpu)
         if force_gpu:
             if not has_gpu():

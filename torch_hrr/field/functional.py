@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions, and the keys of their noise."""
+"""The field operators as Python functions, and the keys of their noise."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ def evolve(
     float32 for every dtype. A step takes ``ceil(numel / 4)`` counters. The call leaves the key as it is: `advance_key`
     gives the one after it.
 
-    The matrix of a step is symmetric, so that the gradient of the field is the same operator on the gradient, and
-    nothing is kept. Gradients of ``decay`` and ``diffusion`` make the fields of all steps again and hold them at once.
+    The matrix of a step is symmetric, so the gradient of the field is the same operator on the incoming gradient, and
+    nothing is kept. Gradients of ``decay`` and ``diffusion`` recompute the fields of all steps and hold them at once.
     Differentiable in every mode. Deterministic: the same bits on every instruction set, whatever the threads and the
     layout; without noise also whatever the batch. Cost: a step is near one read and one write of the field with
-    ``out``; a large fresh result costs more in page faults. Several steps without noise take about half of that a step
-    on a CPU where widths are multiples of 16 and channels fill vectors, since each channel stays in the caches.
+    ``out``; a large new result costs more in page faults. Several steps without noise in one call cost about half as
+    much per step on a CPU if widths are multiples of 16 and channels fill vectors, since each channel stays in the
+    caches.
 
     Args:
         field: ``[..., D, H, W, C]``, float32, float64, float16 or bfloat16, any strides; a NumPy array is copied.
@@ -57,9 +58,9 @@ def evolve(
             since reading one back from a GPU would wait for the device.
         diffusion: 0 to 1/6 for ``"laplace"``, which is unstable beyond, 0 to 1 for the means; a float or a 0-d tensor.
         steps: >= 0; 0 gives a copy.
-        boundary: what lies outside: "replicate" (the nearest element, no flux), "zeros" or "circular".
+        boundary: the values outside: "replicate" (the nearest element, no flux), "zeros" or "circular".
         stencil: "laplace", "box" or "binomial".
-        noise: standard deviation of what a step adds, >= 0.
+        noise: standard deviation of the noise that a step adds, >= 0.
         key: ``[2]``, uint64 or int64, as `random_key` makes it, on the field's device; None draws one where noise is
             above 0.
         generator: draws that key; None means torch's default one.
@@ -70,7 +71,7 @@ def evolve(
         The field after the steps, or ``out``.
 
     Raises:
-        TypeError: a tensor is of a dtype not named above, or ``out`` is given beside tensors of decay or diffusion.
+        TypeError: a tensor has a dtype not named above, or ``out`` is given while decay or diffusion is a tensor.
         ValueError: a number is outside its range, a shape does not fit, or ``boundary`` or ``stencil`` is unknown.
         RuntimeError: devices differ, ``out`` shares memory with the field or is given where a gradient is
             asked for, or within vmap ``key`` is given, whose numbering could not follow the batches, or decay or
@@ -108,9 +109,10 @@ def evolve(
 def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None) -> Tensor:
     """Sobel's derivatives by depth, height and width: ``[1, 2, 1] x [1, 2, 1] x [-1, 0, 1] / 32`` along each axis.
 
-    Exact for linear and quadratic fields away from the border, beyond which lies the nearest element, so that they are
-    zero across a border of a constant field. All channels in one pass; the derivatives of the channels' mean are those
-    of ``field.mean(-1, keepdim=True)``, at the cost of one read. Half types are computed in float32 and rounded once.
+    Exact for linear and quadratic fields away from the border. Beyond the border lies the nearest element, so the
+    derivatives of a constant field are zero there too. All channels in one pass; the derivatives of the channels' mean
+    are those of ``field.mean(-1, keepdim=True)``, at the cost of one read. Half types are computed in float32 and
+    rounded once.
 
     Differentiable in every mode; the operator is linear, and nothing is kept. Deterministic: the same bits on every
     instruction set, whatever the batch, the threads and the layout. Cost: near one read of the field and three writes.
@@ -124,7 +126,7 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
         ``[..., 3, D, H, W, C]``, or ``out``.
 
     Raises:
-        TypeError: ``field`` is of a dtype not named above, or ``out`` of another than it.
+        TypeError: ``field`` has a dtype not named above, or ``out`` has another dtype than ``field``.
         ValueError: ``field`` has fewer than 4 dimensions, or ``out`` has another shape.
         RuntimeError: devices differ, ``out`` shares memory with ``field`` or is given where a gradient is asked for.
 
@@ -143,8 +145,8 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
 def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | None = None) -> Tensor:
     """The norm of `gradient` at every place and channel, ``sqrt(g_d^2 + g_h^2 + g_w^2)``, in one pass.
 
-    Its own derivative is taken as 0 where it is 0. Squares are of the compute type: in float32 derivatives beyond 1e19
-    give infinity and those below 1e-23 zero. The rest as for `gradient`; cost: near one read and one write.
+    Where the norm is 0, its derivative is taken as 0. Squares are computed in the compute type: in float32 derivatives
+    beyond 1e19 give infinity and those below 1e-23 zero. The rest as for `gradient`; cost: near one read and one write.
 
     Args:
         field: ``[..., D, H, W, C]``.
@@ -173,8 +175,7 @@ def random_key(seed: int, device: torch.device | str | int | None = None) -> Ten
 
     Args:
         seed: any int, taken modulo 2^64.
-        device: that of the fields it is for; None means the one that was set, `runtime.set_device`, else torch's
-            default.
+        device: device of the fields; None means that of `runtime.set_device`, if called, else torch's default.
 
     Raises:
         TypeError: ``seed`` is not an int.
@@ -193,7 +194,7 @@ def drawn_key(device: torch.device, generator: torch.Generator | None = None) ->
 def advance_key(key: Tensor, numel: int, steps: int = 1) -> Tensor:
     """The key after so many steps of a field of ``numel`` elements: its offset plus ``steps * ceil(numel / 4)``.
 
-    Five steps, then five with the advanced key, are ten steps. The key given stays as it is.
+    Five steps and then five with the advanced key equal ten steps. The given key stays as it is.
 
     Raises:
         TypeError: ``key`` is not uint64 or int64, or a number is not an int.

@@ -1,6 +1,6 @@
 """Field brains in gymnasium: agents that act in environments, one or many, and a wrapper that observes through a field.
 
-`gymnasium` is an optional extra (``pip install gymnasium``), so that this module is imported by its own name:
+`gymnasium` is optional (``pip install gymnasium``), so this module must be imported by its own name:
 ``from torch_hrr.field import gym``.
 """
 
@@ -41,12 +41,11 @@ class Episode:
     """What happened in an episode.
 
     Attributes:
-        seed: It was begun with; None: it went on from the generators' states.
-        rewards: As the environment gave them, one a step.
-        actions: One a step.
-        states: Of `FieldBrain.process_robot_cycle`, one a cycle: a step each, and one for the last observation.
-        frames: The field ``[D, H, W, C]`` after every so many cycles, on the CPU.
-        terminated: Whether the environment came to an end of its own; else it was cut off.
+        seed: The seed it began with; None if it continued from the generators' states.
+        rewards: The environment's rewards, one per step. actions: One per step. states: From
+            `FieldBrain.process_robot_cycle`, one per cycle: one for each step and one for the last observation. frames:
+            The field ``[D, H, W, C]`` after every ``frames_every`` cycles, on the CPU. terminated: Whether the
+            environment ended by itself; otherwise it was cut off.
     """
 
     seed: int | None
@@ -97,15 +96,15 @@ class _Recorder:
 class FieldAgent:
     """A brain that acts in an environment: observations are its sensors, actions its motors.
 
-    Box observations are scaled by their bounds to [-1, 1], and by tanh where a bound is infinite, which needs no
-    statistics, so that an observation is always the same sensory values; Discrete ones are one-hot. A Discrete action
-    is the number of the strongest motor, the first of equals; a Box action lies as far between its bounds as the motors
-    between -1 and 1.
+    Box observations are scaled by their bounds to [-1, 1], and by tanh where a bound is infinite; this needs no
+    statistics, so an observation always gives the same sensory values. Discrete observations are one-hot. A Discrete
+    action is the number of the strongest motor, the first among equals; a Box action is the motors scaled linearly from
+    [-1, 1] to its bounds.
 
     Attributes:
         brain: The `FieldBrain`.
         env: The environment.
-        state: Of the last cycle.
+        state: The state of the last cycle.
     """
 
     def __init__(self, brain: FieldBrain, env: gymnasium.Env[Any, Any], *, reward_scale: float = 1.0) -> None:
@@ -114,8 +113,8 @@ class FieldAgent:
         Args:
             brain: With as many sensory values and motors as the environment's spaces need.
             env: Box or Discrete observations and actions.
-            reward_scale: The brain is told ``reward_scale * reward``, at least -1 and at most 1, as its imprints have
-                intensity ``0.5 + 0.5 reward``. With 0 it is told of none and stores no patterns.
+            reward_scale: The brain receives ``reward_scale * reward``, clipped to -1 and 1, as its imprints have
+                intensity ``0.5 + 0.5 reward``. With 0 it gets no reward and stores no patterns.
 
         Raises:
             TypeError: A space that is neither Box nor Discrete, or another brain or environment.
@@ -139,7 +138,7 @@ class FieldAgent:
         self.state: dict[str, Any] = {}
 
     def begin(self, seed: int | None = None) -> None:
-        """Resets the brain, all but its library, and seeds its noise, unless the seed is None.
+        """Resets the brain except its library, and seeds its noise unless the seed is None.
 
         Raises:
             TypeError, ValueError: The seed is not an int or out of range; the brain is unchanged.
@@ -158,7 +157,7 @@ class FieldAgent:
 
         Raises:
             TypeError: The observation or the reward is of another type.
-            ValueError: The observation has another shape, a number that a Discrete space has not, or a value that is
+            ValueError: The observation has another shape, a number outside a Discrete space, or a value that is
                 NaN, infinite or a million times beyond its bounds; or the reward is not finite. The brain is unchanged.
         """
         return self._cycle(self.sense(observation), self._told(reward))
@@ -183,18 +182,19 @@ class FieldAgent:
         return self._motors(motor)
 
     def run_episode(self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None) -> Episode:
-        """An episode from `begin` to its end, and one cycle more, which tells the brain of the last reward.
+        """Runs an episode from `begin` to its end, and one more cycle, which tells the brain of the last reward.
 
-        The seed, the brain's weights and its library decide everything but the states' ``cycle`` and ``cycle_time_ms``.
+        The seed, the brain's weights and its library determine everything except the states' ``cycle`` and
+        ``cycle_time_ms``.
 
         Args:
-            seed: Of the environment and of the brain's noise; None lets both go on.
+            seed: Seed of the environment and of the brain's noise; None lets both continue.
             frames_every: Keeps the field after every so many cycles; 0 keeps none.
-            max_steps: Where to cut off what does not end.
+            max_steps: After how many steps to cut off the episode.
 
         Raises:
             TypeError, ValueError: An argument is of another type or out of its range; nothing has begun.
-            Other errors end the episode where it is: those of the environment, and of `act` where it shows NaN.
+            Other errors end the episode where it is: those of the environment, and of `act` if an observation is NaN.
         """
         record = _recorder("run_episode", seed, frames_every, max_steps)
         observation, _ = self.env.reset(seed=seed)
@@ -220,8 +220,8 @@ class _Member(FieldAgent):
 class VectorFieldAgent:
     """A brain for each environment of a vector.
 
-    One each rather than a batch: a brain is the state of one robot, its place of imprint and its patterns are its own,
-    and so every episode is bit for bit that of a `FieldAgent` with the same brain and seed.
+    Each environment has its own brain, not an item of a batch: a brain is the state of one robot, with its own place of
+    imprint and patterns. So every episode is bit for bit that of a `FieldAgent` with the same brain and seed.
 
     Attributes:
         agents: One for each environment.
@@ -254,7 +254,7 @@ class VectorFieldAgent:
         self.agents = tuple(_Member(brain, envs, reward_scale) for brain in brains)
 
     def begin(self, seed: int | None = None) -> None:
-        """`FieldAgent.begin` of every agent; seeds count up from the given one, as the environments' do.
+        """`FieldAgent.begin` of every agent; seeds count up from the given one, like those of the environments.
 
         Raises:
             TypeError, ValueError: A seed is not an int or out of range; the brains are unchanged.
@@ -276,7 +276,7 @@ class VectorFieldAgent:
             Actions of the vector's space.
 
         Raises:
-            TypeError, ValueError: As for `FieldAgent.act`, or there are fewer or more of them than agents. No brain is
+            TypeError, ValueError: As for `FieldAgent.act`, or their number is not that of the agents. No brain is
                 changed.
         """
         count = len(self.agents)
@@ -345,11 +345,11 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
 
     The observation is ``[motor_dim + 6 + channels]`` float32 in [-1, 1]: the brain's motors, its metrics in the order
     of `METRICS` (``x / (1 + x)`` of those without an upper bound) and tanh of each channel's mean over the places.
-    Actions and rewards are the environment's; the brain is told of no reward and stores no patterns, so that a seed and
-    actions decide what is observed.
+    Actions and rewards are the environment's; the brain gets no reward and stores no patterns, so a seed and actions
+    determine the observations.
 
-    In a process that was forked, as gymnasium's asynchronous vectors do where the system's default is that, it sets
-    torch to one thread: torch's threads do not survive a fork, and work for them would wait for ever.
+    In a forked process, such as those of gymnasium's asynchronous vectors on systems that fork by default, it sets
+    torch to one thread: torch's threads do not survive a fork, and work for them would wait forever.
 
     Attributes:
         brain: The `FieldBrain`.
@@ -361,11 +361,12 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         Args:
             env: Box or Discrete observations; any actions.
             brain: With as many sensory values as the observations need. None makes one with a motor for each.
-            **settings: Of `create_brain`, where none is given; ``env.spec`` then makes the same environment anew.
+            **settings: Arguments of `create_brain`, if no brain is given; ``env.spec`` then makes the same environment
+                anew.
 
         Raises:
-            TypeError: A space that is neither Box nor Discrete, another brain or environment, or settings for a brain
-                that is given.
+            TypeError: A space that is neither Box nor Discrete, another brain or environment, or settings together with
+                a brain.
             ValueError: The brain has another number of sensory values, or a setting is out of its range.
         """
         op = type(self).__name__
@@ -388,7 +389,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         self.observation_space = spaces.Box(-1.0, 1.0, (length,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets the environment and the brain; the seed is the noise's too."""
+        """Resets the environment and the brain; the seed also seeds the noise."""
         _heed_forks()
         observation, info = self.env.reset(seed=seed, options=options)
         _begin(self.brain, seed)
@@ -412,7 +413,8 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
 
     Args:
         env: Box or Discrete observations and actions; of a Discrete space each choice counts.
-        **settings: Of `create_brain`; 8 places an edge and a channel for each sensory value and motor unless told.
+        **settings: Arguments of `create_brain`; by default 8 places per edge and a channel for each sensory value and
+            motor.
 
     Raises:
         TypeError: A space that is neither Box nor Discrete, or an unknown setting.
@@ -432,16 +434,16 @@ def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Any)
 
 @torch.no_grad()
 def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **settings: Any) -> list[float]:
-    """Searches for motor weights of the agent's brain that earn more, by `search`.
+    """Searches for motor weights of the agent's brain that earn higher returns, by `search`.
 
     Generation i runs an episode with the seed ``seed + i`` for each of its candidates. Patterns are stored only if the
     agent's ``reward_scale`` is above 0.
 
     Args:
         agent: Its brain's ``motor_weights`` ``[motor_dim, 3 + channels]`` are replaced.
-        seed: Of the draws and the episodes.
-        max_steps: Where to cut off an episode.
-        **settings: Of `search`.
+        seed: Seed of the draws and the episodes.
+        max_steps: After how many steps to cut off an episode.
+        **settings: Arguments of `search`.
 
     Returns:
         The mean return of the elites of each generation.
@@ -469,7 +471,7 @@ def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **s
 
 
 def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
-    """The return of an episode of uniformly random actions, to compare with; the seed is the actions' too."""
+    """The return of an episode of uniformly random actions, for comparison; the seed also seeds the actions."""
     _check_env("random_episode", env)
     env.reset(seed=seed)
     env.action_space.seed(seed)

@@ -1,4 +1,4 @@
-"""Patterns found again by the contexts in which they were stored."""
+"""Patterns that are retrieved by the contexts in which they were stored."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHARPNESS = 10.0
 
 
 class PatternLibrary(Saveable, nn.Module):
-    """Contexts and what belongs to them: the newest of a given number, found by cosine, the three best blended.
+    """The newest patterns with their contexts: retrieval by cosine of the context blends the three best.
 
     Everything is on the device, counters too: nothing waits for it, and calls can be compiled or captured in a graph.
-    Retrieval of an empty library gives zeros with similarity 0; a context of zeros has cosine 0 with every other.
-    Values are not looked at: NaN or infinity in a context, or in a pattern that is found, makes what is found NaN.
+    Retrieval from an empty library gives zeros with similarity 0; a context of zeros has cosine 0 with every other.
+    Values are not checked: NaN or infinity in a context, or in a pattern that is found, makes the result NaN.
 
     Attributes:
         contexts: ``[capacity, dim]``, of norm 1 or 0.
@@ -51,7 +51,7 @@ class PatternLibrary(Saveable, nn.Module):
         """Makes an empty library.
 
         Args:
-            capacity: How many are kept, at least 1; then the oldest make room.
+            capacity: How many are kept, at least 1; after that, new patterns replace the oldest.
             dim: Length of a context, at least 1.
             pattern_dim: Length of a pattern; None means ``dim``.
             device: None means the current one, `runtime.get_device()`.
@@ -74,7 +74,7 @@ class PatternLibrary(Saveable, nn.Module):
 
     @torch.no_grad()
     def store(self, context: Tensor, pattern: Tensor, when: Tensor | None = None) -> None:
-        """Keeps a pattern for a context, in place of the oldest where the library is full.
+        """Stores a pattern for a context, in place of the oldest if the library is full.
 
         Args:
             context: ``[dim]``, floating, on the library's device.
@@ -82,7 +82,7 @@ class PatternLibrary(Saveable, nn.Module):
             when: A bool tensor of one element on the device, which decides there whether to store; None means yes.
 
         Raises:
-            TypeError: An argument is no strided tensor, or of another dtype.
+            TypeError: An argument is not a strided tensor, or of another dtype.
             ValueError: A shape or a device is another. The library is unchanged.
         """
         op = "store"
@@ -120,10 +120,10 @@ class PatternLibrary(Saveable, nn.Module):
             The pattern ``[pattern_dim]``, and the greatest similarity, 0-d, -1 to 1; zeros from an empty library.
 
         Raises:
-            TypeError: An argument is no strided tensor, or of another dtype.
+            TypeError: An argument is not a strided tensor, or of another dtype.
             ValueError: A shape or a device is another.
 
-        Cost: one read of the contexts, with a state one of the patterns too.
+        Cost: one read of the contexts, and with a state one of the patterns.
         """
         op = "find_best_pattern"
         self._check_vector(op, "context", context, self.dim)

@@ -1,4 +1,4 @@
-"""Pictures of fields: slices, what a robot's cycles report, and a recorded run as an animation; needs matplotlib."""
+"""Pictures of fields: slices, the metrics of a robot's cycles, and animations of recorded runs; needs matplotlib."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ def plot_slices(
 ) -> Figure:
     """Slices of one channel across depth, height and width, through its strongest place or another.
 
-    All share one scale of colours: from 0 for a field that is nowhere negative, else symmetric about 0. Lines mark the
-    place. NaN, infinity and what is beyond 1e300 are left blank, and are never the strongest.
+    All share one colour scale: from 0 for a field that is nowhere negative, else symmetric about 0. Lines mark the
+    place. NaN, infinity and values beyond 1e300 are left blank, and are never the strongest.
 
     Args:
         field: ``[D, H, W, C]`` of any real dtype and device.
         channel: 0 to C - 1; None means the one with the largest modulus.
-        axis: 0, 1 or 2 for the slice across depth, height or width alone; None means all three.
-        place: (depth, height, width) of the slices; None means the largest modulus of the channel, of equal ones the
-            first.
-        figure: Draws into this one, for example one of pyplot or a part of one; None makes one without pyplot.
+        axis: 0, 1 or 2 for only the slice across depth, height or width; None means all three.
+        place: (depth, height, width) of the slices; None means the channel's largest modulus, the first among equals.
+        figure: The figure to draw into, for example one of pyplot or a part of one; None makes one without pyplot.
 
     Returns:
         The figure; `figure.savefig` writes it.
@@ -70,9 +69,10 @@ def plot_activity(
     """Metrics of a robot's states over its cycles, one panel each.
 
     Args:
-        records: The states that `FieldBrain.process_robot_cycle` returned, in order; where they have no "cycle", they
-            are counted from 0.
-        metrics: Which entries, from above; any with numbers. What is not finite or beyond 1e300 is left out.
+        records: The states that `FieldBrain.process_robot_cycle` returned, in order; without "cycle" they are counted
+            from 0.
+        metrics: Which entries to draw, from top to bottom; any that are numbers. Values not finite or beyond 1e300 are
+            left out.
         figure: As for `plot_slices`.
 
     Returns:
@@ -116,14 +116,14 @@ def save_animation(
 ) -> None:
     """Writes a recorded run as an animated GIF of its slices, whole or not at all.
 
-    Channel, place and colours are those of the whole run and stay, so that frames can be compared. The file is looped.
+    Channel, place and colours are chosen for the whole run, so that frames can be compared. The animation loops.
 
     Args:
         frames: ``[T, D, H, W, C]``, or T fields ``[D, H, W, C]`` of one shape, for example the activations of a
             `DynamicField` after every step.
-        path: Where to write, a name in ".gif" or without a suffix; an existing file is replaced at once, or on an
-            error kept.
-        fps: Frames a second, 0.01 to 50; the format counts in hundredths of a second, and viewers show no more.
+        path: Where to write, a name that ends in ".gif" or has no suffix; an existing file is replaced atomically, or
+            on an error kept.
+        fps: Frames per second, 0.01 to 50; the format counts in hundredths of a second, and viewers show no more.
         channel: As for `plot_slices`.
         axis: As for `plot_slices`.
         place: As for `plot_slices`.
@@ -134,7 +134,7 @@ def save_animation(
             shapes, or none.
         OSError: The file cannot be written.
 
-    Cost: some 15 ms and 0.3 MB of memory a frame.
+    Cost: about 15 ms and 0.3 MB of memory per frame.
     """
     op = "save_animation"
     suffix = os.path.splitext(os.fsdecode(path))[1]

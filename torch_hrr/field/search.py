@@ -1,4 +1,4 @@
-"""A search for weights that earn much, which needs no gradient."""
+"""A gradient-free search for weights with a high return."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def search(
     spread: float = 1.0,
     seed: int = 0,
 ) -> tuple[Tensor, list[float]]:
-    """Weights that earn much, by the cross-entropy method.
+    """Searches for weights with a high return, by the cross-entropy method.
 
     Every generation draws candidates from independent Gaussians, at first around zero, and fits mean and variance to
-    the best; a variance that falls to zero is added, so that it does not settle too soon.
+    the best. Extra variance, which falls to zero, keeps it from settling too soon.
 
     Args:
-        earned: What a candidate of the shape earns in a generation, to be made large.
-        shape: Of the weights, ints of at least 1.
+        earned: The return of a candidate in a generation, which is maximised.
+        shape: Shape of the weights, ints of at least 1.
         generations: How many, at least 1.
         candidates: Weights tried in each, at least 2.
-        elites: The best that count, 2 to ``candidates``.
+        elites: How many of the best are fitted, 2 to ``candidates``.
         spread: The first standard deviation, 0 to 1e15.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
-        The last mean, float32 on the CPU, and what the elites of each generation earned on average. The seed decides,
-        whatever torch's default device and dtype.
+        The last mean, float32 on the CPU, and the mean return of the elites of each generation. It depends on the seed,
+        not on torch's default device and dtype.
 
     Raises:
         TypeError, ValueError: An argument is of another type or out of its range, or a candidate earns NaN.

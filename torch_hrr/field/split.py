@@ -16,9 +16,9 @@ _DEPTH = -4
 class SplitField:
     """A field divided along its depth: every rank holds some consecutive planes, in the order of ranks.
 
-    The bits are those of the whole field on one device, noise included. A step sends each neighbouring rank one plane.
-    All methods but the properties are collective: every rank calls them, with the same arguments. Without a process
-    group there is one rank, which holds the whole field. There are no gradients.
+    Results are bit-equal to those of the whole field on one device, noise included. A step sends one plane to each
+    neighbouring rank. All methods are collective (properties are not): every rank must call them, with the same
+    arguments. Without a process group there is one rank, which holds the whole field. There are no gradients.
 
     Attributes:
         depth: Planes of the whole field.
@@ -33,7 +33,7 @@ class SplitField:
     """
 
     def __init__(self, planes: Tensor, group: dist.ProcessGroup | None = None) -> None:
-        """Copies this rank's planes; what they hold may differ between ranks, their other sizes may not.
+        """Copies this rank's planes; their number may differ between ranks, their other sizes may not.
 
         Args:
             planes: ``[..., d, H, W, C]`` with d at least 1, float32, float64, float16 or bfloat16, on the device that
@@ -61,7 +61,7 @@ class SplitField:
     def planes(self) -> Tensor:
         """This rank's planes, ``[..., d, H, W, C]``: a view that may be written to.
 
-        Read it again after `evolve`: steps alternate between two memories, so that a view that is kept is overwritten.
+        Read it again after `evolve`: steps alternate between two memories, so an earlier view is overwritten.
         """
         return self._state.narrow(_DEPTH, 1, self._counts[self._rank])
 
@@ -87,10 +87,10 @@ class SplitField:
             decay: 0 to 1.
             diffusion: As for `field.evolve`.
             steps: At least 0.
-            boundary: Of the whole field: "replicate", "zeros" or "circular".
+            boundary: Boundary of the whole field: "replicate", "zeros" or "circular".
             stencil: "laplace", "box" or "binomial".
             noise: At least 0.
-            key: The same on every rank; None draws one on the first rank where noise is above 0.
+            key: The same on every rank; None draws one on the first rank if noise is above 0.
 
         Returns:
             This rank's `planes`.

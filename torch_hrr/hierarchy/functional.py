@@ -55,8 +55,8 @@ def plastic_scan(
             below 1.
         activation: f: "linear", "relu" or "tanh".
         every: steps from one tick to the next, at least 1.
-        theta: ``[..., m]`` of rule "bcm", which is stable where it is above 0; None means 1. That it is finite is checked
-            on the CPU alone, since reading it back from a GPU would wait for the device.
+        theta: ``[..., m]`` of rule "bcm", which is stable where it is above 0; None means 1. Whether it is finite is
+            checked on the CPU alone, since reading it back from a GPU would wait for the device.
         tau: time constant of theta in ticks, above 1.
         decay: share of the weights, times lr, that is lost at every tick; at least 0.
         normalize: whether rows are scaled to norm 1 after every update.

@@ -1,11 +1,11 @@
 """Vectors of sequences, n-grams and graphs, which keep order and direction.
 
 Order and direction are marked by powers of one seeded random permutation P, ``P a = permute(a, seed)``; circular
-convolution, which commutes, could not keep them. All results are sums without normalisation, so that they can be added:
-of k unit items the norm is about sqrt(k). What a query returns is noisy, its cosine with the item about 1/sqrt(k) or
-less, and is to be cleaned up by an `ItemMemory`. A structure within a structure of the same kind needs another seed,
-since powers of one permutation add: position 1 of part 2 would be position 2 of part 1. A seed is an int,
-taken modulo 2^64; another type is a TypeError.
+convolution cannot keep them, because it commutes. All results are sums without normalisation, so that they can be
+added: the norm for k unit items is about sqrt(k). A query returns a noisy item, whose cosine with the true one is about
+1/sqrt(k) or less; clean it up with an `ItemMemory`. A structure within a structure of the same kind needs another seed,
+since powers of one permutation add: position 1 of part 2 would be position 2 of part 1. A seed is an int, taken modulo
+2^64; another type is a TypeError.
 
 All take float32, float64, float16 and bfloat16 on any device, are differentiable, and deterministic: the same arguments
 and seed give the same result, whatever else is in the batch.
@@ -21,7 +21,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr.memory import compute_dtype
 
 DEFAULT_SEED = 0
-"""Seed of the permutation where none is given."""
+"""Default seed of the permutation."""
 
 
 def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
@@ -29,7 +29,7 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Args:
         items: ``[..., L, D]``; L may be 0, which gives a zero row.
-        seed: of the permutation.
+        seed: seed of the permutation.
 
     Returns:
         ``[..., D]``, not normalised. Half types are summed in float32.
@@ -73,8 +73,7 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Raises:
         TypeError: `sequence` is neither a tensor nor an array of a supported dtype, or `index` not an int.
-        IndexError: `index` is negative or above 2^63 - 2; the length is not known here, so that beyond it noise comes
-            back.
+        IndexError: `index` is negative or above 2^63 - 2. The length is not known here: an index beyond it gives noise.
 
     Cost: one permutation.
     """
@@ -89,13 +88,13 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
     """All windows of n items: ``sum_i bind(x_i, P x_(i + 1), ..., P^(n - 1) x_(i + n - 1))``.
 
-    The order inside a window counts, that of the windows does not; n = 1 is the plain sum. Two texts have a cosine of
+    The order inside a window counts, that of the windows does not; n = 1 is the plain sum. The cosine of two texts is
     about that of their n-gram counts, if the items are nearly orthogonal and of equal norm.
 
     Args:
         items: ``[..., L, D]``; L < n gives a zero row.
         n: length of a window, >= 1.
-        seed: of the permutation.
+        seed: seed of the permutation.
 
     Returns:
         ``[..., D]``, not normalised.
@@ -131,7 +130,7 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
         sources: ``[..., E, D]``; E may be 0, which gives a zero row.
         targets: ``[..., E, D]``, broadcast against `sources`.
         directed: whether a -> b differs from b -> a.
-        seed: of the permutation.
+        seed: seed of the permutation.
 
     Returns:
         ``[..., D]``, not normalised.

@@ -1,4 +1,4 @@
-"""The operators of the family as Python functions."""
+"""The HRR operators as Python functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         TypeError: an argument is neither a strided tensor nor a NumPy array of float32, float64, float16 or bfloat16,
             or ``out`` has another dtype.
         ValueError: shapes do not match, D is 0, or ``out`` has another shape.
-        RuntimeError: devices differ, ``out`` shares memory with an argument or itself, or a gradient is asked of it.
+        RuntimeError: devices differ, ``out`` shares memory with an argument or overlaps itself, or it would need a
+            gradient.
 
     Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995.
     """
@@ -56,8 +57,8 @@ def unbind(bound: Tensor, role: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Circular correlation, ``c[n] = sum_m bound[(n + m) mod D] role[m]``: the approximate inverse of ``bind``.
 
     ``unbind(bind(a, b), b)`` is ``a`` plus noise for random vectors, and exactly ``a`` if every Fourier magnitude of
-    ``b`` is 1. The derivative of ``bind`` and itself differentiable in every mode; shapes, dtypes, determinism, cost
-    and errors as for ``bind``.
+    ``b`` is 1. It is the derivative of ``bind``, and itself differentiable in every mode; shapes, dtypes, determinism,
+    cost and errors as for ``bind``.
 
     Args:
         bound: ``[..., D]``.
@@ -148,11 +149,11 @@ def superpose(
 def bind_superpose(
     a: Tensor, b: Tensor, weights: Tensor | None = None, normalize: bool = False, eps: float = 1e-12
 ) -> Tensor:
-    """A whole record: ``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, normalised if asked.
+    """A whole record: ``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, normalised on request.
 
-    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three. Leading dimensions
-    and K broadcast, so roles ``[K, D]`` may meet fillers ``[B, K, D]``. dtypes, determinism and errors as for ``bind``;
-    K may be 0 (a zero row).
+    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors. Leading
+    dimensions and K broadcast, so roles ``[K, D]`` may meet fillers ``[B, K, D]``. dtypes, determinism and errors as
+    for ``bind``; K may be 0 (a zero row).
 
     Args:
         a: ``[..., K, D]``.
@@ -176,11 +177,11 @@ def bind_superpose(
 
 
 def multibind(vectors: Tensor) -> Tensor:
-    """All of K vectors bound together, ``vectors[..., 0, :] bind vectors[..., 1, :] bind ...``.
+    """K vectors bound together, ``vectors[..., 0, :] bind vectors[..., 1, :] bind ...``.
 
-    Equal to folding ``bind`` up to rounding, in K + 1 transforms at the lengths that ``inverse`` takes without
-    Bluestein's sum; elsewhere it is that fold. Differentiable in every mode. Shapes, dtypes, determinism and errors as
-    for ``bind``.
+    Equal to a fold of ``bind`` up to rounding, in K + 1 transforms at the lengths that ``inverse`` takes without
+    Bluestein's algorithm; elsewhere it is that fold. Differentiable in every mode. Shapes, dtypes, determinism and
+    errors as for ``bind``.
 
     Args:
         vectors: ``[..., K, D]``; K = 0 gives the delta vector, the identity of ``bind``.
@@ -195,14 +196,14 @@ def multibind(vectors: Tensor) -> Tensor:
 def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     """The inverse under ``bind``: ``conj(A) / max(abs(A)^2, eps)`` in the Fourier domain, 0 where a bin is empty.
 
-    A bin is empty if ``abs(A_k) <= eps(dtype) sqrt(D) norm2(a)``, eps that of the compute type: its value is rounding.
-    ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Differentiable in every mode, with a zero derivative
-    on empty bins; determinism and errors as for ``bind``.
+    A bin is empty if ``abs(A_k) <= eps(dtype) sqrt(D) norm2(a)``, eps that of the compute type: it holds rounding
+    errors. ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Differentiable in every mode, with a zero
+    derivative on empty bins; determinism and errors as for ``bind``.
 
-    Bins are mapped in double. One pass over memory and two transforms where D is a power of two (up to 2^20 on the CPU,
-    8192 on CUDA) or, on the CPU, a multiple of 8 without prime factors above 5 up to 16384. Other rows go through
-    Bluestein's sum in double, up to 2^19 elements on the CPU and 2731 on CUDA, and longer ones through the library's
-    transforms in double. A half-length transform rounds bins to the compute type, which an inverse magnifies: the error
+    Bins are computed in double. One pass over memory and two transforms where D is a power of two (up to 2^20 on the
+    CPU, 8192 on CUDA) or, on the CPU, a multiple of 8 without prime factors above 5 up to 16384. Other rows go through
+    Bluestein's algorithm in double, up to 2^19 elements on the CPU and 2731 on CUDA, and longer ones through torch's
+    FFT in double. A half-length transform rounds bins to the compute type, which an inverse magnifies: the error
     relative to the row is about ``eps(dtype) sqrt(D) norm2(a) / min abs(A_k)``, some 1e-6 for random float32 rows and
     more where a bin is almost empty. ``bind_power`` with a negative exponent and ``unitary`` share this.
 
@@ -254,7 +255,7 @@ def unitary(a: Tensor) -> Tensor:
     """The nearest unitary vector: every Fourier magnitude becomes 1, ``A / abs(A)``, and an empty bin becomes 1.
 
     A unitary vector keeps norms under ``bind``, and ``unbind`` inverts it exactly. Differentiable in every mode, with a
-    zero derivative on empty bins (see ``inverse``); determinism and errors as for ``bind``, cost as for ``inverse``.
+    zero derivative on empty bins (see ``inverse``). Determinism and errors as for ``bind``, cost as for ``inverse``.
 
     Args:
         a: ``[..., D]``.
@@ -272,12 +273,12 @@ def spectrum(a: Tensor) -> Tensor:
     """The Fourier transform of real rows, ``A_k = sum_n a[n] exp(-2 pi i n k / D)``, packed into D real numbers.
 
     The order is ``A_0, Re A_1, Im A_1, Re A_2, Im A_2, ...`` and, for even D, ``A_{D/2}`` last; A_0 and A_{D/2} are
-    real, and the bins beyond D/2 are conjugates of these. Codebooks and roles that are bound again and again are
-    transformed once, and ``bind_spectrum`` and ``unbind_spectrum`` take them from there. The half types store a
-    spectrum rounded once more than its row.
+    real, and the bins beyond D/2 are conjugates of these. Codebooks and roles that are bound again and again need only
+    be transformed once: ``bind_spectrum`` and ``unbind_spectrum`` take the spectra. In the half types a spectrum is
+    rounded once more than its row.
 
     Differentiable in every mode. Shapes, dtypes, determinism and errors as for ``bind``. One transform in one pass over
-    memory, at the lengths and on the ways that ``inverse`` names.
+    memory, by the methods that ``inverse`` names for each length.
 
     Args:
         a: ``[..., D]``.
@@ -292,10 +293,10 @@ def spectrum(a: Tensor) -> Tensor:
 
 
 def from_spectrum(spectrum: Tensor) -> Tensor:
-    """The row whose packed spectrum is given: ``from_spectrum(spectrum(a))`` is ``a`` up to rounding.
+    """The row of a packed spectrum: ``from_spectrum(spectrum(a))`` is ``a`` up to rounding.
 
-    ``a[n] = (A_0 + 2 sum_k Re(A_k exp(2 pi i n k / D)) + (-1)^n A_{D/2}) / D`` over 0 < k < D/2, the last term for even
-    D alone. Differentiable in every mode; everything else as for ``spectrum``.
+    ``a[n] = (A_0 + 2 sum_k Re(A_k exp(2 pi i n k / D)) + (-1)^n A_{D/2}) / D`` over 0 < k < D/2, the last term only for
+    even D. Differentiable in every mode; everything else as for ``spectrum``.
 
     Args:
         spectrum: ``[..., D]``, in the order of ``spectrum``.
@@ -310,10 +311,10 @@ def from_spectrum(spectrum: Tensor) -> Tensor:
 def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
     """``bind(a, from_spectrum(spectrum))``: binding with a vector that is kept transformed.
 
-    Two transforms a row instead of ``bind``'s three at the lengths that ``spectrum`` transforms without Bluestein's
-    sum; elsewhere it is that composition, and ``bind`` with the vector itself is faster. (Within one call ``bind`` too
-    transforms an operand that neighbouring rows share once, on the CPU.) Differentiable in both arguments in
-    every mode. Broadcasting, dtypes, determinism and errors as for ``bind``.
+    Two transforms per row instead of ``bind``'s three at the lengths that ``spectrum`` transforms without Bluestein's
+    algorithm; elsewhere it is that composition, and ``bind`` with the vector itself is faster. (Within one call
+    ``bind`` too transforms an operand that neighbouring rows share once, on the CPU.) Differentiable in both arguments
+    in every mode. Broadcasting, dtypes, determinism and errors as for ``bind``.
 
     Args:
         a: ``[..., D]``.
@@ -350,7 +351,7 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     Marks order: unlike a cyclic shift, a random permutation does not commute with circular convolution. Powers add, and
     ``permute(permute(a, seed), seed, -1)`` is ``a`` bit for bit. The same permutation on every device and in every
     release: Fisher and Yates driven by Philox4x32-10. Differentiable in every mode. NaN and infinity move with their
-    element. The first call of a seed, power and D copies a table to the GPU and must not be captured in a graph.
+    element. The first call with a seed, power and D copies a table to the GPU and must not be captured in a graph.
 
     Args:
         a: ``[..., D]``.
@@ -392,16 +393,16 @@ def random(
         dim: their dimension, >= 1.
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
-        device: of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
+        device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
             the device is unavailable, the CPU, after a RuntimeWarning.
-        dtype: of the result; None means torch's default dtype.
+        dtype: dtype of the result; None means torch's default dtype.
 
     Returns:
         ``[n, dim]``.
 
     Raises:
         TypeError: an argument of another type, or ``dtype`` is not float32, float64, float16 or bfloat16.
-        ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not one of the CPU, or torch does not
+        ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not a CPU generator, or torch does not
             know the device.
     """
     n = integer("random", "n", n, 0)

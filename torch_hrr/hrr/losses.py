@@ -1,4 +1,4 @@
-"""A loss for sets of labels, held in one holographic vector whatever their number."""
+"""A loss for sets of labels, held in one holographic vector whatever the number of labels."""
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +17,18 @@ class HRRMultiLabelLoss(nn.Module):
 
         J = sum over y in Y of (1 - cos(unbind(s, p), c_y)) + w sum over y in Y of abs(cos(unbind(s, m), c_y))
 
-    The first sum pulls the labels into what s says is present; all cosines are those of one direction, so that it
-    drives other labels out. The second keeps the labels out of what s says is missing. For k labels the least J is
+    The first sum pulls the labels into the part of s that is bound to "present"; all cosines are with one vector, so it
+    drives other labels out. The second keeps the labels out of the part bound to "missing". For k labels the least J is
     about ``k - sqrt(k)``, at `encode`, where each cosine is about ``1 / sqrt(k)``.
 
-    This is the loss of the authors' code, which averages it over a batch too, but for two things: there the first
-    cosine is taken without its sign, so that a label may be stored with either; and p and m are trained there by
-    default, which here stay fixed.
+    This is the loss of the authors' code, which also averages it over a batch, with two differences: there the first
+    cosine is taken without its sign, so that a label may be stored with either sign; and there p and m are trained by
+    default, while here they stay fixed.
 
     No parameters; the vectors are buffers, saved with the state, of unit norm up to the rounding of their dtype. Half
     types are widened to float32 first; the result has that dtype, or that of ``s``, under autocast too. Binding is
     deterministic as `functional.bind_normalize`, the cosines are as deterministic as torch's matrix products.
-    O(D log D + L D) a row.
+    O(D log D + L D) per row.
 
     Attributes:
         labels: ``[L, D]``.
@@ -57,13 +57,13 @@ class HRRMultiLabelLoss(nn.Module):
         """Draws the vectors.
 
         Args:
-            num_labels: L, at least 1; a prediction tells sets of labels apart while they are much fewer than D.
+            num_labels: L, at least 1; sets are told apart as long as they hold far fewer than D labels.
             dim: D, at least 1.
             missing_weight: Weight of the second sum, >= 0 and finite.
             reduction: "mean" or "sum" over the rows of a batch, or "none".
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the vectors; None means the one that was set, `runtime.set_device`, else torch's default.
-            dtype: Of the vectors; None means torch's default dtype.
+            device: Device of the vectors; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the vectors; None means torch's default dtype.
 
         Raises:
             ValueError: An argument is outside its range.
@@ -89,7 +89,7 @@ class HRRMultiLabelLoss(nn.Module):
         """The loss.
 
         Args:
-            s: Predictions, ``[..., D]``; their length does not count.
+            s: Predictions, ``[..., D]``; their norm does not matter.
             targets: ``[..., L]``, 1 or true where a label is in the set and 0 elsewhere; numbers between are weights.
 
         Returns:
@@ -123,8 +123,8 @@ class HRRMultiLabelLoss(nn.Module):
             s: ``[..., D]``.
 
         Returns:
-            ``[..., L]`` in -1 to 1, up to rounding. Of k labels stored alike each has about ``1 / sqrt(k)``, the others
-            0 give or take ``1 / sqrt(D)``, so that a threshold is best chosen on data.
+            ``[..., L]`` in -1 to 1, up to rounding. Each of k labels stored with equal weight has about ``1 /
+            sqrt(k)``, the others 0 give or take ``1 / sqrt(D)``; choose a threshold on data.
 
         Raises:
             ValueError: D is not the last dimension.

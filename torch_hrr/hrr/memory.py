@@ -23,13 +23,13 @@ _BLOCK = 1024
 class ItemMemory(Saveable):
     """An immutable list of items; `cleanup` finds the nearest ones by cosine.
 
-    The items are copied and are constants: gradients flow to the query alone.
+    The items are copied and constant: gradients flow only to the query.
     """
 
     file_format = "torch_hrr.item_memory"
 
     def __init__(self, vectors: Tensor, names: Sequence[str] | None = None) -> None:
-        """Copies and normalises the items, in O(N D) and without a host sync.
+        """Copies and normalises the items, in O(N D) and without waiting for the device.
 
         Args:
             vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device.
@@ -38,7 +38,7 @@ class ItemMemory(Saveable):
         Raises:
             TypeError: ``vectors`` is neither a tensor nor an array of such a dtype, or ``names`` not a sequence of
                 strings.
-            ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or not N.
+            ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or their number is not N.
         """
         vectors = tensor("ItemMemory", "vectors", vectors)
         check_floating("ItemMemory", "vectors", vectors)
@@ -71,7 +71,7 @@ class ItemMemory(Saveable):
 
     @property
     def vectors(self) -> Tensor:
-        """The items as they were given, ``[N, D]``; a copy."""
+        """A copy of the items as they were given, ``[N, D]``."""
         return self._vectors.clone()
 
     @property
@@ -81,17 +81,17 @@ class ItemMemory(Saveable):
 
     @property
     def device(self) -> torch.device:
-        """Where the items are and queries must be."""
+        """The device of the items; queries must be on it."""
         return self._vectors.device
 
     def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
         """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
 
-        Of equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine 0,
-        a query or item that holds NaN or infinity NaN, and such an item comes after all others. Deterministic, but one
-        matrix product gives all cosines, so that their last bits may depend on the shape of the batch. Computed in the
-        wider of the two dtypes and at least float32, under autocast too. Neither syncs with the host nor changes the
-        memory; differentiable in ``query``, through the cosines. O(N D + N log top_k) a query.
+        Among equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine
+        0. A query or item that holds NaN or infinity has cosine NaN, and such an item comes after all others.
+        Deterministic, but one matrix product gives all cosines, so their last bits may depend on the shape of the
+        batch. Computed in the wider of the two dtypes and at least float32, under autocast too. Neither waits for the
+        device nor changes the memory; differentiable in ``query``, through the cosines. O(N D + N log top_k) per query.
 
         Args:
             query: ``[..., D]``, real floating point, on the device of the memory.
@@ -121,9 +121,9 @@ class ItemMemory(Saveable):
             return largest.clamp(-1, 1), indices
 
     def names_of(self, indices: Tensor | int) -> Any:
-        """The names of items: a str for a number or a 0-d tensor, else lists nested as the tensor is.
+        """The names of items: a str for a number or a 0-d tensor, else lists nested like the tensor.
 
-        Reads the indices back, so that it waits for the device.
+        Reads the indices back, and so waits for the device.
 
         Raises:
             TypeError: ``indices`` is neither an int nor an integer tensor.
@@ -190,10 +190,10 @@ class ItemMemory(Saveable):
 def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
     """Cosines of vectors with every one of a list, ``<a, b_j> / (norm2(a) norm2(b_j))``.
 
-    A zero vector has cosine 0, one that holds NaN or infinity NaN. Differentiable in both. Computed in the wider of the
-    two dtypes and at least float32, under autocast too; norms neither overflow nor underflow. Deterministic, but one
-    matrix product gives all cosines, so that their last bits may depend on the shape of the batch. O(N D) a vector of
-    ``a``; a list that is asked often is better held by an `ItemMemory`.
+    A zero vector has cosine 0, one that holds NaN or infinity has cosine NaN. Differentiable in both. Computed in the
+    wider of the two dtypes and at least float32, under autocast too; norms neither overflow nor underflow.
+    Deterministic, but one matrix product gives all cosines, so their last bits may depend on the shape of the batch.
+    O(N D) per vector of ``a``; for many queries of one list use an `ItemMemory`.
 
     Args:
         a: ``[..., D]``, float32, float64, float16 or bfloat16.

@@ -1,8 +1,9 @@
 """Layers for networks: binding with learnable roles, records, and attention by unbinding a superposition.
 
-All are scripted, exported and compiled as any module of torch is, take float32, float64, float16 and bfloat16 on any
-device, and are differentiable in input and parameters. Their parameters are drawn on the CPU, so that a generator gives
-the same ones on every device, and live on the device given, else on that of `runtime.set_device`, else on torch's own.
+All can be scripted, exported and compiled like any module of torch. They take float32, float64, float16 and bfloat16 on
+any device, and are differentiable in input and parameters. Their parameters are drawn on the CPU, so that a generator
+gives the same ones on every device, and live on the given device, else on that of `runtime.set_device`, else on torch's
+default device.
 """
 
 import torch
@@ -37,11 +38,11 @@ class _Roles(nn.Module):
         Args:
             dim: D, at least 1.
             roles: K, at least 1.
-            unitary: Whether roles are unitary and stay so: the layer then uses ``unitary(weight)``, the projection of
-                the parameter, in every call, and gradients pass through the projection.
+            unitary: Whether roles are unitary and stay so: in every call the layer then uses ``unitary(weight)``, the
+                projection of the parameter, and gradients pass through the projection.
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the parameter; None means the one that was set, `runtime.set_device`, else torch's default.
-            dtype: Of the parameter; None means torch's default dtype.
+            device: Device of the parameter; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the parameter; None means torch's default dtype.
 
         Raises:
             ValueError: ``dim`` or ``roles`` is less than 1.
@@ -85,7 +86,7 @@ class Bind(_Roles):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Binds; ValueError for a shape, TypeError for a dtype that is not as above."""
+        """Binds; ValueError for another shape, TypeError for another dtype than above."""
         check_tensor("Bind", "x", x)
         roles = self.role_vectors()
         if self.roles == 1:
@@ -98,16 +99,16 @@ class Bind(_Roles):
 
 
 class Unbind(_Roles):
-    """Asks a record for the fillers of learnable roles: ``y[..., k, :] = unbind(x, role_k)``.
+    """Queries a record for the fillers of learnable roles: ``y[..., k, :] = unbind(x, role_k)``.
 
-    Input ``[..., D]``, output ``[..., D]`` for one role, else ``[..., K, D]``. What comes back is the filler plus noise
-    of everything else in the record, exact but for that noise if roles are unitary. To ask with the roles of another
-    layer share its parameter, ``unbind.weight = record.weight``, and its setting of ``unitary``. Deterministic as
+    Input ``[..., D]``, output ``[..., D]`` for one role, else ``[..., K, D]``. The result is the filler plus noise from
+    everything else in the record; if roles are unitary, that is the only noise. To query with the roles of another
+    layer, share its parameter, ``unbind.weight = record.weight``, and its setting of ``unitary``. Deterministic as
     `functional.unbind`; O(D log D) a row of the output. Source: as `Bind`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Unbinds; ValueError for a shape, TypeError for a dtype that is not as above."""
+        """Unbinds; ValueError for another shape, TypeError for another dtype than above."""
         check_rows("Unbind", "x", x, 0, self.dim)
         roles = self.role_vectors()
         if self.roles == 1:
@@ -119,7 +120,7 @@ class Unbind(_Roles):
 
 
 class BindSuperpose(_Roles):
-    """A record with learnable roles: ``y = sum_k w_k bind(role_k, x[..., k, :])``, divided by its norm if asked.
+    """A record with learnable roles: ``y = sum_k w_k bind(role_k, x[..., k, :])``, divided by its norm on request.
 
     Input ``[..., K, D]`` and weights ``[..., K]`` (None: ones), output ``[..., D]``. One pass of 2 K + 1 transforms a
     record, without a ``[K, D]`` temporary; deterministic as `functional.bind_superpose`. Source: as `Bind`.
@@ -142,7 +143,7 @@ class BindSuperpose(_Roles):
         self.normalize = normalize
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Makes the record; ValueError for a shape, TypeError for a dtype that is not as above."""
+        """Makes the record; ValueError for another shape, TypeError for another dtype than above."""
         check_rows("BindSuperpose", "x", x, self.roles, self.dim)
         if weights is not None:
             check_rows("BindSuperpose", "weights", weights, 0, self.roles)
@@ -157,19 +158,20 @@ class BindSuperpose(_Roles):
 class HRRAttention(nn.Module):
     """Multi-head self-attention linear in the sequence length, through one superposition of bound keys and values.
 
-    Of each head, with ``q_t, k_t, v_t`` of width ``E / heads`` and padding left out of every sum::
+    For each head, with ``q_t, k_t, v_t`` of width ``E / heads`` and padding left out of every sum::
 
         beta = sum_i bind(k_i, v_i),  beta := beta / norm2(beta)
         a_t  = cos(v_t, unbind(beta, q_t))
         w    = softmax over t of a_t
         y_t  = w_t v_t
 
-    and the heads side by side go through an output projection. This is the attention of the authors' code but for two
-    things: beta has unit norm, which leaves the cosine as it is and keeps float16 in range; and padding is left out of
-    beta too, not of the softmax alone, so that a result does not depend on how far or with what a sequence was padded.
+    and the concatenated heads go through an output projection. This is the attention of the authors' code, with two
+    differences: beta has unit norm, which leaves the cosine as it is and keeps float16 in range; and padding is left
+    out of beta too, not only of the softmax, so that a result does not depend on how far or with what a sequence was
+    padded.
 
     Row t of a head's output is a multiple of ``v_t`` alone: positions meet in the weights, which are about 1/T in size.
-    Nothing marks order, so that positions are to be added to the input.
+    Nothing marks order, so positions must be added to the input.
 
     Input ``[..., T, E]``, output the same. O(T E log(E / heads) + T E^2) time and O(T E) memory. The binding is
     deterministic as `functional.bind`, the projections are as deterministic as torch's matrix products. For half types
@@ -202,8 +204,8 @@ class HRRAttention(nn.Module):
             num_heads: Number of heads, a divisor of E.
             bias: Whether the projections have biases; the paper's have none.
             generator: A CPU generator; None draws from torch's default one.
-            device: Of the parameters; None means the current device of `runtime`, if one is set, else torch's default.
-            dtype: Of the parameters; None means torch's default dtype.
+            device: Device of the parameters; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the parameters; None means torch's default dtype.
 
         Raises:
             ValueError: A size is less than 1 or ``num_heads`` does not divide ``embed_dim``.
@@ -236,8 +238,8 @@ class HRRAttention(nn.Module):
 
         Args:
             x: ``[..., T, E]``.
-            key_padding_mask: bool ``[..., T]``, true where ``x`` is padding, as in `torch.nn.MultiheadAttention`; what
-                stands there, NaN too, is ignored.
+            key_padding_mask: bool ``[..., T]``, true where ``x`` is padding, as in `torch.nn.MultiheadAttention`;
+                values there, even NaN, are ignored.
 
         Returns:
             ``[..., T, E]``; zero, or the output bias, at padding.
@@ -245,7 +247,7 @@ class HRRAttention(nn.Module):
         Raises:
             TypeError: ``x`` or the mask is not a tensor, or ``x`` of a dtype the operators do not take.
             ValueError: A shape is not as above.
-            RuntimeError: A device is not as above.
+            RuntimeError: ``x`` or the mask is on another device than the parameters.
         """
         values, weights = self._attend(x, key_padding_mask)
         heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)

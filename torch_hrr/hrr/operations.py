@@ -21,16 +21,16 @@ _REPEATS = 5
 
 
 class HRROperations:
-    """The operators for vectors of one dimension, in one dtype on one device, which arguments are moved to.
+    """The operators for vectors of one dimension; arguments are converted to one dtype and moved to one device.
 
     Methods take tensors or numpy arrays ``[..., dimensionality]``, real floating point, and give tensors on `device`
     in `dtype`; gradients flow back to where the arguments are. Leading dimensions broadcast. Cost, determinism and
-    source are those of the function of `torch_hrr.hrr` that each names.
+    source are those of the function of `torch_hrr.hrr` that each method names.
 
     Args:
         dimensionality: D, >= 1.
-        device: As for `runtime.resolve_device`: "auto" for an accelerator if there is one that works, else the CPU.
-        dtype: float32, float64, float16 or bfloat16; arguments of another are converted to it.
+        device: As for `runtime.resolve_device`: "auto" means an accelerator if there is one that works, else the CPU.
+        dtype: float32, float64, float16 or bfloat16; arguments of another dtype are converted to it.
 
     Attributes:
         dimensionality: D.
@@ -121,11 +121,11 @@ BatchHRROperations = HRROperations
 
 
 class HybridHRRSystem:
-    """Binds on the CPU or on the accelerator, whichever a batch is done on sooner, transfers included.
+    """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
-    From which batch the accelerator pays is measured by `calibrate`, once for the object: when it is first needed,
-    which takes tenths of a second, unless `threshold_batch_size` was set before. Without an accelerator it never pays,
-    and nothing is measured.
+    `calibrate` measures the batch size from which the accelerator is faster, once for each object: when it is first
+    needed, which takes tenths of a second, unless `threshold_batch_size` was set before. Without an accelerator nothing
+    is measured.
 
     Args:
         dimensionality: D, >= 1.
@@ -159,7 +159,7 @@ class HybridHRRSystem:
 
     @property
     def threshold_batch_size(self) -> float:
-        """Least batch that goes to the accelerator; infinity for none. Measured when first read, unless it was set."""
+        """Smallest batch that goes to the accelerator; infinity if none does. Measured when first read, unless set."""
         return self.calibrate() if self._threshold is None else self._threshold
 
     @threshold_batch_size.setter
@@ -170,14 +170,14 @@ class HybridHRRSystem:
         self._threshold = value
 
     def calibrate(self) -> float:
-        """Measures from which batch on the accelerator is faster, and sets `threshold_batch_size` to it.
+        """Measures the batch size from which the accelerator is faster, and sets `threshold_batch_size` to it.
 
         Times both ways for batches of 1, 2, 4, ... 8192 rows (of at most 2^22 elements), the best of several runs each,
-        with operands and result on the CPU. Changes no result but in the last bits, in which devices may differ.
+        with operands and result on the CPU. It affects results only in their last bits, in which devices may differ.
 
         Returns:
-            The least measured batch from which on the accelerator always won; infinity if it lost with the largest, or
-            if there is none.
+            The smallest measured batch from which the accelerator always won; infinity if it lost with the largest, or
+            if there is no accelerator.
         """
         threshold = math.inf
         if self.has_accelerator:
@@ -194,7 +194,7 @@ class HybridHRRSystem:
         return threshold
 
     def adaptive_bind(self, a: Any, b: Any, batch_size: int | None = None) -> Tensor:
-        """``bind(a, b)`` where it is done soonest; the result comes back to the device of the arguments.
+        """``bind(a, b)`` on the faster device; the result comes back to the device of the arguments.
 
         Arguments that are not on the CPU are bound where they are. A batch that the accelerator has no memory for is
         bound on the CPU.
@@ -202,7 +202,7 @@ class HybridHRRSystem:
         Args:
             a: ``[..., D]``, a tensor or numpy array, real floating point; taken in the system's dtype.
             b: ``[..., D]``, broadcast against `a`, on the same device.
-            batch_size: To compare with the threshold; None for the number of rows of the result.
+            batch_size: Compared with the threshold; None means the number of rows of the result.
 
         Returns:
             ``[..., D]``.

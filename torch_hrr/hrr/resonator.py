@@ -1,4 +1,4 @@
-"""The resonator network: which vectors of several codebooks were bound together."""
+"""The resonator network: finds which vectors of several codebooks were bound together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Factorization:
     Attributes:
         indices: ``[..., F]`` int64, the row of each codebook.
         signs: ``[..., F]``, +1 or -1 in the dtype computed in. A bound vector determines only their product, so the
-            first factor bears it and the others are +1.
+            first factor carries it and the others are +1.
         iterations: ``[...]`` int64, iterations until convergence, `max_iterations` without it.
         converged: ``[...]`` bool, whether the bound answers, signs included, have a cosine above 0.9 with the argument.
         cosines: ``[...]``, that cosine; NaN for a row that holds NaN or infinity.
@@ -49,7 +49,7 @@ class Resonator(Saveable):
 
     Searches all products at once, in superposition: the estimate of a factor is ``unitary(sum_m c_m X_f[m])``, where
     ``c_m`` is the dot product of ``X_f[m]`` and x unbound by the newest estimates of the other factors. It starts from
-    the sum of each codebook, and every ten iterations from a random mixture of it for the problems not yet solved. An
+    the sum of each codebook; problems not yet solved restart from a random mixture of it every ten iterations. An
     iteration's answer is the row with the largest ``abs(c_m)`` of each codebook; the best one seen is reported.
 
     Meant for unitary codebooks, which unbinding inverts exactly. With D = 1024 and three of them, 20 vectors each,
@@ -62,11 +62,11 @@ class Resonator(Saveable):
     Args:
         codebooks: F >= 1 tensors ``[M_f, D]``, M_f >= 1, floating point, of one D, dtype and device. They are copied;
             half types are held and computed in float32.
-        seed: of the random mixtures, any int, taken modulo 2^64.
+        seed: seed of the random mixtures, any int, taken modulo 2^64.
 
     Raises:
-        TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or not of the
-            first one's.
+        TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or of another
+            dtype than the first.
         ValueError: There is no codebook, one is not ``[M, D]`` or empty, or `seed` is outside its range.
         RuntimeError: A codebook differs from the first in D or device.
 
@@ -112,19 +112,21 @@ class Resonator(Saveable):
         """Finds the factors of each row of `x`; see the class.
 
         Cost of an iteration: F (F - 1) unbindings, F projections, 2 F products with a codebook and F + 2 further
-        transforms a row. Reads nothing back from the device but one bool every `check_every` iterations. No gradient.
+        transforms per row. Reads nothing back from the device except one bool every `check_every` iterations. No
+        gradient.
 
         Args:
             x: ``[..., D]`` of any scale, floating point, on the codebooks' device; taken in their dtype.
-            max_iterations: at which an unsolved problem is given up, >= 1.
-            check_every: after how many iterations to see whether all are solved; None for never, with no host sync.
+            max_iterations: after how many an unsolved problem is given up, >= 1.
+            check_every: after how many iterations to check whether all are solved; with None it never checks, nor waits
+                for the device.
 
         Returns:
             The factors, their signs and how the search went.
 
         Raises:
             TypeError: `x` is not a tensor of a supported dtype.
-            ValueError: `max_iterations` or `check_every` is less than 1, or `x` has not the codebooks' D.
+            ValueError: `max_iterations` or `check_every` is less than 1, or D of `x` is not the codebooks'.
             RuntimeError: `x` is on another device than the codebooks.
         """
         first, factors = self.codebooks[0], len(self.codebooks)

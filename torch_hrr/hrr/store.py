@@ -1,4 +1,4 @@
-"""Named vectors that change: pre-allocated, fingerprinted, and saved to one checked file."""
+"""A store of named vectors that can change: pre-allocated, fingerprinted, and saved to one checked file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _Entry(NamedTuple):
 
 
 class VectorStore(NamedVectors, Saveable):
-    """Vectors by name, in the order in which they were added; a mapping to copies of them.
+    """Vectors by name, in the order in which they were added; as a mapping it gives copies.
 
-    Rows of one tensor on one device, made in advance and doubled when they run out; the row of a removed vector is used
-    again. Values are finite: NaN and infinity are refused, because one such vector would spoil every sum and every
-    comparison with the others, long after the call that let it in. Vectors may come from any device and in any floating
-    dtype and are rounded to that of the store. A call that raises leaves the store as it was.
+    They are rows of one tensor on one device, allocated in advance and doubled when they run out; the row of a removed
+    vector is reused. Values are finite: NaN and infinity are refused, because one such vector would spoil every sum and
+    every comparison with the others, long after the call that let it in. Vectors may come from any device and in any
+    floating dtype and are rounded to that of the store. A call that raises leaves the store as it was.
 
-    Every change records the SHA-256 of the vectors that it wrote, for which it copies them to the host once.
+    Every change copies the vectors that it wrote to the host once and records their SHA-256.
     """
 
     file_format = "torch_hrr.vector_store"
@@ -50,14 +50,14 @@ class VectorStore(NamedVectors, Saveable):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
+            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
                 device is unavailable, the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
             capacity: number of vectors to make room for, >= 0.
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` or ``capacity`` is too small, or ``device`` meta or none that torch knows.
+            ValueError: ``dim`` or ``capacity`` is too small, or ``device`` is meta or unknown to torch.
         """
         dim = integer("VectorStore", "dim", dim, 1)
         capacity = integer("VectorStore", "capacity", capacity, 0)
@@ -90,16 +90,16 @@ class VectorStore(NamedVectors, Saveable):
 
         Raises:
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
-            ValueError: the name is known or no valid Unicode, or ``vector`` is not ``[D]`` or not finite.
+            ValueError: the name is already known or not valid Unicode, or ``vector`` is not ``[D]`` or not finite.
         """
         check_text("add", "name", name)
         self._add("add", [name], self._converted("add", "vector", vector, (self._dim,)).unsqueeze(0))
 
     @locked
     def add_many(self, names: Sequence[str], vectors: Tensor) -> None:
-        """Adds the rows of ``vectors``, ``[N, D]``, at the end in the order of ``names``; all or, on an error, none.
+        """Adds the rows of ``vectors``, ``[N, D]``, at the end in the order of ``names``; on an error, none.
 
-        Errors as for `add`; names that are not a sequence are a TypeError and names given twice a ValueError too. One
+        Errors as for `add`; also a TypeError if ``names`` is not a sequence and a ValueError for repeated names. One
         copy to the host for all.
         """
         names = check_names("add_many", names)
@@ -148,8 +148,8 @@ class VectorStore(NamedVectors, Saveable):
     def digest(self) -> str:
         """Fingerprint of what the store holds now: 64 hexadecimal digits.
 
-        `io.digest` of the names in their order and of all vectors ``[N, D]`` in it, so that names, order, D,
-        dtype and every bit of the values count, and device, capacity and the way there do not.
+        `io.digest` of the names in their order and of all vectors ``[N, D]`` in it, so it depends on names, order, D,
+        dtype and every bit of the values, but not on device, capacity or history.
 
         Cost: one copy to the host and one pass over the bytes.
         """
@@ -167,9 +167,9 @@ class VectorStore(NamedVectors, Saveable):
         self._verified("verify")
 
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        """As `Saveable.save`, after `verify`: IntegrityError, and nothing is written, where that finds a change.
+        """As `Saveable.save`, after `verify`: if that finds a change, it raises IntegrityError and writes nothing.
 
-        The file depends on what `digest` depends on and on the key alone.
+        The file depends only on what `digest` depends on, and on the key.
         """
         super().save(path, key)
 

@@ -1,10 +1,10 @@
-"""Structures in one vector each that grow and shrink: records, sequences, stacks, graphs and hash tables.
+"""Structures that grow and shrink, each in one vector: records, sequences, stacks, graphs and hash tables.
 
-They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do, whose
-notes on norms, noise and seeds hold here too. Every method that adds or queries takes tensors of float32, float64,
-float16 or bfloat16 of the structure's D on its device, else it raises
-TypeError, ValueError or, for the device, RuntimeError and changes nothing.
-Leading dimensions broadcast: a structure may be a batch of them, of one length. Differentiable; deterministic.
+They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do; the notes
+on norms, noise and seeds there hold here too. Every method that adds or queries takes tensors of float32, float64,
+float16 or bfloat16, of the structure's D and on its device. Otherwise it raises TypeError, ValueError or, for the
+device, RuntimeError and changes nothing. Leading dimensions broadcast: a structure may be a batch of structures of one
+length. Differentiable; deterministic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Record(Shared, Saveable):
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
 
     Args:
-        roles: the role vector ``[D]`` of each name, of one D >= 1 and device; unitary ones unbind exactly.
+        roles: the role vector ``[D]`` of each name, all of one D >= 1 on one device; unitary ones unbind exactly.
 
     Raises:
         TypeError: `roles` is not a mapping, a name not a str, or a role not a tensor of a supported dtype.
@@ -77,7 +77,7 @@ class Record(Shared, Saveable):
 
     @locked
     def set(self, role: str, filler: Tensor) -> None:
-        """Fills a role with ``[..., D]``, instead of what it held.
+        """Fills a role with ``[..., D]``, replacing what it held.
 
         Raises:
             KeyError: there is no such role.
@@ -92,7 +92,7 @@ class Record(Shared, Saveable):
         self._fillers = fillers
 
     def get(self, role: str) -> Tensor:
-        """The noisy filler ``unbind(vector, role)``, ``[..., D]``; noise alone for a role that is not filled.
+        """The noisy filler ``unbind(vector, role)``, ``[..., D]``; only noise for a role that is not filled.
 
         Raises:
             KeyError: there is no such role.
@@ -175,13 +175,13 @@ class _Structure(Shared, Saveable):
 
         Args:
             dim: D, >= 1.
-            seed: of the permutation, any int, taken modulo 2^64.
+            seed: seed of the permutation, any int, taken modulo 2^64.
             device: as for `hrr.random`, None being the current one; arguments of the methods must be on it.
-            dtype: None means torch's default; arguments of a wider one widen the vector.
+            dtype: None means torch's default; arguments of a wider dtype widen the vector.
 
         Raises:
             TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
-            ValueError: `dim` is less than 1, or `device` none that torch knows.
+            ValueError: `dim` is less than 1, or `device` is unknown to torch.
         """
         name = type(self).__name__
         dim = integer(name, "dim", dim, 1)
@@ -288,7 +288,7 @@ class Sequence(_Structure):
 
 
 class Stack(_Structure):
-    """Items one upon the other: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
+    """A stack of items: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
 
     file_format = "torch_hrr.stack"
 
@@ -313,13 +313,13 @@ class Stack(_Structure):
 
     @locked
     def pop(self, memory: ItemMemory) -> Tensor:
-        """Takes the top off: cleaned up, ``x = cleanup(P^-1 s)``, it is subtracted, ``P^-1 s - x``.
+        """Removes the top item: ``x = cleanup(P^-1 s)`` is subtracted, which leaves ``P^-1 s - x``.
 
-        What is left is exact but for rounding where the memory holds the items as they were pushed; where it finds
-        another item, both stay behind as noise. The last pop leaves zeros.
+        The rest is exact up to rounding if the memory holds the items as they were pushed; if it finds another item,
+        both stay behind as noise. The last pop leaves zeros.
 
         Args:
-            memory: of the items, on the same device.
+            memory: a memory of the items, on the same device.
 
         Returns:
             The item of the memory, ``[..., D]``.
@@ -356,7 +356,7 @@ class Stack(_Structure):
 class Graph(_Structure):
     """Edges between node vectors: the vector of the function `graph`, made edge by edge.
 
-    Unitary nodes answer best: `neighbours` is then exact but for the other edges.
+    Unitary nodes work best: the only noise in `neighbours` then comes from the other edges.
     """
 
     file_format = "torch_hrr.graph"
@@ -370,7 +370,7 @@ class Graph(_Structure):
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """A graph without edges; `directed` tells whether a -> b differs from b -> a, the rest as for `Sequence`."""
+        """A graph without edges; `directed` says whether a -> b differs from b -> a, the rest is as for `Sequence`."""
         check_bool("Graph", "directed", directed)
         super().__init__(dim, seed=seed, device=device, dtype=dtype)
         self.directed = directed
@@ -413,16 +413,16 @@ class Graph(_Structure):
 
 
 class HashTable(_Structure):
-    """Key and value vectors, ``sum_k bind(key_k, P value_k)``: a value leads to no key, though both may be of one kind.
+    """Key and value vectors, ``sum_k bind(key_k, P value_k)``: a value never retrieves its key, even of one kind.
 
-    Of k entries with unitary keys a value comes back with a cosine of about ``1/sqrt(k)``.
+    With k entries and unitary keys, a value comes back with a cosine of about ``1/sqrt(k)``.
     """
 
     file_format = "torch_hrr.hash_table"
 
     @locked
     def add(self, key: Tensor, value: Tensor) -> None:
-        """Adds an entry of ``[..., D]`` each; a key that was there has two values then."""
+        """Adds a key and its value, each ``[..., D]``; a key already in the table then has two values."""
         self._vector = self._vector + self._entry("add", key, value)
 
     @locked
@@ -431,7 +431,7 @@ class HashTable(_Structure):
         self._vector = self._vector - self._entry("remove", key, value)
 
     def get(self, key: Tensor) -> Tensor:
-        """The noisy value ``P^-1 unbind(table, key)``, ``[..., D]``; noise alone for an unknown key."""
+        """The noisy value ``P^-1 unbind(table, key)``, ``[..., D]``; only noise for an unknown key."""
         (key,) = self._check("get", key=key)
         return self._permute(functional.unbind(self._vector, key), -1)
 

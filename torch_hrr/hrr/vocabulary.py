@@ -31,11 +31,11 @@ class Vocabulary(NamedVectors, Saveable):
         ``A * B``, ``x * A``  ``bind(A, B)``; a vector times a number, in either order
         ``A + B``, ``A - B``  superposition, not normalised
 
-    beside parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector.
-    Anything else is a ValueError that states the position, counted from 0. Strings of nengo_spa that keep to these
-    operators, with powers that are not negative, mean the same; its negative powers use the involution, and it refuses
-    fractional powers of vectors with a negative real bin. Its method calls, its division and its bare numbers for
-    scaled identities are not known.
+    and parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector. Anything else
+    raises a ValueError that states the position, counted from 0. nengo_spa's expressions with these operators and
+    without negative powers mean the same; its negative powers use the involution, and it refuses fractional powers of
+    vectors with a negative real bin. Its method calls, division and bare numbers for scaled identities are not
+    supported.
     """
 
     file_format = "torch_hrr.vocabulary"
@@ -53,15 +53,15 @@ class Vocabulary(NamedVectors, Saveable):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            seed: of the vectors drawn, any int, taken modulo 2^64.
+            seed: seed of the vectors drawn, any int, taken modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
-            device: of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
+            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
                 device is unavailable, the CPU, after a RuntimeWarning.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:
             TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` is less than 1, or ``device`` meta or none that torch knows.
+            ValueError: ``dim`` is less than 1, or ``device`` is meta or unknown to torch.
         """
         dim = integer("Vocabulary", "dim", dim, 1)
         check_seed("Vocabulary", seed)
@@ -75,7 +75,7 @@ class Vocabulary(NamedVectors, Saveable):
 
     @locked
     def __getitem__(self, name: str) -> Tensor:
-        """A copy of the vector of a name, ``[D]``; KeyError if it is not declared."""
+        """A copy of the vector of a name, ``[D]``; KeyError for an undeclared name."""
         if name not in self._entries:
             raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
         return self._entries[name].clone()
@@ -89,7 +89,7 @@ class Vocabulary(NamedVectors, Saveable):
 
     @locked
     def populate(self, text: str) -> None:
-        """Declares names: ``"A; B; C = A*B"`` draws A and B and binds them to C. All of them or, on an error, none.
+        """Declares names: ``"A; B; C = A*B"`` draws A and B and binds them to C. On an error it declares none.
 
         A vector that is drawn depends on the seed, its name, D, dtype and ``unitary`` alone, not on the device, the
         order or the other names; the chance that two names share one is 2^-64. Blank text declares nothing.
@@ -99,10 +99,10 @@ class Vocabulary(NamedVectors, Saveable):
 
         Raises:
             TypeError: ``text`` is not a str.
-            ValueError: anything but the grammar above, a name that is already declared or not yet, or a value that
-                the dtype cannot hold. The vocabulary is unchanged.
+            ValueError: text outside the grammar above, a new name that is already declared, the use of one that is not,
+                or a value that the dtype cannot hold. The vocabulary is unchanged.
 
-        Cost: linear in the text; a statement waits once for the device.
+        Cost: linear in the text; each statement waits once for the device.
         """
         statements = parse_statements("populate", text, self._entries, torch.finfo(self._dtype).max)
         pending: dict[str, Tensor] = {}
@@ -115,11 +115,11 @@ class Vocabulary(NamedVectors, Saveable):
 
     @locked
     def add(self, name: str, vector: Tensor) -> None:
-        """Declares a name for a given vector, of which it keeps a copy in its own dtype and on its own device.
+        """Declares a name for a given vector; keeps a copy in the vocabulary's dtype, on its device.
 
         Raises:
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
-            ValueError: the name is declared already or no identifier, or ``vector`` is not ``[D]`` or not finite.
+            ValueError: the name is already declared or not an identifier, or ``vector`` is not ``[D]`` or not finite.
         """
         check_name("add", name)
         if name in self._entries:
@@ -133,16 +133,16 @@ class Vocabulary(NamedVectors, Saveable):
     def parse(self, text: str) -> Tensor:
         """The value of an expression such as ``"A*B + 0.5*~C"``, computed in float32 or wider and rounded once.
 
-        Deterministic, and not normalised. Values may overflow to infinity, as those of the operators do.
+        Deterministic, and not normalised. Values may overflow to infinity, as with the operators.
 
         Returns:
             ``[D]``, a new tensor without gradient.
 
         Raises:
             TypeError: ``text`` is not a str.
-            ValueError: anything but the grammar above or an unknown name, before anything is computed.
+            ValueError: text outside the grammar above or an unknown name, before anything is computed.
 
-        Cost: linear in the text; one operator of O(D log D) at most for each one written; no host sync.
+        Cost: linear in the text; at most one O(D log D) operator for each one written. Does not wait for the device.
         """
         program = parse_expression("parse", text, self._entries, torch.finfo(self._dtype).max)
         return self._evaluate(program, self._entries)
@@ -151,7 +151,7 @@ class Vocabulary(NamedVectors, Saveable):
         """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
 
         As `ItemMemory.cleanup`; the indices ``[..., top_k]`` count the names in the order of their declaration, and
-        `names_of` turns them into names. No host sync.
+        `names_of` turns them into names. Does not wait for the device.
 
         Raises:
             ValueError: the vocabulary is empty, or ``top_k`` is outside 1 to N.

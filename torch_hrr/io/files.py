@@ -8,7 +8,7 @@ and its seal, under `sha256` (SHA-256 of the manifest) or `hmac-sha256` (HMAC-SH
 manifest determines the whole header and the layout, so a file is read by rebuilding its header and comparing. The bytes
 are laid out here and not by the safetensors package because what is canonical must not change with its version.
 
-A plain seal finds damage; against somebody who can rewrite the file only a key helps.
+A plain seal reveals damage; against somebody who can rewrite the file only a key helps.
 """
 
 import contextlib
@@ -80,9 +80,9 @@ class _Entry(NamedTuple):
 def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
     """Fingerprint of named tensors and their metadata.
 
-    SHA-256 over the canonical JSON of `{"metadata", "tensors": {name: {"dtype", "sha256", "shape"}}}`, that of a tensor
-    over its elements in row-major order, little-endian. Names, dtypes, shapes, values (the sign of zero and the bits of
-    a NaN included) and metadata count; device, strides, order of the mappings and `requires_grad` do not.
+    SHA-256 over the canonical JSON of `{"metadata", "tensors": {name: {"dtype", "sha256", "shape"}}}`; the "sha256" of
+    a tensor is over its elements in row-major order, little-endian. Names, dtypes, shapes, values (the sign of zero and
+    the bits of a NaN included) and metadata count; device, strides, order of the mappings and `requires_grad` do not.
 
     Args:
         tensors: Tensors by name, as for `save`.
@@ -119,7 +119,7 @@ def save(
         metadata: None, bool, int, finite float, str, lists and string-keyed dicts of them; tuples come back as lists.
         format: Name of what is saved, for example "torch_hrr.vector_store".
         version: Version of that format.
-        key: Seals the file with HMAC-SHA256; it can then be read only with this key.
+        key: Seals the file with HMAC-SHA256: loading then needs this key. The file is not encrypted.
 
     Raises:
         TypeError: An argument of an unsupported type.
@@ -156,12 +156,12 @@ def save_in_pieces(
     format: str,
     version: int,
 ) -> None:
-    """Writes the file that `save` writes, in memory for a piece of it: for tensors that are mapped themselves.
+    """Writes the file that `save` writes, with memory for only a piece of it: for tensors that are mapped themselves.
 
     Elements are read twice, to be hashed and to be written.
 
     Raises:
-        RuntimeError: A tensor changed meanwhile; nothing is written.
+        RuntimeError: A tensor changed during the call; nothing is written.
         TypeError, ValueError, OSError: As `save`.
     """
     _check_options("save", format, version, None)
@@ -222,9 +222,9 @@ def load(
             missing key, a key for a file saved without one.
         TypeError, ValueError: An argument of another type, an empty key, a path that is not a regular file.
         MemoryError: The tensors do not fit into memory.
-        OSError: The file cannot be read; FileNotFoundError where there is none.
+        OSError: The file cannot be read; FileNotFoundError if there is none.
 
-    Cost: one pass over the file; beside the tensors the host holds the bytes of one of them at a time.
+    Cost: one pass over the file; besides the tensors, the host holds the bytes of one of them at a time.
     """
     _check_options("load", format, version, key)
     with open_regular("load", path) as file, enough_memory(path):
@@ -284,14 +284,14 @@ def _first_line(error: BaseException) -> str:
 def open_mapped(
     path: str | os.PathLike[str], *, format: str, version: int = 1, key: bytes | None = None, verify: bool = True
 ) -> _Content:
-    """As `load`, but the tensors are the file: pages of it are read when elements are, and writing ends the process.
+    """As `load`, but the tensors map the file: a page is read when its elements are, and writing ends the process.
 
     The header is always checked. With ``verify`` the bytes are too, in pieces; without it a damaged tensor goes
-    unnoticed. What happens to the file afterwards happens to the tensors: shortening it ends the process that reads
-    what is gone. Replacing it by `save` leaves the mapped one as it was.
+    unnoticed. Later changes of the file change the tensors, and if it is shortened, reading the lost part ends the
+    process. Replacing it by `save` leaves the mapped file as it was.
 
     Raises:
-        RuntimeError: The machine is big-endian, and the file is not.
+        RuntimeError: The machine is big-endian, while files are little-endian.
         IntegrityError, TypeError, ValueError, OSError: As `load`.
     """
     _check_options("open_mapped", format, version, key)

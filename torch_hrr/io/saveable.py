@@ -20,8 +20,8 @@ _REFUSALS = (KeyError, TypeError, ValueError, IndexError, AttributeError, Runtim
 class Saveable:
     """Something that can be saved to one checked safetensors file and loaded with the same bits.
 
-    A class states `file_format`, the name of what its files hold, and `file_version`, makes its content in
-    ``_content``, and an object of a content in ``_from_content``.
+    A class states `file_format`, the name of its kind of file, and `file_version`; ``_content`` gives an object's
+    content, and ``_from_content`` makes an object of it.
     """
 
     file_format: ClassVar[str]
@@ -37,8 +37,9 @@ class Saveable:
         """Writes the object to one checked safetensors file, whole or not at all.
 
         Args:
-            path: Where to write; an existing file is replaced at once, or on an error kept.
-            key: Seals the file with HMAC-SHA256: it can then be read, and changed unnoticed, only with this key.
+            path: Where to write; an existing file is replaced atomically, or on an error kept.
+            key: Seals the file with HMAC-SHA256: loading then needs this key, and so does an unnoticed change. The file
+                is not encrypted.
 
         Raises:
             TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
@@ -61,14 +62,14 @@ class Saveable:
             path: The file.
             key: The key it was saved with; None for a file without one.
             device: Where the object is made, as for its class; the device that it was saved from does not matter.
-            **options: What the class wants besides, and no file holds.
+            **options: Further arguments of the class that no file holds.
 
         Raises:
             torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
             TypeError, ValueError: ``key`` is not bytes or empty, ``device`` names no device, or ``path`` is not a
                 regular file.
             MemoryError: The object does not fit into memory.
-            OSError: The file cannot be read; FileNotFoundError where there is none.
+            OSError: The file cannot be read; FileNotFoundError if there is none.
         """
         return cls._made(path, *cls._read(path, key), device=cls._resolved(device), **options)
 
@@ -134,14 +135,14 @@ def load(
         path: A file that some ``save`` of this package wrote.
         key: The key it was saved with; None for a file without one.
         device: Where the object is made; None leaves it to its class.
-        **options: As of the class's `load`.
+        **options: As for the class's `load`.
 
     Returns:
         A `Brain`, a `Vocabulary`, or whatever was saved.
 
     Raises:
         torch_hrr.IntegrityError: The file is damaged, does not fit the key, or holds nothing that this version knows.
-        Others: As of `Saveable.load`.
+        Others: As for `Saveable.load`.
     """
     found = files.format_of(path, key)
     if found not in _CLASSES:

@@ -1,4 +1,4 @@
-"""What all systems share: the current device, transfers to and from it, and the memory it has to give."""
+"""The parts that all systems share: the current device, transfers to and from it, and its free memory."""
 
 from torch_hrr.runtime.device import (
     DeviceError,

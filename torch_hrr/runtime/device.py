@@ -35,9 +35,9 @@ class DeviceError(RuntimeError):
     """A device failed while it was in use; an out-of-memory error is not one.
 
     Attributes:
-        op: What was running.
+        op: The operation that was running.
         device: The device that failed.
-        reason: What it said.
+        reason: The message of its error.
     """
 
     def __init__(self, op: str, device: torch.device | str, reason: str) -> None:
@@ -53,7 +53,7 @@ class DeviceError(RuntimeError):
 
 
 class DeviceInfo(TypedDict):
-    """What `get_device_info` returns."""
+    """The result of `get_device_info`."""
 
     cuda_available: bool
     device_name: str
@@ -63,7 +63,7 @@ class DeviceInfo(TypedDict):
 
 
 def resolve_device(device: torch.device | str | int | None = "auto", *, op: str = "resolve_device") -> torch.device:
-    """The device an object is to be made on; every system passes its `device` argument through here.
+    """The device on which to make an object; every system passes its `device` argument through here.
 
     Args:
         device: A torch.device or its name; an int for the accelerator of that index; None for the current device,
@@ -72,23 +72,23 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
         op: The user's call, for errors to name.
 
     Returns:
-        The device, without an index where none was given. The CPU, after one RuntimeWarning per process and reason, if
-        there is no such device or it fails a first small computation; "auto" warns only of one that is there and fails.
-        On a device asked for by name that the library has no kernels for, operators run in plain torch, after one
-        RuntimeWarning per process.
+        The device, without an index if none was given. If there is no such device or it fails a first small
+        computation: the CPU, after one RuntimeWarning per process and reason; "auto" warns only of a device that exists
+        but fails. On a device requested by name for which the library has no kernels, operators run in plain torch,
+        after one RuntimeWarning per process.
 
     Raises:
-        ValueError: A name that torch does not know, or an index beyond the devices that are there.
-        TypeError: None of a torch.device, a str, an int and None.
+        ValueError: A name that torch does not know, or an index beyond the available devices.
+        TypeError: Anything but a torch.device, a str, an int or None.
 
-    The first call for a device computes on it, which on CUDA takes tenths of a second and may not happen while a graph
+    The first call for a device computes on it, which on CUDA takes tenths of a second and must not happen while a graph
     is captured; later calls take microseconds.
     """
     return _current() if device is None else _select(op, device)
 
 
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
-    """The device of a module's parameters: as `resolve_device`, but until one is set None means torch's default."""
+    """The device of a module's parameters: as `resolve_device`, but None means torch's default until one is set."""
     chosen = _chosen() if device is None else _select(op, device)
     return torch.get_default_device() if chosen is None else chosen
 
@@ -103,7 +103,7 @@ def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> 
 
 
 def set_device(device: torch.device | str | int) -> None:
-    """Makes a device the current one, which new objects and numpy input go to.
+    """Makes a device the current one, for new objects and numpy input.
 
     Inside a `GPUContext` it holds until the block ends, in this thread and asyncio task; elsewhere it holds for the
     whole process, so that worker threads follow the main one. Threads that want different devices each enter a
@@ -125,8 +125,8 @@ def set_device(device: torch.device | str | int) -> None:
 def get_device() -> str:
     """Name of the current device: "cpu", "cuda", "cuda:1".
 
-    Until one is set it is the device that ``torch.set_default_device`` or ``with torch.device(...)`` has named, meta
-    apart, or else what "auto" stands for on this machine.
+    Until one is set, it is the device named by ``torch.set_default_device`` or ``with torch.device(...)``, unless that
+    is meta, or else the device that "auto" means on this machine.
     """
     return str(_current())
 
@@ -134,7 +134,7 @@ def get_device() -> str:
 class GPUContext:
     """Makes a device the current one for a block and restores the previous one, after an exception too.
 
-    The change is seen by this thread and asyncio task alone. Blocks nest, and one object may be entered many times, by
+    Only this thread and asyncio task see the change. Blocks nest, and one object may be entered many times, by
     several threads at once as well. `with GPUContext() as device` gives the name of the device chosen.
 
     Args:
@@ -161,10 +161,10 @@ def to_gpu(x: Any) -> Any:
 
     Works through dicts, lists and tuples, nested and of derived types, which are rebuilt; anything else, modules too,
     comes back untouched. A numpy array becomes a tensor of its dtype that shares no memory with it; arrays of a dtype
-    that torch lacks stay. Tensors move as with `Tensor.to`, which keeps the graph of gradients.
+    that torch lacks stay. Tensors move as with `Tensor.to`, which keeps the autograd graph.
 
     Returns:
-        The same structure on the GPU; where there is none on the CPU, after one RuntimeWarning per process and reason.
+        The same structure on the GPU, or without one on the CPU, after one RuntimeWarning per process and reason.
 
     Raises:
         DeviceError: The device failed during a copy.
@@ -208,10 +208,10 @@ def get_device_info() -> DeviceInfo:
 
     Returns:
         cuda_available: Whether a CUDA device works.
-        device_name: Of the current CUDA device if there is one, else of the CPU.
-        device_memory: Its whole memory as "24.00 GB", in units of 2^30 bytes; None if the system does not tell.
+        device_name: Name of the current CUDA device if there is one, else of the CPU.
+        device_memory: Its total memory as "24.00 GB", in units of 2^30 bytes; None if unknown.
         capability: CUDA compute capability as "8.6"; None on the CPU.
-        driver: Version of the NVIDIA driver as "550.54.15"; None on the CPU or if it does not tell.
+        driver: Version of the NVIDIA driver as "550.54.15"; None on the CPU or if unknown.
     """
     current = _current()
     device = current if current.type == "cuda" else torch.device("cuda")

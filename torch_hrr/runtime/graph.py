@@ -18,25 +18,25 @@ def can_capture(device: torch.device) -> bool:
 class CapturedCalls:
     """Replays a call that was made before, of the same kind and on the same memory.
 
-    The first call of a kind runs as it is, so that libraries make what they make at first use. The second is captured
-    and then replayed, because capturing runs nothing; later ones are replays. Only the device's work is repeated: what
-    a call changes in Python is the caller's to repeat. An error while capturing is raised, and nothing has run.
-
-    Results must lie in memory that is given: what is made within a call shares memory with that of other calls.
+    The first call of a kind runs directly, so that libraries can set up what they need at first use. The second is
+    captured and then replayed, because capturing runs nothing; later ones are replays. Only the device's work is
+    repeated: the caller must repeat any changes in Python. An error while capturing is raised, and nothing has run.
+    Results must be in memory that the caller provides: memory allocated within a call is shared with other calls.
     Copies and pickles are empty, since a graph is bound to its memory.
     """
 
     def __init__(self, most: int) -> None:
-        """Empty.
+        """Makes an empty cache.
 
         Args:
-            most: How many kinds are kept. When another comes, as after memory was replaced, all are dropped.
+            most: How many kinds are kept. When one more comes, for example because memory was replaced, all are
+                dropped.
         """
         self._most = most
         self.clear()
 
     def clear(self) -> None:
-        """Drops what was captured, and its memory."""
+        """Drops all captured graphs and their memory."""
         self._calls: dict[Hashable, tuple[Any, Tensor] | None] = {}
         self._pool: Any = None
 
@@ -47,9 +47,9 @@ class CapturedCalls:
 
         Args:
             function: What to do on the device, without waiting for it.
-            device: Where.
-            kind: Everything else that decides what the function does.
-            memory: All tensors that it reads and writes and does not make itself.
+            device: The device.
+            kind: Everything else that determines what the function does.
+            memory: All tensors that it reads or writes but does not make itself.
         """
         key = (kind, tuple((each.data_ptr(), each.dtype, each.shape, each.stride()) for each in memory))
         if key not in self._calls:

@@ -1,4 +1,4 @@
-"""How much memory a device has to give at this moment."""
+"""How much memory is free on a device at this moment."""
 
 import pathlib
 
@@ -12,13 +12,13 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def available_memory(device: torch.device | str | int = "cpu") -> int:
-    """Bytes that new tensors can take on a device now, which is not the size of its memory.
+    """Bytes that new tensors can take on a device now.
 
-    On CUDA what the driver reports as free and what torch's allocator holds without using it. On the CPU what the
-    system can give without swapping, but no more than the control group of a container allows.
+    On CUDA, this is the memory that the driver reports as free plus what torch's allocator holds unused. On the CPU, it
+    is what the system can give without swapping, but no more than the control group of a container allows.
 
     Raises:
-        RuntimeError: The system does not tell, or the device is neither a CPU nor CUDA.
+        RuntimeError: The system does not report it, or the device is neither the CPU nor CUDA.
     """
     device = named_device("available_memory", device)
     if device.type == "cuda":

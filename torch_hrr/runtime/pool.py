@@ -1,4 +1,4 @@
-"""Tensors that are allocated once and used again."""
+"""Tensors that are allocated once and reused."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _OTHERS = (torch.bool, torch.int32, torch.int64)
 
 
 class TensorPool(Mapping[str, Tensor]):
-    """Tensors by name, zeros at first, which stay where they are: work of every cycle goes into the same memory.
+    """Tensors by name, zeros at first, at fixed addresses: every cycle works in the same memory.
 
     A mapping that cannot be changed; the tensors' contents can. Moving the pool to another device makes new ones.
 
     Attributes:
-        device: Where they are.
+        device: The device of the tensors.
     """
 
     def __init__(
@@ -28,16 +28,16 @@ class TensorPool(Mapping[str, Tensor]):
         device: torch.device | str | int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Allocates.
+        """Allocates the tensors.
 
         Args:
-            shapes: By name the shape, or shape and dtype.
+            shapes: The shape, or shape and dtype, of each name.
             device: None means the current one, `runtime.get_device()`.
-            dtype: Of those that have none of their own.
+            dtype: dtype of those that have none of their own.
 
         Raises:
-            TypeError: No mapping; a name is not a str, a shape not a sequence of ints, or a dtype not floating, bool,
-                int32 or int64.
+            TypeError: Not a mapping; a name is not a str, a shape not a sequence of ints, or a dtype not floating,
+                bool, int32 or int64.
             ValueError: A size is negative or beyond int64, or torch does not know the device.
         """
         if not isinstance(shapes, Mapping):
