@@ -1,0 +1,16 @@
+// The CUDA entry point of layers that learn. Plain C++: includes no CUDA header.
+//
+// Pointers are device pointers. Work is queued on the stream and nothing is synchronised or allocated, so calls can be
+// captured in a graph. There are learners, ticks and units; a failed launch throws std::runtime_error.
+#pragma once
+
+#include "kernels/cuda/stream.h"
+#include "kernels/hierarchy/plastic.h"
+#include "kernels/storage.h"
+
+namespace torch_hrr::kernels {
+
+// Of float or of double.
+void launch_plastic(Storage storage, const PlasticParams& params, CudaStream stream);
+
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,221 @@
+"""Layers of a level: one that never learns and one that learns by a local rule."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr._checks import check_bool, check_seed, choice, integer, number, resolve_dtype
+from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
+from torch_hrr.reference.hierarchy import outputs_of
+from torch_hrr.runtime import resolve_device
+
+_FAST_THETA = 1.0
+"""lr tau of bcm from which theta lags behind what it should bound."""
+
+
+class Layer(nn.Module):
+    """What a level needs of a layer: sizes, and outputs for all ticks of a call.
+
+    Attributes:
+        input_size: n.
+        output_size: m.
+    """
+
+    input_size: int
+    output_size: int
+
+    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+        """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype."""
+        raise NotImplementedError
+
+    def check(self, op: str) -> None:
+        """ValueError if the state of the layer would be an error in `process`."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the weights."""
+        return self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """That of the weights."""
+        return self.weight.device
+
+    weight: Tensor
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.input_size}, {self.output_size}"
+
+    def _weights(self, op: str, seed: Any, device: Any, dtype: Any) -> tuple[Tensor, int]:
+        """``[m, n]`` from N(0, 1/n), the same on every device, and the seed."""
+        seed = check_seed(op, seed)
+        generator = torch.Generator().manual_seed(seed)
+        shape = (self.output_size, self.input_size)
+        drawn = torch.randn(shape, generator=generator, device="cpu", dtype=torch.float32) / self.input_size**0.5
+        return drawn.to(device=resolve_device(device, op=op), dtype=resolve_dtype(op, dtype)), seed
+
+
+class ReactiveLayer(Layer):
+    """A layer that never learns: ``y = f(W x + b)``, with W from N(0, 1/n) and b of zeros.
+
+    Attributes:
+        weight: ``[m, n]``.
+        bias: ``[m]``.
+        activation: f.
+    """
+
+    bias: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        activation: str = "tanh",
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the weights.
+
+        Args:
+            input_size: n, at least 1.
+            output_size: m, at least 1.
+            activation: "linear", "relu" or "tanh".
+            seed: Of the weights, which are the same on every device.
+            device: None means the current one, `runtime.get_device()`.
+            dtype: None means torch's default one.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A size is less than 1, or the activation is unknown.
+        """
+        super().__init__()
+        op = "ReactiveLayer"
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        self.activation = choice(op, "activation", activation, ACTIVATIONS)
+        weight, self.seed = self._weights(op, seed, device, dtype)
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", weight.new_zeros(self.output_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``f(x W^T + b)``, ``[..., m]``."""
+        u = nn.functional.linear(x, self.weight, self.bias)
+        return torch.tanh(u) if self.activation == "tanh" else torch.relu(u) if self.activation == "relu" else u
+
+    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+        """Outputs for all ticks, by one matrix product."""
+        return self(ticks)
+
+
+class HebbianCore(Layer):
+    """A layer that learns by a local rule at every tick: ``y = f(W x)`` and `plastic_scan`'s rules.
+
+    Attributes:
+        weight: ``[m, n]``, from N(0, 1/n) at first.
+        theta: ``[m]`` of rule "bcm", 1 at first; empty for other rules.
+        rule, lr, activation, tau, decay, normalize: As given.
+    """
+
+    theta: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        rule: str = "oja",
+        lr: float = 1e-3,
+        activation: str = "tanh",
+        seed: int = 0,
+        *,
+        tau: float = 100.0,
+        decay: float = 0.0,
+        normalize: bool = False,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the weights.
+
+        Args:
+            input_size: n, at least 1.
+            output_size: m, at least 1.
+            rule: "hebb", "oja", "gha", "subspace" or "bcm".
+            lr: Learning rate, at least 0.
+            activation: "linear", "relu" or "tanh".
+            seed: Of the weights, which are the same on every device.
+            tau: Time constant of theta in ticks, above 1. From lr tau = 1 on theta lags behind the weights, which may
+                oscillate: a warning.
+            decay: Share of the weights, times lr, that is lost at every tick; at least 0.
+            normalize: Whether rows are scaled to norm 1 after every update.
+            device: None means the current one, `runtime.get_device()`.
+            dtype: None means torch's default one.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number is outside its range, or a rule or activation is unknown.
+        """
+        super().__init__()
+        op = "HebbianCore"
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        self.rule = choice(op, "rule", rule, RULES)
+        self.lr = number(op, "lr", lr, 0)
+        self.activation = choice(op, "activation", activation, ACTIVATIONS)
+        self.tau = number(op, "tau", tau)
+        if self.tau <= 1:
+            raise ValueError(f"{op}: tau must be above 1, got {tau}")
+        self.decay = number(op, "decay", decay, 0)
+        check_bool(op, "normalize", normalize)
+        self.normalize = normalize
+        weight, self.seed = self._weights(op, seed, device, dtype)
+        if normalize:
+            weight = weight / weight.norm(dim=1, keepdim=True)
+        self.register_buffer("weight", weight)
+        self.register_buffer("theta", weight.new_ones(self.output_size if self.rule == "bcm" else 0))
+        if self.rule == "bcm" and self.lr * self.tau >= _FAST_THETA:
+            warnings.warn(
+                f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "
+                "weights, which may oscillate or diverge",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative."""
+        return outputs_of(x, self.weight, self.rule, self.activation)
+
+    def check(self, op: str) -> None:
+        """ValueError unless theta is finite and above 0, as far as the CPU holds it."""
+        if self.theta.device.type == "cpu" and not bool(((self.theta > 0) & self.theta.isfinite()).all()):
+            raise ValueError(f"{op}: theta must be finite and above 0, got {self.theta.min().item():g}")
+
+    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+        """Outputs for all ticks; with `learn` weights and theta change at every one of them, else nothing does."""
+        if not learn:
+            return self(ticks)
+        with torch.no_grad():
+            outputs, weight, theta = plastic_scan(
+                ticks,
+                self.weight,
+                self.rule,
+                self.lr,
+                self.activation,
+                1,
+                self.theta if self.rule == "bcm" else None,
+                self.tau,
+                self.decay,
+                self.normalize,
+            )
+            self.weight.copy_(weight)
+            self.theta.copy_(theta)
+        return outputs
+
+    def extra_repr(self) -> str:
+        """Sizes and how it learns."""
+        return f"{super().extra_repr()}, rule={self.rule!r}, lr={self.lr:g}, activation={self.activation!r}"

@@ -1,0 +1,224 @@
+"""A level: layers on a time scale of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr._checks import check_bool, choice, integer, tensor
+from torch_hrr.hierarchy.layers import Layer
+
+POOLS = ("last", "mean", "max")
+
+
+class HierarchicalLevel(nn.Module):
+    """A chain of layers that ticks every `temporal_resolution` steps and holds its output in between.
+
+    It ticks at steps 0, r, 2r, ... since `reset_state`. A tick sees what came since the tick before, pooled: the last
+    step, or the mean or the maximum over the steps; at the first tick that is one step. "last" aliases what changes
+    faster than r steps; "mean" does not.
+
+    Attributes:
+        level_id: The number given.
+        input_size, output_size: Lengths of inputs and outputs.
+        temporal_resolution: r.
+        pool: "last", "mean" or "max".
+        layers: The layers, in their order.
+        steps: Steps since `reset_state`.
+        held: ``[output_size]``, the output of the last tick; zeros before the first.
+        window: ``[input_size]``, the sum or the maximum of the inputs since the last tick; zeros where there are none.
+    """
+
+    held: Tensor
+    window: Tensor
+
+    def __init__(
+        self, level_id: int, input_size: int, output_size: int, temporal_resolution: int = 1, pool: str = "last"
+    ) -> None:
+        """An empty level; `add_layer` fills it.
+
+        Args:
+            level_id: A number for its user.
+            input_size: Length of an input, at least 1.
+            output_size: Length of an output, at least 1: that of the last layer.
+            temporal_resolution: Steps from one tick to the next, at least 1.
+            pool: What a tick sees of the steps since the one before: "last", "mean" or "max".
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number is less than 1, or the pool is unknown.
+        """
+        super().__init__()
+        op = "HierarchicalLevel"
+        self.level_id = integer(op, "level_id", level_id)
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        self.temporal_resolution = integer(op, "temporal_resolution", temporal_resolution, 1)
+        self.pool = choice(op, "pool", pool, POOLS)
+        self.layers: Any = nn.ModuleList()
+        self.steps = 0
+        self.register_buffer("held", torch.zeros(self.output_size))
+        self.register_buffer("window", torch.zeros(self.input_size))
+
+    def add_layer(self, layer: Layer) -> None:
+        """Appends a layer.
+
+        Raises:
+            TypeError: Not a layer of this package.
+            ValueError: Its input is not as long as the output of the layer before, or as the level's input; or its
+                device or dtype is another. The level is unchanged.
+        """
+        op = "add_layer"
+        if not isinstance(layer, Layer):
+            raise TypeError(f"{op}: layer must be a ReactiveLayer, HebbianCore or SoftHebb, got {type(layer).__name__}")
+        before = self.layers[-1].output_size if len(self.layers) else self.input_size
+        if layer.input_size != before:
+            raise ValueError(f"{op}: layer must have input_size {before}, got {layer.input_size}")
+        if len(self.layers) and (layer.device, layer.dtype) != (self.layers[0].device, self.layers[0].dtype):
+            raise ValueError(
+                f"{op}: layer must be of {self.layers[0].dtype} on {self.layers[0].device} as the first layer, got "
+                f"{layer.dtype} on {layer.device}"
+            )
+        if not len(self.layers):
+            self.held = self.held.to(layer.weight)
+            self.window = self.window.to(layer.weight)
+        self.layers.append(layer)
+
+    def check(self, op: str) -> None:
+        """ValueError unless the layers lead from inputs to outputs and may run."""
+        if not len(self.layers):
+            raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
+        found = self.layers[-1].output_size
+        if found != self.output_size:
+            raise ValueError(
+                f"{op}: level {self.level_id} must end with a layer of output_size {self.output_size}, got {found}"
+            )
+        for layer in self.layers:
+            layer.check(op)
+
+    def reset_state(self) -> None:
+        """Time starts at step 0 again; what was learned stays."""
+        self.steps = 0
+        self.held.zero_()
+        self.window.zero_()
+
+    def step(self, x: Any, learn: bool = True) -> Tensor:
+        """One step: ``[output_size]`` for an input ``[input_size]``, as `process` of one row."""
+        vector = tensor("step", "x", x)
+        if vector.shape != (self.input_size,):
+            raise ValueError(f"step: x must have shape [{self.input_size}], got {list(vector.shape)}")
+        return self._process("step", vector.unsqueeze(0), learn)[0]
+
+    def process(self, inputs: Any, learn: bool = True) -> Tensor:
+        """Some steps at once: what as many calls of `step` would give and leave, bit for bit where the layers learn.
+
+        Args:
+            inputs: ``[T, input_size]``; a NumPy array is copied.
+            learn: Whether layers that can learn do; without, nothing but the time changes.
+
+        Returns:
+            ``[T, output_size]``, outputs held between ticks.
+
+        Raises:
+            TypeError: inputs are not a tensor or array of floats, or learn is not a bool.
+            ValueError: The shape does not fit, layers are missing or do not fit, or a theta is not above 0. The level
+                is unchanged.
+        """
+        rows = tensor("process", "inputs", inputs)
+        if rows.dim() != 2 or rows.shape[1] != self.input_size:
+            raise ValueError(f"process: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
+        return self._process("process", rows, learn)
+
+    def _process(self, op: str, rows: Tensor, learn: bool) -> Tensor:
+        check_bool(op, "learn", learn)
+        self.check(op)
+        rows = rows.to(self.held)
+        resolution, count = self.temporal_resolution, len(rows)
+        # Steps until the next tick, which is the first that this call has.
+        first = -self.steps % resolution
+        ticks = self._pooled(rows, first)
+        for layer in self.layers:
+            ticks = layer.process(ticks, learn)
+        # Step t holds the tick before it; before the first tick of this call, what was held.
+        numbers = (torch.arange(count, device=rows.device) - first) // resolution + 1
+        outputs = torch.cat([self.held.unsqueeze(0), ticks]).index_select(0, numbers)
+        with torch.no_grad():
+            if len(ticks):
+                self.held.copy_(ticks[-1])
+            self.steps += count
+        return outputs
+
+    def process_batch(self, samples: Tensor, learn: bool) -> Tensor:
+        """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together."""
+        ticks = torch.stack(
+            [self._reduced(samples[max(t - self.temporal_resolution + 1, 0) : t + 1]) for t in self._tick_steps(samples)]
+        ) if len(samples) else samples  # fmt: skip
+        for layer in self.layers:
+            ticks = layer.process(ticks, learn)
+        numbers = torch.arange(len(samples), device=samples.device) // self.temporal_resolution
+        return ticks.index_select(0, numbers)
+
+    def _tick_steps(self, samples: Tensor) -> range:
+        return range(0, len(samples), self.temporal_resolution)
+
+    def _reduced(self, window: Tensor) -> Tensor:
+        """A window ``[steps, ...]`` as one input; the mean is summed in the order of steps."""
+        if self.pool == "last":
+            return window[-1]
+        if self.pool == "max":
+            return window.amax(0)
+        total = window[0]
+        for row in window[1:]:
+            total = total + row
+        return total / len(window)
+
+    def _pooled(self, rows: Tensor, first: int) -> Tensor:
+        """The inputs of all ticks among the rows, the first of which is in `first` rows; the window of the next."""
+        resolution, count = self.temporal_resolution, len(rows)
+        if self.pool == "last":
+            return rows[first::resolution]
+        whole = max(count - first - 1, -1) // resolution + 1 if count > first else 0
+        is_max = self.pool == "max"
+        # How many steps the window of the first tick has before this call.
+        begun = (self.steps - 1) % resolution if self.steps else 0
+
+        def joined(window: Tensor, row: Tensor) -> Tensor:
+            return torch.maximum(window, row) if is_max else window + row
+
+        with torch.no_grad():
+            window, held = self.window, begun
+            for row in rows[: first + 1] if whole else rows:
+                window = joined(window, row) if held else row
+                held += 1
+            if not whole:
+                self.window.copy_(window)
+                return rows[:0]
+            starts = [window if is_max else window / held]
+            after = rows[first + 1 :]
+            between = after[: (whole - 1) * resolution].reshape(whole - 1, resolution, -1)
+            total = between[:, 0] if whole > 1 else after[:0]
+            for step in range(1, resolution):
+                total = joined(total, between[:, step])
+            rest = after[(whole - 1) * resolution :]
+            window = torch.zeros_like(self.window)
+            for place, row in enumerate(rest):
+                window = joined(window, row) if place else row
+            self.window.copy_(window)
+            return torch.cat([starts[0].unsqueeze(0), total if is_max else total / resolution])
+
+    def get_extra_state(self) -> Tensor:
+        """Steps since `reset_state`, for state_dict."""
+        return torch.tensor(self.steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Counterpart of `get_extra_state`."""
+        self.steps = integer("load_state_dict", "steps", int(state), 0)
+
+    def extra_repr(self) -> str:
+        """Sizes and time scale."""
+        return (
+            f"{self.level_id}, {self.input_size}, {self.output_size}, temporal_resolution={self.temporal_resolution}, "
+            f"pool={self.pool!r}"
+        )
