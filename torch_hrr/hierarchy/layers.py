@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, choice, integer, number, resolve_dtype
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
+from torch_hrr.reference.hierarchy import ACTIVATIONS as FUNCTIONS
 from torch_hrr.reference.hierarchy import outputs_of
 from torch_hrr.runtime import resolve_device
 
@@ -51,13 +51,19 @@ class Layer(nn.Module):
         """Sizes."""
         return f"{self.input_size}, {self.output_size}"
 
-    def _weights(self, op: str, seed: Any, device: Any, dtype: Any) -> tuple[Tensor, int]:
-        """``[m, n]`` from N(0, 1/n), the same on every device, and the seed."""
-        seed = check_seed(op, seed)
-        generator = torch.Generator().manual_seed(seed)
+    seed: int
+
+    def settings(self) -> dict[str, int | float | str | bool]:
+        """The arguments that it was made with, but for device and dtype."""
+        return {"input_size": self.input_size, "output_size": self.output_size, "seed": self.seed}
+
+    def _drawn(self, op: str, device: torch.device | str | int | None, dtype: torch.dtype | None) -> Tensor:
+        """``[m, n]`` from N(0, 1/n), the same on every device."""
+        generator = torch.Generator().manual_seed(self.seed)
         shape = (self.output_size, self.input_size)
         drawn = torch.randn(shape, generator=generator, device="cpu", dtype=torch.float32) / self.input_size**0.5
-        return drawn.to(device=resolve_device(device, op=op), dtype=resolve_dtype(op, dtype)), seed
+        weight: Tensor = drawn.to(device=resolve_device(device, op=op), dtype=resolve_dtype(op, dtype))
+        return weight
 
 
 class ReactiveLayer(Layer):
@@ -100,18 +106,23 @@ class ReactiveLayer(Layer):
         self.input_size = integer(op, "input_size", input_size, 1)
         self.output_size = integer(op, "output_size", output_size, 1)
         self.activation = choice(op, "activation", activation, ACTIVATIONS)
-        weight, self.seed = self._weights(op, seed, device, dtype)
+        self.seed = check_seed(op, seed)
+        weight = self._drawn(op, device, dtype)
         self.register_buffer("weight", weight)
         self.register_buffer("bias", weight.new_zeros(self.output_size))
 
+    def settings(self) -> dict[str, int | float | str | bool]:
+        """The arguments that it was made with, but for device and dtype."""
+        return {**super().settings(), "activation": self.activation}
+
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T + b)``, ``[..., m]``."""
-        u = nn.functional.linear(x, self.weight, self.bias)
-        return torch.tanh(u) if self.activation == "tanh" else torch.relu(u) if self.activation == "relu" else u
+        outputs: Tensor = FUNCTIONS[self.activation](nn.functional.linear(x, self.weight, self.bias))
+        return outputs
 
     def process(self, ticks: Tensor, learn: bool) -> Tensor:
         """Outputs for all ticks, by one matrix product."""
-        return self(ticks)
+        return self.forward(ticks)
 
 
 class HebbianCore(Layer):
@@ -173,7 +184,8 @@ class HebbianCore(Layer):
         self.decay = number(op, "decay", decay, 0)
         check_bool(op, "normalize", normalize)
         self.normalize = normalize
-        weight, self.seed = self._weights(op, seed, device, dtype)
+        self.seed = check_seed(op, seed)
+        weight = self._drawn(op, device, dtype)
         if normalize:
             weight = weight / weight.norm(dim=1, keepdim=True)
         self.register_buffer("weight", weight)
@@ -185,6 +197,11 @@ class HebbianCore(Layer):
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def settings(self) -> dict[str, int | float | str | bool]:
+        """The arguments that it was made with, but for device and dtype."""
+        own = ("rule", "lr", "activation", "tau", "decay", "normalize")
+        return {**super().settings(), **{name: getattr(self, name) for name in own}}
 
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative."""
@@ -198,7 +215,7 @@ class HebbianCore(Layer):
     def process(self, ticks: Tensor, learn: bool) -> Tensor:
         """Outputs for all ticks; with `learn` weights and theta change at every one of them, else nothing does."""
         if not learn:
-            return self(ticks)
+            return self.forward(ticks)
         with torch.no_grad():
             outputs, weight, theta = plastic_scan(
                 ticks,

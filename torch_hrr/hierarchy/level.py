@@ -28,7 +28,7 @@ class HierarchicalLevel(nn.Module):
         layers: The layers, in their order.
         steps: Steps since `reset_state`.
         held: ``[output_size]``, the output of the last tick; zeros before the first.
-        window: ``[input_size]``, the sum or the maximum of the inputs since the last tick; zeros where there are none.
+        window: ``[temporal_resolution - 1, input_size]``, the inputs since the last tick, then zeros.
     """
 
     held: Tensor
@@ -60,7 +60,7 @@ class HierarchicalLevel(nn.Module):
         self.layers: Any = nn.ModuleList()
         self.steps = 0
         self.register_buffer("held", torch.zeros(self.output_size))
-        self.register_buffer("window", torch.zeros(self.input_size))
+        self.register_buffer("window", torch.zeros(self.temporal_resolution - 1, self.input_size))
 
     def add_layer(self, layer: Layer) -> None:
         """Appends a layer.
@@ -136,77 +136,47 @@ class HierarchicalLevel(nn.Module):
         self.check(op)
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
-        # Steps until the next tick, which is the first that this call has.
-        first = -self.steps % resolution
-        ticks = self._pooled(rows, first)
+        waiting = (self.steps - 1) % resolution if self.steps else 0
+        ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]), self.steps > 0)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
-        # Step t holds the tick before it; before the first tick of this call, what was held.
+        # A step holds the output of the last tick; before the first tick of this call, what was held.
+        first = -self.steps % resolution
         numbers = (torch.arange(count, device=rows.device) - first) // resolution + 1
         outputs = torch.cat([self.held.unsqueeze(0), ticks]).index_select(0, numbers)
         with torch.no_grad():
             if len(ticks):
                 self.held.copy_(ticks[-1])
+            self.window[: len(rest)] = rest
+            self.window[len(rest) :] = 0
             self.steps += count
         return outputs
 
     def process_batch(self, samples: Tensor, learn: bool) -> Tensor:
         """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together."""
-        ticks = torch.stack(
-            [self._reduced(samples[max(t - self.temporal_resolution + 1, 0) : t + 1]) for t in self._tick_steps(samples)]
-        ) if len(samples) else samples  # fmt: skip
+        ticks, _ = self._pooled(samples, False)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
-        numbers = torch.arange(len(samples), device=samples.device) // self.temporal_resolution
-        return ticks.index_select(0, numbers)
+        return ticks.index_select(0, torch.arange(len(samples), device=samples.device) // self.temporal_resolution)
 
-    def _tick_steps(self, samples: Tensor) -> range:
-        return range(0, len(samples), self.temporal_resolution)
+    def _pooled(self, rows: Tensor, begun: bool) -> tuple[Tensor, Tensor]:
+        """What every tick sees of rows ``[steps, ...]``, and the rows after the last tick.
 
-    def _reduced(self, window: Tensor) -> Tensor:
-        """A window ``[steps, ...]`` as one input; the mean is summed in the order of steps."""
-        if self.pool == "last":
-            return window[-1]
-        if self.pool == "max":
-            return window.amax(0)
-        total = window[0]
-        for row in window[1:]:
-            total = total + row
-        return total / len(window)
-
-    def _pooled(self, rows: Tensor, first: int) -> Tensor:
-        """The inputs of all ticks among the rows, the first of which is in `first` rows; the window of the next."""
-        resolution, count = self.temporal_resolution, len(rows)
-        if self.pool == "last":
-            return rows[first::resolution]
-        whole = max(count - first - 1, -1) // resolution + 1 if count > first else 0
-        is_max = self.pool == "max"
-        # How many steps the window of the first tick has before this call.
-        begun = (self.steps - 1) % resolution if self.steps else 0
-
-        def joined(window: Tensor, row: Tensor) -> Tensor:
-            return torch.maximum(window, row) if is_max else window + row
-
-        with torch.no_grad():
-            window, held = self.window, begun
-            for row in rows[: first + 1] if whole else rows:
-                window = joined(window, row) if held else row
-                held += 1
-            if not whole:
-                self.window.copy_(window)
-                return rows[:0]
-            starts = [window if is_max else window / held]
-            after = rows[first + 1 :]
-            between = after[: (whole - 1) * resolution].reshape(whole - 1, resolution, -1)
-            total = between[:, 0] if whole > 1 else after[:0]
+        Unless time has begun, the first tick has one row.
+        """
+        first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
+        resolution = self.temporal_resolution
+        windows = rest[: len(rest) // resolution * resolution].unflatten(0, (-1, resolution))
+        pooled = windows[:, -1]
+        if self.pool != "last":
+            pooled = windows[:, 0]
+            # In the order of steps, so that a window has the same bits in any call.
             for step in range(1, resolution):
-                total = joined(total, between[:, step])
-            rest = after[(whole - 1) * resolution :]
-            window = torch.zeros_like(self.window)
-            for place, row in enumerate(rest):
-                window = joined(window, row) if place else row
-            self.window.copy_(window)
-            return torch.cat([starts[0].unsqueeze(0), total if is_max else total / resolution])
+                row = windows[:, step]
+                pooled = torch.maximum(pooled, row) if self.pool == "max" else pooled + row
+            if self.pool == "mean":
+                pooled = pooled / resolution
+        return torch.cat([first, pooled]), rest[len(windows) * resolution :]
 
     def get_extra_state(self) -> Tensor:
         """Steps since `reset_state`, for state_dict."""

@@ -1,0 +1,299 @@
+"""Levels, their time scales and what a hierarchy promises; SoftHebb, BitLinear and expected free energy."""
+
+import copy
+import io
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import torch_hrr
+from torch_hrr import runtime
+from torch_hrr.hierarchy import (
+    BitLinear,
+    HebbianCore,
+    HierarchicalLevel,
+    HierarchyManager,
+    Monitor,
+    ReactiveLayer,
+    SoftHebb,
+    expected_free_energy,
+)
+
+POOLS = ("last", "mean", "max")
+WINDOW = {"last": lambda w: w[-1], "mean": lambda w: w.mean(0), "max": lambda w: w.amax(0)}
+
+
+def hierarchy(pool="mean", reactive=False, resolutions=(1, 3)):
+    """Two levels; without a reactive layer every number comes from layers that learn."""
+    manager = HierarchyManager()
+    sizes = (6, 9, 5)
+    for i, resolution in enumerate(resolutions):
+        level = HierarchicalLevel(i, sizes[i], sizes[i + 1], resolution, pool)
+        if reactive:
+            level.add_layer(ReactiveLayer(sizes[i], sizes[i]))
+        level.add_layer(HebbianCore(sizes[i], sizes[i + 1], rule=("oja", "bcm")[i], lr=5e-3, seed=i))
+        manager.add_level(level)
+    return manager
+
+
+def data(steps=37, seed=0):
+    return torch.randn(steps, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def state(manager):
+    return {name: value.clone() for name, value in manager.state_dict().items()}
+
+
+def same_state(manager, before):
+    now = manager.state_dict()
+    return now.keys() == before.keys() and all(torch.equal(now[name], before[name]) for name in before)
+
+
+def test_the_example_of_the_seed_runs_as_written():
+    manager = HierarchyManager()
+    level = HierarchicalLevel(0, input_size=100, output_size=200, temporal_resolution=1)
+    level.add_layer(ReactiveLayer(100, 200))
+    manager.add_level(level)
+    for i, (n, m) in enumerate(((200, 400), (400, 800)), 1):
+        level = HierarchicalLevel(i, input_size=n, output_size=m, temporal_resolution=2 * i)
+        level.add_layer(HebbianCore(n, m))
+        manager.add_level(level)
+    before = state(manager)
+    with runtime.GPUContext("cpu"):
+        representations = manager.process_hierarchy(np.random.default_rng(0).standard_normal((60, 100)), 50)
+    assert [tuple(r.shape) for r in representations] == [(50, 200), (50, 400), (50, 800)]
+    changed = [name for name, value in manager.state_dict().items() if not torch.equal(value, before[name])]
+    assert "levels.1.layers.0.weight" in changed and "levels.0.layers.0.weight" not in changed
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("resolution", (1, 2, 5))
+def test_a_level_is_its_definition(pool, resolution):
+    level = HierarchicalLevel(0, 6, 4, resolution, pool)
+    level.add_layer(HebbianCore(6, 4, lr=0.01))
+    core, held, expected, last = copy.deepcopy(level.layers[0]), torch.zeros(4), [], -1
+    for step, _ in enumerate(data()):
+        if step % resolution == 0:
+            window, last = data()[last + 1 : step + 1], step
+            held = core.process(WINDOW[pool](window).unsqueeze(0), True)[0]
+        expected.append(held)
+    torch.testing.assert_close(level.process(data()), torch.stack(expected), rtol=0, atol=1e-6)
+    torch.testing.assert_close(level.layers[0].weight, core.weight, rtol=0, atol=1e-6)
+
+
+def test_an_alternating_input_is_aliased_by_last_and_not_by_mean():
+    signs = torch.tensor([1.0, -1.0]).repeat(5).unsqueeze(1)
+    seen = {}
+    for pool in POOLS:
+        level = HierarchicalLevel(0, 1, 1, 2, pool)
+        layer = ReactiveLayer(1, 1, activation="linear")
+        layer.weight.fill_(1.0)
+        level.add_layer(layer)
+        seen[pool] = level.process(signs)[2:].unique().tolist()
+    assert seen == {"last": [1.0], "mean": [0.0], "max": [1.0]}
+
+
+@pytest.mark.parametrize("reactive", (False, True))
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("learn", (True, False))
+def test_steps_and_parts_are_one_call(pool, reactive, learn):
+    whole, steps, parts = (hierarchy(pool, reactive, (2, 3)) for _ in range(3))
+    expected = whole.process_hierarchy(data(), learn=learn)
+    online = [torch.stack(rows) for rows in zip(*(steps.step(row, learn=learn) for row in data()), strict=True)]
+    divided = [parts.process_hierarchy(part, learn=learn) for part in data().split([1, 4, 0, 2, 30])]
+    divided = [torch.cat(rows) for rows in zip(*divided, strict=True)]
+    bound = 0 if learn and not reactive else 1e-6
+    for own, other, third in zip(expected, online, divided, strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=bound)
+        torch.testing.assert_close(own, third, rtol=0, atol=bound)
+    if bound == 0:
+        assert same_state(steps, state(whole)) and same_state(parts, state(whole))
+
+
+def test_without_learning_nothing_but_time_changes_and_gradients_flow():
+    manager = hierarchy()
+    before = {name: value for name, value in state(manager).items() if "layers" in name}
+    inputs = data().requires_grad_()
+    first = manager.process_hierarchy(inputs, learn=False)
+    assert all(torch.equal(manager.state_dict()[name], value) for name, value in before.items())
+    (gradient,) = torch.autograd.grad(first[1].sum(), inputs)
+    assert gradient.norm() > 0
+    manager.reset_state()
+    second = manager.process_hierarchy(data(), learn=False)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_file_goes_on_in_the_middle_of_a_window(tmp_path):
+    manager = hierarchy(resolutions=(2, 4))
+    manager.process_hierarchy(data(7))
+    manager.save(tmp_path / "h.safetensors")
+    loaded = torch_hrr.load(tmp_path / "h.safetensors")
+    twin = hierarchy(resolutions=(2, 4))
+    twin.load_state_dict(manager.state_dict())
+    buffer = io.BytesIO()
+    torch.save(manager.state_dict(), buffer)
+    copied, expected = copy.deepcopy(manager), manager.process_hierarchy(data(9, seed=1))
+    for other in (loaded, twin, copied):
+        again = other.process_hierarchy(data(9, seed=1))
+        assert all(torch.equal(a, b) for a, b in zip(again, expected, strict=True))
+        assert same_state(other, state(manager))
+
+
+def test_a_batch_learns_the_mean_and_leaves_time_alone():
+    manager, one = hierarchy(), hierarchy()
+    samples = torch.stack([data(12, seed) for seed in range(4)])
+    shapes = [tuple(r.shape) for r in manager.process_batch(samples)]
+    assert shapes == [(4, 12, 9), (4, 12, 5)]
+    assert manager.levels[0].steps == 0 and not manager.levels[0].held.any()
+    assert not torch.equal(manager.levels[0].layers[0].weight, one.levels[0].layers[0].weight)
+    same = hierarchy().process_batch(data(12).expand(3, 12, 6))
+    for rows, alone in zip(same, one.process_hierarchy(data(12)), strict=True):
+        torch.testing.assert_close(rows[1], alone, rtol=0, atol=1e-5)
+
+
+def test_a_monitor_keeps_the_last_steps():
+    manager = hierarchy()
+    monitor = Monitor(manager, capacity=10)
+    outputs = torch.cat([manager.process_hierarchy(part)[1] for part in data(24).split([5, 1, 18])])
+    records = monitor.records(1)
+    torch.testing.assert_close(records[:, 0], outputs.mean(1)[-10:])
+    torch.testing.assert_close(records[:, 1], outputs.square().mean(1).sqrt()[-10:])
+    torch.testing.assert_close(records[:, 2], (outputs > 0).float().mean(1)[-10:])
+    torch.testing.assert_close(records[:, 3], outputs.diff(dim=0).square().mean(1).sqrt()[-10:])
+    columns = monitor.to_dict()
+    assert columns["step"] == 2 * list(range(14, 24)) and columns["level"] == [0] * 10 + [1] * 10
+    monitor.close()
+    manager.process_hierarchy(data(5))
+    assert torch.equal(monitor.records(1), records)
+    with pytest.raises(IndexError, match=r"^records: level must be in 0\.\.1, got 2"):
+        monitor.records(2)
+
+
+def refusals():
+    empty, filled = HierarchyManager(), hierarchy()
+    no_layers = HierarchyManager()
+    no_layers.add_level(HierarchicalLevel(7, 3, 3))
+    short = HierarchicalLevel(3, 6, 9)
+    short.add_layer(ReactiveLayer(6, 8))
+    open_end = HierarchyManager()
+    late = HierarchicalLevel(0, 6, 9)
+    open_end.add_level(late)
+    late.add_layer(ReactiveLayer(6, 8))
+    double = HierarchicalLevel(0, 6, 9)
+    double.add_layer(ReactiveLayer(6, 6))
+    bad = hierarchy()
+    bad.levels[1].layers[0].theta[2] = torch.nan
+    return [
+        (lambda: empty.process_hierarchy(data()), ValueError, "process_hierarchy: .* none: call add_level"),
+        (lambda: no_layers.process_hierarchy(data()), ValueError, "process_hierarchy: level 7 .* none: call add_layer"),
+        (lambda: empty.add_level(ReactiveLayer(2, 2)), TypeError, "add_level: level must be a HierarchicalLevel, got"),
+        (lambda: filled.add_level(HierarchicalLevel(2, 6, 4)), ValueError, "add_level: level must have input_size 5"),
+        (
+            lambda: empty.add_level(short),
+            ValueError,
+            "add_level: level 3 must end with a layer of output_size 9, got 8",
+        ),
+        (lambda: open_end.step(data()[0]), ValueError, "process_hierarchy: level 0 must end with a layer"),
+        (lambda: short.add_layer(ReactiveLayer(6, 9)), ValueError, "add_layer: layer must have input_size 8, got 6"),
+        (lambda: short.add_layer(torch.nn.Linear(8, 9)), TypeError, "add_layer: layer must be a ReactiveLayer"),
+        (lambda: double.add_layer(HebbianCore(6, 9, dtype=torch.float64)), ValueError, "add_layer: layer must be of"),
+        (lambda: filled.process_hierarchy(data()[:, :5]), ValueError, r"data must have shape \[T, 6\], got \[37, 5\]"),
+        (lambda: filled.process_hierarchy(data(), 38), ValueError, "steps must be at most 37, the length of data"),
+        (lambda: filled.process_hierarchy(data(), -1), ValueError, "steps must be at least 0, got -1"),
+        (lambda: filled.process_hierarchy(data(), learn=1), TypeError, "learn must be a bool, got int"),
+        (lambda: filled.process_hierarchy("x"), TypeError, "process_hierarchy: data must be"),
+        (lambda: filled.process_batch(data()), ValueError, r"process_batch: samples must have shape \[B, T, 6\]"),
+        (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "with at least one sample"),
+        (lambda: filled.step(data()), ValueError, r"step: x must have 1 dimension \[n\], got 2"),
+        (lambda: bad.process_hierarchy(data()), ValueError, "process_hierarchy: theta must be finite and above 0, got"),
+        (lambda: Monitor(empty), ValueError, "Monitor: manager must have levels, got none"),
+        (lambda: Monitor(5), TypeError, "Monitor: manager must be a HierarchyManager, got int"),
+        (lambda: HebbianCore(6, 9, rule="Hebb"), ValueError, "HebbianCore: rule must be"),
+        (lambda: HebbianCore(6, 9, lr=-1), ValueError, "HebbianCore: lr must be"),
+        (lambda: HebbianCore(6, 9, tau=1), ValueError, "HebbianCore: tau must be above 1, got 1"),
+        (lambda: HebbianCore(0, 9), ValueError, "HebbianCore: input_size must be at least 1, got 0"),
+        (lambda: HierarchicalLevel(0, 6, 9, 0), ValueError, "temporal_resolution must be at least 1, got 0"),
+        (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),
+        (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be finite and above 0"),
+        (lambda: BitLinear(6, 0), ValueError, "BitLinear: output_size must be at least 1, got 0"),
+        (lambda: filled.register_level_hook(5), TypeError, "register_level_hook: hook must be callable, got int"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(refusals())))
+def test_bad_calls_say_what_is_wrong(number):
+    call, error, message = refusals()[number]
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_refused_call_changes_nothing():
+    manager = hierarchy()
+    manager.process_hierarchy(data(5))
+    manager.levels[1].layers[0].theta[0] = -1
+    before = state(manager)
+    for call in (lambda: manager.process_hierarchy(data()), lambda: manager.process_batch(data()[None])):
+        with pytest.raises(ValueError, match="theta"):
+            call()
+        assert same_state(manager, before)
+
+
+def test_a_fast_theta_is_warned_of():
+    with pytest.warns(RuntimeWarning, match=r"lr \* tau = 2 is not below 1"):
+        HebbianCore(3, 2, rule="bcm", lr=0.02, tau=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        HebbianCore(3, 2, rule="bcm", lr=0.001)
+
+
+def test_softhebb_finds_clusters():
+    generator = torch.Generator().manual_seed(3)
+    centers = torch.nn.functional.normalize(torch.randn(3, 20, generator=generator), dim=1)
+    labels = torch.randint(3, (1500,), generator=generator)
+    samples = centers[labels] + 0.1 * torch.randn(1500, 20, generator=generator)
+    layer = SoftHebb(20, 3, lr=0.1, temperature=0.3, seed=1)
+    batches = 3 * samples.reshape(30, 50, 20).repeat(40, 1, 1)
+    outputs = layer.process(batches, True)
+    torch.testing.assert_close(outputs.sum(-1), torch.ones(1200, 50))
+    torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(3), rtol=0, atol=0.05)
+    assert (torch.cosine_similarity(layer.weight[:, None], centers[None], dim=-1).max(0).values > 0.95).all()
+
+
+def test_softhebb_learns_by_its_rule():
+    layer = SoftHebb(4, 3, lr=0.1, temperature=0.5)
+    x, weight = torch.randn(1, 4), layer.weight.clone()
+    u = weight @ x[0]
+    y = torch.softmax(u / 0.5, 0)
+    layer.process(x, True)
+    torch.testing.assert_close(layer.weight, weight + 0.1 * y[:, None] * (x[0] - u[:, None] * weight))
+
+
+def test_bitlinear_is_ternary_and_its_gradient_goes_straight_through():
+    layer = BitLinear(16, 8, seed=2)
+    signs, gamma = layer.quantized()
+    assert set(signs.unique().tolist()) == {-1, 0, 1}
+    torch.testing.assert_close(gamma, layer.weight.abs().mean())
+    x = torch.randn(5, 16)
+    torch.testing.assert_close(layer(x), x @ (gamma * signs.float()).T, rtol=1e-5, atol=1e-6)
+    upstream = torch.randn(5, 8)
+    (gradient,) = torch.autograd.grad(layer(x), layer.weight, upstream)
+    torch.testing.assert_close(gradient, upstream.T @ x)
+
+
+def test_expected_free_energy_is_cross_entropy_with_the_goal():
+    """Risk plus the prediction's entropy is -E[ln goal], here also by sampling."""
+    mean, std = torch.tensor([[0.3, -1.0], [2.0, 0.1]]).double(), torch.tensor([0.5, 2.0]).double()
+    goal = torch.distributions.Normal(torch.tensor([0.0, 1.0]).double(), torch.tensor([1.0, 0.7]).double())
+    found = expected_free_energy(mean, std, goal.loc, goal.scale)
+    prediction = torch.distributions.Normal(mean, std.expand(2, 2))
+    risk = torch.distributions.kl_divergence(prediction, goal)
+    torch.testing.assert_close(found, (risk + prediction.entropy()).sum(-1))
+    sampled = -goal.log_prob(prediction.sample((400_000,))).mean(0).sum(-1)
+    torch.testing.assert_close(found, sampled, rtol=0.02, atol=0)
+    certain = expected_free_energy(goal.loc, goal.scale, goal.loc, goal.scale)
+    torch.testing.assert_close(certain, (0.5 * math.log(2 * math.pi * math.e) + goal.scale.log()).sum(-1))
+    with pytest.raises(ValueError, match="expected_free_energy: goal_std must be above 0, got 0"):
+        expected_free_energy(mean, std, mean, torch.zeros(2))

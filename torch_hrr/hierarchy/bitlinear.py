@@ -1,0 +1,77 @@
+"""BitLinear: a linear layer with ternary weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
+from torch_hrr.runtime.device import resolve_parameter_device
+
+_EPS = 1e-5
+
+
+class BitLinear(nn.Module):
+    """A linear layer whose weights are -gamma, 0 or gamma: ``y = x Q(W)^T + b``.
+
+    ``Q(W) = gamma clip(round(W / gamma), -1, 1)`` with gamma the mean of abs(W). The gradient goes straight through Q,
+    so any optimizer trains W.
+
+    Attributes:
+        weight: W, ``[m, n]``, from N(0, 1/n) at first.
+        bias: b, ``[m]``, or None.
+
+    Source: Ma et al., The era of 1-bit LLMs: all large language models are in 1.58 bits, 2024.
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        bias: bool = True,
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the weights.
+
+        Args:
+            input_size: n, at least 1.
+            output_size: m, at least 1.
+            bias: Whether there is one; zeros at first.
+            seed: Of the weights, which are the same on every device.
+            device: None means torch's default one, until `runtime.set_device` sets another.
+            dtype: None means torch's default one.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A size is less than 1.
+        """
+        super().__init__()
+        op = "BitLinear"
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        check_bool(op, "bias", bias)
+        place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
+        generator = torch.Generator().manual_seed(check_seed(op, seed))
+        drawn = torch.randn(self.output_size, self.input_size, generator=generator, device="cpu", dtype=torch.float32)
+        self.weight = nn.Parameter((drawn / self.input_size**0.5).to(device=place, dtype=kind))
+        self.bias = nn.Parameter(torch.zeros(self.output_size, device=place, dtype=kind)) if bias else None
+
+    def quantized(self) -> tuple[Tensor, Tensor]:
+        """The weights as -1, 0 and 1, int8 ``[m, n]``, and gamma, 0-d."""
+        gamma = self.weight.detach().abs().mean().clamp_min(_EPS)
+        return (self.weight.detach() / gamma).round().clamp(-1, 1).to(torch.int8), gamma
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x Q(W)^T + b``, ``[..., m]``."""
+        signs, gamma = self.quantized()
+        weight = self.weight + (signs * gamma - self.weight).detach()
+        return nn.functional.linear(x, weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.input_size}, {self.output_size}, bias={self.bias is not None}"

@@ -1,0 +1,100 @@
+"""A record of what the levels of a hierarchy do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import integer
+from torch_hrr.hierarchy.level import HierarchicalLevel
+from torch_hrr.hierarchy.manager import HierarchyManager
+
+COLUMNS = ("mean", "rms", "active", "change")
+
+
+class Monitor:
+    """Statistics of every step of every level, in rings of fixed size on the levels' device: nothing waits for it.
+
+    Of each step it keeps the mean of the outputs, their root mean square, the share above 0, and the root mean square
+    of the change since the step before (0 at the first).
+
+    Attributes:
+        manager: The hierarchy.
+        capacity: Steps that are kept of each level.
+    """
+
+    def __init__(self, manager: HierarchyManager, capacity: int = 1000) -> None:
+        """Starts to record.
+
+        Args:
+            manager: A hierarchy that has levels.
+            capacity: Steps that are kept of each level, at least 1; new ones replace the oldest.
+
+        Raises:
+            TypeError: manager is not a HierarchyManager, or capacity not an int.
+            ValueError: There are no levels, or capacity is less than 1.
+        """
+        op = "Monitor"
+        if not isinstance(manager, HierarchyManager):
+            raise TypeError(f"{op}: manager must be a HierarchyManager, got {type(manager).__name__}")
+        if not len(manager.levels):
+            raise ValueError(f"{op}: manager must have levels, got none: call add_level")
+        self.manager = manager
+        self.capacity = integer(op, "capacity", capacity, 1)
+        self._numbers = {id(level): i for i, level in enumerate(manager.levels)}
+        self._rings: list[Tensor] = [level.held.new_zeros(self.capacity, len(COLUMNS)) for level in manager.levels]
+        self._last: list[Tensor | None] = [None] * len(manager.levels)
+        self._recorded = [0] * len(manager.levels)
+        self._handle = manager.register_level_hook(self._record)
+
+    @torch.no_grad()
+    def _record(self, level: HierarchicalLevel, outputs: Tensor) -> None:
+        number = self._numbers.get(id(level))
+        if number is None or not len(outputs):
+            return
+        last = self._last[number]
+        before = torch.cat([(outputs[:1] if last is None else last.unsqueeze(0)), outputs[:-1]])
+        rows = torch.stack(
+            (
+                outputs.mean(-1),
+                outputs.square().mean(-1).sqrt(),
+                (outputs > 0).to(outputs.dtype).mean(-1),
+                (outputs - before).square().mean(-1).sqrt(),
+            ),
+            -1,
+        )[-self.capacity :]
+        end = self._recorded[number] + len(outputs)
+        places = torch.arange(end - len(rows), end, device=rows.device) % self.capacity
+        self._rings[number].index_copy_(0, places, rows.to(self._rings[number]))
+        self._recorded[number] = end
+        self._last[number] = outputs[-1].clone()
+
+    def records(self, level: int) -> Tensor:
+        """The steps kept of a level, oldest first, ``[steps, 4]``: mean, rms, active, change.
+
+        Raises:
+            IndexError: There is no such level.
+        """
+        number = integer("records", "level", level)
+        if not -len(self._rings) <= number < len(self._rings):
+            raise IndexError(f"records: level must be in 0..{len(self._rings) - 1}, got {number}")
+        ring, count = self._rings[number], self._recorded[number]
+        kept: Tensor = ring[:count].clone() if count <= self.capacity else ring.roll(-(count % self.capacity), 0)
+        return kept
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns level, step, mean, rms, active and change, as ``pandas.DataFrame`` takes them."""
+        columns: dict[str, list[Any]] = {name: [] for name in ("level", "step", *COLUMNS)}
+        for number, level in enumerate(self.manager.levels):
+            rows = self.records(number).cpu()
+            columns["level"] += [level.level_id] * len(rows)
+            columns["step"] += list(range(self._recorded[number] - len(rows), self._recorded[number]))
+            for i, name in enumerate(COLUMNS):
+                columns[name] += rows[:, i].tolist()
+        return columns
+
+    def close(self) -> None:
+        """Records no more; what was recorded stays."""
+        self._handle.remove()

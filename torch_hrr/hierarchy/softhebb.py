@@ -1,0 +1,87 @@
+"""SoftHebb: a soft competition between units that learn by Hebb's rule."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import check_seed, integer, number, positive
+from torch_hrr.hierarchy.layers import Layer
+
+
+class SoftHebb(Layer):
+    """A layer of units that compete by a softmax and learn to be the cluster centres of their inputs.
+
+    ``u = W x``, ``y = softmax(u / temperature)``, and at every tick ``dW_j = lr E[y_j (x - u_j W_j)]``, where E is the
+    mean over the tick's batch: rows go to norm 1, each to the mean direction of the inputs it wins.
+
+    Attributes:
+        weight: ``[m, n]``, from N(0, 1/n) at first.
+        lr, temperature: As given.
+
+    Source: Moraitis et al., SoftHebb: Bayesian inference in unsupervised Hebbian soft winner-take-all networks,
+    Neuromorphic Computing and Engineering 2, 2022.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        lr: float = 1e-2,
+        temperature: float = 1.0,
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws the weights.
+
+        Args:
+            input_size: n, at least 1.
+            output_size: m, at least 1.
+            lr: Learning rate, at least 0.
+            temperature: Of the softmax, above 0: near 0 one unit wins, far above 1 all take part.
+            seed: Of the weights, which are the same on every device.
+            device: None means the current one, `runtime.get_device()`.
+            dtype: None means torch's default one.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number is outside its range.
+        """
+        super().__init__()
+        op = "SoftHebb"
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        self.lr = number(op, "lr", lr, 0)
+        self.temperature = positive(op, "temperature", temperature)
+        self.seed = check_seed(op, seed)
+        self.register_buffer("weight", self._drawn(op, device, dtype))
+
+    def settings(self) -> dict[str, int | float | str | bool]:
+        """The arguments that it was made with, but for device and dtype."""
+        return {**super().settings(), "lr": self.lr, "temperature": self.temperature}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``softmax(x W^T / temperature)``, ``[..., m]``, without learning."""
+        return torch.softmax(x @ self.weight.mT / self.temperature, -1)
+
+    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+        """Outputs for all ticks; with `learn` weights change at every one of them: a loop of torch's operators."""
+        if not learn or not len(ticks):
+            return self.forward(ticks)
+        with torch.no_grad():
+            weight, outputs = self.weight.clone(), []
+            for tick in ticks:
+                x = tick if ticks.dim() == 3 else tick.unsqueeze(0)
+                u = x @ weight.mT
+                y = torch.softmax(u / self.temperature, -1)
+                step = (y.mT @ x - (y * u).sum(0).unsqueeze(-1) * weight) / len(x)
+                weight = weight + self.lr * step
+                outputs.append(y if ticks.dim() == 3 else y[0])
+            self.weight.copy_(weight)
+        return torch.stack(outputs)
+
+    def extra_repr(self) -> str:
+        """Sizes and how it learns."""
+        return f"{super().extra_repr()}, lr={self.lr:g}, temperature={self.temperature:g}"
