@@ -27,7 +27,7 @@ from bench.targets import Session, Target, format_target, heading, measure_targe
 from bench.timing import Candidate, Settings, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
 from torch_hrr._library import build_info  # noqa: E402
 
-SYSTEMS = ("hrr", "assembly", "encoding", "field")
+SYSTEMS = ("hrr", "assembly", "encoding", "field", "hierarchy")
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import IntegrityError, assembly, encoding, field, hrr, io
+from torch_hrr import IntegrityError, assembly, encoding, field, hierarchy, hrr, io
 from torch_hrr.io import files, saveable_classes
 
 
@@ -94,6 +94,18 @@ def library():
     return made
 
 
+def levels():
+    manager = hierarchy.HierarchyManager()
+    first, second = hierarchy.HierarchicalLevel(0, 3, 4), hierarchy.HierarchicalLevel(1, 4, 2, 3, "mean")
+    first.add_layer(hierarchy.ReactiveLayer(3, 5))
+    first.add_layer(hierarchy.HebbianCore(5, 4, rule="bcm"))
+    second.add_layer(hierarchy.SoftHebb(4, 2))
+    manager.add_level(first)
+    manager.add_level(second)
+    manager.process_hierarchy(drawn(5, 3))
+    return manager
+
+
 EXAMPLES = {
     "torch_hrr.assembly.Brain": brain,
     "torch_hrr.assembly.TorchBrain": torch_brain,
@@ -101,6 +113,7 @@ EXAMPLES = {
     "torch_hrr.field_brain": lambda: field.create_brain(sensory_dim=4, motor_dim=2, spatial=4, seed=0),
     "torch_hrr.graph": graph,
     "torch_hrr.hash_table": table,
+    "torch_hrr.hierarchy": levels,
     "torch_hrr.item_memory": lambda: hrr.ItemMemory(drawn(2, 8), ["a", "b"]),
     "torch_hrr.liquid_state_machine": lambda: encoding.LiquidStateMachine(input_dim=1, units=6),
     "torch_hrr.lsm_classifier": classifier,

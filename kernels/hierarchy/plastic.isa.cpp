@@ -99,22 +99,21 @@ class Layer {
  public:
   explicit Layer(const PlasticParams& params) : p_(params), formulas_(params) {}
 
-  // Units [first, first + count) of a learner, whose outputs of a tile fit `outputs`.
-  void run_units(int64_t learner, int64_t first, int64_t count, T* outputs) const {
+  // Units [first, first + count) of a learner, whose outputs of a tile fit `outputs`, and gains of
+  // a tick `gains`.
+  void run_units(int64_t learner, int64_t first, int64_t count, T* outputs, T* gains) const {
     V carried[kPlasticGroup / kLanes<T>] = {};
     const int64_t tile = plastic_tile<T>(p_);
     for (int64_t begin = 0; begin < p_.ticks; begin += tile) {
       const int64_t end = begin + tile < p_.ticks ? begin + tile : p_.ticks;
-      if (p_.batch == 1 && !p_.normalize) {
-        for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
+      for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
+        const Step step(*this, learner, first + unit, count - unit < kLanes<T> ? count - unit : kLanes<T>);
+        if (p_.batch == 1 && !p_.normalize) {
           V& products = carried[unit / kLanes<T>];
-          const Step step(*this, learner, first + unit, count - unit < kLanes<T> ? count - unit : kLanes<T>);
           products = begin == 0 ? step.products(input(learner, 0)) : products;
           products = online(step, learner, begin, end, products, outputs + unit);
-        }
-      } else {
-        for (int64_t unit = 0; unit < count; ++unit) {
-          batched(learner, first + unit, begin, end, outputs + unit);
+        } else {
+          batched(step, learner, begin, end, outputs + unit, gains);
         }
       }
       T* const target = static_cast<T*>(p_.outputs) + (learner * p_.ticks + begin) * p_.batch * p_.units + first;
@@ -227,25 +226,84 @@ class Layer {
       });
     }
 
+    // w += sum_b gain_b x_b - loss w, for a batch of inputs and the gains of all rows for each.
+    void update(int64_t batch, const T* gains, V loss, const T* x) const {
+      T losses[kLanes<T>];
+      (-loss).store(losses);
+      for_rows([&](int64_t r, auto together) __attribute__((always_inline)) {
+        constexpr int kRows = decltype(together)::value;
+        int64_t i = 0;
+        for (; i + kSumLanes <= size_; i += kSumLanes) {
+          update_block<kRows, kVectors<T>>(w_ + r * size_ + i, batch, gains + r, losses + r, x + i);
+        }
+        if (i < size_) {
+          update_block<kRows, kVectors<T> / 2>(w_ + r * size_ + i, batch, gains + r, losses + r, x + i);
+        }
+      });
+    }
+
+    void normalize(const Layer& layer) const {
+      for (int64_t r = 0; r < count_; ++r) {
+        layer.normalize(w_ + r * size_);
+      }
+    }
+
    private:
     template <int kRows>
     struct Together {
       static constexpr int value = kRows;
     };
+    // body(r, together) for row r and those that go together with it
+    template <typename Body>
+    KERNEL_HOST_DEVICE void for_rows(const Body& body) const {
+      int64_t r = 0;
+      for (; r + kTogether<T> <= count_; r += kTogether<T>) {
+        body(r, Together<kTogether<T>>{});
+      }
+      for (; r < count_; ++r) {
+        body(r, Together<1>{});
+      }
+    }
     template <typename Body>
     KERNEL_HOST_DEVICE V over_rows(const Body& body) const {
       V folded[kLanes<T>];
-      int64_t r = 0;
-      for (; r + kTogether<T> <= count_; r += kTogether<T>) {
-        body(r, Together<kTogether<T>>{}, folded + r);
-      }
-      for (; r < count_; ++r) {
-        body(r, Together<1>{}, folded + r);
-      }
-      for (; r < kLanes<T>; ++r) {
+      for_rows([&](int64_t r, auto together) __attribute__((always_inline)) { body(r, together, folded + r); });
+      for (int64_t r = count_; r < kLanes<T>; ++r) {
         folded[r] = V::broadcast(0);
       }
       return sums_of<T>(folded);
+    }
+
+    // kCount vectors of some rows stay in registers for the whole batch.
+    template <int kRows, int kCount>
+    KERNEL_HOST_DEVICE void update_block(T* w, int64_t batch, const T* gains, const T* losses, const T* x) const {
+      V changed[kRows][kCount];
+#pragma GCC unroll 8
+      for (int j = 0; j < kRows; ++j) {
+        const V loss = V::broadcast(losses[j]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kCount; ++v) {
+          const V old = V::load(w + j * size_ + v * kLanes<T>);
+          changed[j][v] = fused_multiply_add(loss, old, old);
+        }
+      }
+      for (int64_t b = 0; b < batch; ++b) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kRows; ++j) {
+          const V gain = V::broadcast(gains[b * kLanes<T> + j]);
+#pragma GCC unroll 16
+          for (int v = 0; v < kCount; ++v) {
+            changed[j][v] = fused_multiply_add(gain, V::load(x + b * size_ + v * kLanes<T>), changed[j][v]);
+          }
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < kRows; ++j) {
+#pragma GCC unroll 16
+        for (int v = 0; v < kCount; ++v) {
+          changed[j][v].store(w + j * size_ + v * kLanes<T>);
+        }
+      }
     }
 
     T* w_;
@@ -286,34 +344,36 @@ class Layer {
     return products;
   }
 
-  void batched(int64_t learner, int64_t unit, int64_t begin, int64_t end, T* outputs) const {
-    T* const w = row(learner, unit);
-    T* const threshold = p_.theta == nullptr ? nullptr : static_cast<T*>(p_.theta) + learner * p_.units + unit;
-    T theta = threshold == nullptr ? T{0} : *threshold;
+  // Several inputs a tick, or rows that are scaled after it.
+  void batched(const Step& step, int64_t learner, int64_t begin, int64_t end, T* outputs, T* gains) const {
+    const size_t bytes = static_cast<size_t>(step.count()) * sizeof(T);
+    T thresholds[kLanes<T>] = {};
+    if (p_.theta != nullptr) {
+      __builtin_memcpy(thresholds, static_cast<T*>(p_.theta) + step.first(), bytes);
+    }
+    V theta = V::load(thresholds);
     for (int64_t tick = begin; tick < end; ++tick) {
       const T* const x = input(learner, tick);
       T* const y = outputs + (tick - begin) * p_.batch * kPlasticGroup;
-      T squares = 0;
+      V squares = V::broadcast(0);
       for (int64_t b = 0; b < p_.batch; ++b) {
-        y[b * kPlasticGroup] = formulas_.output(dot(w, x + b * p_.size, p_.size));
-        squares = fused_multiply_add(y[b * kPlasticGroup], y[b * kPlasticGroup], squares);
+        const V output = formulas_.output(step.products(x + b * p_.size));
+        output.store(y + b * kPlasticGroup);
+        squares = fused_multiply_add(output, output, squares);
       }
-      const T mean_square = squares / static_cast<T>(p_.batch);
-      const V loss = V::broadcast(-formulas_.loss(mean_square));
-      for (int64_t i = 0; i < p_.size; i += V::kLanes) {
-        const V old = V::load(w + i);
-        V changed = fused_multiply_add(loss, old, old);
-        for (int64_t b = 0; b < p_.batch; ++b) {
-          const V gain = V::broadcast(formulas_.gain(y[b * kPlasticGroup], theta));
-          changed = fused_multiply_add(gain, V::load(x + b * p_.size + i), changed);
-        }
-        changed.store(w + i);
+      const V mean_square = squares / V::broadcast(static_cast<T>(p_.batch));
+      for (int64_t b = 0; b < p_.batch; ++b) {
+        formulas_.gain(V::load(y + b * kPlasticGroup), theta).store(gains + b * kLanes<T>);
       }
-      normalize(w);
+      step.update(p_.batch, gains, formulas_.loss(mean_square), x);
+      if (p_.normalize) {
+        step.normalize(*this);
+      }
       theta = formulas_.next_theta(theta, mean_square);
     }
-    if (threshold != nullptr) {
-      *threshold = theta;
+    if (p_.theta != nullptr) {
+      theta.store(thresholds);
+      __builtin_memcpy(static_cast<T*>(p_.theta) + step.first(), thresholds, bytes);
     }
   }
 
@@ -356,7 +416,8 @@ template <typename T>
 constexpr RowKernel<PlasticParams> kPlastic = {
     [](const PlasticParams& p) { return 4 * p.ticks * p.batch * p.size * (p.coupled() ? p.units : kPlasticGroup); },
     [](const PlasticParams& p) {
-      return p.coupled() ? int64_t{0} : plastic_tile<T>(p) * p.batch * kPlasticGroup * static_cast<int64_t>(sizeof(T));
+      return p.coupled() ? int64_t{0}
+                         : (plastic_tile<T>(p) + 1) * p.batch * kPlasticGroup * static_cast<int64_t>(sizeof(T));
     },
     [](const PlasticParams& p, int64_t begin, int64_t end, void* scratch) {
       const Layer<T> layer(p);
@@ -367,7 +428,9 @@ constexpr RowKernel<PlasticParams> kPlastic = {
         } else {
           const int64_t first = row % groups * kPlasticGroup;
           const int64_t left = p.units - first;
-          layer.run_units(row / groups, first, left < kPlasticGroup ? left : kPlasticGroup, static_cast<T*>(scratch));
+          auto* const outputs = static_cast<T*>(scratch);
+          layer.run_units(row / groups, first, left < kPlasticGroup ? left : kPlasticGroup, outputs,
+                          outputs + plastic_tile<T>(p) * p.batch * kPlasticGroup);
         }
       }
     }};

@@ -140,10 +140,12 @@ class HierarchicalLevel(nn.Module):
         ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]), self.steps > 0)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
-        # A step holds the output of the last tick; before the first tick of this call, what was held.
-        first = -self.steps % resolution
-        numbers = (torch.arange(count, device=rows.device) - first) // resolution + 1
-        outputs = torch.cat([self.held.unsqueeze(0), ticks]).index_select(0, numbers)
+        outputs = ticks
+        if resolution > 1:
+            # A step holds the output of the last tick; before the first tick of this call, what was held.
+            first = -self.steps % resolution
+            numbers = (torch.arange(count, device=rows.device) - first) // resolution + 1
+            outputs = torch.cat([self.held.unsqueeze(0), ticks]).index_select(0, numbers)
         with torch.no_grad():
             if len(ticks):
                 self.held.copy_(ticks[-1])

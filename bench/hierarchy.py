@@ -1,0 +1,97 @@
+"""Benchmark entries of layers that learn: every rule beside its definition in torch, and the table of sizes."""
+
+import itertools
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, plastic_scan
+from torch_hrr.reference import hierarchy as reference
+
+LR = 1e-3
+
+
+def layer_inputs(ticks: int, n: int, m: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Samples and weights; the leading size is the ticks, or the samples of a tick."""
+    shape = (batch, n) if ticks == 1 else (ticks, batch, n)
+    return torch.randn(shape, generator=generator), torch.randn(m, n, generator=generator) / n**0.5
+
+
+def ours(rule: str, inputs: Tensor, weight: Tensor) -> Tensor:
+    """The operator's outputs and weights, flat."""
+    outputs, learned, _ = plastic_scan(inputs, weight, rule=rule, lr=LR)
+    return torch.cat([outputs.flatten(), learned.flatten()])
+
+
+def loop(rule: str, inputs: Tensor, weight: Tensor) -> Tensor:
+    """The definition, a tick at a time."""
+    outputs, learned, _ = reference.plastic_scan(inputs, weight, rule=rule, lr=LR)
+    return torch.cat([outputs.flatten(), learned.flatten()])
+
+
+def entry(rule: str, n: int, m: int, ticks: int, batch: int = 1) -> Entry:
+    """A layer over some ticks; with a batch, over as many samples a tick."""
+    once = batch == 1
+    return Entry(
+        op=f"plastic_scan {rule}",
+        shape=f"{ticks}{'' if once else f'x{batch}'} {n}-{m}",
+        batch=ticks if once else batch,
+        inputs=partial(layer_inputs, 1 if once else ticks, n, m),
+        ours=partial(ours, rule),
+        peers=(Peer("loop", partial(loop, rule)),),
+        traffic=4 * (ticks * batch * (n + m) + 2 * n * m),
+    )
+
+
+def chain(sizes: tuple[int, ...], rule: str = "oja") -> HierarchyManager:
+    """Levels of one learning layer each, at every step."""
+    manager = HierarchyManager()
+    for i, (n, m) in enumerate(itertools.pairwise(sizes)):
+        level = HierarchicalLevel(i, n, m)
+        level.add_layer(HebbianCore(n, m, rule=rule, lr=LR, seed=i, device="cpu"))
+        manager.add_level(level)
+    return manager
+
+
+def chain_inputs(sizes: tuple[int, ...], batch: int, generator: torch.Generator) -> Inputs:
+    """Steps of data and the weights of all levels."""
+    data = torch.randn(batch, sizes[0], generator=generator)
+    return (data, *(level.layers[0].weight for level in chain(sizes).levels))
+
+
+def chain_ours(data: Tensor, *weights: Tensor) -> Tensor:
+    """All levels, by the operator."""
+    for weight in weights:
+        data, _, _ = plastic_scan(data, weight, lr=LR)
+    return data
+
+
+def chain_loop(data: Tensor, *weights: Tensor) -> Tensor:
+    """All levels, step by step."""
+    for weight in weights:
+        data, _, _ = reference.plastic_scan(data, weight, lr=LR)
+    return data
+
+
+def chain_entry(sizes: tuple[int, ...], steps: int = 1000) -> Entry:
+    """A row of the table of sizes."""
+    macs = sum(n * m for n, m in itertools.pairwise(sizes))
+    return Entry(
+        op="hierarchy",
+        shape=f"{steps} {'-'.join(map(str, sizes))}",
+        batch=steps,
+        inputs=partial(chain_inputs, sizes),
+        ours=chain_ours,
+        peers=(Peer("loop", chain_loop),),
+        traffic=4 * (steps * sum(sizes) + 2 * macs),
+    )
+
+
+ENTRIES = (
+    *(entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
+    *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
+    entry("oja", 200, 400, 20, batch=32),
+    *(chain_entry((n, 20, 40)) for n in (10, 50, 100, 200, 500, 1000)),
+)
