@@ -16,6 +16,7 @@
 #include "kernels/cuda/philox_fill.h"
 #include "kernels/encoding/cuda_launch.h"
 #include "kernels/field/cuda_launch.h"
+#include "kernels/hierarchy/cuda_launch.h"
 #include "kernels/hrr/cuda_launch.h"
 #include "tests/cuda_launches/cuda_runtime.h"
 
@@ -274,6 +275,26 @@ void launch_moments_of_all_types() {
   }
 }
 
+void launch_layers() {
+  // Rows in 4 to 32 registers and in memory, or of coupled units; one sample and several.
+  for (const Storage storage : {Storage::kFloat, Storage::kDouble}) {
+    for (const int64_t batch : {1, 4}) {
+      for (const int64_t size : {128, 256, 512, 1024, 2048}) {
+        PlasticParams params;
+        params.learners = 1;
+        params.ticks = 1000;
+        params.batch = batch;
+        params.units = 800;
+        params.size = size;
+        for (const LearningRule rule : {LearningRule::kOja, LearningRule::kGha}) {
+          params.rule = rule;
+          launch_plastic(storage, params, kStream);
+        }
+      }
+    }
+  }
+}
+
 void launch_fields() {
   launch_gradients();
   launch_moments_of_all_types();
@@ -303,6 +324,7 @@ void launch_everything() {
   launch_hrr();
   launch_sinusoids();
   launch_fields();
+  launch_layers();
   launch_winners_and_caps();
   // The way of small areas, and of large ones.
   for (const int64_t n : {1000, 100000}) {

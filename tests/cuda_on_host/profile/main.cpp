@@ -31,6 +31,7 @@ int main(int count, char** arguments) {
   profile_assembly(all);
   profile_encoding(all);
   profile_field(all);
+  profile_hierarchy(all);
   std::cout << "[\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::cout << to_json(all[i]) << (i + 1 < all.size() ? ",\n" : "\n");

@@ -16,6 +16,7 @@ void profile_hrr_bins(std::vector<Profile>& all);
 void profile_assembly(std::vector<Profile>& all);
 void profile_encoding(std::vector<Profile>& all);
 void profile_field(std::vector<Profile>& all);
+void profile_hierarchy(std::vector<Profile>& all);
 
 // Whether the operator was asked for.
 bool is_wanted(const std::string& op);

@@ -1,0 +1,59 @@
+// The kernels of layers that learn as the operator launches them.
+#include "tests/cuda_on_host/shim.h"
+
+#include "kernels/hierarchy/launch_plastic.cuh"
+#include "tests/cuda_on_host/profile/shapes.h"
+
+namespace torch_hrr::cuda_on_host::profile {
+
+namespace {
+
+using namespace torch_hrr::kernels;
+
+void profile_plastic(std::vector<Profile>& all, const std::string& op, LearningRule rule, int64_t ticks, int64_t batch,
+                     int64_t size, int64_t units) {
+  PlasticParams params;
+  params.learners = 1;
+  params.ticks = ticks;
+  params.batch = batch;
+  params.units = units;
+  params.size = size;
+  params.rule = rule;
+  params.rate = 1e-3;
+  params.tau = 100;
+  const std::vector<float> inputs = normal_elements(ticks * batch * size, 1);
+  std::vector<float> weight = normal_elements(units * size, 2);
+  for (float& w : weight) {
+    w *= 0.05f;
+  }
+  std::vector<float> theta(static_cast<std::size_t>(units), 1);
+  auto outputs = poisoned<float>(static_cast<std::size_t>(ticks * batch * units));
+  auto residual = poisoned<float>(static_cast<std::size_t>(batch * size));
+  params.inputs = inputs.data();
+  params.weight = weight.data();
+  params.theta = rule == LearningRule::kBcm ? theta.data() : nullptr;
+  params.outputs = outputs.data();
+  params.residual = residual.data();
+  std::vector<NamedArray> arrays = {
+      {"inputs", inputs.data()}, {"weight", weight.data(), Role::kResult}, {"outputs", outputs.data(), Role::kResult}};
+  if (rule == LearningRule::kBcm) {
+    arrays.push_back({"theta", theta.data(), Role::kResult});
+  }
+  if (params.coupled() && batch > 1) {
+    arrays.push_back({"residual", residual.data(), Role::kWorkspace});
+  }
+  profile(all, op, shape_of(ticks, batch, size, units), arrays,
+          [&] { launch_plastic_with<float>(params, HostLauncher{}); });
+}
+
+}  // namespace
+
+void profile_hierarchy(std::vector<Profile>& all) {
+  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 64, 1, 208, 400);
+  profile_plastic(all, "plastic_scan bcm", LearningRule::kBcm, 64, 1, 400, 800);
+  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 8, 16, 208, 400);
+  profile_plastic(all, "plastic_scan gha", LearningRule::kGha, 8, 1, 512, 64);
+  profile_plastic(all, "plastic_scan subspace", LearningRule::kSubspace, 4, 4, 512, 64);
+}
+
+}  // namespace torch_hrr::cuda_on_host::profile
