@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_hrr
-from torch_hrr import demo, demo_figure, field_demo, runtime, text_demo
+from torch_hrr import demo, demo_figure, field_demo, hierarchy_demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -32,6 +32,8 @@ def show(options: argparse.Namespace) -> int:
         panels.append(text_demo.panel(text_demo.run(options), options.units))
     if "field" in options.jobs:
         panels.append(field_demo.panel(field_demo.run(options)))
+    if "hierarchy" in options.jobs:
+        panels.append(hierarchy_demo.panel(hierarchy_demo.run(options)))
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "demo.svg").write_text(demo_figure.draw(panels))
     print(f"\nall of it in one picture: {options.output / 'demo.svg'}")
@@ -45,9 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
-        "demo", help="classify digits with HRR, predict text with a reservoir, decide with a dynamic field"
+        "demo", help="classify digits with HRR, predict text, decide with a dynamic field, learn filters without labels"
     )
-    jobs = ("digits", "text", "field")
+    jobs = ("digits", "text", "field", "hierarchy")
     demo_parser.add_argument("--jobs", nargs="+", choices=jobs, default=jobs, help="what to run (default: all)")
     demo.add_arguments(demo_parser)
     text_demo.add_arguments(demo_parser)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -10,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._shared import locked
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -25,6 +28,15 @@ class NetworkModule(Saveable, nn.Module):
         states: The tensors of areas, fibers and stimuli, as a state_dict holds them.
     """
 
+    _lock: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Threads may share a brain: its public calls, and those of classes made of it, run one at a time."""
+        super().__init_subclass__(**kwargs)
+        for name, method in vars(cls).copy().items():
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, locked(method))
+
     def __init__(
         self,
         p: float = 0.01,
@@ -35,6 +47,7 @@ class NetworkModule(Saveable, nn.Module):
     ) -> None:
         """See `Brain`."""
         super().__init__()
+        self._lock = threading.RLock()
         self._network = Network(
             checks.probability("Brain", "p", p),
             checks.check_seed("Brain", seed),
@@ -91,6 +104,7 @@ class NetworkModule(Saveable, nn.Module):
         """As `Saveable.load`, onto the CPU unless another device is given."""
         return super().load(path, key, device=device, **options)
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {name: tensor.cpu() for name, tensor in self.state_dict().items() if isinstance(tensor, Tensor)}
         return tensors, self.get_extra_state()
@@ -131,6 +145,7 @@ class NetworkModule(Saveable, nn.Module):
         """
         checkpoint.take_over(self._network, self._engine, state)
 
+    @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Takes over a whole state, of a brain with the same p, seed, mode and batch.
 
@@ -156,6 +171,7 @@ class NetworkModule(Saveable, nn.Module):
         self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
         return result
 
+    @locked
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         checkpoint.save_engines(self._engine, destination, prefix)
@@ -167,16 +183,22 @@ class NetworkModule(Saveable, nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
-        return {**self.__dict__, "_hooks": OrderedDict()}
+        with self._lock:
+            return {
+                **{name: value for name, value in self.__dict__.items() if name != "_lock"},
+                "_hooks": OrderedDict(),
+            }
 
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy.
+        self.__dict__["_lock"] = threading.RLock()
         module: Any = super()
         module.__setstate__(state)
         for engine in self._engine.brains if isinstance(self._engine, SampledEngines) else ():
             engine.load_state(engine.state())
 
+    @locked
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         here = torch.empty(0, device=self.device)
         there = checks.device("Brain", fn(here).device)

@@ -9,8 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._shared import Shared
 from torch_hrr.hrr._describe import count, describe
-from torch_hrr.hrr._shared import Shared
 
 
 class NamedVectors(Shared, Mapping[str, Tensor]):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_finite, check_names, check_vector, integer, resolve_dtype
+from torch_hrr._shared import locked
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr._shared import locked
 from torch_hrr.io import IntegrityError, Saveable, digest
 from torch_hrr.io.files import check_text, to_bytes
 from torch_hrr.runtime.device import resolve_data_device

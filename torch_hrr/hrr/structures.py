@@ -24,9 +24,9 @@ from torch_hrr._checks import (
     integer,
     resolve_dtype,
 )
+from torch_hrr._shared import Shared, locked
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._describe import count, describe
-from torch_hrr.hrr._shared import Shared, locked
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.io import Saveable

@@ -6,11 +6,17 @@ import copy
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-_Object = TypeVar("_Object", bound="Shared")
+
+
+class _HasLock(Protocol):
+    _lock: Any
+
+
+_Object = TypeVar("_Object", bound=_HasLock)
 
 
 class Shared:
