@@ -60,7 +60,7 @@ CALLS = {
     "multibind": (hrr.multibind, A),
     "inverse": (hrr.inverse, A),
     "unitary": (hrr.unitary, A),
-    "bind_power": (lambda a: hrr.bind_power(a, 0.5), A),
+    "bind_power": (lambda a, exponent: hrr.bind_power(a, exponent), A, B[:, 0]),
     "spectrum": (hrr.spectrum, A),
     "from_spectrum": (hrr.from_spectrum, SPECTRUM),
     "bind_spectrum": (hrr.bind_spectrum, A, SPECTRUM),

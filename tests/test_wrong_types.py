@@ -3,6 +3,7 @@
 import inspect
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -119,22 +120,53 @@ class Strange:
     """Of no type that a call takes."""
 
 
-def calls():
+def calls(*annotations):
+    """Every argument, or every one of these annotations."""
     for system, known in GOOD.items():
         for name, good in known.items():
             for parameter in inspect.signature(getattr(system, name)).parameters.values():
                 named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-                if named and (name, parameter.name) not in FREE:
+                kind = getattr(parameter.annotation, "__name__", parameter.annotation)
+                if named and (name, parameter.name) not in FREE and (not annotations or kind in annotations):
                     yield pytest.param(system, name, good, parameter.name, id=f"{name}-{parameter.name}")
+
+
+def called(system, name, good, argument, value):
+    call = getattr(system, name)
+    return call(**inspect.signature(call).bind(*good).arguments | {argument: value})
 
 
 @pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls()))
 def test_a_wrong_type_is_named(system, name, good, argument):
-    call = getattr(system, name)
-    arguments = inspect.signature(call).bind(*good).arguments | {argument: Strange()}
     message = rf"^({NAMES.get(name, name)}): ({re.escape(argument)}|dtype of 'a') must be .+, got "
     with pytest.raises(TypeError, match=message):
-        call(**arguments)
+        called(system, name, good, argument, Strange())
+
+
+@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
+@pytest.mark.parametrize(
+    "value", (torch.ones(1), torch.ones(2).to_sparse(), np.ones(2)), ids=("tensor", "sparse", "array")
+)
+def test_a_tensor_is_no_number(system, name, good, argument, value):
+    message = rf"^({NAMES.get(name, name)}): {argument} must be (a number|an int), got {type(value).__name__}$"
+    with pytest.raises(TypeError, match=message):
+        called(system, name, good, argument, value)
+
+
+@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
+def test_a_number_too_large_is_named(system, name, good, argument):
+    if argument == "seed":
+        return  # modulo 2^64
+    error = IndexError if (name, argument) == ("at", "index") else ValueError
+    with pytest.raises(error, match=rf"^({NAMES.get(name, name)}): {argument} must be .+, got an int of 16610 bits$"):
+        called(system, name, good, argument, 10**5000)
+
+
+@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
+def test_an_array_without_dimensions_is_a_number(system, name, good, argument):
+    signature = inspect.signature(getattr(system, name))
+    value = signature.bind(*good).arguments.get(argument, signature.parameters[argument].default)
+    called(system, name, good, argument, np.array(value))
 
 
 @pytest.mark.parametrize("system", GOOD, ids=lambda system: system.__name__)

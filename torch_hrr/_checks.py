@@ -88,27 +88,49 @@ def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
     return dtype
 
 
+def shown(number: Any) -> Any:
+    """A number for an error's text; Python writes none of more than 4300 digits."""
+    large = isinstance(number, int) and number.bit_length() > 1000
+    return f"an int of {number.bit_length()} bits" if large else number
+
+
 def integer(
     op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
 ) -> int:
     """An int within bounds, below 2^63 where there is a lower one alone; `limit` names the upper one.
 
-    NumPy's integers count, bools do not. A size that a tracer holds stays as it is.
+    NumPy's integers count, and those of its arrays without dimensions; bools do not. A size that a tracer holds stays
+    as it is.
     """
-    if isinstance(value, torch.SymInt):
-        number: Any = value
-    elif hasattr(value, "__index__") and not isinstance(value, bool | Tensor):
-        number = int(value.__index__())
-    else:
-        raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
+    number: Any = _whole(op, argument, value)
     # A size; a seed has no bounds here.
     if least is not None and most is None and number >= 2**63:
-        raise ValueError(f"{op}: {argument} must be below 2^63, got {number}")
+        raise ValueError(f"{op}: {argument} must be below 2^63, got {shown(number)}")
     if (least is not None and number < least) or (most is not None and number > most):
         upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
-        raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {number}")
+        raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {shown(number)}")
     checked: int = number
     return checked
+
+
+def signed(op: str, argument: str, value: Any) -> int:
+    """An int of the 64 bits that operators take, of a range that the operator checks."""
+    checked = integer(op, argument, value)
+    if not isinstance(checked, torch.SymInt) and not -(2**63) <= checked < 2**63:
+        raise ValueError(f"{op}: {argument} must be above -2^63 and below 2^63, got {shown(checked)}")
+    return checked
+
+
+def _whole(op: str, argument: str, value: Any) -> Any:
+    if isinstance(value, torch.SymInt):
+        return value
+    # A NumPy array has the method whatever it holds, and refuses then.
+    if hasattr(value, "__index__") and not isinstance(value, bool | Tensor):
+        try:
+            return int(value.__index__())
+        except TypeError:
+            pass
+    raise TypeError(f"{op}: {argument} must be an int, got {type(value).__name__}")
 
 
 def sizes(op: str, argument: str, values: Any, least: int = 1, wanted: str = "ints") -> tuple[int, ...]:
@@ -125,27 +147,36 @@ def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
 
 def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     """A finite float within bounds."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if isinstance(value, int) and abs(value) > 2**1000:
-        raise ValueError(f"{op}: {argument} must be a finite number, got an int of {value.bit_length()} bits")
-    if not math.isfinite(value) or not least <= float(value) <= most:
+    checked = float(real(op, argument, value))
+    if not math.isfinite(checked) or not least <= checked <= most:
         lower = "" if math.isinf(least) else f" >= {least:g}"
         upper = "" if math.isinf(most) else f" and <= {most:g}"
-        raise ValueError(f"{op}: {argument} must be a finite number{lower}{upper}, got {value}")
-    return float(value)
+        raise ValueError(f"{op}: {argument} must be a finite number{lower}{upper}, got {plain(value)}")
+    return checked
 
 
 def real(op: str, argument: str, value: Any) -> Any:
-    """A number as a float, of a range that the operator checks; what a tracer holds, and a tensor, stay as they are."""
-    if type(value) is float or isinstance(value, Tensor | torch.SymFloat):
+    """A number as a float, of a range that the operator checks; what a tracer holds stays as it is.
+
+    NumPy's numbers count, and those of its arrays without dimensions; bools and tensors do not.
+    """
+    if type(value) is float or isinstance(value, torch.SymFloat):
         return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    given = _scalar(value)
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
     try:
-        return float(value)
+        return float(given)
     except OverflowError:
-        raise ValueError(f"{op}: {argument} must be a number that a float can hold, got {value!r:.80}") from None
+        got = shown(given) if isinstance(given, int) else type(given).__name__
+        raise ValueError(f"{op}: {argument} must be a number that a float can hold, got {got}") from None
+
+
+def _scalar(value: Any) -> Any:
+    """The number of a NumPy array without dimensions; anything else as it is."""
+    if isinstance(value, Tensor) or not hasattr(value, "__array__") or getattr(value, "shape", None) != ():
+        return value
+    return value[()]
 
 
 def word(op: str, argument: str, value: Any) -> None:
@@ -156,27 +187,26 @@ def word(op: str, argument: str, value: Any) -> None:
 
 def positive(op: str, argument: str, value: Any) -> float:
     """A finite float above 0."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{op}: {argument} must be finite and above 0, got {value}")
-    return float(value)
+    checked = float(real(op, argument, value))
+    if not 0 < checked < math.inf:
+        raise ValueError(f"{op}: {argument} must be finite and above 0, got {plain(value)}")
+    return checked
 
 
 def probability(op: str, argument: str, value: Any) -> float:
     """A float in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{op}: {argument} must be a number, got {type(value).__name__}")
-    if not 0 <= float(value) <= 1:
-        raise ValueError(f"{op}: {argument} must be in [0, 1], got {value}")
-    return float(value)
+    checked = float(real(op, argument, value))
+    if not 0 <= checked <= 1:
+        raise ValueError(f"{op}: {argument} must be in [0, 1], got {plain(value)}")
+    return checked
 
 
 def plain(value: Any) -> Any:
     """The int or float of a number of another kind, such as NumPy's; anything else as it is."""
-    if isinstance(value, (bool, int, float)) or not isinstance(value, numbers.Real):
+    given = _scalar(value)
+    if isinstance(given, (bool, int, float)) or not isinstance(given, numbers.Real):
         return value
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
+    return int(given) if isinstance(given, numbers.Integral) else float(given)
 
 
 def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:

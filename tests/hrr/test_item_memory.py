@@ -1,6 +1,7 @@
 """Cleanup against cosines in float64 and an order that is written down: larger first, then the lower index."""
 
 import numpy as np
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -328,6 +329,7 @@ def test_names():
     assert memory.names_of(torch.tensor([[0, 2], [1, 1]])) == [["a", "ü"], ["b", "b"]]
     assert memory.names_of(torch.tensor(2)) == memory.names_of(2) == "ü"
     assert memory.names_of(torch.empty(0, 2, dtype=torch.int64)) == []
+    assert memory.names_of(np.array([2, 0])[::-1]) == ["a", "ü"] and memory.names_of(np.int64(2)) == "ü"
     assert memory.names_of(memory.cleanup(torch.eye(3)[[2, 0]])[1]) == [["ü"], ["a"]]
     for index in (3, -1):
         with pytest.raises(IndexError, match=rf"^names_of: indices must be 0 to 2, got {index}$"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_dtype, check_out, integer, optional_tensor, real, tensor, word
+from torch_hrr._checks import check_dtype, check_out, optional_tensor, real, signed, tensor, word
 from torch_hrr._ops import ops as _ops
 
 
@@ -59,7 +59,7 @@ def sinusoidal_encoding(
     back to Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
     """
     op = "sinusoidal_encoding"
-    dim = integer(op, "dim", dim)
+    dim = signed(op, "dim", dim)
     positions = tensor(op, "positions", positions)
     base, scale, phase = real(op, "base", base), real(op, "scale", scale), real(op, "phase", phase)
     word(op, "layout", layout)
@@ -166,7 +166,7 @@ def embed_positions(
     op = "embed_positions"
     tokens, table = tensor(op, "tokens", tokens), tensor(op, "table", table)
     positions = optional_tensor(op, "positions", positions)
-    padding_idx, temperature = integer(op, "padding_idx", padding_idx), real(op, "temperature", temperature)
+    padding_idx, temperature = signed(op, "padding_idx", padding_idx), real(op, "temperature", temperature)
     base, scale, phase = real(op, "base", base), real(op, "scale", scale), real(op, "phase", phase)
     word(op, "layout", layout)
     if dtype is not None:

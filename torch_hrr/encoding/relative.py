@@ -66,6 +66,11 @@ def rotate(
     check_floating("rotate", "x", x)
     choice("rotate", "layout", layout, LAYOUTS)
     base, scale = real("rotate", "base", base), real("rotate", "scale", scale)
+    # As the operator does, in the name of this function.
+    if not 0 < base < math.inf:
+        raise ValueError(f"rotate: base must be finite and above 0, got {base}")
+    if not -math.inf < scale < math.inf:
+        raise ValueError(f"rotate: scale must be finite, got {scale}")
     if x.dim() < (2 if positions is None else 1) or x.shape[-1] % 2:
         raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
     if positions is None:

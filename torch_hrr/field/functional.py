@@ -13,6 +13,7 @@ from torch_hrr._checks import (
     integer,
     optional_tensor,
     real,
+    signed,
     tensor,
     word,
 )
@@ -84,10 +85,11 @@ def evolve(
     field, key = tensor("field_evolve", "field", field), optional_tensor("field_evolve", "key", key)
     if out is not None:
         check_out("field_evolve", out)
-    decay, diffusion = real("field_evolve", "decay", decay), real("field_evolve", "diffusion", diffusion)
-    steps = integer("field_evolve", "steps", steps)
-    if isinstance(noise, Tensor):
-        raise TypeError("field_evolve: noise must be a number, got Tensor")
+    if not isinstance(decay, Tensor):
+        decay = real("field_evolve", "decay", decay)
+    if not isinstance(diffusion, Tensor):
+        diffusion = real("field_evolve", "diffusion", diffusion)
+    steps = signed("field_evolve", "steps", steps)
     noise = real("field_evolve", "noise", noise)
     word("field_evolve", "boundary", boundary)
     word("field_evolve", "stencil", stencil)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, integer, optional_tensor, real, tensor, word
+from torch_hrr._checks import check_bool, optional_tensor, real, signed, tensor, word
 from torch_hrr._ops import ops as _ops
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
@@ -88,7 +88,7 @@ def plastic_scan(
         rule,
         real(op, "lr", lr),
         activation,
-        integer(op, "every", every),
+        signed(op, "every", every),
         optional_tensor(op, "theta", theta),
         real(op, "tau", tau),
         real(op, "decay", decay),

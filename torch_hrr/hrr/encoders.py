@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_broadcast, check_seed, check_vectors, integer
+from torch_hrr._checks import check_bool, check_broadcast, check_seed, check_vectors, integer, shown
 from torch_hrr.hrr import functional
 from torch_hrr.hrr.memory import compute_dtype
 
@@ -36,13 +36,13 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Raises:
         TypeError: `items` is neither a tensor nor an array of a supported dtype.
-        ValueError: `items` has fewer than two dimensions.
+        ValueError: `items` has fewer than two dimensions, or D is 0.
 
     Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all.
 
     Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
     """
-    items = check_vectors("sequence", "items", items, rank=2)
+    items = _check_items("sequence", "items", items, rank=2)
     check_seed("sequence", seed)
     if items.shape[-2] == 0:
         return functional.superpose(items, normalize=False)
@@ -73,15 +73,16 @@ def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Raises:
         TypeError: `sequence` is neither a tensor nor an array of a supported dtype, or `index` not an int.
+        ValueError: D is 0.
         IndexError: `index` is negative or above 2^63 - 2. The length is not known here: an index beyond it gives noise.
 
     Cost: one permutation.
     """
-    sequence = check_vectors("at", "sequence", sequence)
+    sequence = _check_items("at", "sequence", sequence)
     index = integer("at", "index", index)
     check_seed("at", seed)
     if not 0 <= index < 2**63 - 1:
-        raise IndexError(f"at: index must be >= 0 and below 2^63 - 1, got {index}")
+        raise IndexError(f"at: index must be >= 0 and below 2^63 - 1, got {shown(index)}")
     return functional.permute(sequence, seed, -(index + 1))
 
 
@@ -101,14 +102,14 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 
     Raises:
         TypeError: `items` is neither a tensor nor an array of a supported dtype, or `n` not an int.
-        ValueError: `n` is less than 1, or `items` has fewer than two dimensions.
+        ValueError: `n` is less than 1, `items` has fewer than two dimensions, or D is 0.
 
     Cost: n + 2 transforms a window; n - 1 copies of the items.
 
     Source: Joshi, Halseth, Kanerva, Language geometry using random indexing, 2016, with circular convolution for the
     product.
     """
-    items = check_vectors("ngrams", "items", items, rank=2)
+    items = _check_items("ngrams", "items", items, rank=2)
     n = integer("ngrams", "n", n, 1)
     check_seed("ngrams", seed)
     windows = max(items.shape[-2] - n + 1, 0)
@@ -137,7 +138,7 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
 
     Raises:
         TypeError: an argument is neither a tensor nor an array of a supported dtype, or `directed` not a bool.
-        ValueError: the shapes do not match, or have fewer than two dimensions.
+        ValueError: the shapes do not match, or have fewer than two dimensions, or D is 0.
         RuntimeError: the devices differ.
 
     Cost: 2 E + 1 transforms.
@@ -145,9 +146,17 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
     Source: Plate 1995, section VI; permutation of one end: Gayler, Levy, A distributed basis for analogical mapping,
     2009.
     """
-    sources = check_vectors("graph", "sources", sources, rank=2)
+    sources = _check_items("graph", "sources", sources, rank=2)
     targets = check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
     check_broadcast("graph", "sources and targets", sources.shape[:-1], targets.shape[:-1])
     check_bool("graph", "directed", directed)
     check_seed("graph", seed)
     return functional.bind_superpose(sources, functional.permute(targets, seed) if directed else targets)
+
+
+def _check_items(op: str, argument: str, value: Tensor, rank: int = 1) -> Tensor:
+    """As `check_vectors`; ValueError for D = 0 too."""
+    items = check_vectors(op, argument, value, rank=rank)
+    if items.shape[-1] == 0:
+        raise ValueError(f"{op}: {argument} must have D >= 1, got shape {list(items.shape)}")
+    return items

@@ -14,6 +14,7 @@ from torch_hrr._checks import (
     optional_tensor,
     real,
     resolve_dtype,
+    signed,
     tensor,
 )
 from torch_hrr._ops import ops as _ops
@@ -246,8 +247,8 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     Source: Plate 1995, section VIII-A; Komer, Biologically inspired spatial representation, 2020.
     """
     a = tensor("bind_power", "a", a)
-    if isinstance(exponent, Tensor):
-        return _ops.bind_power.Tensor(a, exponent)
+    if isinstance(exponent, Tensor) or getattr(exponent, "shape", None):
+        return _ops.bind_power.Tensor(a, tensor("bind_power", "exponent", exponent))
     return _ops.bind_power.default(a, real("bind_power", "exponent", exponent))
 
 
@@ -369,9 +370,7 @@ def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     """
     a = tensor("permute", "a", a)
     seed = check_seed("permute", seed)
-    power = integer("permute", "power", power)
-    if not -(2**63) <= power < 2**63:
-        raise ValueError(f"permute: power must be above -2^63 and below 2^63, got {power}")
+    power = signed("permute", "power", power)
     return _ops.permute.default(a, seed, power)
 
 

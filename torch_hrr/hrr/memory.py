@@ -9,13 +9,23 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_data, check_floating, check_names, check_strided, check_vectors, integer, tensor
+from torch_hrr._checks import (
+    check_data,
+    check_floating,
+    check_names,
+    check_strided,
+    check_vectors,
+    integer,
+    shown,
+    tensor,
+)
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
-_INDICES = (int, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
+_INDICES = (int, *_SIGNED, torch.uint64, torch.uint32, torch.uint16, torch.uint8)
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
 _BLOCK = 1024
 
@@ -107,7 +117,7 @@ class ItemMemory(Saveable):
 
         Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
         """
-        query = self._check_query(query, top_k)
+        query, top_k = self._check_query(query, top_k)
         with full_precision(query.device):
             cosines = self._cosines(query)
             if self._is_plain and top_k == 1:
@@ -126,12 +136,14 @@ class ItemMemory(Saveable):
         Reads the indices back, and so waits for the device.
 
         Raises:
-            TypeError: ``indices`` is neither an int nor an integer tensor.
+            TypeError: ``indices`` is neither an int nor an integer tensor or array.
             ValueError: the memory has no names, or ``indices`` is on meta.
             IndexError: an index is outside 0 to N - 1.
         """
         if self._names is None:
             raise ValueError("names_of: memory must have names, got None")
+        if hasattr(indices, "__array__"):
+            indices = tensor("names_of", "indices", indices)
         kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
         if kind not in _INDICES:
             raise TypeError(f"names_of: indices must be an int or an integer tensor, got {kind}")
@@ -161,13 +173,13 @@ class ItemMemory(Saveable):
             raise ValueError("entries that no memory has")
         return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
 
-    def _check_query(self, given: Any, top_k: int) -> Tensor:
+    def _check_query(self, given: Any, top_k: int) -> tuple[Tensor, int]:
         query = check_vectors("cleanup", "query", given, self._vectors.shape[1], self.device)
         top_k = integer("cleanup", "top_k", top_k)
         count = len(self._vectors)
         if not 1 <= top_k <= count:
-            raise ValueError(f"cleanup: top_k must be 1 to {count}, got {top_k}")
-        return query
+            raise ValueError(f"cleanup: top_k must be 1 to {count}, got {shown(top_k)}")
+        return query, top_k
 
     def _cosines(self, query: Tensor) -> Tensor:
         """With every item, ``[..., N]``, up to rounding also those of equal items."""
@@ -183,7 +195,7 @@ class ItemMemory(Saveable):
             return [self._named(item) for item in index]
         names = self._names or ()
         if not 0 <= index < len(names):
-            raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {index}")
+            raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {shown(index)}")
         return names[index]
 
 
