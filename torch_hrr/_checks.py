@@ -116,13 +116,16 @@ def integer(
 def signed(op: str, argument: str, value: Any) -> int:
     """An int of the 64 bits that operators take, of a range that the operator checks."""
     checked = integer(op, argument, value)
-    if not isinstance(checked, torch.SymInt) and not -(2**63) <= checked < 2**63:
+    if torch.compiler.is_compiling() or isinstance(checked, torch.SymInt):
+        return checked
+    if not -(2**63) <= checked < 2**63:
         raise ValueError(f"{op}: {argument} must be above -2^63 and below 2^63, got {shown(checked)}")
     return checked
 
 
 def _whole(op: str, argument: str, value: Any) -> Any:
-    if isinstance(value, torch.SymInt):
+    # Also a size that torch.compile traces.
+    if type(value) is int or isinstance(value, torch.SymInt):
         return value
     # A NumPy array has the method whatever it holds, and refuses then.
     if hasattr(value, "__index__") and not isinstance(value, bool | Tensor):

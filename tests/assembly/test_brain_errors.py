@@ -110,7 +110,7 @@ CALLS = [
     bad("weights", IndexError, "A", "B", [0], [-1], match="weights: columns"),
     bad("weights", TypeError, "A", "B", [0.5], match="weights: rows"),
     bad("weights", ValueError, "A", "B", [[0]], match="weights: rows"),
-    bad("weights", ValueError, "A", "B", [0], [0], 1, match="weights: brain"),
+    bad("weights", IndexError, "A", "B", [0], [0], 1, match="weights: brain"),
     bad("beta", ValueError, "A", "Z", match="beta: area"),
     bad("beta", ValueError, "Z", "A", match="beta: area"),
     bad("register_round_hook", TypeError, None, match="register_round_hook: hook"),
@@ -175,7 +175,9 @@ CALLS = [
     *[bad(name, ValueError, "s", "Z", match="area") for name in ("stimulus_counts", "stimulus_weights")],
     *[bad(name, ValueError, "A", "A", match="stimulus") for name in ("stimulus_counts", "stimulus_weights")],
     bad("potentiated", ValueError, "A", "Z", match="area"),
-    bad("potentiated", ValueError, "A", "A", 1, match="brain"),
+    bad("potentiated", IndexError, "A", "A", 1, match="brain"),
+    bad("project", TypeError, 0, match="project: stimuli must be a mapping"),
+    bad("merge", TypeError, "A", "B", "C", stimuli="", match="merge: stimuli must be a mapping"),
     bad("potentiated", TypeError, "A", "A", 0.0, match="brain"),
     # Inhibition.
     bad("fix_assembly", ValueError, "C", match="winners"),
@@ -297,7 +299,7 @@ def test_indices_of_a_batch_of_another_shape(indices):
 
 def test_a_batch_reads_its_own_brains():
     brain = brain_of(batch=2)
-    with pytest.raises(ValueError, match="brain must"):
+    with pytest.raises(IndexError, match="brain must"):
         brain.potentiated("A", "A", 2)
     brain.activate("A", torch.tensor([[3, 1], [2, 5]]))
     assert brain.winners("A").tolist() == [[1, 3], [2, 5]]

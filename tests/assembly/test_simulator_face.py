@@ -123,7 +123,7 @@ def test_explicit_areas_activate_words():
     }  # fmt: skip
     b.project({}, {"WORDS": ["LEX"]})
     assert len(b.area_by_name["LEX"].winners) == 20 and b.area_by_name["LEX"].saved_w == [20]
-    for index, error in ((5, ValueError), (-1, ValueError), (1.0, TypeError)):
+    for index, error in ((5, IndexError), (-1, IndexError), (1.0, TypeError)):
         with pytest.raises(error, match="activate: index must be"):
             b.activate("WORDS", index)
     with pytest.raises(ValueError, match="custom_in_p must be in"):
@@ -356,3 +356,22 @@ def test_sixty_rounds_of_a_word_choose_what_a_model_without_a_cap_chooses():
             assert b.areas["VERB"].winners == winners
             words[torch.tensor(firing).unsqueeze(1), torch.tensor(winners)] *= 2
     assert words.max() >= 2.0**60 and b.connectomes["LEX"]["VERB"][list(firing)].__array__().max() == 2.0**24
+
+
+def test_plasticities_are_all_set_or_none():
+    b = Brain(0.1)
+    for name in "AB":
+        b.add_area(name, 200, 20)
+    before = b.areas["A"].beta_by_area["A"]
+    for wrong, error in (
+        ({"A": [("A", 0.5), ("Q", 0.2)]}, ValueError),
+        ({"A": [("A", 0.5), 3]}, TypeError),
+        (5, TypeError),
+    ):
+        with pytest.raises(error, match="^update_plasticities: "):
+            b.update_plasticities(wrong)
+        assert b.areas["A"].beta_by_area["A"] == before
+    b.update_plasticities({"A": [("A", 0.5), ("B", 0.25)]})
+    assert (b.areas["A"].beta_by_area["A"], b.areas["A"].beta_by_area["B"]) == (0.5, 0.25)
+    with pytest.raises(TypeError, match="no_plasticity must be a bool"):
+        b.no_plasticity = "no"

@@ -23,7 +23,7 @@ def project_in_turn(
 
     The areas of `first` are given by the caller, whose names are checked here.
     """
-    stimuli = checks.listed(stimuli or {})
+    stimuli = checks.listed(checks.or_nothing(stimuli))
     rounds = checks.rounds(op, rounds)
     which = brain._network.which(op, brains)
     plans = brain._network.plans(op, stimuli, first, which)

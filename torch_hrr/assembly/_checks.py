@@ -8,13 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool as check_bool
 from torch_hrr._checks import check_seed as check_seed
 from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
 from torch_hrr._checks import probability as probability
+from torch_hrr._checks import real as real
+from torch_hrr._checks import signed as signed
 from torch_hrr._checks import tensor as tensor
+from torch_hrr._checks import word as word
 
 
 def rounds(op: str, value: Any) -> int:
@@ -73,6 +77,11 @@ def projections(
     return read
 
 
+def or_nothing(projections: Any) -> Any:
+    """No projections for None and for an empty list; 0 or "" stay what they are, which is wrong."""
+    return {} if projections is None or (isinstance(projections, list) and not projections) else projections
+
+
 def listed(projections: Any) -> Any:
     """Projections with their targets as lists, to be read twice; whatever is wrong stays for `projections`."""
     if not isinstance(projections, Mapping):
@@ -81,6 +90,23 @@ def listed(projections: Any) -> Any:
         source: list(targets) if isinstance(targets, Iterable) and not isinstance(targets, str) else targets
         for source, targets in projections.items()
     }
+
+
+def updates(
+    op: str, argument: str, given: Any, targets: Collection[str], sources: Collection[str]
+) -> list[tuple[str, str, float]]:
+    """Target, source and plasticity of every entry of ``{target: [(source, beta)]}``."""
+    given = or_nothing(given)
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{op}: {argument} must be a mapping of areas to pairs, got {type(given).__name__}")
+    read = []
+    for target, pairs in given.items():
+        for pair in pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str) else (pairs,):
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise TypeError(f"{op}: {argument} must give pairs of a source and a beta, got {pair!r:.80}")
+            source, beta = declared(op, "source", pair[0], sources), number(op, "beta", pair[1], 0)
+            read.append((declared(op, "area", target, targets), source, beta))
+    return read
 
 
 def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
@@ -185,6 +211,14 @@ def own_graph(
     return source[kept], target[kept], weights[kept]
 
 
+def brain(op: str, given: Any, count: int) -> int:
+    """The index of a brain of a batch."""
+    number = integer(op, "brain", given)
+    if not 0 <= number < count:
+        raise IndexError(f"{op}: brain must be in 0..{count - 1}, got {number}")
+    return number
+
+
 def brains(op: str, given: Any, batch: int | None) -> list[int]:
     """The brains that an index, a sequence of indices or a mask of a batch names, in order; all of them for None."""
     count = batch or 1
@@ -196,6 +230,8 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
         named = torch.as_tensor(given).cpu()
     except (TypeError, ValueError, RuntimeError):
         named = torch.zeros(1)
+    if named.layout != torch.strided or named.is_nested:
+        raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got a {named.layout} tensor")
     if named.dtype == torch.bool:
         if tuple(named.shape) != (count,):
             raise ValueError(f"{op}: brains must be a mask of shape [{count}], got {list(named.shape)}")

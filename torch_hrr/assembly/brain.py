@@ -206,7 +206,7 @@ class Brain(NetworkModule):
                 mode "sampled", a hook or monitor, brains that differ.
         """
         which = self._network.which("project", brains)
-        return self._run("project", stimuli or {}, areas or {}, checks.rounds("project", rounds), which)
+        return self._run("project", stimuli, areas, checks.rounds("project", rounds), which)
 
     project_rounds = project
 
@@ -321,11 +321,11 @@ class Brain(NetworkModule):
         return handle
 
     def _run(
-        self, op: str, stimuli: Projections, areas: Projections, rounds: int, brains: Sequence[int] | None
+        self, op: str, stimuli: Projections | None, areas: Projections | None, rounds: int, brains: Sequence[int] | None
     ) -> Tensor | None:
         """Rounds of a call named `op`; its arguments are checked here."""
         network = self._network
-        plans = network.plans(op, stimuli, areas, brains)
+        plans = network.plans(op, checks.or_nothing(stimuli), checks.or_nothing(areas), brains)
         if rounds == 0 or not plans:
             return None
         targets = set().union(*(plan.targets for plan in plans))
@@ -531,7 +531,7 @@ class Brain(NetworkModule):
         self._network.check_stimulus(op, stimulus)
 
     def _brain_of(self, op: str, brain: int) -> int:
-        return checks.integer(op, "brain", brain, least=0, most=self._network.brains - 1)
+        return checks.brain(op, brain, self._network.brains)
 
     # Plasticity, inhibition, normalisation
 

@@ -34,14 +34,16 @@ def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Ten
         of NaN too), and where they are, int64.
 
     Raises:
-        TypeError: ``inputs`` has another dtype.
+        TypeError: ``inputs`` has another dtype, or k or ``sorted`` is of another type.
         ValueError: k is negative or above n, or ``inputs`` has no dimension.
 
     Source: the cap of Papadimitriou, Vempala, Mitropolsky, Collins and Maass, Brain computation by assemblies of
     neurons, PNAS 117(25), 2020.
     """
-    inputs = checks.tensor("k_winners", "inputs", inputs)
-    found: Any = _ops.k_winners.default(inputs, k, sorted)
+    op = "k_winners"
+    inputs = checks.tensor(op, "inputs", inputs)
+    checks.check_bool(op, "sorted", sorted)
+    found: Any = _ops.k_winners.default(inputs, checks.signed(op, "k", k), sorted)
     values, indices = found
     return values, indices
 
@@ -93,8 +95,16 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the k-cap; Amos,
     Koltun and Kolter, The limited multi-label projection layer, 2019, for the projection onto sum y = k.
     """
-    inputs = checks.tensor("k_cap", "inputs", inputs)
-    return _ops.k_cap.default(inputs, k, temperature, surrogate, soft)
+    return _cap("k_cap", inputs, k, temperature, surrogate, soft)
+
+
+def _cap(op: str, inputs: Any, k: Any, temperature: Any, surrogate: Any, soft: Any) -> Tensor:
+    """`k_cap`, whose wrong types are errors of the user's call."""
+    inputs = checks.tensor(op, "inputs", inputs)
+    checks.word(op, "surrogate", surrogate)
+    checks.check_bool(op, "soft", soft)
+    wide = checks.real(op, "temperature", temperature)
+    return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
 
 
 def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, brain: int = 0) -> Tensor:
@@ -138,8 +148,8 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
     op = "connectome_inputs"
     return _ops.connectome_inputs.default(
         checks.tensor(op, "winners", winners),
-        checks.plain(n),
-        checks.plain(p),
+        checks.signed(op, "n", n),
+        checks.real(op, "p", p),
         checks.check_seed(op, seed),
         checks.check_seed(op, fiber, "fiber"),
         checks.check_seed(op, brain, "brain"),

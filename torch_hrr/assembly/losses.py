@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_strided, integer
+from torch_hrr._checks import check_floating, check_strided, integer, number, real, tensor
 from torch_hrr.assembly import functional
 
 AssemblyLoss = Callable[[Tensor, Tensor], Tensor]
 """A loss of the soft winners ``[..., n]`` and of the targets' indices ``[..., m]``."""
 
 
-def _expanded_targets(name: str, values: str, rows: Tensor, targets: Tensor) -> Tensor:
-    """The targets with the leading dimensions of the rows; TypeError or RuntimeError unless they are indices."""
+def _rows_and_targets(name: str, values: str, given: Any, indices: Any) -> tuple[Tensor, Tensor]:
+    """Rows, and the targets with their leading dimensions; an error unless these are distinct indices of them."""
+    rows, targets = tensor(name, values, given), tensor(name, "targets", indices)
     check_floating(name, values, rows)
     check_strided(name, "targets", targets)
     if targets.dtype != torch.int64:
         raise TypeError(f"{name}: targets must be int64, got {targets.dtype}")
     if rows.dim() == 0 or targets.dim() == 0 or targets.shape[-1] == 0:
-        raise RuntimeError(
+        raise ValueError(
             f"{name}: {values} must have shape [..., n] and targets [..., m] with m >= 1, "
             f"got {list(rows.shape)} and {list(targets.shape)}"
         )
@@ -29,10 +31,22 @@ def _expanded_targets(name: str, values: str, rows: Tensor, targets: Tensor) -> 
         raise RuntimeError(f"{name}: targets must be on {rows.device}, got {targets.device}")
     leading, own = rows.shape[:-1], targets.shape[:-1]
     if len(own) > len(leading) or any(a not in (1, b) for a, b in zip(own[::-1], leading[::-1], strict=False)):
-        raise RuntimeError(
+        raise ValueError(
             f"{name}: the leading dimensions of targets must broadcast to {list(leading)}, got {list(own)}"
         )
-    return targets.expand(*leading, targets.shape[-1])
+    # Elsewhere, looking would wait for the device, and a tracer has no values.
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_indices(name, targets, rows.shape[-1])
+    return rows, targets.expand(*leading, targets.shape[-1])
+
+
+def _check_indices(name: str, targets: Tensor, n: int) -> None:
+    outside = (targets < 0) | (targets >= n)
+    if bool(outside.any()):
+        raise IndexError(f"{name}: targets must be in 0..{n - 1}, got {int(targets[outside][0])}")
+    ordered = targets.sort(-1).values
+    if bool((ordered[..., 1:] == ordered[..., :-1]).any()):
+        raise ValueError(f"{name}: targets must be distinct in each row, got repeated ones")
 
 
 def assembly_overlap_loss(soft_winners: Tensor, targets: Tensor) -> Tensor:
@@ -51,9 +65,15 @@ def assembly_overlap_loss(soft_winners: Tensor, targets: Tensor) -> Tensor:
 
     Raises:
         TypeError: ``targets`` is not int64, or ``soft_winners`` not floating point.
-        RuntimeError: A shape or device does not fit, or an index is not below n.
+        ValueError: A shape does not fit, or on the CPU targets are repeated.
+        IndexError: On the CPU, a target is not in 0 to n - 1.
+        RuntimeError: Devices differ.
     """
-    indices = _expanded_targets("assembly_overlap_loss", "soft_winners", soft_winners, targets)
+    rows, indices = _rows_and_targets("assembly_overlap_loss", "soft_winners", soft_winners, targets)
+    return _overlap_loss(rows, indices)
+
+
+def _overlap_loss(soft_winners: Tensor, indices: Tensor) -> Tensor:
     missing = 1 - soft_winners.gather(-1, indices)
     return missing.sum() / max(missing.numel(), 1)
 
@@ -77,24 +97,31 @@ def assembly_margin_loss(inputs: Tensor, targets: Tensor, k: int, margin: float 
 
     Raises:
         TypeError: ``targets`` is not int64, or ``inputs`` not floating point.
-        ValueError: ``k`` is not between m and n, or ``margin`` is negative or not finite.
-        RuntimeError: A shape or device does not fit, or an index is not below n.
+        ValueError: ``k`` is not between m and n, ``margin`` is negative or not finite, a shape does not fit, or on the
+            CPU targets are repeated.
+        IndexError: On the CPU, a target is not in 0 to n - 1.
+        RuntimeError: Devices differ.
     """
-    name = "assembly_margin_loss"
-    indices = _expanded_targets(name, "inputs", inputs, targets)
-    k = integer(name, "k", k)
-    wanted, n = targets.shape[-1], inputs.shape[-1]
+    return _margin_loss("assembly_margin_loss", inputs, targets, k, margin)
+
+
+def _margin_loss(name: str, inputs: Any, targets: Any, k: Any, margin: Any) -> Tensor:
+    inputs, indices = _rows_and_targets(name, "inputs", inputs, targets)
+    k, margin = integer(name, "k", k), real(name, "margin", margin)
+    wanted, n = indices.shape[-1], inputs.shape[-1]
     if not wanted <= k <= n:
         raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {k}")
     if not 0 <= margin < float("inf"):
         raise ValueError(f"{name}: margin must be finite and at least 0, got {margin}")
     reached = inputs.gather(-1, indices)
     if k == n:
-        return (reached * 0).sum()
+        nothing: Tensor = (reached * 0).sum()
+        return nothing
     others = inputs.scatter(-1, indices, -torch.inf)
     rival = others.topk(k - wanted + 1, dim=-1).values[..., -1:]
     shortfall = torch.relu(margin - (reached - rival))
-    return shortfall.sum() / max(shortfall.numel(), 1)
+    mean: Tensor = shortfall.sum() / max(shortfall.numel(), 1)
+    return mean
 
 
 def assembly_loss(
@@ -131,8 +158,12 @@ def assembly_loss(
         if loss not in ("overlap", "margin"):
             raise ValueError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {loss!r:.80}")
         if loss == "margin":
-            return assembly_margin_loss(inputs, targets, k, margin)
+            return _margin_loss("assembly_loss", inputs, targets, k, margin)
+        number("assembly_loss", "margin", margin, 0)
     elif not callable(loss):
         raise TypeError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {type(loss).__name__}")
-    soft_winners = functional.k_cap(inputs, k, temperature, surrogate, soft=True)
-    return assembly_overlap_loss(soft_winners, targets) if isinstance(loss, str) else loss(soft_winners, targets)
+    if isinstance(loss, str):
+        rows, indices = _rows_and_targets("assembly_loss", "inputs", inputs, targets)
+        return _overlap_loss(functional._cap("assembly_loss", rows, k, temperature, surrogate, True), indices)
+    found: Tensor = loss(functional._cap("assembly_loss", inputs, k, temperature, surrogate, True), targets)
+    return found

@@ -261,6 +261,7 @@ class Brain:
 
     @no_plasticity.setter
     def no_plasticity(self, value: bool) -> None:
+        checks.check_bool("Brain", "no_plasticity", value)
         if value:
             self.brain.disable_plasticity()
         else:
@@ -331,18 +332,24 @@ class Brain:
         area_update_map: Mapping[str, Iterable[tuple[str, float]]] | None = None,
         stim_update_map: Mapping[str, Iterable[tuple[str, float]]] | None = None,
     ) -> None:
-        """Sets many: ``{to_area: [(from_area, beta)]}`` and ``{to_area: [(stimulus, beta)]}``."""
-        for to_area, updates in (area_update_map or {}).items():
-            for from_area, new_beta in updates:
-                self.update_plasticity(from_area, to_area, new_beta)
-        for to_area, updates in (stim_update_map or {}).items():
-            for stimulus, new_beta in updates:
-                self._area("update_plasticities", to_area).update_beta_by_stimulus(stimulus, new_beta)
+        """Sets many: ``{to_area: [(from_area, beta)]}`` and ``{to_area: [(stimulus, beta)]}``; all of them or none."""
+        op = "update_plasticities"
+        given = {
+            "area": checks.updates(op, "area_update_map", area_update_map, self.areas, self.areas),
+            "stimulus": checks.updates(op, "stim_update_map", stim_update_map, self.areas, self.stimulus_size_by_name),
+        }
+        for to_area, from_area, new_beta in given["area"]:
+            self.update_plasticity(from_area, to_area, new_beta)
+        for to_area, stimulus, new_beta in given["stimulus"]:
+            self._area(op, to_area).update_beta_by_stimulus(stimulus, new_beta)
 
     def activate(self, area_name: str, index: int) -> None:
         """Makes neurons k index .. k (index + 1) - 1 of an area its winners and fixes them, as for a lexicon's word."""
         area = self._area("activate", area_name)
-        first = area.k * checks.integer("activate", "index", index, least=0, most=area.n // area.k - 1)
+        place = checks.integer("activate", "index", index)
+        if not 0 <= place < area.n // area.k:
+            raise IndexError(f"activate: index must be in 0..{area.n // area.k - 1}, got {place}")
+        first = area.k * place
         self.brain.activate(area_name, range(first, first + area.k))
         area.fix_assembly()
 
@@ -362,7 +369,7 @@ class Brain:
         Raises:
             ValueError: an unknown name, or an area without winners that fires into another; the brain is unchanged.
         """
-        stimuli, sources = checks.listed(areas_by_stim or {}), checks.listed(dst_areas_by_src_area or {})
+        stimuli, sources = (checks.listed(checks.or_nothing(given)) for given in (areas_by_stim, dst_areas_by_src_area))
         before = {name: area.w for name, area in self.area_by_name.items()}
         self.brain.project(stimuli, sources)
         targets = (target for each in (stimuli, sources) for listed in each.values() for target in listed)

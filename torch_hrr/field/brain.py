@@ -218,7 +218,7 @@ class FieldBrain(Saveable, nn.Module):
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
         sensory = sensory.to(torch.float32)
         if not isinstance(reward, Tensor):
-            reward = torch.full_like(self.mean_reward, reward)
+            reward = torch.full_like(self.mean_reward, number("step", "reward", reward, -LARGEST, LARGEST))
         reward = reward.to(torch.float32).reshape(1)
 
         error = (sensory - self.prediction).abs().mean()
