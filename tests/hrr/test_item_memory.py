@@ -1,7 +1,6 @@
 """Cleanup against cosines in float64 and an order that is written down: larger first, then the lower index."""
 
 import numpy as np
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
