@@ -182,9 +182,10 @@ def real(op: str, argument: str, value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     """The number of a NumPy array without dimensions; anything else as it is."""
-    if isinstance(value, Tensor) or not hasattr(value, "__array__") or getattr(value, "shape", None) != ():
+    # Python's first: of a number that torch.compile holds no attribute can be asked.
+    if isinstance(value, int | float | Tensor) or not hasattr(value, "__array__"):
         return value
-    return value[()]
+    return value[()] if getattr(value, "shape", None) == () else value
 
 
 def word(op: str, argument: str, value: Any) -> None:
