@@ -44,6 +44,12 @@ def named(vector):
     return words["A"]
 
 
+def found(context, pattern):
+    library = field.PatternLibrary(2, DIM)
+    library.store(context, pattern, torch.tensor(True))
+    return library.find_best_pattern(pattern, context)
+
+
 def embedder():
     torch.manual_seed(0)
     config = encoding.SinusoidalConfig(vocab_size=9, embedding_dim=DIM, max_sequence_length=16)
@@ -96,6 +102,10 @@ CALLS = {
     "evolve": (lambda x: field.evolve(x, 0.9, 0.1, steps=2), FIELD),
     "gradient": (field.gradient, FIELD),
     "gradient_magnitude": (field.gradient_magnitude, FIELD),
+    "advance_key": (lambda key: field.advance_key(key, 5, 2), WHOLE[0, :2]),
+    "step": (lambda x: field.DynamicField(FIELD.shape).step(x, 2), FIELD),
+    "find_best_pattern": (found, A[0], A[1]),
+    "SplitField": (lambda x: field.SplitField(x).evolve(0.9, 0.1, 2), FIELD),
 }
 
 

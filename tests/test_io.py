@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_hrr.io import files as files
-from torch_hrr.io.files import digest, load, save
+from torch_hrr.io.files import digest, load, open_mapped, save
 
 DTYPES = sorted(files._DTYPES.values(), key=str)
 KEYS = [None, b"a secret"]
@@ -169,7 +170,10 @@ def nested(depth):
 
 
 BAD_CONTENT = [
-    ({"w": [1.0]}, {}, TypeError, r"tensors\['w'\] must be a torch.Tensor, got list"),
+    (5, {}, TypeError, "tensors must be a mapping by name, got int"),
+    ({}, 5, TypeError, "metadata must be a mapping by name, got int"),
+    ({"w": "x"}, {}, TypeError, r"tensors\['w'\] must be a torch.Tensor or a NumPy array, got str"),
+    ({"w": [1.0]}, {}, TypeError, r"tensors\['w'\] must be a torch.Tensor or a NumPy array, got list"),
     ({1: torch.ones(1)}, {}, TypeError, "names of tensors must be str, got int"),
     ({"__metadata__": torch.ones(1)}, {}, ValueError, "names of tensors must not be reserved, got '__meta"),
     ({"\ud800": torch.ones(1)}, {}, ValueError, "names of tensors must be valid Unicode"),
@@ -277,3 +281,15 @@ def test_digest_and_files_keep_their_bytes_over_versions(path):
     save(path, tensors, METADATA, format=FORMAT, version=1, key=b"a secret")
     keyed = hashlib.sha256(path.read_bytes()).hexdigest()
     assert keyed == "0d9ac7e65f008a4a1246330539b26d5b594d7e376487368706e905fc6eb6a295"
+
+
+def test_an_array_is_saved_as_the_tensor_of_its_values(path):
+    array = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    save(path, {"w": array}, {}, format=FORMAT, version=1)
+    tensors = load(path, format=FORMAT)[0]
+    assert torch.equal(tensors["w"], torch.tensor(array.copy()))
+    assert digest({"w": array}, {}) == digest(tensors, {})
+    with pytest.raises(ValueError, match=r"^load: device must be .*, got 'bogus'$"):
+        load(path, format=FORMAT, device="bogus")
+    with pytest.raises(TypeError, match=r"^open_mapped: verify must be a bool, got str$"):
+        open_mapped(path, format=FORMAT, verify="x")

@@ -9,6 +9,8 @@ from cases.base import build, floating, floats_of, tensors_of
 from torch._dynamo.backends.debugging import aot_eager
 from torch.export import Dim
 
+from torch_hrr import encoding, hrr
+
 BATCH = Dim("batch", min=2, max=64)
 
 COMPILED = [case for case in ALL_CASES if case.takes("compile")]
@@ -113,6 +115,15 @@ def test_compile_takes_gradients_in_one_graph(case, counter):
             grads.append(torch.autograd.grad([(result.sin()).sum() for result in results], leaves))
         assert same(grads[0], grads[1])
     assert len(counter.graphs) == 1
+
+
+@pytest.mark.parametrize("function", (hrr.bind_power, hrr.inverse, lambda a, scale: encoding.rotate(a, scale=scale)))
+@pytest.mark.parametrize("kind", (int, float))
+def test_compile_takes_numbers_that_change(function, kind, counter):
+    compiled = torch.compile(function, backend=counter, fullgraph=True, dynamic=True)
+    a = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
+    for number in (2, 3, 4):
+        assert torch.equal(compiled(a, kind(number)), function(a, kind(number)))
 
 
 @pytest.mark.parametrize("case", EXPORTED, ids=lambda case: case.id)

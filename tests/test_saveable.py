@@ -226,6 +226,34 @@ def test_what_is_no_regular_file_is_an_error_and_not_a_wait(read, tmp_path):
             read(path)
 
 
+@pytest.mark.parametrize(
+    ("path", "error", "text"),
+    [
+        (None, TypeError, "must be a str or an os.PathLike, got NoneType"),
+        (5, TypeError, "must be a str or an os.PathLike, got int"),
+        ("a\0b", ValueError, "must be one that a file can have, got 'a"),
+        ("\ud800", ValueError, "must be one that a file can have, got '"),
+    ],
+    ids=("None", "5", "null", "surrogate"),
+)
+def test_what_is_no_path_is_named(path, error, text):
+    for read in (torch_hrr.load, hrr.VectorStore.load):
+        with pytest.raises(error, match=f"^load: path {text}"):
+            read(path)
+    with pytest.raises(error, match=f"^MappedTable: path {text}"):
+        encoding.MappedTable(path)
+    with pytest.raises(error, match=f"^save: path {text}"):
+        sequence().save(path)
+    with pytest.raises(error, match=f"^save_table: path {text}"):
+        encoding.save_table(path, torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("kind", saveable_classes().values(), ids=lambda kind: kind.__name__)
+def test_an_option_that_no_class_knows_is_refused(kind, tmp_path):
+    with pytest.raises(TypeError, match=rf"^load: options of {kind.__name__} must be device.*, got bogus$"):
+        kind.load(tmp_path / "nothing", bogus=1)
+
+
 def test_a_want_of_memory_is_a_memory_error(tmp_path, monkeypatch):
     brain().save(tmp_path / "brain")
 

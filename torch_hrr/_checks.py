@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -40,6 +41,12 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
         return torch.as_tensor(value.__array__().copy())
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
+
+
+def placed(op: str, argument: str, value: Any, device: torch.device | None) -> Tensor:
+    """As `tensor`, but an array's is on the device, if one is given."""
+    given = tensor(op, argument, value)
+    return given if given is value or device is None else given.to(device)
 
 
 def strided(op: str, argument: str, value: Any) -> Tensor:
@@ -143,7 +150,8 @@ def sizes(op: str, argument: str, values: Any, least: int = 1, wanted: str = "in
 
 def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
     """What an iterable other than a str holds; TypeError for anything else, which says what is `wanted`."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    # An array or a tensor without dimensions is iterable by its type alone.
+    if isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
         raise TypeError(f"{op}: {argument} must be {wanted}, got {type(values).__name__}")
     return list(values)
 
@@ -177,15 +185,30 @@ def real(op: str, argument: str, value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     """The number of a NumPy array without dimensions; anything else as it is."""
-    if isinstance(value, Tensor) or not hasattr(value, "__array__") or getattr(value, "shape", None) != ():
+    # Python's first: of a number that torch.compile holds no attribute can be asked.
+    if isinstance(value, int | float | Tensor) or not hasattr(value, "__array__"):
         return value
-    return value[()]
+    return value[()] if getattr(value, "shape", None) == () else value
 
 
 def word(op: str, argument: str, value: Any) -> None:
     """Raises TypeError unless the value is a str, of which the operator checks what it says."""
     if not isinstance(value, str):
         raise TypeError(f"{op}: {argument} must be a str, got {type(value).__name__}")
+
+
+def checked_path(op: str, path: Any) -> str:
+    """The path as text; TypeError for what is none, ValueError where no file can have it."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{op}: path must be a str or an os.PathLike, got {type(path).__name__}")
+    text = os.fsdecode(path)
+    try:
+        possible = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise ValueError(f"{op}: path must be one that a file can have, got {text!r:.80}")
+    return text
 
 
 def positive(op: str, argument: str, value: Any) -> float:
@@ -241,9 +264,7 @@ def check_vectors(
         ValueError: Too few dimensions or another last dimension.
         RuntimeError: A tensor on another device.
     """
-    vectors = tensor(op, argument, value)
-    if vectors is not value and device is not None:
-        vectors = vectors.to(device)
+    vectors = placed(op, argument, value, device)
     check_floating(op, argument, vectors)
     if vectors.dim() < rank:
         raise ValueError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(vectors.shape)}")

@@ -314,6 +314,7 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS), ValueError, "fit: warmup must be below the number of"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, streams=0), ValueError, "fit: streams must be at least 1"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, progress=5), TypeError, "fit: progress must be a function"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[:9]), ValueError, "fit: tokens must be at least two for"),
         (lambda: LSMGenerator(CONFIG, units=5).generate(1, -1.0), ValueError, "generate: temperature must be a finite"),
         (lambda: LSMGenerator(CONFIG, units=5).generate(-1), ValueError, "generate: n must be at least 0, got -1"),

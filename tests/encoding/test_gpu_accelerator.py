@@ -78,7 +78,7 @@ def test_frequencies_are_rounded_once():
     assert torch.equal(found, torch.tensor([0.5 * 500.0 ** (-2 * i / 7) for i in range(4)]))
     assert accelerator().parallel_frequency_computation(0).shape == (0,)
     assert accelerator().parallel_frequency_computation(4, dtype=torch.float64).dtype == torch.float64
-    with pytest.raises(ValueError, match="base_frequency must be above 0, got 0"):
+    with pytest.raises(ValueError, match="base_frequency must be finite and above 0, got 0"):
         accelerator().parallel_frequency_computation(4, 0)
 
 

@@ -7,12 +7,15 @@ import torch
 
 from torch_hrr.encoding import (
     ConfigurableSinusoidalEmbedder,
+    LearnableFrequencies,
     RelativePositionBias,
     SinusoidalConfig,
     attention_weights,
     rotate,
     sinusoidal_encoding,
 )
+
+SEEN = torch.ones(2, 2, dtype=torch.bool)
 
 layouts = pytest.mark.parametrize("layout", ("interleaved", "half"))
 
@@ -74,7 +77,8 @@ def test_rotation_in_half_rounds_once_and_has_gradients():
         (torch.ones(4), {}, ValueError, "shape \\[..., L, D\\]"),
         (torch.ones(3, 4, dtype=torch.int64), {}, TypeError, "x must be float32"),
         (torch.ones(3, 4), {"layout": "both"}, ValueError, "layout must be '"),
-        (torch.ones(3, 4), {"base": -1.0}, ValueError, "base"),
+        (torch.ones(3, 4), {"base": -1.0}, ValueError, "^rotate: base must be finite and above 0, got -1.0$"),
+        (torch.ones(3, 4), {"scale": math.nan}, ValueError, "^rotate: scale must be finite, got nan$"),
         (
             torch.ones(3, 4),
             {"positions": [0, 1, 2]},
@@ -83,7 +87,7 @@ def test_rotation_in_half_rounds_once_and_has_gradients():
         ),
         (torch.ones(3, 4), {"positions": torch.ones(2, 3)}, ValueError, "rows of x, \\[3\\], got \\[2, 3\\]"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_what_cannot_be_rotated(x, options, error, text):
     with pytest.raises(error, match=text):
@@ -175,17 +179,55 @@ def test_attention_weights_of_half_types_are_those_of_float32():
         ((torch.ones(2, 0), torch.ones(2, 0)), ValueError, "d >= 1"),
         ((torch.ones(2, 3), torch.ones(2, 3).half()), TypeError, "one dtype"),
         ((torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 2)), TypeError, "mask must be a bool tensor"),
+        ((torch.ones(5, 2, 3), torch.ones(4, 2, 3)), ValueError, r"query and key .* broadcast, got \[5\] and \[4\]"),
+        ((torch.ones(3, 3), torch.ones(3, 3), SEEN), ValueError, r"mask must broadcast to \[..., 3, 3\], got \[2, 2\]"),
+        ((torch.ones(2, 3), torch.ones(2, 3), SEEN.to_sparse()), TypeError, "mask must be strided, got"),
+        ((torch.ones(2, 3), torch.ones(2, 3), SEEN.to("meta")), RuntimeError, "mask must be on cpu, got meta"),
+        ((torch.ones(3, 3), torch.ones(3, 3), None, torch.ones(2, 2)), ValueError, r"relative_bias must broadcast to"),
+        ((torch.ones(4, 2, 3), torch.ones(2, 3), None, torch.ones(5, 2, 2)), ValueError, "relative_bias must have"),
         (
             (torch.ones(2, 3), torch.ones(2, 3), None, [1.0]),
             TypeError,
             "relative_bias must be a torch.Tensor or a NumPy array, got list",
         ),
     ],
-    ids=range(5),
+    ids=range(11),
 )
 def test_attention_of_what_does_not_fit(arguments, error, text):
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=f"^attention_weights: .*{text}"):
         attention_weights(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((None, 3), TypeError, "queries must be an int, got NoneType"),
+        ((2, 2.5), TypeError, "keys must be an int, got float"),
+        ((True, 3), TypeError, "queries must be an int, got bool"),
+        ((-1, 3), ValueError, "queries must be at least 0, got -1"),
+        ((2, 3, "0"), TypeError, "first_query must be an int, got str"),
+    ],
+    ids=range(5),
+)
+def test_a_bias_of_no_number_of_rows(arguments, error, text):
+    with pytest.raises(error, match=f"^RelativePositionBias: {text}$"):
+        RelativePositionBias(4)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"log": "no"}, TypeError, "log must be a bool, got str"),
+        ({"base": 0}, ValueError, "base must be finite and above 0, got 0"),
+        ({"scale": -1.0, "log": True}, ValueError, "scale must be finite and above 0, got -1.0"),
+        ({"dtype": torch.int32}, TypeError, "dtype must be float32, .*, got torch.int32"),
+    ],
+    ids=range(4),
+)
+def test_frequencies_that_no_ladder_has(changes, error, text):
+    good = {"dim": 8, "base": 100.0, "scale": 1.0, "log": False, "dtype": torch.float32}
+    with pytest.raises(error, match=f"^LearnableFrequencies: {text}$"):
+        LearnableFrequencies(**good | changes)
 
 
 def test_the_embedder_adds_its_bias():

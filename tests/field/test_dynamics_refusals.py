@@ -68,7 +68,7 @@ def test_a_field_that_cannot_be_is_refused(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (([1.0],), TypeError, "stimulus must be a torch.Tensor, got list"),
+        (([1.0],), TypeError, "stimulus must be a torch.Tensor or a NumPy array, got list"),
         ((torch.zeros(1, dtype=torch.float64),), TypeError, "stimulus must be torch.float32, got torch.float64"),
         ((torch.zeros(1, 5, 6, 1),), ValueError, r"stimulus must broadcast to \[1, 6, 6, 2\], got a shape of"),
         ((torch.zeros(2, 1, 6, 6, 2),), ValueError, "stimulus must broadcast"),
@@ -94,6 +94,7 @@ def test_other_wrong_arguments_are_refused():
     for arguments, error, message in (
         (((1, 2), 1.0), ValueError, "position must be \\(depth, height, width\\), got 2 numbers"),
         ((1.0, 1.0), TypeError, "position must be three numbers, got float"),
+        ((numpy.array(1.0), 1.0), TypeError, "position must be three numbers, got ndarray"),
         (((1, 2, math.nan), 1.0), ValueError, "position must be a finite number"),
         (((1, 2, 3), 0.0), ValueError, "sigma must be above 0, got 0.0"),
         (((1, 2, 3), 1.0, math.inf), ValueError, "amplitude must be a finite number"),

@@ -304,9 +304,14 @@ def test_vmap_over_noise_is_an_error():
             lambda: field.evolve(draw(2, 2, 2, 1), 0.1, 0.1, noise=torch.tensor(0.1)),
             "noise must be a number, got Tensor",
         ),
-        (lambda: field.advance_key([1, 2], 4), "advance_key: key must be a torch.Tensor, got list"),
+        (lambda: field.advance_key([1, 2], 4), "advance_key: key must be a torch.Tensor or a NumPy array, got list"),
+        (lambda: field.advance_key_([1, 2], 4), "^advance_key_: key must be a torch.Tensor, got list"),
+        (
+            lambda: field.advance_key_(torch.zeros(2), 4),
+            "^advance_key_: key must be uint64 or int64",
+        ),
     ],
-    ids=range(3),
+    ids=range(5),
 )
 def test_arguments_of_the_wrong_type(call, text):
     with pytest.raises(TypeError, match=text):

@@ -129,7 +129,7 @@ ONES = torch.ones(5), torch.ones(3)
         ((ONES[0], ONES[1].to("meta")), ValueError, "pattern must be on cpu, got meta"),
         ((ONES[0].int(), ONES[1]), TypeError, "context must be float32, float64, float16 or bfloat16, got torch.int32"),
         ((ONES[0], ONES[1] + 1j), TypeError, "pattern must be float32, .*, got torch.complex64"),
-        ((*ONES, True), TypeError, "when must be a torch.Tensor, got bool"),
+        ((*ONES, True), TypeError, "when must be a torch.Tensor or a NumPy array, got bool"),
         ((*ONES, torch.ones(1)), TypeError, "when must be bool, got torch.float32"),
         ((*ONES, torch.ones(2).bool()), ValueError, r"when must have one element, got a shape of \[2\]"),
         ((*ONES, torch.ones(1, device="meta").bool()), ValueError, "when must be on cpu, got meta"),

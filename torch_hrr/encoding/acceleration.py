@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import runtime
-from torch_hrr._checks import check_bool, check_dtype, choice, integer, number, strided
+from torch_hrr._checks import check_bool, check_dtype, choice, integer, number, positive, strided
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
 
@@ -182,7 +182,11 @@ class GPUAccelerator:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """The ladder ``frequency_scaling base_frequency^(-2i/dim)``, ``[ceil(dim / 2)]``, rounded once from float64."""
-        return ladder(embedding_dim, base_frequency, frequency_scaling, dtype).to(self.device)
+        op = "parallel_frequency_computation"
+        check_dtype(op, dtype)
+        dim = integer(op, "embedding_dim", embedding_dim, 0)
+        base = positive(op, "base_frequency", base_frequency)
+        return ladder(dim, base, number(op, "frequency_scaling", frequency_scaling), dtype).to(self.device)
 
     def optimized_attention_weights(
         self,
@@ -295,11 +299,5 @@ def choose_device(enable_gpu: bool, device: torch.device | str | int | None, op:
 
 def ladder(dim: int, base: float, scale: float, dtype: torch.dtype) -> Tensor:
     """The frequencies of `sinusoidal_encoding`, ``[ceil(dim / 2)]``, rounded once from float64."""
-    op = "parallel_frequency_computation"
-    check_dtype(op, dtype)
-    dim = integer(op, "embedding_dim", dim, 0)
-    base, scale = number(op, "base_frequency", base), number(op, "frequency_scaling", scale)
-    if base <= 0:
-        raise ValueError(f"{op}: base_frequency must be above 0, got {base}")
     pairs = torch.arange((dim + 1) // 2, dtype=torch.float64, device="cpu")
     return (scale * torch.pow(base, -2 * pairs / max(dim, 1))).to(dtype)

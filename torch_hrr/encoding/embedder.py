@@ -13,7 +13,7 @@ from torch._jit_internal import is_scripting
 from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import check_generator, integer, number, strided
+from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, strided
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
@@ -34,9 +34,19 @@ class LearnableFrequencies(nn.Module):
     log: Final[bool]
 
     def __init__(self, dim: int, base: float, scale: float, log: bool, dtype: torch.dtype) -> None:
-        """Starts at ``scale base^(-2i/dim)``."""
+        """Starts at ``scale base^(-2i/dim)``.
+
+        Raises:
+            TypeError: An argument of another type.
+            ValueError: A number outside its range: the logarithm takes scales above 0 alone.
+        """
         super().__init__()
+        op = type(self).__name__
+        check_bool(op, "log", log)
+        check_dtype(op, dtype)
         self.log = log
+        dim, base = integer(op, "dim", dim, 0), positive(op, "base", base)
+        scale = positive(op, "scale", scale) if log else number(op, "scale", scale)
         start = ladder(dim, base, scale, torch.float64)
         self.weight = nn.Parameter((start.log() if log else start).to(dtype))
 

@@ -379,6 +379,8 @@ class LSMGenerator(_Softmax):
         """
         given, batched = self._tokens("fit", tokens)
         streams = integer("fit", "streams", streams, 1)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"fit: progress must be a function or None, got {type(progress).__name__}")
         if not batched:
             length = given.shape[1] // streams
             if length < 2:

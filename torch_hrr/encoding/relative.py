@@ -5,10 +5,13 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import (
     check_bool,
+    check_broadcast,
     check_floating,
+    check_strided,
     choice,
     integer,
     number,
@@ -154,7 +157,16 @@ class RelativePositionBias(nn.Module):
             queries: Number of queries, at positions ``first_query``, ``first_query + 1``, ...
             keys: Number of keys, at positions 0, 1, ...
             first_query: Position of the first query: above 0 if keys of earlier positions are cached.
+
+        Raises:
+            TypeError: An argument is not an int.
+            ValueError: ``queries`` or ``keys`` is negative.
         """
+        # Left out where it is scripted, which checks types itself.
+        if not is_scripting():
+            op = type(self).__name__
+            queries, keys = integer(op, "queries", queries, 0), integer(op, "keys", keys, 0)
+            first_query = integer(op, "first_query", first_query)
         # Every distance once: the bias is constant along diagonals. Descending j - i, ascending i - j.
         distances = torch.arange(first_query - keys + 1, first_query + queries, device=self.weight.device)
         if self.features:
@@ -196,8 +208,9 @@ def attention_weights(
         ``[..., Lq, Lk]``, in the dtype of ``query``.
 
     Raises:
-        TypeError: A tensor is of another dtype.
-        ValueError: The last dimensions differ or are 0.
+        TypeError: A tensor is of another dtype, sparse or nested.
+        ValueError: The last dimensions differ or are 0, or shapes do not broadcast.
+        RuntimeError: The devices differ.
     """
     op = "attention_weights"
     query, key = tensor(op, "query", query), tensor(op, "key", key)
@@ -210,10 +223,19 @@ def attention_weights(
     if query.dim() < 2 or key.dim() < 2 or query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         shapes = f"{list(query.shape)} and {list(key.shape)}"
         raise ValueError(f"{op}: query and key must have shapes [..., L, d] with the same d >= 1, got {shapes}")
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype}")
+    _check_device("key", key, query)
+    leading = check_broadcast(op, "query and key", query.shape[:-2], key.shape[:-2])
+    scores_shape = torch.Size((*leading, query.shape[-2], key.shape[-2]))
+    if mask is not None:
+        check_strided(op, "mask", mask)
+        if mask.dtype != torch.bool:
+            raise TypeError(f"{op}: mask must be a bool tensor, got {mask.dtype}")
+        _check_device("mask", mask, query)
+        scores_shape = _with_scores("mask", mask, scores_shape)
     if relative_bias is not None:
         check_floating(op, "relative_bias", relative_bias)
+        _check_device("relative_bias", relative_bias, query)
+        _with_scores("relative_bias", relative_bias, scores_shape)
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     if causal:
         offset = key.shape[-2] - query.shape[-2]
@@ -232,3 +254,19 @@ def attention_weights(
         # Finite, and zero once more afterwards: a softmax of nothing is NaN, and so would its gradient be.
         weights = scores.masked_fill(~mask, torch.finfo(wide).min).softmax(-1)
         return weights.masked_fill(~mask, 0.0).to(query.dtype)
+
+
+def _check_device(argument: str, value: Tensor, query: Tensor) -> None:
+    if value.device != query.device:
+        raise RuntimeError(f"attention_weights: {argument} must be on {query.device}, got {value.device}")
+
+
+def _with_scores(argument: str, value: Tensor, scores: torch.Size) -> torch.Size:
+    """The shape of scores with a mask or a bias, which may add leading dimensions but neither queries nor keys."""
+    if not all(n in (1, m) for n, m in zip(value.shape[:-3:-1], scores[:-3:-1], strict=False)):
+        got = list(value.shape)
+        raise ValueError(
+            f"attention_weights: {argument} must broadcast to [..., {scores[-2]}, {scores[-1]}], got {got}"
+        )
+    leading = check_broadcast("attention_weights", f"query, key and {argument}", value.shape[:-2], scores[:-2])
+    return torch.Size((*leading, *scores[-2:]))

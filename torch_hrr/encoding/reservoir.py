@@ -289,6 +289,7 @@ class LiquidStateMachine(Saveable):
             TypeError: ``embedder`` is not a module.
             Others: As for `Saveable.load`.
         """
+        cls._check_options(options)
         _check_embedder("load", embedder)
         target = _resolve("load", cls._resolved(device))
         tensors, settings = cls._read(path, key)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import io
-from torch_hrr._checks import FLOATING, check_bool, check_floating, integer
+from torch_hrr._checks import FLOATING, check_bool, check_floating, checked_path, integer, tensor
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError
 
@@ -45,7 +45,7 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     """Writes a table ``[V, dim]`` to a checked safetensors file that `MappedTable` opens.
 
     Raises:
-        TypeError: ``table`` is not float32, float64, float16 or bfloat16.
+        TypeError: ``table`` is not a tensor or array of float32, float64, float16 or bfloat16.
         ValueError: It is not ``[V, dim]`` with both at least 1.
         OSError: The file cannot be written; an existing one stays as it was.
         RuntimeError: The table changed during the call.
@@ -53,6 +53,8 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     Cost: two passes over the table, and memory for one piece of it, so a table from `torch.from_file` may be larger
         than memory.
     """
+    path = checked_path("save_table", path)
+    table = tensor("save_table", "table", table)
     check_floating("save_table", "table", table)
     if table.dim() != 2 or 0 in table.shape:
         raise ValueError(f"save_table: table must have shape [V, dim], both at least 1, got {list(table.shape)}")
@@ -100,11 +102,12 @@ class MappedTable:
         self.config = MemoryStorageConfig() if config is None else config
         if not isinstance(self.config, MemoryStorageConfig):
             raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")
+        path = checked_path("MappedTable", path)
         tensors, _ = io.open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify)
         table = tensors.get("table")
         if table is None or len(tensors) > 1 or table.dim() != 2 or 0 in table.shape or table.dtype not in FLOATING:
-            raise IntegrityError(f"load: {os.fsdecode(path)} must hold one floating table [V, dim]")
-        self._path, self._table = os.path.abspath(os.fsdecode(path)), table
+            raise IntegrityError(f"load: {path} must hold one floating table [V, dim]")
+        self._path, self._table = os.path.abspath(path), table
         wanted = self.config.enable_gpu_acceleration
         self.device = choose_device(wanted, device, "MappedTable")
         self._lock = threading.Lock()

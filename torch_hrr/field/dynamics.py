@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_seed, check_strided, choice, integer, number, sizes
+from torch_hrr._checks import check_seed, check_strided, choice, integer, listed, number, placed, sizes
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -224,13 +224,14 @@ class DynamicField(Saveable, nn.Module):
             The output after the last step, ``[..., D, H, W, C]``, a new tensor.
 
         Raises:
-            TypeError: The stimulus is not a strided tensor of the field's dtype, or the field was turned into a half
-                type.
+            TypeError: The stimulus is not a strided tensor or array of the field's dtype, or the field was turned into
+                a half type.
             ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value
                 (checked only on the CPU).
             On these and any other error, for example a lack of memory, the field is unchanged.
         """
-        self._check(stimulus, integer("step", "steps", steps, 0))
+        steps = integer("step", "steps", steps, 0)
+        stimulus = self._checked(stimulus)
         config = self.config
         rate = config.dt / config.tau
         noise = config.noise_of_step
@@ -279,9 +280,7 @@ class DynamicField(Saveable, nn.Module):
             TypeError, ValueError: An argument of another type or outside its range.
         """
         op = "stimulus"
-        if isinstance(position, str) or not isinstance(position, Iterable):
-            raise TypeError(f"{op}: position must be three numbers, got {type(position).__name__}")
-        centre = [number(op, "position", place) for place in position]
+        centre = [number(op, "position", place) for place in listed(op, "position", position, "three numbers")]
         if len(centre) != 3:
             raise ValueError(f"{op}: position must be (depth, height, width), got {len(centre)} numbers")
         sigma = number(op, "sigma", sigma, 0)
@@ -368,12 +367,13 @@ class DynamicField(Saveable, nn.Module):
     def _output_of(self, activation: Tensor) -> Tensor:
         return (activation.detach() * self.config.beta).sigmoid_()
 
-    def _check(self, stimulus: Tensor | None, steps: int) -> None:
+    def _checked(self, given: Tensor | None) -> Tensor | None:
         op, activation = "step", self.activation
         if activation.dtype not in _DTYPES:
             raise TypeError(f"{op}: activation must be float32 or float64, got {activation.dtype}")
-        if stimulus is None:
-            return
+        if given is None:
+            return None
+        stimulus = placed(op, "stimulus", given, activation.device)
         check_strided(op, "stimulus", stimulus)
         if stimulus.dtype != activation.dtype:
             raise TypeError(f"{op}: stimulus must be {activation.dtype}, got {stimulus.dtype}")
@@ -389,6 +389,7 @@ class DynamicField(Saveable, nn.Module):
         # One pass: NaN is the least and the most of what holds one.
         if stimulus.is_cpu and not all(abs(end) <= _LARGEST for end in torch.aminmax(stimulus.detach())):
             raise ValueError(f"{op}: stimulus must be finite and at most {_LARGEST:g} in absolute value")
+        return stimulus
 
     def _lateral(self, output: Tensor) -> Tensor:
         """What the field hears of itself."""

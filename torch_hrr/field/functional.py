@@ -14,6 +14,7 @@ from torch_hrr._checks import (
     optional_tensor,
     real,
     signed,
+    strided,
     tensor,
     word,
 )
@@ -202,8 +203,8 @@ def advance_key(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         TypeError: ``key`` is not uint64 or int64, or a number is not an int.
         ValueError: ``numel`` or ``steps`` is negative, or ``key`` is not of shape ``[2]``.
     """
-    check_strided("advance_key", "key", key)
-    return advance_key_(key.clone(), numel, steps)
+    key = strided("advance_key", "key", key)
+    return _advanced("advance_key", key.clone(), numel, steps)
 
 
 def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
@@ -213,13 +214,16 @@ def advance_key_(key: Tensor, numel: int, steps: int = 1) -> Tensor:
         TypeError: As `advance_key`.
         ValueError: As `advance_key`.
     """
-    check_strided("advance_key", "key", key)
-    numel = integer("advance_key", "numel", numel, 0)
-    steps = integer("advance_key", "steps", steps, 0)
+    check_strided("advance_key_", "key", key)
+    return _advanced("advance_key_", key, numel, steps)
+
+
+def _advanced(op: str, key: Tensor, numel: int, steps: int) -> Tensor:
+    numel, steps = integer(op, "numel", numel, 0), integer(op, "steps", steps, 0)
     if key.dtype not in (torch.uint64, torch.int64):
-        raise TypeError(f"advance_key: key must be uint64 or int64, got {key.dtype}")
+        raise TypeError(f"{op}: key must be uint64 or int64, got {key.dtype}")
     if key.shape != (2,):
-        raise ValueError(f"advance_key: key must have shape [2], got {list(key.shape)}")
+        raise ValueError(f"{op}: key must have shape [2], got {list(key.shape)}")
     # Modulo 2^64, as the counters.
     blocks = (numel + 3) // 4 * steps % 2**64
     key.view(torch.int64)[1].add_(blocks if blocks < 2**63 else blocks - 2**64)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, resolve_dtype
+from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, placed, resolve_dtype
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
@@ -82,13 +82,14 @@ class PatternLibrary(Saveable, nn.Module):
             when: A bool tensor of one element on the device, which decides there whether to store; None means yes.
 
         Raises:
-            TypeError: An argument is not a strided tensor, or of another dtype.
+            TypeError: An argument is not a strided tensor or array, or of another dtype.
             ValueError: A shape or a device is another. The library is unchanged.
         """
         op = "store"
-        self._check_vector(op, "context", context, self.dim)
-        self._check_vector(op, "pattern", pattern, self.pattern_dim)
+        context = self._vector(op, "context", context, self.dim)
+        pattern = self._vector(op, "pattern", pattern, self.pattern_dim)
         if when is not None:
+            when = placed(op, "when", when, self.stored.device)
             check_strided(op, "when", when)
             if when.dtype is not torch.bool:
                 raise TypeError(f"{op}: when must be bool, got {when.dtype}")
@@ -120,15 +121,15 @@ class PatternLibrary(Saveable, nn.Module):
             The pattern ``[pattern_dim]``, and the greatest similarity, 0-d, -1 to 1; zeros from an empty library.
 
         Raises:
-            TypeError: An argument is not a strided tensor, or of another dtype.
+            TypeError: An argument is not a strided tensor or array, or of another dtype.
             ValueError: A shape or a device is another.
 
         Cost: one read of the contexts, and with a state one of the patterns.
         """
         op = "find_best_pattern"
-        self._check_vector(op, "context", context, self.dim)
+        context = self._vector(op, "context", context, self.dim)
         if field_state is not None:
-            self._check_vector(op, "field_state", field_state, self.pattern_dim)
+            field_state = self._vector(op, "field_state", field_state, self.pattern_dim)
         scores = torch.mv(self.contexts, _unit(context.to(self.contexts.dtype)))
         if field_state is not None:
             lengths = torch.linalg.vector_norm(self.patterns, dim=1)
@@ -185,11 +186,13 @@ class PatternLibrary(Saveable, nn.Module):
         """The sizes, for `repr`."""
         return f"{self.capacity}, {self.dim}, pattern_dim={self.pattern_dim}"
 
-    def _check_vector(self, op: str, argument: str, value: Tensor, length: int) -> None:
+    def _vector(self, op: str, argument: str, given: Any, length: int) -> Tensor:
+        value = placed(op, argument, given, self.stored.device)
         check_floating(op, argument, value)
         if value.shape != (length,):
             raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")
         self._check_device(op, argument, value)
+        return value
 
     def _check_device(self, op: str, argument: str, value: Tensor) -> None:
         if value.device != self.stored.device:

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, check_strided, integer
+from torch_hrr._checks import FLOATING, check_floating, integer, real, strided, tensor
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
@@ -47,7 +47,7 @@ class SplitField:
         self._group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
         self._rank = dist.get_rank(self._group) if self._group is not None else 0
         self._ranks = dist.get_world_size(self._group) if self._group is not None else 1
-        self._counts = self._checked_counts(planes)
+        planes, self._counts = self._checked(planes)
         self.depth = sum(self._counts)
         self.origin = sum(self._counts[: self._rank])
         shape = list(planes.shape)
@@ -100,8 +100,11 @@ class SplitField:
         """
         op = "SplitField.evolve"
         steps = integer(op, "steps", steps, 0)
+        decay, diffusion, noise = (
+            real(op, name, value) for name, value in (("decay", decay), ("diffusion", diffusion), ("noise", noise))
+        )
         if key is not None:
-            check_strided(op, "key", key)
+            key = strided(op, "key", key)
         # On no plane at all, which checks the arguments before ranks wait for one another.
         nothing = self._state.narrow(_DEPTH, 0, 0)
         checked = key if key is not None else functional.random_key(0, nothing.device)
@@ -175,11 +178,15 @@ class SplitField:
         for beyond, buffer in received:
             beyond.copy_(buffer)
 
-    def _checked_counts(self, planes: Tensor) -> list[int]:
-        """How many planes every rank has; what is wrong on one rank is an error on all, so that none waits."""
+    def _checked(self, planes: Tensor) -> tuple[Tensor, list[int]]:
+        """The planes as a tensor, and how many every rank has.
+
+        What is wrong on one rank is an error on all, so that none waits.
+        """
         op = "SplitField"
         problem: Exception | None = None
         try:
+            planes = tensor(op, "planes", planes)
             check_floating(op, "planes", planes)
             if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
                 text = f"planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}"
@@ -199,15 +206,15 @@ class SplitField:
         if not same or any(own != sizes[0] for own in sizes):
             text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
             raise ValueError(f"{op}: {text}")
-        return counts
+        return planes, counts
 
     def _gathered(self, own: list[int], device: torch.device) -> list[list[int]]:
         """As many ints from every rank."""
         if self._group is None:
             return [own]
-        tensor = torch.tensor(own, dtype=torch.int64, device=device)
-        gathered = [torch.empty_like(tensor) for _ in range(self._ranks)]
-        dist.all_gather(gathered, tensor, self._group)
+        sent = torch.tensor(own, dtype=torch.int64, device=device)
+        gathered = [torch.empty_like(sent) for _ in range(self._ranks)]
+        dist.all_gather(gathered, sent, self._group)
         return [other.tolist() for other in gathered]
 
     def _shared_key(self) -> Tensor:

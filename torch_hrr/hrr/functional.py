@@ -247,7 +247,9 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     Source: Plate 1995, section VIII-A; Komer, Biologically inspired spatial representation, 2020.
     """
     a = tensor("bind_power", "a", a)
-    if isinstance(exponent, Tensor) or getattr(exponent, "shape", None):
+    # Of a number that torch.compile holds no shape can be asked.
+    plain = isinstance(exponent, float | int)
+    if isinstance(exponent, Tensor) or (not plain and getattr(exponent, "shape", None)):
         return _ops.bind_power.Tensor(a, tensor("bind_power", "exponent", exponent))
     return _ops.bind_power.default(a, real("bind_power", "exponent", exponent))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, tensor
+from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
 from torch_hrr._random import seeded_generator
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import describe
@@ -78,11 +78,12 @@ class Resonator(Saveable):
     def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
         """Copies the codebooks."""
         # The order of a set of tensors is that of their addresses.
-        if not isinstance(codebooks, Iterable) or isinstance(codebooks, Set | Mapping):
+        if isinstance(codebooks, Set | Mapping):
             raise TypeError(f"Resonator: codebooks must be a sequence of tensors, got {type(codebooks).__name__}")
         if isinstance(codebooks, Tensor):
             check_vectors("Resonator", "codebooks", codebooks, rank=3)
-        books = tuple(tensor("Resonator", "codebooks", book) for book in codebooks)
+        given = listed("Resonator", "codebooks", codebooks, "a sequence of tensors")
+        books = tuple(tensor("Resonator", "codebooks", book) for book in given)
         if not books:
             raise ValueError("Resonator: codebooks must hold at least one codebook, got 0")
         for book in books:

@@ -30,6 +30,9 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_bool, checked_path
+from torch_hrr._checks import tensor as as_tensor
+
 _DTYPES = {
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
@@ -91,7 +94,7 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
     Returns:
         64 hexadecimal digits, the same on every device. Errors as for `save`; cost: one pass over the bytes.
     """
-    _check_content("digest", tensors, metadata)
+    tensors = _checked_content("digest", tensors, metadata)
     entries = {name: _Entry.of(tensor, to_bytes(tensor)) for name, tensor in tensors.items()}
     return hashlib.sha256(_json({"metadata": dict(metadata), "tensors": _as_json(entries)}).encode()).hexdigest()
 
@@ -129,12 +132,13 @@ def save(
 
     Cost: one host copy of the tensors, hashed once and written once.
     """
+    target = checked_path("save", path)
     _check_options("save", format, version, key)
-    _check_content("save", tensors, metadata)
+    tensors = _checked_content("save", tensors, metadata)
     data = {name: to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
     header = _checked_header(format, version, metadata, entries, key)
-    write_atomically(os.path.realpath(os.fsdecode(path)), [header, *(data[name] for name in _layout(entries))])
+    write_atomically(os.path.realpath(target), [header, *(data[name] for name in _layout(entries))])
 
 
 def _checked_header(
@@ -164,8 +168,9 @@ def save_in_pieces(
         RuntimeError: A tensor changed during the call; nothing is written.
         TypeError, ValueError, OSError: As `save`.
     """
+    target = checked_path("save", path)
     _check_options("save", format, version, None)
-    _check_content("save", tensors, metadata)
+    tensors = _checked_content("save", tensors, metadata)
     entries = {}
     for name, tensor in tensors.items():
         hashed = hashlib.sha256()
@@ -184,7 +189,7 @@ def save_in_pieces(
             if hashed.hexdigest() != entries[name].sha256:
                 raise RuntimeError(f"save: tensors[{name!r}] must not change while it is written")
 
-    write_atomically(os.path.realpath(os.fsdecode(path)), chunks())
+    write_atomically(os.path.realpath(target), chunks())
 
 
 def _pieces(tensor: Tensor) -> Iterator[bytearray]:
@@ -200,7 +205,7 @@ def load(
     format: str,
     version: int = 1,
     key: bytes | None = None,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | int = "cpu",
 ) -> _Content:
     """Reads a file that `save` wrote; returns everything or raises.
 
@@ -212,7 +217,7 @@ def load(
         format: The format it must have.
         version: The version it must have.
         key: The key it was sealed with; None for a file without one.
-        device: Where the tensors go once all are checked.
+        device: Where the tensors go once all are checked, as for `runtime.resolve_device`.
 
     Returns:
         The tensors by name, contiguous and each with its own storage, and the metadata; both ordered by name.
@@ -226,13 +231,17 @@ def load(
 
     Cost: one pass over the file; besides the tensors, the host holds the bytes of one of them at a time.
     """
+    # Not imported above: the package's modules save themselves with this one.
+    from torch_hrr.runtime.device import resolve_device
+
     _check_options("load", format, version, key)
+    place = resolve_device(device, op="load")
     with open_regular("load", path) as file, enough_memory(path):
         try:
             tensors, metadata = _read(file, format, version, key)
         except IntegrityError as error:
             raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
-        return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+        return {name: tensor.to(place) for name, tensor in tensors.items()}, metadata
 
 
 def format_of(path: str | os.PathLike[str], key: bytes | None = None) -> str:
@@ -247,11 +256,12 @@ def format_of(path: str | os.PathLike[str], key: bytes | None = None) -> str:
 
 def open_regular(op: str, path: str | os.PathLike[str]) -> io.BufferedReader:
     """Opens a regular file to read; ValueError for anything else, whose reader might wait for a writer for ever."""
+    path = checked_path(op, path)
     # Without waiting, and asked of what was opened: the name may mean something else a moment later.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{op}: path must name a regular file, got {os.fsdecode(path)}")
+            raise ValueError(f"{op}: path must name a regular file, got {path}")
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -295,6 +305,7 @@ def open_mapped(
         IntegrityError, TypeError, ValueError, OSError: As `load`.
     """
     _check_options("open_mapped", format, version, key)
+    check_bool("open_mapped", "verify", verify)
     if sys.byteorder == "big":
         raise RuntimeError("open_mapped: files are little-endian, and cannot be mapped on this machine")
     with open_regular("open_mapped", path) as file:
@@ -495,13 +506,17 @@ def _check_options(op: str, format: str, version: int, key: bytes | None) -> Non
         raise ValueError(f"{op}: key must not be empty, got b''")
 
 
-def _check_content(op: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    for name, tensor in tensors.items():
+def _checked_content(op: str, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors, those of NumPy arrays too, after all checks of a content."""
+    for argument, given in (("tensors", tensors), ("metadata", metadata)):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{op}: {argument} must be a mapping by name, got {type(given).__name__}")
+    checked = {}
+    for name, given in tensors.items():
         check_text(op, "names of tensors", name)
         if name == "__metadata__":
             raise ValueError(f"{op}: names of tensors must not be reserved, got '__metadata__'")
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{op}: tensors[{name!r}] must be a torch.Tensor, got {type(tensor).__name__}")
+        tensor = checked[name] = as_tensor(op, f"tensors[{name!r}]", given)
         if tensor.dtype not in _DTYPE_NAMES:
             raise TypeError(f"{op}: tensors[{name!r}] must have a dtype of safetensors, got {tensor.dtype}")
         if tensor.layout is not torch.strided or tensor.is_nested:
@@ -509,6 +524,7 @@ def _check_content(op: str, tensors: Mapping[str, Tensor], metadata: Mapping[str
         if tensor.is_meta:
             raise ValueError(f"{op}: tensors[{name!r}] must hold data, got a meta tensor")
     _check_metadata(op, "metadata", dict(metadata), 0)
+    return checked
 
 
 def _check_metadata(op: str, where: str, value: Any, depth: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -66,12 +67,22 @@ class Saveable:
 
         Raises:
             torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
-            TypeError, ValueError: ``key`` is not bytes or empty, ``device`` names no device, or ``path`` is not a
-                regular file.
+            TypeError, ValueError: ``key`` is not bytes or empty, ``device`` names no device, ``path`` is not a
+                regular file, or the class knows no such option.
             MemoryError: The object does not fit into memory.
             OSError: The file cannot be read; FileNotFoundError if there is none.
         """
+        cls._check_options(options)
         return cls._made(path, *cls._read(path, key), device=cls._resolved(device), **options)
+
+    @classmethod
+    def _check_options(cls, options: Mapping[str, Any]) -> None:
+        """Raises TypeError for what no `load` of the class names, which would be ignored."""
+        parameters = inspect.signature(cls.load).parameters.values()
+        known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"load: options of {cls.__name__} must be {' or '.join(known)}, got {name}")
 
     def _content(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         """Tensors and plain values that determine the object."""
