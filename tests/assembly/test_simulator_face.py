@@ -368,7 +368,7 @@ def test_plasticities_are_all_set_or_none():
         ({"A": [("A", 0.5), 3]}, TypeError),
         (5, TypeError),
     ):
-        with pytest.raises(error, match="^update_plasticities: "):
+        with pytest.raises(error, match=r"^update_plasticities: "):
             b.update_plasticities(wrong)
         assert b.areas["A"].beta_by_area["A"] == before
     b.update_plasticities({"A": [("A", 0.5), ("B", 0.25)]})
