@@ -5,6 +5,7 @@ import itertools
 import pathlib
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -185,7 +186,9 @@ FIELD = torch.zeros(2, 3, 4, 2)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: plot.plot_slices([1.0]), TypeError, "plot_slices: field must be a torch.Tensor, got list"),
+        (lambda: plot.plot_slices([1.0]), TypeError, "plot_slices: field must be a torch.Tensor or a NumPy array, got"),
+        (lambda: plot.plot_slices(FIELD, place=np.array(1)), TypeError, "plot_slices: place must be three ints, got"),
+        (lambda: plot.save_animation([FIELD], 5), TypeError, "save_animation: path must be a str or an os.PathLike"),
         (
             lambda: plot.plot_slices(FIELD[0]),
             ValueError,
@@ -220,7 +223,6 @@ FIELD = torch.zeros(2, 3, 4, 2)
         (lambda: plot.save_animation([], "x"), ValueError, "save_animation: frames must have one shape, got none"),
         (lambda: plot.save_animation(FIELD, "x"), ValueError, r"save_animation: frames must be \[T, D, H, W, C\]"),
         (lambda: plot.save_animation([FIELD], "x", 0), ValueError, "save_animation: fps must be .* <= 50, got 0"),
-        (lambda: plot.save_animation([FIELD], 5), TypeError, "expected str, bytes or os.PathLike object, not int"),
         (lambda: plot.plot_slices(FIELD, True), TypeError, "plot_slices: channel must be an int, got bool"),
         (lambda: plot.plot_slices(FIELD, figure="x"), TypeError, "plot_slices: figure must be .*, got str"),
         (

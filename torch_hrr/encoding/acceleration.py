@@ -222,10 +222,10 @@ class GPUAccelerator:
             fixed_bytes: Bytes needed once.
             available_bytes: Memory to count on; None means `available_memory`.
         """
-        integer("optimal_batch_size", "item_bytes", item_bytes, 1)
-        integer("optimal_batch_size", "fixed_bytes", fixed_bytes, 0)
+        op = "optimal_batch_size"
+        item_bytes, fixed_bytes = integer(op, "item_bytes", item_bytes, 1), integer(op, "fixed_bytes", fixed_bytes, 0)
         available = self.available_memory() if available_bytes is None else available_bytes
-        integer("optimal_batch_size", "available_bytes", available, 0)
+        available = integer(op, "available_bytes", available, 0)
         return max((available * 9 // 10 - fixed_bytes) // item_bytes, 0)
 
     def start_profiling(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_strided, integer, listed, number
+from torch_hrr._checks import checked_path, integer, listed, number, strided
 from torch_hrr.io import write_atomically
 
 if TYPE_CHECKING:
@@ -137,10 +137,11 @@ def save_animation(
     Cost: about 15 ms and 0.3 MB of memory per frame.
     """
     op = "save_animation"
-    suffix = os.path.splitext(os.fsdecode(path))[1]
+    path = checked_path(op, path)
+    suffix = os.path.splitext(path)[1]
     if suffix.lower() not in ("", ".gif"):
-        raise ValueError(f"{op}: path must end in .gif, got {os.fsdecode(path)}")
-    target = os.path.realpath(os.fsdecode(path))
+        raise ValueError(f"{op}: path must end in .gif, got {path}")
+    target = os.path.realpath(path)
     # Frames are not drawn for a folder that is not there.
     os.stat(os.path.dirname(target))
     if isinstance(frames, Tensor):
@@ -214,7 +215,7 @@ def _row(panels: int) -> tuple[float, float]:
 
 def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
     """The tensor checked and in double on the CPU, what cannot be drawn as NaN."""
-    check_strided(op, argument, field)
+    field = strided(op, argument, field)
     shape = "[T, D, H, W, C]" if dims == 5 else "[D, H, W, C]"
     if field.is_complex() or field.dtype == torch.bool:
         raise TypeError(f"{op}: {argument} must be real, got {field.dtype}")
@@ -238,9 +239,7 @@ def _where(
     if place is None:
         at = int(strength[..., channel].argmax())
         place = [int(index) for index in torch.unravel_index(torch.tensor(at, device="cpu"), sizes)]
-    elif isinstance(place, str) or not isinstance(place, Iterable):
-        raise TypeError(f"{op}: place must be three ints, got {type(place).__name__}")
-    place = list(place)
+    place = listed(op, "place", place, "three ints")
     if len(place) != 3:
         raise ValueError(f"{op}: place must be (depth, height, width), got {len(place)} numbers")
     depth, height, width = (
