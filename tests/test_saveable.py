@@ -292,3 +292,11 @@ def test_what_goes_on_goes_on_the_same(tmp_path):
     again = torch_hrr.load(tmp_path / "file", device="cpu")
     x = drawn(5, 8)
     assert torch.equal(resonator.factorize(x).indices, again.factorize(x).indices)
+
+
+def test_a_sound_file_and_a_device_without_memory(tmp_path):
+    """The device is at fault then, not the file."""
+    for format in ("torch_hrr.assembly.Brain", "torch_hrr.assembly.TorchBrain"):
+        EXAMPLES[format]().save(tmp_path / "file")
+        with pytest.raises(ValueError, match=r"^load: device of \w+ must have memory, got meta$"):
+            torch_hrr.load(tmp_path / "file", device="meta")

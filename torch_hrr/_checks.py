@@ -192,7 +192,7 @@ def _scalar(value: Any) -> Any:
 
 
 def word(op: str, argument: str, value: Any) -> None:
-    """Raises TypeError unless the value is a str, of which the operator checks what it says."""
+    """Raises TypeError unless the value is a str, such as a name or an option, which others check."""
     if not isinstance(value, str):
         raise TypeError(f"{op}: {argument} must be a str, got {type(value).__name__}")
 

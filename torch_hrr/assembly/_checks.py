@@ -153,10 +153,7 @@ def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tenso
     if not hasattr(indices, "__len__") or isinstance(indices, (str, bytes, bytearray, set, frozenset, Mapping)):
         raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {type(indices).__name__}")
     try:
-        # A copy of an array: torch takes neither negative strides nor memory that it may not write.
-        return _signed(
-            op, torch.as_tensor(indices.copy() if hasattr(indices, "__array__") else indices).cpu(), n, argument
-        )
+        return _signed(op, torch.as_tensor(_copied(indices)).cpu(), n, argument)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         rows = [row if isinstance(row, (list, tuple)) else [row] for row in indices]
         large = [i for row in rows for i in row if isinstance(i, int) and not -(2**63) <= i < 2**63]
@@ -165,9 +162,14 @@ def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tenso
     raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {indices!r:.80}")
 
 
+def _copied(given: Any) -> Any:
+    """A copy of an array: torch takes neither negative strides nor memory that it may not write."""
+    return given.copy() if hasattr(given, "__array__") and not isinstance(given, Tensor) else given
+
+
 def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
-    """Unsigned numbers of 64 bits, which torch neither sorts nor compares, as signed ones."""
-    if given.dtype != torch.uint64:
+    """Unsigned numbers of 16 to 64 bits, which torch neither sorts nor compares, as signed ones."""
+    if given.dtype not in (torch.uint16, torch.uint32, torch.uint64):
         return given
     signed = given.to(torch.int64)
     if bool((signed < 0).any()):
@@ -177,7 +179,8 @@ def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
 
 def assembly(op: str, argument: str, given: Any) -> Tensor:
     """Neurons of an assembly, of one brain or a batch: int64 [m] or [batch, m], where they are."""
-    found = given if isinstance(given, Tensor) else _integers(op, given, 2**63, argument)
+    found = _integers(op, given, 2**63, argument)
+    found = found.to(given.device) if isinstance(given, Tensor) else found
     if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
         raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
     if found.dim() not in (1, 2):
@@ -192,8 +195,7 @@ def own_graph(
 
     No weight exceeds `largest`, nor `w_max` if there is one.
     """
-    if not isinstance(edges, Tensor):
-        raise TypeError(f"{op}: edges must be a tensor, got {type(edges).__name__}")
+    edges = tensor(op, "edges", edges)
     if tuple(edges.shape) != (rows, columns):
         raise ValueError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():
@@ -227,9 +229,13 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
     if batch is None:
         raise ValueError(f"{op}: brains must not be given without a batch")
     try:
-        named = torch.as_tensor(given).cpu()
-    except (TypeError, ValueError, RuntimeError):
+        named = torch.as_tensor(_copied(given))
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         named = torch.zeros(1)
+        if isinstance(given, int):
+            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {given}") from None
+    if named.is_meta:
+        raise TypeError(f"{op}: brains must hold values, got a meta tensor")
     if named.layout != torch.strided or named.is_nested:
         raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got a {named.layout} tensor")
     if named.dtype == torch.bool:

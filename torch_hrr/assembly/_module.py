@@ -28,6 +28,7 @@ class NetworkModule(Saveable, nn.Module):
         states: The tensors of areas, fibers and stimuli, as a state_dict holds them.
     """
 
+    _reads_values = True
     _lock: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

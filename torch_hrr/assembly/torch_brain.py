@@ -65,6 +65,7 @@ class TorchBrain(Saveable, ExternalRounds):
     """
 
     file_format = "torch_hrr.assembly.TorchBrain"
+    _reads_values = True
 
     def __init__(
         self,

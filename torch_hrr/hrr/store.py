@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_finite, check_names, check_vector, integer, resolve_dtype
+from torch_hrr._checks import FLOATING, check_finite, check_names, check_vector, integer, resolve_dtype, word
 from torch_hrr._shared import locked
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.io import IntegrityError, Saveable, digest
@@ -37,6 +37,7 @@ class VectorStore(NamedVectors, Saveable):
     """
 
     file_format = "torch_hrr.vector_store"
+    _reads_values = True
 
     def __init__(
         self,
@@ -192,6 +193,7 @@ class VectorStore(NamedVectors, Saveable):
             return torch.zeros(count, self._dim, dtype=self._dtype, device=device)
 
     def _entry(self, op: str, name: str) -> _Entry:
+        word(op, "name", name)
         if name not in self._entries:
             raise KeyError(f"{op}: name must be known, got {name!r}")
         return self._entries[name]

@@ -23,6 +23,7 @@ from torch_hrr._checks import (
     check_vectors,
     integer,
     resolve_dtype,
+    word,
 )
 from torch_hrr._shared import Shared, locked
 from torch_hrr.hrr import encoders, functional
@@ -110,6 +111,7 @@ class Record(Shared, Saveable):
         Raises:
             KeyError: it is not filled.
         """
+        word("remove", "role", role)
         if role not in self._fillers:
             raise KeyError(f"remove: role must be one of {sorted(self._fillers)}, got {role!r}")
         del self._fillers[role]
@@ -153,6 +155,7 @@ class Record(Shared, Saveable):
         return record
 
     def _role(self, op: str, role: str) -> Tensor:
+        word(op, "role", role)
         if role not in self._roles:
             raise KeyError(f"{op}: role must be one of {sorted(self._roles)}, got {role!r}")
         return self._roles[role]

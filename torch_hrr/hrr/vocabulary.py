@@ -10,7 +10,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_finite, check_names, check_seed, check_vector, integer, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_finite,
+    check_names,
+    check_seed,
+    check_vector,
+    integer,
+    resolve_dtype,
+    word,
+)
 from torch_hrr._shared import locked
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
@@ -39,6 +48,7 @@ class Vocabulary(NamedVectors, Saveable):
     """
 
     file_format = "torch_hrr.vocabulary"
+    _reads_values = True
 
     def __init__(
         self,
@@ -76,6 +86,7 @@ class Vocabulary(NamedVectors, Saveable):
     @locked
     def __getitem__(self, name: str) -> Tensor:
         """A copy of the vector of a name, ``[D]``; KeyError for an undeclared name."""
+        word("Vocabulary", "name", name)
         if name not in self._entries:
             raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
         return self._entries[name].clone()

@@ -27,6 +27,8 @@ class Saveable:
 
     file_format: ClassVar[str]
     file_version: ClassVar[int] = 1
+    _reads_values: ClassVar[bool] = False
+    """Whether an object reads its tensors, so that it cannot be on a device without memory."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets `torch_hrr.load` find a class that states a format."""
@@ -104,7 +106,10 @@ class Saveable:
         # Not imported above: the package's modules save themselves with this one.
         from torch_hrr.runtime.device import resolve_device
 
-        return None if device is None else resolve_device(device, op="load")
+        place = None if device is None else resolve_device(device, op="load")
+        if cls._reads_values and place is not None and place.type == "meta":
+            raise ValueError(f"load: device of {cls.__name__} must have memory, got meta")
+        return place
 
     @classmethod
     def _read(cls, path: str | os.PathLike[str], key: bytes | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
