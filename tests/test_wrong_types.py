@@ -1,4 +1,4 @@
-"""Every argument of the public calls of hrr, encoding, field and runtime: a wrong type is a TypeError with its name."""
+"""Every argument of the public calls: a wrong type is a TypeError with its name."""
 
 import inspect
 import re
@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr import encoding, field, hrr, runtime
+from torch_hrr import encoding, field, hierarchy, hrr, runtime
 
 A = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
 FIELD = torch.rand(3, 4, 5, 2, generator=torch.Generator().manual_seed(1))
 SPECTRUM = hrr.spectrum(A)
+
+LEVELS = hierarchy.HierarchyManager()
+LEVELS.add_level(hierarchy.HierarchicalLevel(0, 3, 2))
 
 # Arguments of a call that does something; all others have defaults.
 GOOD = {
@@ -87,7 +90,22 @@ GOOD = {
         "gradient_magnitude": (FIELD,),
         "random_key": (0,),
     },
+    hierarchy: {
+        "BitLinear": (3, 2),
+        "HebbianCore": (3, 2),
+        "HierarchicalLevel": (0, 3, 2),
+        "HierarchyManager": (),
+        "Monitor": (LEVELS,),
+        "ReactiveLayer": (3, 2),
+        "SoftHebb": (3, 2),
+        "expected_free_energy": (A, A.abs() + 1, A, A.abs() + 1),
+        "plastic_scan": (A, A),
+    },
     runtime: {
+        **{name: (A,) for name in ("exp", "mean", "norm", "relu", "sigmoid", "std", "sum", "tanh")},
+        **{name: (A, A.T) for name in ("dot", "matmul", "outer")},
+        **{name: () for name in ("get_array_module", "ones", "randn", "uniform", "zeros")},
+        "benchmark_device": (lambda: None, 1),
         "available_memory": (),
         "get_device_info": (),
         "resolve_device": ("cpu",),
@@ -112,7 +130,7 @@ ELSEWHERE = {
     *("Factorization", "LearnableFrequencies", "MappedTable", "save_table", "BatchedFieldOperations", "Peak"),
     *("OptimizedUnifiedFieldBrain", "GPUBrainFactory", "GPUPatternLibrary", "TensorMemoryPool", "SplitField"),
     *("advance_key_", "plot", "quick_performance_test", "DeviceError", "DeviceInfo", "GPUContext", "get_device"),
-    *("to_cpu", "to_gpu"),
+    *("to_cpu", "to_gpu", "Layer"),
 }
 
 

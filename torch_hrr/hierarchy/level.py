@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, choice, integer, tensor
+from torch_hrr._checks import check_bool, choice, integer, signed, tensor
 from torch_hrr.hierarchy.layers import Layer
 
 POOLS = ("last", "mean", "max")
@@ -52,7 +52,7 @@ class HierarchicalLevel(nn.Module):
         """
         super().__init__()
         op = "HierarchicalLevel"
-        self.level_id = integer(op, "level_id", level_id)
+        self.level_id = signed(op, "level_id", level_id)
         self.input_size = integer(op, "input_size", input_size, 1)
         self.output_size = integer(op, "output_size", output_size, 1)
         self.temporal_resolution = integer(op, "temporal_resolution", temporal_resolution, 1)
