@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bench.field import DECAY, DIFFUSION
-from bench.targets import Measured, Session, Target
-from bench.timing import Candidate, median_and_iqr, ratio
+from bench.targets import Measured, Session, Target, beside
+from bench.timing import Candidate, ratio
 from torch_hrr import field
 from torch_hrr.reference import field as reference
 
@@ -61,15 +61,8 @@ def measured(session: Session, key: str, functions: dict[str, Callable[[], Any]]
         return session.times(functions)
 
     found = session.once(key, measure)
-    own, peer = found["ours"], found[baseline]
-    note = f"{ratio(own, found['copy'])[0]:.2f} copies of the field" if "copy" in found else ""
-    return Measured(
-        median_and_iqr(own.rounds)[0],
-        baseline_seconds=median_and_iqr(peer.rounds)[0],
-        speedup=ratio(peer, own)[0],
-        note=note,
-        candidates=tuple(found.values()),
-    )
+    note = f"{ratio(found['ours'], found['copy'])[0]:.2f} copies of the field" if "copy" in found else ""
+    return beside(found, baseline, note)
 
 
 def tensors(session: Session, count: int) -> list[Tensor]:

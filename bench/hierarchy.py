@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer
-from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, plastic_scan
+from torch_hrr.hierarchy import plastic_scan
 from torch_hrr.reference import hierarchy as reference
 
 LR = 1e-3
@@ -45,20 +45,11 @@ def entry(rule: str, n: int, m: int, ticks: int, batch: int = 1) -> Entry:
     )
 
 
-def chain(sizes: tuple[int, ...], rule: str = "oja") -> HierarchyManager:
-    """Levels of one learning layer each, at every step."""
-    manager = HierarchyManager()
-    for i, (n, m) in enumerate(itertools.pairwise(sizes)):
-        level = HierarchicalLevel(i, n, m)
-        level.add_layer(HebbianCore(n, m, rule=rule, lr=LR, seed=i, device="cpu"))
-        manager.add_level(level)
-    return manager
-
-
 def chain_inputs(sizes: tuple[int, ...], batch: int, generator: torch.Generator) -> Inputs:
     """Steps of data and the weights of all levels."""
-    data = torch.randn(batch, sizes[0], generator=generator)
-    return (data, *(level.layers[0].weight for level in chain(sizes).levels))
+    pairs = itertools.pairwise(sizes)
+    weights = (torch.randn(m, n, generator=generator) / n**0.5 for n, m in pairs)
+    return (torch.randn(batch, sizes[0], generator=generator), *weights)
 
 
 def chain_ours(data: Tensor, *weights: Tensor) -> Tensor:

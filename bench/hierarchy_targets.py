@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.targets import Measured, Session, Target
-from bench.timing import median_and_iqr, ratio
+from bench.targets import Measured, Session, Target, beside
+from bench.timing import median_and_iqr
 from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, ReactiveLayer
 
 HEADING = "Baseline: the same steps in torch, one after another, or the matrix products and tanh alone."
@@ -62,64 +62,42 @@ def products(manager: HierarchyManager, data: Tensor) -> Tensor:
     return data
 
 
-def learning(session: Session, *, steps: int, peer: str) -> Measured:
-    """The example's steps."""
+def prepared(session: Session, steps: int, learn: bool = True) -> tuple[HierarchyManager, Tensor, Callable[[], Tensor]]:
+    """The example, data for so many steps, and a call that takes them from step 0."""
     device = session.settings.device
     manager = example(str(device))
     data = torch.randn(steps, SIZES[0], generator=torch.Generator().manual_seed(session.settings.seed)).to(device)
-    if peer == "compile" and not session.settings.compile:
-        peer = "eager"
-    step = compiled_step() if peer == "compile" else learning_step
 
     def run() -> Tensor:
         manager.reset_state()
-        return manager.process_hierarchy(data)[2]
+        return manager.process_hierarchy(data, learn=learn)[2]
 
+    return manager, data, run
+
+
+def learning(session: Session, *, steps: int, peer: str) -> Measured:
+    """The example's steps."""
+    manager, data, run = prepared(session, steps)
+    if peer == "compile" and not session.settings.compile:
+        peer = "eager"
+    step = compiled_step() if peer == "compile" else learning_step
     in_torch(step, manager, data[:8])
     found = session.times({"ours": run, peer: lambda: in_torch(step, manager, data)})
-    return measured(found, peer, note=f"{steps / median_and_iqr(found['ours'].rounds)[0]:.0f} steps/s")
+    return beside(found, peer, note=f"{steps / median_and_iqr(found['ours'].rounds)[0]:.0f} steps/s")
 
 
 def whole(session: Session) -> Measured:
     """All 10,000 steps."""
-    device = session.settings.device
-    manager = example(str(device))
-    data = torch.randn(10000, SIZES[0], generator=torch.Generator().manual_seed(0)).to(device)
-
-    def run() -> Tensor:
-        manager.reset_state()
-        return manager.process_hierarchy(data)[2]
-
+    _, _, run = prepared(session, 10000)
     run()
-    found = session.times({"ours": run})
-    own = found["ours"]
+    own = session.times({"ours": run})["ours"]
     return Measured(median_and_iqr(own.rounds)[0], candidates=(own,))
 
 
 def still(session: Session) -> Measured:
     """The example without learning."""
-    device = session.settings.device
-    manager = example(str(device))
-    data = torch.randn(10000, SIZES[0], generator=torch.Generator().manual_seed(0)).to(device)
-
-    def run() -> Tensor:
-        manager.reset_state()
-        return manager.process_hierarchy(data, learn=False)[2]
-
-    found = session.times({"ours": run, "products": lambda: products(manager, data)})
-    return measured(found, "products")
-
-
-def measured(found: dict[str, Any], baseline: str, note: str = "") -> Measured:
-    """Our time beside the baseline's."""
-    own, other = found["ours"], found[baseline]
-    return Measured(
-        median_and_iqr(own.rounds)[0],
-        baseline_seconds=median_and_iqr(other.rounds)[0],
-        speedup=ratio(other, own)[0],
-        note=note,
-        candidates=tuple(found.values()),
-    )
+    manager, data, run = prepared(session, 10000, learn=False)
+    return beside(session.times({"ours": run, "products": lambda: products(manager, data)}), "products")
 
 
 # Of the specification: 40 times faster than eager torch, 15 times faster than torch.compile of the step, and without

@@ -64,6 +64,18 @@ class Measured:
     candidates: Sequence[Candidate] = ()
 
 
+def beside(found: Mapping[str, Candidate], baseline: str, note: str = "") -> Measured:
+    """The time of "ours" and how many times longer a baseline takes."""
+    own, other = found["ours"], found[baseline]
+    return Measured(
+        median_and_iqr(own.rounds)[0],
+        baseline_seconds=median_and_iqr(other.rounds)[0],
+        speedup=ratio(other, own)[0],
+        note=note,
+        candidates=tuple(found.values()),
+    )
+
+
 @dataclass(frozen=True)
 class Target:
     """One row: what was asked for, and how it is measured.

@@ -561,12 +561,12 @@ KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
   transpose_blocks<1>(rows);
 }
 
-// Sum of the lanes by halves, so in a fixed order.
+// Sum of numbers or vectors by halves, so in a fixed order.
 template <typename T, int W>
 KERNEL_HOST_DEVICE T sum_by_halves(T (&partial)[W]) {
   for (int width = W / 2; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) {
-      partial[j] += partial[j + width];
+      partial[j] = partial[j] + partial[j + width];
     }
   }
   return partial[0];

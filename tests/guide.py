@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import pytest
+
 from torch_hrr import runtime
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
@@ -17,6 +19,13 @@ def run_snippets(guide, least=10):
             exec(compile(block, str(guide), "exec"), names)
     assert len(blocks) >= least
     return names
+
+
+def run_snippets_in(folder, guide):
+    """The same in a folder for the files that they write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return run_snippets(guide)
 
 
 def words_of_code(guide):

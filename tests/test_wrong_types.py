@@ -95,6 +95,7 @@ GOOD = {
         "HebbianCore": (3, 2),
         "HierarchicalLevel": (0, 3, 2),
         "HierarchyManager": (),
+        "Layer": (3, 2),
         "Monitor": (LEVELS,),
         "ReactiveLayer": (3, 2),
         "SoftHebb": (3, 2),
@@ -130,7 +131,7 @@ ELSEWHERE = {
     *("Factorization", "LearnableFrequencies", "MappedTable", "save_table", "BatchedFieldOperations", "Peak"),
     *("OptimizedUnifiedFieldBrain", "GPUBrainFactory", "GPUPatternLibrary", "TensorMemoryPool", "SplitField"),
     *("advance_key_", "plot", "quick_performance_test", "DeviceError", "DeviceInfo", "GPUContext", "get_device"),
-    *("to_cpu", "to_gpu", "Layer"),
+    *("to_cpu", "to_gpu"),
 }
 
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
-#include <limits>
 
 #include "csrc/execute.h"
 #include "csrc/hierarchy/plastic.h"

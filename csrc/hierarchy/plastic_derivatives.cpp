@@ -95,10 +95,12 @@ class Ticks {
     return rectified() ? at::relu(y) : y;
   }
 
-  State next(const State& state, const Tensor& x, const Tensor& y) const {
+  // The state after a tick.
+  State next(const State& state, int64_t tick) const {
+    const Tensor y = outputs(state, tick);
     const Tensor squares = y.square().mean(-2);
     State after;
-    after.weight = normalized(unscaled(state, x, y, squares));
+    after.weight = normalized(unscaled(state, x(tick), y, squares));
     after.theta = state.theta + (squares - state.theta) / o_.tau;
     return after;
   }
@@ -132,7 +134,7 @@ class Ticks {
     step = step / batch_;
     if (o_.rule == LearningRule::kOja) {
       step = step - dsquares.unsqueeze(-1) * state.weight - squares.unsqueeze(-1) * moved.weight;
-    } else if (is_coupled()) {
+    } else if (kernels::is_coupled(o_.rule)) {
       const Tensor products = coupled(sum_over_batch(y, y) / batch_);
       const Tensor dproducts = coupled((sum_over_batch(dy, y) + sum_over_batch(y, dy)) / batch_);
       step = step - at::matmul(dproducts, state.weight) - at::matmul(products, moved.weight);
@@ -179,7 +181,7 @@ class Ticks {
     if (o_.rule == LearningRule::kOja) {
       before.state.weight = before.state.weight - squares.unsqueeze(-1) * step;
       dsquares = dsquares - (step * state.weight).sum(-1);
-    } else if (is_coupled()) {
+    } else if (kernels::is_coupled(o_.rule)) {
       const Tensor products = coupled(sum_over_batch(y, y) / batch_);
       before.state.weight = before.state.weight - at::matmul(products.transpose(-1, -2), step);
       const Tensor dproducts = coupled(at::matmul(mean_step, state.weight.transpose(-1, -2)));
@@ -193,9 +195,6 @@ class Ticks {
   }
 
  private:
-  bool is_coupled() const {
-    return o_.rule == LearningRule::kGha || o_.rule == LearningRule::kSubspace;
-  }
   bool rectified() const {
     return learns_theta() || o_.activation == Activation::kRelu;
   }
@@ -215,7 +214,7 @@ class Ticks {
     Tensor step = sum_over_batch(taught, x) / batch_;
     if (o_.rule == LearningRule::kOja) {
       step = step - squares.unsqueeze(-1) * state.weight;
-    } else if (is_coupled()) {
+    } else if (kernels::is_coupled(o_.rule)) {
       step = step - at::matmul(coupled(sum_over_batch(y, y) / batch_), state.weight);
     }
     return (1 - o_.lr * o_.decay) * state.weight + o_.lr * step;
@@ -248,7 +247,7 @@ class Ticks {
 std::vector<State> states_of(const Ticks& ticks, const State& first, int64_t begin, int64_t end) {
   std::vector<State> states{first};
   for (int64_t tick = begin; tick + 1 < end; ++tick) {
-    states.push_back(ticks.next(states.back(), ticks.x(tick), ticks.outputs(states.back(), tick)));
+    states.push_back(ticks.next(states.back(), tick));
   }
   return states;
 }
@@ -268,15 +267,14 @@ variable_list PlasticFormula::backward(const Saved& inputs, const variable_list&
   const auto root = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(ticks.count()))));
   const int64_t part = std::max<int64_t>(1, at::GradMode::is_enabled() ? ticks.count() : root);
   std::vector<State> starts;
-  for (int64_t begin = 0; begin < ticks.count(); begin += part) {
-    if (starts.empty()) {
-      starts.push_back(ticks.first());
-    } else {
-      State state = starts.back();
-      for (int64_t tick = begin - part; tick < begin; ++tick) {
-        state = ticks.next(state, ticks.x(tick), ticks.outputs(state, tick));
-      }
+  State state = ticks.first();
+  for (int64_t tick = 0; tick < ticks.count(); ++tick) {
+    if (tick % part == 0) {
       starts.push_back(state);
+    }
+    // What follows the last start is made again with its part.
+    if (tick < (ticks.count() - 1) / part * part) {
+      state = ticks.next(state, tick);
     }
   }
   std::vector<Tensor> pulled(static_cast<size_t>(ticks.count()));
@@ -306,7 +304,7 @@ variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tang
   std::vector<Tensor> outputs;
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
     Ticks::Moved after = ticks.tangent(state, moved, tick, dx);
-    state = ticks.next(state, ticks.x(tick), ticks.outputs(state, tick));
+    state = ticks.next(state, tick);
     outputs.push_back(after.y);
     moved = after.state;
   }

@@ -25,6 +25,11 @@ constexpr int kSumLanes = 32;
 // Rows of inputs and weights are padded with zeros to a multiple of this, so that vectors need no tails.
 constexpr int64_t kRowPadding = 16;
 
+// Whether units learn from each other's outputs.
+KERNEL_HOST_DEVICE constexpr bool is_coupled(LearningRule rule) {
+  return rule == LearningRule::kGha || rule == LearningRule::kSubspace;
+}
+
 // All arrays are contiguous, of float or of double.
 struct PlasticParams {
   const void* inputs = nullptr;  // [learners, ticks, batch, size]
@@ -44,9 +49,8 @@ struct PlasticParams {
   double decay = 0;
   bool normalize = false;  // every row to norm 1 after its update
 
-  // Whether units learn from each other's outputs.
   KERNEL_HOST_DEVICE bool coupled() const {
-    return rule == LearningRule::kGha || rule == LearningRule::kSubspace;
+    return is_coupled(rule);
   }
 };
 

@@ -37,14 +37,7 @@ struct PartialSums {
     }
   }
   KERNEL_HOST_DEVICE V folded() {
-#pragma GCC unroll 8
-    for (int half = kVectors<T> / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-      for (int v = 0; v < half; ++v) {
-        lanes[v] = lanes[v] + lanes[v + half];
-      }
-    }
-    return lanes[0];
+    return sum_by_halves(lanes);
   }
 };
 
@@ -52,14 +45,7 @@ struct PartialSums {
 template <typename T>
 KERNEL_HOST_DEVICE Vector<T> sums_of(Vector<T> (&rows)[kLanes<T>]) {
   transpose(rows);
-#pragma GCC unroll 8
-  for (int half = kLanes<T> / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) {
-      rows[i] = rows[i] + rows[i + half];
-    }
-  }
-  return rows[0];
+  return sum_by_halves(rows);
 }
 
 // body(i, v) for every vector of a padded row, v being its place among the partial sums.

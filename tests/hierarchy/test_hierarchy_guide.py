@@ -1,7 +1,7 @@
 """The guide's snippets run in order, and it names every public part."""
 
 import pytest
-from guide import DOCS, run_snippets, words_of_code
+from guide import DOCS, run_snippets_in, words_of_code
 
 from torch_hrr import hierarchy
 
@@ -11,9 +11,7 @@ GUIDE = DOCS / "hierarchy.md"
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """The names left by all blocks of Python in one namespace."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("guide"))
-        return run_snippets(GUIDE)
+    return run_snippets_in(tmp_path_factory.mktemp("guide"), GUIDE)
 
 
 def test_results_of_snippets(session):

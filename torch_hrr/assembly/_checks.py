@@ -143,13 +143,18 @@ def numbers(op: str, argument: str, given: Any, n: int) -> Tensor:
     return found.long()
 
 
+def _strided(op: str, argument: str, given: Tensor) -> Tensor:
+    """The tensor itself, where it has memory that is read element by element."""
+    if given.layout is not torch.strided or given.is_nested or given.is_meta or given.is_quantized:
+        what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
+        raise TypeError(f"{op}: {argument} must be a strided tensor of ints, got {what}")
+    return given
+
+
 def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor:
     """Indices as a tensor on the CPU, of whatever dtype."""
     if isinstance(indices, Tensor):
-        if indices.layout is not torch.strided or indices.is_nested or indices.is_meta or indices.is_quantized:
-            what = "a meta tensor" if indices.is_meta else f"{indices.layout}, nested={indices.is_nested}"
-            raise TypeError(f"{op}: {argument} must be a strided tensor of ints, got {what}")
-        return _signed(op, indices.detach().cpu(), n, argument)
+        return _signed(op, _strided(op, argument, indices).detach().cpu(), n, argument)
     if not hasattr(indices, "__len__") or isinstance(indices, (str, bytes, bytearray, set, frozenset, Mapping)):
         raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {type(indices).__name__}")
     try:
@@ -179,8 +184,7 @@ def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
 
 def assembly(op: str, argument: str, given: Any) -> Tensor:
     """Neurons of an assembly, of one brain or a batch: int64 [m] or [batch, m], where they are."""
-    found = _integers(op, given, 2**63, argument)
-    found = found.to(given.device) if isinstance(given, Tensor) else found
+    found = _strided(op, argument, given) if isinstance(given, Tensor) else _integers(op, given, 2**63, argument)
     if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
         raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
     if found.dim() not in (1, 2):

@@ -112,11 +112,10 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
 
     Every ordered pair (i, j) is an edge with probability ``p``, independently, self-edges included. The graph takes no
     memory: it is a function of (seed, fiber, brain), and the edges out of i are generated again at every call. Columns
-        are cut
-    into blocks whose width follows from ``p``; row i and block c own the Philox4x32-10 stream with counter (draw, c, i)
-    and a 64-bit mix of (seed, brain, fiber) as key, and the edges inside a block are successive geometric gaps from
-    integer tables. Whether (i, j) is an edge does not depend on ``n``. Probabilities of gaps are multiples of 2^-32,
-    and a density below 2^-43 gives no edges; the constants are frozen and written down in ``kernels/assembly``.
+    are cut into blocks whose width follows from ``p``; row i and block c own the Philox4x32-10 stream with counter
+    (draw, c, i) and a 64-bit mix of (seed, brain, fiber) as key, and the edges inside a block are successive geometric
+    gaps from integer tables. Whether (i, j) is an edge does not depend on ``n``. Probabilities of gaps are multiples of
+    2^-32, and a density below 2^-43 gives no edges; the constants are frozen and written down in ``kernels/assembly``.
 
     A neuron that occurs several times in a row counts that many times. No gradient, no autocast. Deterministic: the
     same bits on every device and instruction set, whatever the batch, neighbours, threads and layout.

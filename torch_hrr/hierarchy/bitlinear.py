@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
+from torch_hrr.hierarchy.layers import drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
 
 _EPS = 1e-5
@@ -56,9 +57,8 @@ class BitLinear(nn.Module):
         self.output_size = integer(op, "output_size", output_size, 1)
         check_bool(op, "bias", bias)
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
-        generator = torch.Generator().manual_seed(check_seed(op, seed))
-        drawn = torch.randn(self.output_size, self.input_size, generator=generator, device="cpu", dtype=torch.float32)
-        self.weight = nn.Parameter((drawn / self.input_size**0.5).to(device=place, dtype=kind))
+        drawn = drawn_weights(self.output_size, self.input_size, check_seed(op, seed))
+        self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
         self.bias = nn.Parameter(torch.zeros(self.output_size, device=place, dtype=kind)) if bias else None
 
     def quantized(self) -> tuple[Tensor, Tensor]:

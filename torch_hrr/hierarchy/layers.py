@@ -17,6 +17,14 @@ _FAST_THETA = 1.0
 """lr tau of bcm from which theta lags behind what it should bound."""
 
 
+def drawn_weights(output_size: int, input_size: int, seed: int) -> Tensor:
+    """``[m, n]`` from N(0, 1/n) in float32, on the CPU: the same for every device."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(output_size, input_size, generator=generator, device="cpu", dtype=torch.float32)
+    weight: Tensor = drawn / input_size**0.5
+    return weight
+
+
 class Layer(nn.Module):
     """What a level needs of a layer: sizes, and outputs for all ticks of a call.
 
@@ -25,8 +33,24 @@ class Layer(nn.Module):
         output_size: m.
     """
 
-    input_size: int
-    output_size: int
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draws ``weight``; errors bear the name of the class."""
+        super().__init__()
+        op = type(self).__name__
+        self.input_size = integer(op, "input_size", input_size, 1)
+        self.output_size = integer(op, "output_size", output_size, 1)
+        self.seed = check_seed(op, seed)
+        place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
+        drawn = drawn_weights(self.output_size, self.input_size, self.seed)
+        self.register_buffer("weight", drawn.to(device=place, dtype=kind))
 
     def process(self, ticks: Tensor, learn: bool) -> Tensor:
         """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype."""
@@ -51,19 +75,9 @@ class Layer(nn.Module):
         """Sizes."""
         return f"{self.input_size}, {self.output_size}"
 
-    seed: int
-
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""
         return {"input_size": self.input_size, "output_size": self.output_size, "seed": self.seed}
-
-    def _drawn(self, op: str, device: torch.device | str | int | None, dtype: torch.dtype | None) -> Tensor:
-        """``[m, n]`` from N(0, 1/n), the same on every device."""
-        generator = torch.Generator().manual_seed(self.seed)
-        shape = (self.output_size, self.input_size)
-        drawn = torch.randn(shape, generator=generator, device="cpu", dtype=torch.float32) / self.input_size**0.5
-        weight: Tensor = drawn.to(device=resolve_device(device, op=op), dtype=resolve_dtype(op, dtype))
-        return weight
 
 
 class ReactiveLayer(Layer):
@@ -101,15 +115,9 @@ class ReactiveLayer(Layer):
             TypeError: An argument of another type.
             ValueError: A size is less than 1, or the activation is unknown.
         """
-        super().__init__()
-        op = "ReactiveLayer"
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
-        self.activation = choice(op, "activation", activation, ACTIVATIONS)
-        self.seed = check_seed(op, seed)
-        weight = self._drawn(op, device, dtype)
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", weight.new_zeros(self.output_size))
+        super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
+        self.activation = choice("ReactiveLayer", "activation", activation, ACTIVATIONS)
+        self.register_buffer("bias", self.weight.new_zeros(self.output_size))
 
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""
@@ -171,10 +179,8 @@ class HebbianCore(Layer):
             TypeError: An argument of another type.
             ValueError: A number is outside its range, or a rule or activation is unknown.
         """
-        super().__init__()
+        super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
         op = "HebbianCore"
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
         self.rule = choice(op, "rule", rule, RULES)
         self.lr = number(op, "lr", lr, 0)
         self.activation = choice(op, "activation", activation, ACTIVATIONS)
@@ -184,12 +190,9 @@ class HebbianCore(Layer):
         self.decay = number(op, "decay", decay, 0)
         check_bool(op, "normalize", normalize)
         self.normalize = normalize
-        self.seed = check_seed(op, seed)
-        weight = self._drawn(op, device, dtype)
         if normalize:
-            weight = weight / weight.norm(dim=1, keepdim=True)
-        self.register_buffer("weight", weight)
-        self.register_buffer("theta", weight.new_ones(self.output_size if self.rule == "bcm" else 0))
+            self.weight /= self.weight.norm(dim=1, keepdim=True)
+        self.register_buffer("theta", self.weight.new_ones(self.output_size if self.rule == "bcm" else 0))
         if self.rule == "bcm" and self.lr * self.tau >= _FAST_THETA:
             warnings.warn(
                 f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number, positive
+from torch_hrr._checks import number, positive
 from torch_hrr.hierarchy.layers import Layer
 
 
@@ -49,14 +49,10 @@ class SoftHebb(Layer):
             TypeError: An argument of another type.
             ValueError: A number is outside its range.
         """
-        super().__init__()
+        super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
         op = "SoftHebb"
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
         self.lr = number(op, "lr", lr, 0)
         self.temperature = positive(op, "temperature", temperature)
-        self.seed = check_seed(op, seed)
-        self.register_buffer("weight", self._drawn(op, device, dtype))
 
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, integer, number, tensor
+from torch_hrr._checks import check_bool, integer, number, placed
 from torch_hrr.runtime.device import resolve_device
 
 Axis = int | Sequence[int] | None
@@ -30,7 +30,7 @@ def _operand(op: str, argument: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "__array__"):
-        return tensor(op, argument, value).to(resolve_device(None))
+        return placed(op, argument, value, resolve_device(None))
     try:
         made = torch.as_tensor(value, device=resolve_device(None))
     except (TypeError, ValueError, RuntimeError):
