@@ -121,12 +121,13 @@ __global__ void plastic_rows_kernel(PlasticParams p, int64_t tile) {
   const int64_t first = blockIdx.x % groups * kPlasticWarps;
   const int64_t unit = first + warp_index();
   const bool is_unit = unit < p.units;
-  const int64_t place = learner * p.units + (is_unit ? unit : p.units - 1);
+  const int64_t place = learner * p.units + unit;
   const T* const inputs = static_cast<const T*>(p.inputs) + learner * p.ticks * p.batch * p.size;
   T* const outputs = static_cast<T*>(p.outputs) + learner * p.ticks * p.batch * p.units;
   T* const thresholds = static_cast<T*>(p.theta);
-  WarpRow<T, kChunks> row(static_cast<T*>(p.weight) + place * p.size, p.size);
-  T theta = thresholds == nullptr ? T{0} : thresholds[place];
+  // Warps past the last unit only help to copy: they have no row, since no other warp may read one while it is stored.
+  WarpRow<T, kChunks> row(static_cast<T*>(p.weight) + place * p.size, is_unit ? p.size : 0);
+  T theta = is_unit && thresholds != nullptr ? thresholds[place] : T{0};
   if (tile == 0) {
     if (is_unit) {
       learn_row(p, formulas, TickPlaces<T>{inputs, outputs + unit, p.units}, p.ticks, row, theta);
@@ -160,8 +161,12 @@ __global__ void plastic_rows_kernel(PlasticParams p, int64_t tile) {
     if constexpr (kChunks > 0) {
       row.store();
     }
-    if (thresholds != nullptr && lane_index() == 0) {
-      thresholds[place] = theta;
+    if (thresholds != nullptr) {
+      // All lanes have read it.
+      warp_sync();
+      if (lane_index() == 0) {
+        thresholds[place] = theta;
+      }
     }
   }
 }
