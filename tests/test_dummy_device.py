@@ -36,3 +36,7 @@ def test_every_operator_and_its_gradient_are_the_cpus(case):
 
 def test_the_systems_run_there():
     assert run("systems.py").splitlines()[-1] == "every system ran"
+
+
+def test_the_runtime_goes_on_there_where_memory_is_short_and_where_it_fails():
+    assert run("runtime.py").splitlines()[-1] == "the runtime ran"

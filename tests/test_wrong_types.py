@@ -107,8 +107,17 @@ GOOD = {
         **{name: (A, A.T) for name in ("dot", "matmul", "outer")},
         **{name: () for name in ("get_array_module", "ones", "randn", "uniform", "zeros")},
         "benchmark_device": (lambda: None, 1),
+        "GPUMemoryAnalysis": (),
+        "GPUMemoryManager": (),
+        "GPUPerformanceBenchmark": (),
+        "OptimizedTransfers": (),
+        "PerformanceProfiler": (),
+        "ResourceMonitor": (),
         "available_memory": (),
+        "calibrate": ("cpu", [8]),
+        "clear_calibration": (),
         "get_device_info": (),
+        "pipeline": (torch.sin, [A]),
         "resolve_device": ("cpu",),
         "set_device": ("cpu",),
         "synchronize": (),
@@ -131,7 +140,7 @@ ELSEWHERE = {
     *("Factorization", "LearnableFrequencies", "MappedTable", "save_table", "BatchedFieldOperations", "Peak"),
     *("OptimizedUnifiedFieldBrain", "GPUBrainFactory", "GPUPatternLibrary", "TensorMemoryPool", "SplitField"),
     *("advance_key_", "plot", "quick_performance_test", "DeviceError", "DeviceInfo", "GPUContext", "get_device"),
-    *("to_cpu", "to_gpu"),
+    *("to_cpu", "to_gpu", "adaptive_call", "OperationMetrics"),
 }
 
 

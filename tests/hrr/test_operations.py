@@ -1,18 +1,16 @@
 """Operations of one dimension and device, and the choice between CPU and accelerator."""
 
-import itertools
 import math
 
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from torch_hrr.hrr import functional as hrr
 from torch_hrr.hrr import operations
 from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
-from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime import device, resolve_device
 
 DIM = 16
 laws = settings(max_examples=30, derandomize=True, database=None, deadline=None)
@@ -263,76 +261,37 @@ def test_what_is_on_another_device_stays_there(system):
         system.adaptive_bind(GOOD, GOOD.to("meta"))
 
 
-def modelled(latency, speedup):
-    """Times as a model has them: a row takes the CPU a second and the accelerator 1/speedup, after a latency."""
-
-    def seconds(self, ops, a, b):
-        assert a.shape == b.shape == (len(a), DIM) and a.device.type == b.device.type == "cpu"
-        return float(len(a)) if ops is self.cpu_ops else latency + len(a) / speedup
-
-    return seconds
-
-
-@laws
-@given(st.floats(0, 2**14), st.floats(0.5, 100))
-def test_the_threshold_is_the_least_measured_batch_that_pays(latency, speedup):
-    batches = [2**power for power in range(14)]
-    paying = [batch for batch in batches if latency + batch / speedup < batch]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HybridHRRSystem, "_seconds", modelled(latency, speedup))
-        system = HybridHRRSystem(DIM, "cpu")
-        system.gpu_ops = FakeAccelerator()
-        assert system.calibrate() == system.threshold_batch_size == min(paying, default=math.inf)
-
-
-def test_one_batch_that_loses_ends_the_search(system, monkeypatch):
-    """The accelerator must win from the threshold on: that it wins at 4 too is of no use."""
-    lost = {8}
-    monkeypatch.setattr(
-        HybridHRRSystem, "_seconds", lambda self, ops, a, b: 1.0 if (len(a) in lost) == (ops is self.gpu_ops) else 0.5
-    )
-    assert system.calibrate() == 16
-
-
-def test_calibration_bounds_its_memory(monkeypatch):
-    sizes = []
-    monkeypatch.setattr(operations, "_LARGEST_OPERAND", 5 * DIM)
-    monkeypatch.setattr(
-        HybridHRRSystem, "_seconds", lambda self, ops, a, b: sizes.append(len(a)) or float(ops is self.cpu_ops)
-    )
-    system = HybridHRRSystem(DIM, "cpu")
-    system.gpu_ops = FakeAccelerator()
-    assert system.calibrate() == 1 and max(sizes) == 4
-
-
-def test_the_threshold_is_measured_once_and_only_if_needed(system, monkeypatch):
+def test_the_threshold_is_found_once_and_only_if_needed(system, monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        HybridHRRSystem, "_seconds", lambda self, ops, a, b: calls.append(len(a)) or float(ops is self.cpu_ops)
-    )
+    monkeypatch.setattr(operations, "binding_crossover", lambda *asked: calls.append(asked) or 1.0)
     system.adaptive_bind(GOOD, GOOD)
-    measured = len(calls)
-    assert measured > 0 and system.threshold_batch_size == 1
+    assert calls == [(system.gpu_ops.device, DIM, torch.float32, False)]
+    assert system.threshold_batch_size == 1
     system.adaptive_bind(GOOD, GOOD)
-    assert len(calls) == measured
+    assert len(calls) == 1
     other = HybridHRRSystem(DIM, "cpu")
     other.gpu_ops = FakeAccelerator()
     other.threshold_batch_size = 3
     other.adaptive_bind(GOOD, GOOD)
-    assert len(calls) == measured and other.gpu_ops.bound == []
+    assert len(calls) == 1 and other.gpu_ops.bound == []
     assert other.calibrate() == 1 == other.threshold_batch_size
+    assert calls[1:] == [(other.gpu_ops.device, DIM, torch.float32, True)]
 
 
-def test_time_is_the_best_of_several_after_a_first(system, monkeypatch):
-    durations = [0.1, 9.0, 4.0, 3.0, 5.0, 6.0]
-    clock = itertools.accumulate(itertools.chain.from_iterable((0.0, duration) for duration in durations))
-    monkeypatch.setattr(operations.time, "perf_counter", lambda: next(clock))
-    assert system._seconds(system.gpu_ops, GOOD, GOOD) == pytest.approx(3.0)
-    assert len(system.gpu_ops.bound) == len(durations)
+def test_an_accelerator_that_fails_is_given_up(system, monkeypatch):
+    monkeypatch.setattr(device, "_lost", {})
+    monkeypatch.setattr(device, "_warned", set())
+    problem = torch.AcceleratorError("CUDA error: unspecified launch failure")
+    system.threshold_batch_size, system.gpu_ops = 0, FakeAccelerator(problem)
+    failed, (a, b) = system.gpu_ops, (vectors(2), vectors(2))
+    with pytest.warns(RuntimeWarning, match=r"cuda failed \(CUDA error: unspecified launch failure\); continuing on"):
+        assert torch.equal(system.adaptive_bind(a, b), hrr.bind(a, b))
+    assert torch.equal(system.adaptive_bind(a, b), hrr.bind(a, b))
+    assert len(failed.bound) == 1 and not system.has_accelerator
+    assert device._problem(torch.device("cuda", 0)) == "cuda:0 failed (CUDA error: unspecified launch failure)"
 
 
-def test_without_an_accelerator_nothing_is_measured_and_nothing_moves(monkeypatch):
-    monkeypatch.setattr(HybridHRRSystem, "_seconds", None)
+def test_without_an_accelerator_nothing_is_measured_and_nothing_moves():
     system = HybridHRRSystem(DIM, "cpu")
     assert not system.has_accelerator and system.gpu_ops.device == torch.device("cpu")
     assert system.threshold_batch_size == system.calibrate() == math.inf

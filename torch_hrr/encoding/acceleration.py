@@ -13,9 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import runtime
-from torch_hrr._checks import check_bool, check_dtype, choice, integer, number, positive, strided
+from torch_hrr._checks import check_bool, check_dtype, checked_path, choice, integer, number, positive, strided
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
+from torch_hrr.runtime.memory import limit_memory
+from torch_hrr.runtime.profiler import OperatorRecording
 
 POLICIES = {"mixed_float16": torch.float16, "mixed_bfloat16": torch.bfloat16, "float32": None}
 _MEGABYTE = 2**20
@@ -95,7 +97,7 @@ class GPUAccelerator:
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
         self.move(choose_device(self.config.enable_gpu, device, "GPUAccelerator"))
-        self._profile: torch.profiler.profile | None = None
+        self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
 
@@ -231,11 +233,7 @@ class GPUAccelerator:
     def start_profiling(self) -> None:
         """Records every operator from now on, with torch.profiler; if it is already recording, starts again."""
         self.stop_profiling()
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self.on_gpu:
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profile = torch.profiler.profile(activities=activities)
-        self._profile.start()
+        self._profile = OperatorRecording(self.device)
 
     def stop_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """Stops recording.
@@ -249,27 +247,18 @@ class GPUAccelerator:
         """
         if self._profile is None:
             return {}
+        path = None if trace is None else checked_path("stop_profiling", trace)
         profile, self._profile = self._profile, None
-        profile.stop()
-        if trace is not None:
-            profile.export_chrome_trace(os.fspath(trace))
-        return {
-            event.key: {
-                "calls": event.count,
-                "cpu_ms": event.self_cpu_time_total / 1e3,
-                "device_ms": event.self_device_time_total / 1e3,
-            }
-            for event in profile.key_averages()
-        }
+        operators = profile.stop()
+        if path is not None:
+            profile.save(path)
+        return operators
 
     def _limit_memory(self, limit: int) -> None:
-        # By index: torch.cuda wants one here.
-        index = torch.cuda.current_device() if self.device.index is None else self.device.index
-        total = torch.cuda.get_device_properties(index).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(limit / total, 1.0), index)
+        limit_memory(self.device, limit)
         if not self.config.memory_growth:
             # Freed at once, to torch's allocator, which keeps it for this process; it rounds up to 2 MiB.
-            rest = max(limit - torch.cuda.memory_reserved(index), 0) // (2 * _MEGABYTE) * 2 * _MEGABYTE
+            rest = max(limit - torch.cuda.memory_reserved(self.device), 0) // (2 * _MEGABYTE) * 2 * _MEGABYTE
             torch.empty(rest, dtype=torch.uint8, device=self.device)
 
     def info(self) -> dict[str, Any]:

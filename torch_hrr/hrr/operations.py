@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from typing import Any
 
 import torch
@@ -13,11 +12,8 @@ from torch import Tensor
 from torch_hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_vectors, integer, real
 from torch_hrr.hrr import functional
 from torch_hrr.runtime import resolve_device
-
-# Batches that calibration measures: powers of two, as long as an operand has at most so many elements.
-_LARGEST_OPERAND = 2**22
-_LARGEST_BATCH = 2**13
-_REPEATS = 5
+from torch_hrr.runtime.calibration import binding_crossover
+from torch_hrr.runtime.device import failure, mark_lost
 
 
 class HRROperations:
@@ -123,9 +119,9 @@ BatchHRROperations = HRROperations
 class HybridHRRSystem:
     """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
-    `calibrate` measures the batch size from which the accelerator is faster, once for each object: when it is first
-    needed, which takes tenths of a second, unless `threshold_batch_size` was set before. Without an accelerator nothing
-    is measured.
+    The batch size from which the accelerator is faster is measured when it is first needed, unless
+    `threshold_batch_size` was set before; that takes tenths of a second, once for each device and version, since
+    `runtime.calibrate` keeps it. Without an accelerator nothing is measured.
 
     Args:
         dimensionality: D, >= 1.
@@ -159,8 +155,10 @@ class HybridHRRSystem:
 
     @property
     def threshold_batch_size(self) -> float:
-        """Smallest batch that goes to the accelerator; infinity if none does. Measured when first read, unless set."""
-        return self.calibrate() if self._threshold is None else self._threshold
+        """Smallest batch that goes to the accelerator; infinity if none does. Found when first read, unless set."""
+        if self._threshold is None:
+            self._threshold = self._crossover(fresh=False)
+        return self._threshold
 
     @threshold_batch_size.setter
     def threshold_batch_size(self, value: float) -> None:
@@ -179,25 +177,17 @@ class HybridHRRSystem:
             The smallest measured batch from which the accelerator always won; infinity if it lost with the largest, or
             if there is no accelerator.
         """
-        threshold = math.inf
-        if self.has_accelerator:
-            largest = max(1, min(_LARGEST_BATCH, _LARGEST_OPERAND // self.dimensionality))
-            batch = 2 ** (largest.bit_length() - 1)
-            # Downwards from the largest: where the accelerator first loses, smaller batches need not be timed.
-            while batch >= 1:
-                a, b = torch.ones(2, batch, self.dimensionality, dtype=self.cpu_ops.dtype, device="cpu")
-                if self._seconds(self.gpu_ops, a, b) >= self._seconds(self.cpu_ops, a, b):
-                    break
-                threshold = batch
-                batch //= 2
-        self._threshold = threshold
-        return threshold
+        self._threshold = self._crossover(fresh=True)
+        return self._threshold
+
+    def _crossover(self, fresh: bool) -> float:
+        return binding_crossover(self.gpu_ops.device, self.dimensionality, self.cpu_ops.dtype, fresh)
 
     def adaptive_bind(self, a: Any, b: Any, batch_size: int | None = None) -> Tensor:
         """``bind(a, b)`` on the faster device; the result comes back to the device of the arguments.
 
         Arguments that are not on the CPU are bound where they are. A batch that the accelerator has no memory for is
-        bound on the CPU.
+        bound on the CPU. If the accelerator fails, this and all later batches are, after one RuntimeWarning.
 
         Args:
             a: ``[..., D]``, a tensor or numpy array, real floating point; taken in the system's dtype.
@@ -227,17 +217,11 @@ class HybridHRRSystem:
                 return self.gpu_ops.bind(a, b).to(a.device)
             except torch.OutOfMemoryError:
                 pass
+            except torch.AcceleratorError as error:
+                lost = self.gpu_ops.device
+                mark_lost(lost, failure(op, lost, error).reason)
+                self.gpu_ops = self.cpu_ops
         return self.cpu_ops.bind(a, b)
-
-    def _seconds(self, ops: HRROperations, a: Tensor, b: Tensor) -> float:
-        """The least of several times of a binding from the CPU's memory to the CPU's memory."""
-        seconds = []
-        for _ in range(_REPEATS + 1):
-            start = time.perf_counter()
-            # Copying to the CPU waits for the result.
-            ops.bind(a, b).to("cpu")
-            seconds.append(time.perf_counter() - start)
-        return min(seconds[1:])
 
 
 def _as_tensor(value: Any) -> Any:

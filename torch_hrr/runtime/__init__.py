@@ -1,5 +1,7 @@
-"""The parts that all systems share: the current device, transfers, free memory, timing, and NumPy's names on it."""
+"""What all systems share: the current device, its memory, transfers, profiling, timing, and NumPy's names on it."""
 
+from torch_hrr.runtime.adaptive import adaptive_call
+from torch_hrr.runtime.analysis import GPUMemoryAnalysis, GPUPerformanceBenchmark
 from torch_hrr.runtime.arrays import (
     dot,
     exp,
@@ -19,6 +21,7 @@ from torch_hrr.runtime.arrays import (
     zeros,
 )
 from torch_hrr.runtime.benchmark import benchmark_device
+from torch_hrr.runtime.calibration import calibrate, clear_calibration
 from torch_hrr.runtime.device import (
     DeviceError,
     DeviceInfo,
@@ -31,16 +34,30 @@ from torch_hrr.runtime.device import (
     to_cpu,
     to_gpu,
 )
+from torch_hrr.runtime.manager import GPUMemoryManager
 from torch_hrr.runtime.memory import available_memory
+from torch_hrr.runtime.monitor import ResourceMonitor
 from torch_hrr.runtime.pool import TensorPool
+from torch_hrr.runtime.profiler import OperationMetrics, PerformanceProfiler
+from torch_hrr.runtime.transfers import OptimizedTransfers, pipeline
 
 __all__ = [
     "DeviceError",
     "DeviceInfo",
     "GPUContext",
+    "GPUMemoryAnalysis",
+    "GPUMemoryManager",
+    "GPUPerformanceBenchmark",
+    "OperationMetrics",
+    "OptimizedTransfers",
+    "PerformanceProfiler",
+    "ResourceMonitor",
     "TensorPool",
+    "adaptive_call",
     "available_memory",
     "benchmark_device",
+    "calibrate",
+    "clear_calibration",
     "dot",
     "exp",
     "get_array_module",
@@ -51,6 +68,7 @@ __all__ = [
     "norm",
     "ones",
     "outer",
+    "pipeline",
     "randn",
     "relu",
     "resolve_device",

@@ -27,6 +27,8 @@ _is_set = False
 # Devices of the GPUContext blocks entered in this thread or asyncio task, the innermost last.
 _scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_scopes", default=())
 _working: set[torch.device] = set()
+# Devices that failed in use, by kind and index, and with what.
+_lost: dict[tuple[str, int], str] = {}
 _warned: set[str] = set()
 _lock = threading.Lock()
 
@@ -175,7 +177,12 @@ def to_gpu(x: Any) -> Any:
         if device == _CPU:
             _warn_fallback("cuda", problem or _missing("cuda"))
         _warn_without_kernels(device)
-    return _map(lambda leaf: _place(leaf, device), x)
+    return moved("to_gpu", device, x)
+
+
+def moved(op: str, device: torch.device, x: Any) -> Any:
+    """Tensors and arrays of a structure on a device, as `to_gpu` says."""
+    return map_leaves(lambda leaf: _place(op, leaf, device), x)
 
 
 def to_cpu(x: Any) -> Any:
@@ -184,7 +191,7 @@ def to_cpu(x: Any) -> Any:
     Raises:
         DeviceError: The device failed, possibly in earlier work that this had to wait for.
     """
-    return _map(lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
+    return map_leaves(lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
 
 
 def synchronize() -> None:
@@ -200,7 +207,7 @@ def synchronize() -> None:
     try:
         wait() if device.index is None or device.type == "mps" else wait(device)
     except RuntimeError as error:
-        raise DeviceError("synchronize", device, _first_line(error)) from error
+        raise failure("synchronize", device, error) from error
 
 
 def get_device_info() -> DeviceInfo:
@@ -321,9 +328,25 @@ def _count(kind: str) -> int | None:
     return int(module.device_count()) if module.is_available() else 0
 
 
+def mark_lost(device: torch.device, reason: str) -> None:
+    """Makes later choices avoid a device that failed: its memory is lost, and torch cannot start it again."""
+    _lost[device.type, device.index or 0] = reason
+    _warn_fallback(str(device), f"{device} failed ({reason})")
+
+
+def failure(op: str, device: torch.device, error: BaseException) -> DeviceError:
+    """The error of a device that failed, from what torch raised."""
+    return DeviceError(op, device, _first_line(error))
+
+
 def _problem(device: torch.device) -> str | None:
     """Why a device cannot be used; None if it can."""
-    if device.type in ("cpu", "meta") or device in _working:
+    if device.type in ("cpu", "meta"):
+        return None
+    lost = _lost.get((device.type, device.index or 0))
+    if lost is not None:
+        return f"{device} failed ({lost})"
+    if device in _working:
         return None
     problem = _missing(device.type) if _count(device.type) == 0 else _probe(device)
     if problem is None:
@@ -386,26 +409,27 @@ def _level_of_caller() -> int:
     return level
 
 
-def _map(function: Callable[[Any], Any], x: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
+    """The structure of dicts, lists and tuples with a function's values for everything else in it."""
     if isinstance(x, dict):
         # Copied rather than constructed, for derived types whose constructors take other arguments (defaultdict).
         mapping = copy.copy(x)
         for key, value in x.items():
-            mapping[key] = _map(function, value)
+            mapping[key] = map_leaves(function, value)
         return mapping
     if isinstance(x, list):
         sequence = copy.copy(x)
-        sequence[:] = [_map(function, item) for item in x]
+        sequence[:] = [map_leaves(function, item) for item in x]
         return sequence
     if isinstance(x, tuple):
-        items = [_map(function, item) for item in x]
+        items = [map_leaves(function, item) for item in x]
         return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
     return function(x)
 
 
-def _place(x: Any, device: torch.device) -> Any:
+def _place(op: str, x: Any, device: torch.device) -> Any:
     if isinstance(x, Tensor):
-        return _move("to_gpu", x, device)
+        return _move(op, x, device)
     # Whoever holds an array has imported numpy; torch_hrr itself does not need it.
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(x, numpy.ndarray):
@@ -414,15 +438,14 @@ def _place(x: Any, device: torch.device) -> Any:
         tensor = torch.from_numpy(numpy.array(x, dtype=x.dtype.newbyteorder("="), order="C"))
     except TypeError:
         return x
-    return _move("to_gpu", tensor, device)
+    return _move(op, tensor, device)
 
 
 def _move(op: str, tensor: Tensor, device: torch.device) -> Tensor:
     try:
         return tensor.to(device)
     except torch.AcceleratorError as error:
-        failed = tensor.device if device == _CPU else device
-        raise DeviceError(op, failed, _first_line(error)) from error
+        raise failure(op, tensor.device if device == _CPU else device, error) from error
 
 
 def _gigabytes(count: int | None) -> str | None:

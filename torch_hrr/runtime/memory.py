@@ -1,5 +1,7 @@
-"""How much memory is free on a device at this moment."""
+"""The memory of a device: how much it has, how much is free now, and a limit for this process."""
 
+import gc
+import os
 import pathlib
 
 import torch
@@ -54,3 +56,39 @@ def _container_memory() -> int | None:
         return max(limit - used + int(counters["inactive_file"]) + int(counters["active_file"]), 0)
     except (OSError, ValueError, KeyError):
         return None
+
+
+def total_memory(device: torch.device) -> int:
+    """Bytes of a device's memory; on the CPU no more than the control group of a container allows.
+
+    Raises:
+        RuntimeError: The system does not report it, or the device is neither the CPU nor CUDA.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type != "cpu":
+        raise RuntimeError(f"total_memory: device must be cpu or cuda, got {device}")
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        raise RuntimeError("total_memory: the system must report its memory") from None
+    try:
+        return min(total, int((_CGROUP / "memory.max").read_text()))
+    except (OSError, ValueError):
+        return total
+
+
+def limit_memory(device: torch.device, limit: int) -> None:
+    """Makes torch give this process no more bytes of a CUDA device's memory than these; other devices have no limit."""
+    if device.type == "cuda":
+        # By index: torch.cuda wants one here.
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.set_per_process_memory_fraction(min(limit / total_memory(device), 1.0), index)
+
+
+def free_caches(device: torch.device) -> None:
+    """Gives back the memory of a device that nothing uses."""
+    gc.collect()
+    empty = getattr(getattr(torch, device.type, None), "empty_cache", None)
+    if empty is not None:
+        empty()

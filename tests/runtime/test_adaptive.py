@@ -1,0 +1,121 @@
+"""Calls that go on where memory is short: the rows, the order and the result, with shortages injected."""
+
+import weakref
+
+import pytest
+import torch
+
+from torch_hrr import hrr
+from torch_hrr.runtime import adaptive_call
+
+SHORTAGES = {
+    "CPU": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
+    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
+    "Python": lambda: MemoryError(),
+}
+
+
+class Cramped:
+    """Binding where memory holds only so many rows, and the numbers of rows that were tried."""
+
+    def __init__(self, most, shortage="CPU"):
+        self.most, self.shortage, self.tried = most, shortage, []
+
+    def __call__(self, a, b):
+        self.tried.append(len(a))
+        if len(a) > self.most:
+            raise SHORTAGES[self.shortage]()
+        return hrr.bind(a, b)
+
+
+def operands(rows, dim=16):
+    return torch.randn(2, rows, dim, generator=torch.Generator().manual_seed(rows))
+
+
+@pytest.mark.parametrize("shortage", SHORTAGES)
+def test_rows_are_halved_until_they_fit_and_the_bits_are_those_of_one_call(shortage):
+    a, b = operands(13)
+    fn = Cramped(4, shortage)
+    assert torch.equal(adaptive_call(fn, a, b, device="cpu"), hrr.bind(a, b))
+    # Once more after caches are freed, then 7, then 4; what fitted goes on.
+    assert fn.tried == [13, 13, 7, 4, 4, 4, 1]
+
+
+def test_where_all_rows_fit_there_is_one_call():
+    a, b = operands(5)
+    fn = Cramped(5)
+    assert torch.equal(adaptive_call(fn, a, b, device="cpu"), hrr.bind(a, b)) and fn.tried == [5]
+    assert adaptive_call(Cramped(5), *operands(0), device="cpu").shape == (0, 16)
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_where_not_even_one_row_fits_the_error_is_the_allocators(rows):
+    fn = Cramped(0)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        adaptive_call(fn, *operands(rows), device="cpu")
+    assert fn.tried[-2:] == [1, 1] if rows == 1 else fn.tried[-1] == 1
+
+
+def test_structures_of_results_are_joined_leaf_by_leaf():
+    def fn(x):
+        if len(x) > 2:
+            raise MemoryError
+        return {"double": 2 * x, "parts": [x[:, 0], (x + 1,)]}
+
+    (x, _) = operands(5)
+    result = adaptive_call(fn, x, device="cpu")
+    assert torch.equal(result["double"], 2 * x) and torch.equal(result["parts"][0], x[:, 0])
+    assert torch.equal(result["parts"][1][0], x + 1)
+
+
+def test_gradients_flow_through_the_parts():
+    a, b = operands(6)
+    a.requires_grad_()
+    adaptive_call(Cramped(2), a, b, device="cpu").sum().backward()
+    parts, a.grad = a.grad, None
+    hrr.bind(a, b).sum().backward()
+    assert torch.equal(parts, a.grad)
+
+
+def test_what_failed_holds_no_memory_when_it_is_tried_again():
+    held = []
+
+    def fn(x):
+        assert all(ref() is None for ref in held)
+        mine = torch.zeros(len(x))
+        held.append(weakref.ref(mine))
+        if len(x) > 1:
+            raise MemoryError
+        return mine + 1
+
+    adaptive_call(fn, torch.ones(4, 1), device="cpu")
+    assert len(held) == 7
+
+
+def test_other_errors_are_not_hidden():
+    def fn(x):
+        raise RuntimeError("size mismatch")
+
+    with pytest.raises(RuntimeError, match=r"^size mismatch$"):
+        adaptive_call(fn, torch.ones(2), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((3, torch.ones(2)), TypeError, "fn must be callable, got int"),
+        ((torch.sin,), ValueError, "batches must be at least one, got none"),
+        ((torch.sin, [1.0]), TypeError, r"batch 0 must be a torch.Tensor or a NumPy array, got list"),
+        ((torch.sin, torch.ones(())), ValueError, r"batches must have one number of rows, got shapes \[\[\]\]"),
+        (
+            (torch.add, torch.ones(2), torch.ones(3)),
+            ValueError,
+            r"batches must have one number of rows, got shapes \[\[2\], \[3\]\]",
+        ),
+        ((torch.sum, torch.ones(2)), ValueError, r"fn must give 2 rows for 2 rows, got shape \[\]"),
+        ((len, torch.ones(2)), TypeError, "fn must give tensors, got int"),
+    ],
+)
+def test_what_cannot_be_called(arguments, error, text):
+    with pytest.raises(error, match=f"^adaptive_call: {text}$"):
+        adaptive_call(*arguments, device="cpu")

@@ -1,0 +1,147 @@
+"""ResourceMonitor: what it samples, its ring, its alerts, and NVIDIA's library where a GPU is pretended."""
+
+import json
+import sys
+import threading
+import time
+import types
+
+import pytest
+import torch
+
+from torch_hrr.runtime import ResourceMonitor, monitor
+
+
+def scripted(monkeypatch, metric, values):
+    """Samples whose metric takes these values in order."""
+    values = iter(values)
+    monkeypatch.setattr(monitor._Process, "sample", lambda self: {metric: next(values)})
+
+
+def test_a_run_is_sampled_from_start_to_stop():
+    with ResourceMonitor("cpu", interval=0.01) as running:
+        assert running.is_running
+        held = torch.ones(2**23)
+        end = time.perf_counter() + 0.2
+        while time.perf_counter() < end:
+            held.sum()
+    samples = running.samples()
+    assert not running.is_running and len(samples) > 5
+    seconds = [sample["seconds"] for sample in samples]
+    assert seconds == sorted(seconds) and 0 <= seconds[0] < seconds[-1]
+    assert set(samples[0]) == set(monitor.METRICS)
+    assert max(sample["rss_mb"] for sample in samples) - samples[0]["rss_mb"] > 24
+    assert max(sample["cpu_percent"] for sample in samples) > 20
+    assert all(sample["temperature_c"] is None and sample["allocated_mb"] is None for sample in samples)
+    assert running.stop() == samples
+
+
+def test_the_last_samples_are_kept():
+    running = ResourceMonitor("cpu", interval=0.001, most=3).start()
+    time.sleep(0.1)
+    samples = running.stop()
+    assert len(samples) == 3 and samples[0]["seconds"] > 0.05
+
+
+def test_an_alert_is_raised_once_for_every_rise(monkeypatch):
+    scripted(monkeypatch, "rss_mb", [1.0, 5.0, 6.0, 2.0, 7.0, None, 8.0, 3.0])
+    seen = []
+    running = ResourceMonitor("cpu")
+    running.alert("rss_mb", above=3, callback=lambda sample: seen.append(sample["rss_mb"]))
+    running.alert("power_w", above=0, callback=seen.append)
+    for _ in range(8):
+        running._take()
+    assert seen == [5.0, 7.0, 8.0]
+
+
+def test_an_alert_that_fails_is_a_warning(monkeypatch):
+    scripted(monkeypatch, "rss_mb", [5.0, 1.0])
+    running = ResourceMonitor("cpu")
+    running.alert("rss_mb", 3, lambda sample: 1 / 0)
+    with pytest.warns(RuntimeWarning, match=r"^torch_hrr: the alert of rss_mb raised ZeroDivisionError"):
+        running._take()
+    running._take()
+    assert len(running.samples()) == 2
+
+
+def test_samples_are_written_as_json(tmp_path):
+    with ResourceMonitor("cpu", interval=0.01) as running:
+        pass
+    running.save(tmp_path / "run.json")
+    found = json.loads((tmp_path / "run.json").read_text())
+    assert found == {"device": "cpu", "interval": 0.01, "samples": running.samples()}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def nvml(**changes):
+    """NVIDIA's library for one GPU."""
+
+    def power(handle):
+        raise RuntimeError("not supported")
+
+    functions = {
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetHandleByPciBusId": lambda bus: bus,
+        "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(used=3 * 2**20, total=4 * 2**20),
+        "nvmlDeviceGetUtilizationRates": lambda handle: types.SimpleNamespace(gpu=42),
+        "nvmlDeviceGetTemperature": lambda handle, sensor: 61,
+        "nvmlDeviceGetPowerUsage": power,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x20,
+    }
+    return types.SimpleNamespace(**{**functions, **changes})
+
+
+def test_what_a_gpu_tells(monkeypatch):
+    buses = []
+    handle = {"nvmlDeviceGetHandleByPciBusId": lambda bus: buses.append(bus) or bus}
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(**handle))
+    properties = types.SimpleNamespace(pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    gpu = monitor._Gpu.of(torch.device("cuda:1"))
+    assert buses == [b"00000000:3b:00.0"]
+    assert gpu.sample() == {
+        "gpu_memory_mb": 3.0,
+        "gpu_memory_share": 0.75,
+        "gpu_utilization": 42.0,
+        "temperature_c": 61,
+        "power_w": None,
+        "throttled": 1.0,
+    }
+    # 0x1 is an idle GPU, whose clocks are low for want of work.
+    gpu._nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x1
+    assert gpu.sample()["throttled"] == 0.0
+
+
+def test_without_nvidias_library_there_is_nothing_to_tell(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert monitor._Gpu.of(torch.device("cuda")) is None
+    assert monitor._Gpu.of(torch.device("cpu")) is None
+
+
+def test_a_monitor_runs_once_and_starts_anew():
+    running = ResourceMonitor("cpu", interval=0.01).start()
+    with pytest.raises(RuntimeError, match=r"^start: monitor must be stopped, got one that is running$"):
+        running.start()
+    before = threading.active_count()
+    first = running.stop()
+    assert threading.active_count() == before - 1
+    again = running.start().stop()
+    assert len(again) < len(first) + 2 and again[0]["seconds"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: ResourceMonitor("cpu", 0), ValueError, "ResourceMonitor: interval must be finite and above 0"),
+        (lambda: ResourceMonitor("cpu", "1"), TypeError, "ResourceMonitor: interval must be a number, got str"),
+        (lambda: ResourceMonitor("cpu", most=0), ValueError, "ResourceMonitor: most must be at least 1, got 0"),
+        (lambda: ResourceMonitor("cpu").alert("heat", 1, print), ValueError, "alert: metric must be 'seconds', "),
+        (lambda: ResourceMonitor("cpu").alert(3, 1, print), TypeError, "alert: metric must be 'seconds', "),
+        (lambda: ResourceMonitor("cpu").alert("rss_mb", 1, 3), TypeError, "alert: callback must be callable, got int"),
+        (lambda: ResourceMonitor("cpu").alert("rss_mb", float("nan"), print), ValueError, "alert: above must be a"),
+        (lambda: ResourceMonitor("cpu").save(3), TypeError, "save: path must be a str or an os.PathLike, got int"),
+    ],
+)
+def test_bad_arguments(call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call()

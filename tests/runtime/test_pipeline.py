@@ -1,0 +1,164 @@
+"""Copies beside computation: the pipeline's order and results, and what waits for what on a GPU's streams."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+from torch_hrr.runtime import OptimizedTransfers, pipeline, transfers
+
+CPU = torch.device("cpu")
+
+
+def test_results_are_those_of_the_loop_in_its_order():
+    batches = [torch.full((2,), float(i)) for i in range(7)]
+    assert [x.tolist() for x in pipeline(lambda x: 2 * x, batches, "cpu")] == [(2 * x).tolist() for x in batches]
+    assert list(pipeline(torch.sin, [], "cpu")) == []
+    structured = pipeline(lambda b: (b["x"] + 1, "kept"), ({"x": np.ones(2), "name": i} for i in range(2)), "cpu")
+    assert [(x.tolist(), name) for x, name in structured] == [([2.0, 2.0], "kept")] * 2
+
+
+def test_batches_are_read_as_they_are_needed():
+    read = []
+
+    def batches():
+        for i in range(5):
+            read.append(i)
+            yield torch.tensor(i)
+
+    results = pipeline(lambda x: x, batches(), "cpu")
+    assert read == []
+    next(results)
+    assert read == [0]
+
+
+class Timeline:
+    """CUDA's streams as torch shows them, which write down what is queued on them and what they wait for."""
+
+    def __init__(self):
+        self.log, self.current, self.made = [], "compute", iter(("in", "out"))
+
+    def stream(self, device=None):
+        return Stream(self, next(self.made))
+
+    @contextlib.contextmanager
+    def use(self, stream):
+        before, self.current = self.current, stream.name
+        yield
+        self.current = before
+
+
+class Stream:
+    def __init__(self, timeline, name):
+        self.timeline, self.name = timeline, name
+
+    def wait_stream(self, other):
+        self.timeline.log.append((self.name, "waits for", other.name))
+
+    def record_event(self):
+        number = sum(entry[1] == "event" for entry in self.timeline.log)
+        self.timeline.log.append((self.name, "event", number))
+        return Event(self.timeline, number)
+
+
+class Event:
+    def __init__(self, timeline, number):
+        self.timeline, self.number = timeline, number
+
+    def synchronize(self):
+        self.timeline.log.append(("host", "waits for event", self.number))
+
+
+@pytest.fixture
+def timeline(monkeypatch):
+    made = Timeline()
+    compute = Stream(made, "compute")
+    monkeypatch.setattr(torch.cuda, "Stream", made.stream)
+    monkeypatch.setattr(torch.cuda, "stream", made.use)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: compute)
+    monkeypatch.setattr(transfers, "_pinned", lambda leaf: leaf)
+
+    def queued(leaf, device):
+        made.log.append((made.current, "copies", leaf.tolist()))
+        return leaf.clone()
+
+    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
+    return made
+
+
+def test_every_stream_waits_for_what_it_reads(timeline):
+    def fn(x):
+        timeline.log.append((timeline.current, "computes", x.tolist()))
+        return 10 * x
+
+    batches = [torch.tensor(i) for i in range(4)]
+    results = []
+    for result in transfers._overlapped(fn, batches, torch.device("cuda")):
+        timeline.log.append(("host", "has", result.tolist()))
+        results.append(result)
+    assert results == [0, 10, 20, 30]
+    log = timeline.log
+    for i in range(4):
+        steps = [
+            ("in", "copies", i),
+            ("compute", "waits for", "in"),
+            ("compute", "computes", i),
+            ("out", "waits for", "compute"),
+            ("out", "copies", 10 * i),
+            ("out", "event", i),
+            ("host", "waits for event", i),
+            ("host", "has", 10 * i),
+        ]
+        places = [log.index(step, log.index(("in", "copies", i))) for step in steps]
+        assert places == sorted(places), steps
+    # Two batches more are queued before the host waits for one.
+    waits = [place for place, entry in enumerate(log) if entry[1] == "waits for event"]
+    assert log.index(("out", "event", 2)) < waits[0] < log.index(("in", "copies", 3))
+
+
+def test_a_device_that_fails_in_the_pipeline_is_named(timeline):
+    def fn(x):
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match=r"^pipeline: device cuda failed: CUDA error"):
+        list(transfers._overlapped(fn, [torch.ones(1)], torch.device("cuda")))
+
+
+def test_buffers_are_used_again_and_transfers_copy():
+    moving = OptimizedTransfers("cpu")
+    buffer = moving.create_pinned_memory((2, 3))
+    assert (buffer.shape, buffer.dtype, buffer.device) == ((2, 3), torch.float32, CPU)
+    moving.release(buffer)
+    assert moving.create_pinned_memory((2, 3), torch.float64) is not buffer
+    assert moving.create_pinned_memory([2, 3]) is buffer
+    assert torch.equal(moving.async_transfer(np.arange(3.0)), torch.arange(3.0, dtype=torch.float64))
+    moving.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda t: t.create_pinned_memory(3), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
+        (lambda t: t.create_pinned_memory((2, -1)), ValueError, "create_pinned_memory: a size must be at least 0"),
+        (lambda t: t.create_pinned_memory((2,), torch.int8), TypeError, "create_pinned_memory: dtype must be"),
+        (lambda t: t.release(torch.ones(1, device="meta")), ValueError, "release: buffer must be on the CPU, got meta"),
+        (lambda t: t.release(3), TypeError, "release: buffer must be"),
+        (lambda t: t.async_transfer([1.0]), TypeError, "async_transfer: tensor must be"),
+        (lambda t: t.async_transfer(torch.ones(1), stream=3), TypeError, "async_transfer: stream must be"),
+        (lambda t: pipeline(3, [], "cpu"), TypeError, "pipeline: fn must be callable, got int"),
+        (lambda t: pipeline(torch.sin, 3, "cpu"), TypeError, "pipeline: batches must be an iterable, got int"),
+        (lambda t: pipeline(torch.sin, [], "meta"), ValueError, "pipeline: device must hold data, got meta"),
+    ],
+)
+def test_bad_arguments(call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call(OptimizedTransfers("cpu"))
+
+
+def test_a_buffer_is_given_back_once():
+    moving = OptimizedTransfers("cpu")
+    buffer = moving.create_pinned_memory((1,))
+    moving.release(buffer)
+    with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
+        moving.release(buffer)

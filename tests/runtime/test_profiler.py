@@ -1,0 +1,136 @@
+"""PerformanceProfiler: its report, its bottlenecks, its trace, and times of operations."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from torch_hrr import hrr
+from torch_hrr.runtime import GPUMemoryAnalysis, GPUPerformanceBenchmark, PerformanceProfiler, profiler
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """A profiler that recorded ten bindings, each of which the program waits for."""
+    made = PerformanceProfiler(backend="torch", device="cpu")
+    made.start_monitoring(interval=0.01)
+    a, b = torch.randn(2, 64, 256)
+    for _ in range(10):
+        hrr.bind(a, b).sum().item()
+    a.clone()
+    made.stop_monitoring()
+    time.sleep(0.05)
+    return made
+
+
+def test_the_summary_tells_time_and_memory(recorded):
+    summary = recorded.generate_report()["summary"]
+    assert 0 < summary["total_execution_time"] < 60
+    assert 10 < summary["average_memory_usage"] <= summary["peak_memory_usage"]
+    assert summary["operators"] >= 30 and summary["device"] == "cpu"
+    # A report ends nothing that has ended, and says the same again.
+    assert recorded.generate_report()["summary"] == summary
+
+
+def test_bottlenecks_name_operators_waits_copies_and_allocations(recorded):
+    rows = recorded.generate_report()["bottlenecks"]
+    operators = {row["name"]: row for row in rows if row["kind"] == "operator"}
+    assert operators["torch_hrr::bind"]["calls"] == 10 and operators["torch_hrr::bind"]["seconds"] > 0
+    shares = [row["share"] for row in rows if row["kind"] == "operator"]
+    assert shares == sorted(shares, reverse=True) and 0.5 < sum(shares) <= 1 + 1e-9 and len(shares) <= 10
+    others = {row["kind"]: row for row in rows if row["kind"] != "operator"}
+    assert set(others) == {"synchronization", "transfer", "allocation"}
+    assert others["synchronization"]["calls"] == 10 and ".item()" in others["synchronization"]["hint"]
+    assert others["transfer"]["calls"] >= 1
+    assert all(row["hint"] for row in rows)
+
+
+def test_a_devices_copies_and_waits_are_found_by_their_names(recorded):
+    made = PerformanceProfiler("torch", "cpu")
+    row = {"calls": 2, "cpu_ms": 0.0, "device_ms": 3.0}
+    made._operators = {"Memcpy HtoD (Pinned -> Device)": row, "cudaStreamSynchronize": row, "my_kernel": row}
+    found = {each["kind"]: each["seconds"] for each in made._bottlenecks()}
+    assert found["transfer"] == found["synchronization"] == 3e-3 and "allocation" not in found
+
+
+def test_report_and_trace_are_files(recorded, tmp_path):
+    recorded.save_report(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text()) == recorded.generate_report()
+    recorded.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    named = [event.get("cat") for event in events if event.get("name") == "torch_hrr::bind"]
+    assert named.count("cpu_op") >= 10
+
+
+def test_a_report_ends_the_recording_and_alerts_stay():
+    made = PerformanceProfiler(device="cpu")
+    seen = []
+    made.monitor.alert("seconds", -1, seen.append)
+    for _ in range(2):
+        made.start_monitoring()
+        torch.ones(3).sum()
+        with pytest.raises(RuntimeError, match=r"^start_monitoring: monitoring must be stopped first"):
+            made.start_monitoring()
+        assert made.generate_report()["summary"]["operators"] > 0
+    assert len(seen) >= 1
+
+
+def test_operations_are_timed_by_name(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(profiler, "benchmark_device", lambda fn, runs: (fn(), timing(runs))[1])
+
+    def timing(runs):
+        return {"mean_time": 0.25, "median": 0.2, "iqr": 0.1, "runs": runs}
+
+    results = PerformanceProfiler(device="cpu").benchmark_operations({"a": lambda: next(clock)}, iterations=7)
+    assert (results["a"].execution_time, results["a"].throughput, results["a"].runs) == (0.25, 4.0, 7)
+    monkeypatch.undo()
+    made = PerformanceProfiler(device="cpu").benchmark_operations({"sleep": lambda: time.sleep(0.01)}, iterations=3)
+    assert made["sleep"].execution_time >= 0.01 and made["sleep"].throughput <= 100
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda p: PerformanceProfiler("cupy"), ValueError, "PerformanceProfiler: backend must be 'torch', got 'cupy'"),
+        (lambda p: p.generate_report(), RuntimeError, "generate_report: start_monitoring must be called first"),
+        (lambda p: p.export_chrome_trace("x"), RuntimeError, "export_chrome_trace: start_monitoring must be called"),
+        (lambda p: p.export_chrome_trace(3), TypeError, "export_chrome_trace: path must be a str or an os.PathLike"),
+        (lambda p: p.start_monitoring(0), ValueError, "start_monitoring: interval must be finite and above 0, got 0"),
+        (lambda p: p.benchmark_operations([]), TypeError, "benchmark_operations: operations must be a mapping"),
+        (lambda p: p.benchmark_operations({"a": 3}), TypeError, "benchmark_operations: operation 'a' must be callable"),
+        (
+            lambda p: p.benchmark_operations({3: print}),
+            TypeError,
+            "benchmark_operations: a name must be a str, got int",
+        ),
+        (lambda p: p.benchmark_operations({}, 0), ValueError, "benchmark_operations: iterations must be at least 1"),
+    ],
+)
+def test_bad_arguments(call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call(PerformanceProfiler(device="cpu"))
+
+
+def test_memory_of_vectors():
+    rows = GPUMemoryAnalysis("cpu", 128).analyze_memory_usage(max_vectors=3500)
+    assert [row["n_vectors"] for row in rows] == [1000, 2000, 3000]
+    assert [row["allocated_gb"] for row in rows] == [n * 128 * 4 / 2**30 for n in (1000, 2000, 3000)]
+    assert all(row["reserved_gb"] >= row["allocated_gb"] and row["efficiency"] == 1.0 for row in rows)
+    with pytest.raises(ValueError, match=r"^analyze_memory_usage: max_vectors must be at least 1000, got 999$"):
+        GPUMemoryAnalysis("cpu").analyze_memory_usage(999)
+
+
+def test_without_a_gpu_only_the_cpu_is_timed():
+    results = GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu([64], [1, 100])
+    assert list(results) == ["64D_batch1", "64D_batch100"]
+    for row in results.values():
+        assert row.pop("cpu_time_ms") > 0
+        assert row == {"gpu_time_ms": None, "speedup": None, "efficiency": None}
+    with pytest.raises(
+        TypeError, match=r"^benchmark_gpu_vs_cpu: dimensionalities must be a sequence of ints, got int$"
+    ):
+        GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu(64, [1])
+    with pytest.raises(ValueError, match=r"^benchmark_gpu_vs_cpu: a batch size must be at least 1, got 0$"):
+        GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu([64], [0])

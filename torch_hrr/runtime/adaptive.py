@@ -1,0 +1,146 @@
+"""Calls that go on where a device's memory is too short, and where the device fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import tensor
+from torch_hrr.io.files import is_out_of_memory
+from torch_hrr.runtime.device import DeviceError, failure, map_leaves, mark_lost, resolve_device
+from torch_hrr.runtime.memory import free_caches
+
+_CPU = torch.device("cpu")
+
+
+def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | str | int | None = None) -> Any:
+    """``fn(*batches)`` on a device, with fewer rows at a time where its memory is too short, at last on the CPU.
+
+    Where memory runs out, caches are freed and the rows tried again, then half as many rows at a time, down to one;
+    where one row does not fit, all rows that are left go to the CPU. A device that fails is given up: this call and
+    later ones that ask `resolve_device` go on on the CPU, after one RuntimeWarning.
+
+    Args:
+        fn: A function of rows: row i of its results depends on row i of the batches alone. It takes tensors on the
+            device and gives a tensor, or dicts, lists and tuples of tensors, all with the batches' first dimension.
+            It must change nothing else, since it may be called again for the same rows.
+        *batches: Tensors or NumPy arrays ``[rows, ...]`` with one number of rows.
+        device: As for `resolve_device`; None means the current one.
+
+    Returns:
+        The results of all rows, on the device of the first batch. They are those of one call on the device, bit for
+        bit if fn's rows do not depend on the batch, as those of torch_hrr's operators; rows computed on the CPU have
+        the CPU's bits.
+
+    Raises:
+        TypeError: fn is not callable, a batch not a tensor or an array, or a result not a tensor.
+        ValueError: No batches, or batches or results of different numbers of rows.
+        MemoryError, torch.OutOfMemoryError: One row does not fit into the CPU's memory, or the results do not fit
+            where the batches are.
+        DeviceError: A device failed that the batches are on, with which they are lost.
+    """
+    return call_in_rows("adaptive_call", fn, batches, device)
+
+
+def call_in_rows(
+    op: str, fn: Callable[..., Any], batches: Sequence[Any], device: torch.device | str | int | None
+) -> Any:
+    """`adaptive_call` under the name of the user's call."""
+    if not callable(fn):
+        raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
+    if not batches:
+        raise ValueError(f"{op}: batches must be at least one, got none")
+    given = [tensor(op, f"batch {index}", batch) for index, batch in enumerate(batches)]
+    counts = {batch.shape[0] if batch.dim() else None for batch in given}
+    if len(counts) > 1 or None in counts:
+        shapes = [list(batch.shape) for batch in given]
+        raise ValueError(f"{op}: batches must have one number of rows, got shapes {shapes}")
+    call = _Call(op, fn, given)
+    target = resolve_device(device, op=op)
+    if target.type != "cpu":
+        try:
+            call.run(target)
+        except torch.AcceleratorError as error:
+            lost = failure(op, target, error)
+            mark_lost(target, lost.reason)
+            if any(batch.device.type == target.type for batch in given):
+                raise lost from error
+            # What is on the device is lost with it; results are on the device of the batches.
+        except DeviceError as error:
+            mark_lost(target, error.reason)
+            if any(batch.device.type == target.type for batch in given):
+                raise
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+    if not call.is_done:
+        call.run(_CPU)
+    return call.result()
+
+
+class _Call:
+    """Results of the first `done` rows, and how to get those of more."""
+
+    def __init__(self, op: str, fn: Callable[..., Any], batches: list[Tensor]) -> None:
+        self.op = op
+        self.fn = fn
+        self.batches = batches
+        self.rows = batches[0].shape[0]
+        self.done = 0
+        self.parts: list[Any] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there are results of all rows; of none, there is one result too."""
+        return bool(self.parts) and self.done == self.rows
+
+    def run(self, device: torch.device) -> None:
+        """All rows that are left; raises what the allocator does where one row does not fit."""
+        size = self.rows - self.done
+        tried_again = False
+        while not self.is_done:
+            count = min(size, self.rows - self.done)
+            try:
+                self.parts.append(self._part(device, count))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or (tried_again and count <= 1):
+                    raise
+                fits = False
+            else:
+                fits = True
+                self.done += count
+            if not fits:
+                # Not where the error is at hand, whose frames hold memory.
+                free_caches(device)
+                size = (count + 1) // 2 if tried_again else count
+            tried_again = not fits
+
+    def _part(self, device: torch.device, count: int) -> Any:
+        rows = slice(self.done, self.done + count)
+        home = self.batches[0].device
+
+        def brought(leaf: Any) -> Tensor:
+            if not isinstance(leaf, Tensor):
+                raise TypeError(f"{self.op}: fn must give tensors, got {type(leaf).__name__}")
+            if leaf.dim() == 0 or leaf.shape[0] != count:
+                raise ValueError(f"{self.op}: fn must give {count} rows for {count} rows, got shape {list(leaf.shape)}")
+            return leaf.to(home)
+
+        return map_leaves(brought, self.fn(*(batch[rows].to(device) for batch in self.batches)))
+
+    def result(self) -> Any:
+        """Of all rows."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        columns = [_leaves(part) for part in self.parts]
+        joined = iter([torch.cat(column) for column in zip(*columns, strict=True)])
+        return map_leaves(lambda leaf: next(joined), self.parts[0])
+
+
+def _leaves(structure: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    map_leaves(found.append, structure)
+    return found
