@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench import figure  # noqa: E402
 from bench.agreement import check_agreement  # noqa: E402
 from bench.entry import Entry, Inputs, Peer  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
@@ -230,6 +231,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--filter", default="", help='regular expression on "op shape" and "target ..."')
     parser.add_argument("--json", type=Path, help="write machine, settings and all rounds to this file")
+    parser.add_argument("--plot", type=Path, help="draw the ratios into this file (.svg, .png, .pdf)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile peers out")
@@ -303,6 +305,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if options.plot:
+        figure.draw(report, options.plot)
     return int(any(row["error"] for row in report["entries"] + report["targets"]))
 
 

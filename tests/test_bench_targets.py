@@ -17,6 +17,7 @@ from torch_hrr import hrr
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
+figure = importlib.import_module("bench.figure")
 run = importlib.import_module("bench.run")
 gpu_figures = importlib.import_module("bench.gpu_figures")
 hrr_targets = importlib.import_module("bench.hrr_targets")
@@ -131,6 +132,21 @@ def test_targets_in_json_and_table(tmp_path, monkeypatch, capsys):
     assert "measured here: cpu" in printed
     assert "\nsingle bind " in printed
     assert "needs a GPU" in printed
+
+
+def test_ratios_are_drawn(tmp_path):
+    def entry(op, **ratios):
+        found = {kind: None if ratio is None else {"ratio": ratio} for kind, ratio in ratios.items()}
+        return {"op": op, "shape": "2x8", "error": None, "ratios": {"fresh warm": found}}
+
+    entries = [
+        entry("bind", torch=2.0, compile=None, library=4.0),
+        {"op": "lost", "shape": "", "error": "Disagreement"},
+    ]
+    report = {"system": "hrr", "machine": {"gpu": None, "cpu": "some CPU"}, "entries": entries}
+    assert figure.ratios(report) == [("bind 2x8", {"torch": 2.0, "library": 4.0})]
+    figure.draw(report, tmp_path / "made" / "ratios.svg")
+    assert "<svg" in (tmp_path / "made" / "ratios.svg").read_text()
 
 
 def test_disagreement_is_an_error(monkeypatch, capsys):

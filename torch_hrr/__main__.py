@@ -1,13 +1,15 @@
-"""The command line: `python -m torch_hrr info | demo`."""
+"""The command line: `python -m torch_hrr info | demo | bench | doctor`."""
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 import torch_hrr
-from torch_hrr import demo, demo_figure, field_demo, hierarchy_demo, runtime, text_demo
+from torch_hrr import demo, demo_figure, doctor, field_demo, hierarchy_demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -40,10 +42,20 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
+def bench(options: argparse.Namespace) -> int:
+    """Runs the benchmarks of a source tree in a process of their own."""
+    root = Path(__file__).resolve().parents[1]
+    program = root / "bench" / "run.py"
+    if not program.exists():
+        print("torch_hrr: the benchmarks are in the source tree: run this in a clone, after make demo", file=sys.stderr)
+        return 1
+    return subprocess.call([sys.executable, str(program), *options.arguments])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,doctor}")
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
@@ -55,6 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     text_demo.add_arguments(demo_parser)
     field_demo.add_arguments(demo_parser)
     demo_parser.set_defaults(run=show)
+    bench_parser = commands.add_parser(
+        "bench", help="times against torch, torch.compile and libraries: bench SYSTEM [--filter REGEX] [--json PATH]"
+    )
+    bench_parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of bench/run.py, whose --help lists them")
+    bench_parser.set_defaults(run=bench)
+    doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
+    doctor_parser.set_defaults(run=doctor.run)
     options = parser.parse_args(argv)
     status: int = options.run(options)
     return status

@@ -1,0 +1,110 @@
+"""`python -m torch_hrr doctor`: what it finds on machines with one fault each, and the line that mends it."""
+
+import importlib.util
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from torch_hrr import __main__ as command_line
+from torch_hrr import doctor, hrr, runtime
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Changes of the machine by name; without any, nothing is wrong with it."""
+
+    def change(name):
+        {
+            "torch without CUDA": lambda: (gpu(), monkeypatch.setattr(torch.version, "cuda", None)),
+            "old driver": lambda: (gpu(), monkeypatch.setattr(torch.version, "cuda", "13.2")),
+            "hidden GPU": lambda: (gpu(), monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")),
+            "dead GPU": lambda: (seen(), describe(False)),
+            "no kernels": lambda: (seen(), describe(True), build(cuda="none")),
+            "wrong ISA": lambda: monkeypatch.setattr(doctor, "build_info", refused),
+            "wrong result": lambda: monkeypatch.setattr(hrr, "bind", lambda a, b: a),
+            "many threads": lambda: monkeypatch.setattr(torch, "get_num_threads", lambda: 1000),
+            "little memory": lambda: monkeypatch.setattr(doctor, "available_memory", lambda device: 2**30),
+            "no matplotlib": lambda: monkeypatch.setattr(importlib.util, "find_spec", without),
+        }[name]()
+
+    def gpu():
+        monkeypatch.setattr(shutil, "which", lambda program: "/usr/bin/nvidia-smi")
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def seen():
+        gpu()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    def describe(works):
+        info = {"cuda_available": works, "device_name": "Some GPU", "device_memory": "80.00 GB", "driver": "580.1"}
+        monkeypatch.setattr(runtime, "get_device_info", lambda: info)
+
+    def build(**changes):
+        known = {"version": "1", "isa": "avx2", "cuda": "13.0"}
+        monkeypatch.setattr(doctor, "build_info", lambda: {**known, **changes})
+
+    def refused():
+        raise RuntimeError("TORCH_HRR_ISA must be scalar, avx2 or avx512, got 'mmx'")
+
+    def without(module, found=importlib.util.find_spec):
+        return None if module == "matplotlib" else found(module)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(doctor, "available_memory", lambda device: 2**33)
+    build()
+    return change
+
+
+FAULTS = {
+    "torch without CUDA": ("this torch has no CUDA, but there is a GPU", "pip install --force-reinstall torch"),
+    "old driver": ("its driver is too old", "nvidia-smi"),
+    "hidden GPU": ("CUDA_VISIBLE_DEVICES='' hides the GPU", "unset CUDA_VISIBLE_DEVICES"),
+    "dead GPU": ("the GPU is listed, but does not compute", "nvidia-smi"),
+    "no kernels": ("this build has no CUDA kernels", "TORCH_HRR_CUDA=1 pip install"),
+    "wrong ISA": ("TORCH_HRR_ISA must be scalar, avx2 or avx512, got 'mmx'", "unset TORCH_HRR_ISA"),
+    "wrong result": ("binding is wrong: its largest error is ", "pip install --no-build-isolation"),
+    "many threads": ("torch uses 1000 threads on ", "export OMP_NUM_THREADS="),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_with_its_cure(machine, capsys, fault):
+    machine(fault)
+    assert command_line.main(["doctor"]) == 1
+    text, cure = FAULTS[fault]
+    printed = capsys.readouterr().out.splitlines()
+    (place,) = [number for number, line in enumerate(printed) if line.startswith("wrong")]
+    assert text in printed[place] and cure in printed[place + 1] and "mend it with:" in printed[place + 1]
+    assert printed[-1].startswith("1 of ")
+
+
+@pytest.mark.parametrize(
+    ("lack", "text"), [("little memory", "1.0 GB of memory are free"), ("no matplotlib", "matplotlib is not installed")]
+)
+def test_what_could_be_better_is_no_fault(machine, capsys, lack, text):
+    machine(lack)
+    assert command_line.main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert any(line.startswith("note") and text in line for line in printed.splitlines())
+    assert printed.endswith("nothing is wrong\n")
+
+
+def test_a_sound_machine_has_no_faults(machine, capsys):
+    assert command_line.main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "binding is right" in printed and "wrong " not in printed
+
+
+def test_bench_runs_the_source_trees_benchmarks(monkeypatch, tmp_path, capsys):
+    called = []
+    monkeypatch.setattr(subprocess, "call", lambda command: called.append(command) or 3)
+    assert command_line.main(["bench", "hrr", "--quick"]) == 3
+    (command,) = called
+    assert command[1].endswith("bench/run.py") and command[2:] == ["hrr", "--quick"]
+    monkeypatch.setattr(command_line, "__file__", str(tmp_path / "torch_hrr" / "__main__.py"))
+    assert command_line.main(["bench", "hrr"]) == 1
+    assert "the benchmarks are in the source tree" in capsys.readouterr().err
