@@ -137,15 +137,19 @@ class HierarchicalLevel(nn.Module):
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
         waiting = (self.steps - 1) % resolution if self.steps else 0
-        ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]), self.steps > 0)
+        ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]) if waiting else rows, self.steps > 0)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
         outputs = ticks
         if resolution > 1:
             # A step holds the output of the last tick; before the first tick of this call, what was held.
             first = -self.steps % resolution
-            numbers = (torch.arange(count, device=rows.device) - first) // resolution + 1
-            outputs = torch.cat([self.held.unsqueeze(0), ticks]).index_select(0, numbers)
+            steps = torch.arange(count, device=rows.device)
+            if first:
+                held = torch.cat([self.held.unsqueeze(0), ticks])
+                outputs = held.index_select(0, (steps + resolution - first) // resolution)
+            else:
+                outputs = ticks.index_select(0, steps // resolution)
         with torch.no_grad():
             if len(ticks):
                 self.held.copy_(ticks[-1])
@@ -166,18 +170,20 @@ class HierarchicalLevel(nn.Module):
 
         Unless time has begun, the first tick has one row.
         """
-        first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
         resolution = self.temporal_resolution
+        if self.pool == "last":
+            first_tick = resolution - 1 if begun else 0
+            ticks = rows[first_tick::resolution]
+            return ticks, rows[first_tick + 1 + (len(ticks) - 1) * resolution :] if len(ticks) else rows
+        first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
         windows = rest[: len(rest) // resolution * resolution].unflatten(0, (-1, resolution))
-        pooled = windows[:, -1]
-        if self.pool != "last":
-            pooled = windows[:, 0]
-            # In the order of steps, so that a window has the same bits in any call.
-            for step in range(1, resolution):
-                row = windows[:, step]
-                pooled = torch.maximum(pooled, row) if self.pool == "max" else pooled + row
-            if self.pool == "mean":
-                pooled = pooled / resolution
+        pooled = windows[:, 0]
+        # In the order of steps, so that a window has the same bits in any call.
+        for step in range(1, resolution):
+            row = windows[:, step]
+            pooled = torch.maximum(pooled, row) if self.pool == "max" else pooled + row
+        if self.pool == "mean":
+            pooled = pooled / resolution
         return torch.cat([first, pooled]), rest[len(windows) * resolution :]
 
     def get_extra_state(self) -> Tensor:
