@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import torch_hrr
-from torch_hrr import demo, demo_figure, doctor, field_demo, hierarchy_demo, runtime, text_demo
+from torch_hrr import assembly_demo, demo, demo_figure, doctor, field_demo, hierarchy_demo, runtime, text_demo
 from torch_hrr._library import build_info
 
 
@@ -30,6 +30,8 @@ def show(options: argparse.Namespace) -> int:
     panels = []
     if "digits" in options.jobs:
         panels.append(demo.panel(demo.run(options)))
+    if "assembly" in options.jobs:
+        panels.append(assembly_demo.panel(assembly_demo.run(options)))
     if "text" in options.jobs:
         panels.append(text_demo.panel(text_demo.run(options), options.units))
     if "field" in options.jobs:
@@ -59,9 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
-        "demo", help="classify digits with HRR, predict text, decide with a dynamic field, learn filters without labels"
+        "demo", help="real data through every system: digits, assemblies, text, a dynamic field, learned filters"
     )
-    jobs = ("digits", "text", "field", "hierarchy")
+    jobs = ("digits", "assembly", "text", "field", "hierarchy")
     demo_parser.add_argument("--jobs", nargs="+", choices=jobs, default=jobs, help="what to run (default: all)")
     demo.add_arguments(demo_parser)
     text_demo.add_arguments(demo_parser)
