@@ -13,7 +13,8 @@ _Result = TypeVar("_Result")
 
 
 class _HasLock(Protocol):
-    _lock: Any
+    @property
+    def _lock(self) -> Any: ...
 
 
 _Object = TypeVar("_Object", bound=_HasLock)

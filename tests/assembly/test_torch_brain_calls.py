@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -73,7 +75,7 @@ def test_the_samples_of_configuration_and_monitoring():
     }
     for operation in operations.values():
         operation()
-    assert brain.stop_monitoring()[-1]["rounds"] == 2
+    assert brain.stop_monitoring()[-1]["rounds"] == 3
     assert len(brain.winners("visual")) == 1000 and len(brain.winners("semantic")) == 800
 
 
@@ -280,3 +282,51 @@ def test_arrays_are_inputs_and_the_older_name_is_the_same_brain():
     assert first.brain.device.type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(TypeError, match=r"^project: external input of 'A' must be a torch\.Tensor or a NumPy array"):
         brain.project({"A": [1.0] * 300})
+
+
+def test_threads_share_a_brain():
+    """A call of one thread is over before another's begins: the sums of a loss are those of the winners that stand."""
+
+    def made():
+        brain = TorchBrain(p=0.1, learning=True)
+        brain.add_area("A", n=400, k=20)
+        brain.add_area("B", n=400, k=20)
+        brain.project({"A": torch.linspace(0, 1, 400)}, {"A": ["B"]})
+        return brain
+
+    shared, alone = made(), made()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(shared.project, {"A": torch.linspace(0, 1, 400)}, {"A": ["B"]}) for _ in range(40)]:
+            done.result()
+    sys.setswitchinterval(before)
+    for _ in range(40):
+        alone.project({"A": torch.linspace(0, 1, 400)}, {"A": ["B"]})
+    assert torch.equal(shared.winners("B"), alone.winners("B")) and shared.support("B") == alone.support("B")
+    targets = {"B": list(range(20))}
+    assert torch.equal(shared.compute_assembly_loss(targets), alone.compute_assembly_loss(targets))
+
+
+def test_a_projection_without_arguments_is_the_last_one_again():
+    brains = [TorchBrain(p=0.1, learning=True) for _ in range(2)]
+    for brain in brains:
+        brain.add_area("A", n=300, k=15)
+        brain.project()
+        assert len(brain.winners("A")) == 0
+        brain.project({"A": torch.linspace(0, 1, 300).requires_grad_() * 2}, {"A": ["A"]})
+    again, told = brains
+    copied = copy.deepcopy(again)
+    for brain in (again, copied):
+        brain.project(rounds=3)
+    told.project({"A": torch.linspace(0, 1, 300) * 2}, {"A": ["A"]}, rounds=3)
+    for brain in (again, copied):
+        assert torch.equal(brain.winners("A"), told.winners("A"))
+        assert brain.brain.version == told.brain.version
+    # What could not run is not repeated, and nothing given is no repetition.
+    with pytest.raises(ValueError, match=r"^project: area must be declared"):
+        again.project({"Q": torch.ones(3)}, {})
+    again.project({}, {})
+    before = again.brain.version
+    again.project()
+    assert again.brain.version > before

@@ -17,6 +17,7 @@
 
 #include "kernels/assembly/winners.h"
 #include "kernels/numeric.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels::assembly_testing {
 
@@ -26,7 +27,7 @@ using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 using cuda_on_host::Schedule;
 
-using ElementTypes = testing::Types<float, double, Half, BFloat16, int32_t, int64_t>;
+using ElementTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16, int32_t, int64_t>;
 
 template <typename S>
 constexpr Element kElementOf = Element::kFloat;

@@ -18,6 +18,7 @@
 #include "tests/cpp/kernels/soft_cap_oracle.h"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -106,7 +107,7 @@ bool same_bits(const std::vector<S>& a, const std::vector<S>& b) {
 
 template <typename S>
 class SoftCapTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(SoftCapTypes, StorageTypes);
 
 struct Size {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/assembly/launch_winners.cuh"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -68,7 +69,7 @@ State<S> known_state(const WinnersProblem<S>& problem, int64_t r, int32_t shift)
 
 template <typename S>
 class WinnersKernels : public testing::Test {};
-using KeyWidths = testing::Types<float, double, Half>;
+using KeyWidths = cuda_on_host::TestedTypes<float, double, Half>;
 TYPED_TEST_SUITE(WinnersKernels, KeyWidths);
 
 TYPED_TEST(WinnersKernels, RowKernel) {
@@ -279,7 +280,7 @@ TYPED_TEST(WinnersKernels, CountAndWriteKernels) {
 
 template <typename S>
 class IntegerDigits : public testing::Test {};
-using Integers = testing::Types<int32_t, int64_t>;
+using Integers = cuda_on_host::TestedTypes<int32_t, int64_t>;
 TYPED_TEST_SUITE(IntegerDigits, Integers);
 
 // Every digit is a range of keys with the same high bits, the ranges follow each other, and they begin and end with the

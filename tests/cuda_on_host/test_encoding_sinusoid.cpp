@@ -16,6 +16,7 @@
 #include "kernels/registry.h"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -82,7 +83,7 @@ std::vector<double> fractional_positions() {
 
 template <typename S>
 class SinusoidTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(SinusoidTypes, StorageTypes);
 
 TYPED_TEST(SinusoidTypes, AreBitwiseTheCpus) {

@@ -11,6 +11,7 @@
 #include "kernels/field/launch_evolve.cuh"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -98,7 +99,7 @@ void expect_same_bits(const std::vector<S>& gpu, const std::vector<S>& cpu) {
 
 template <typename S>
 class EvolveTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(EvolveTypes, StorageTypes);
 
 TYPED_TEST(EvolveTypes, AreBitwiseTheCpus) {

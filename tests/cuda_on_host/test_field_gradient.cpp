@@ -9,6 +9,7 @@
 #include "kernels/field/launch_gradient.cuh"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -61,7 +62,7 @@ struct Problem {
 
 template <typename S>
 class GradientTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(GradientTypes, StorageTypes);
 
 TYPED_TEST(GradientTypes, AreBitwiseTheCpus) {

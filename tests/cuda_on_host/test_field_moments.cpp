@@ -11,6 +11,7 @@
 #include "kernels/field/launch_moments.cuh"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -20,7 +21,7 @@ using cuda_on_host::poisoned;
 
 template <typename S>
 class MomentTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(MomentTypes, StorageTypes);
 
 struct Sizes {

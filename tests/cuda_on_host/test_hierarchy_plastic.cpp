@@ -9,6 +9,7 @@
 #include "kernels/hierarchy/launch_plastic.cuh"
 #include "kernels/hierarchy/plastic_rows.h"
 #include "tests/cuda_on_host/run_on_cpu.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -96,7 +97,7 @@ constexpr Activation kActivations[] = {Activation::kTanh, Activation::kLinear, A
 
 template <typename T>
 class PlasticTypes : public testing::Test {};
-using ComputeTypes = testing::Types<float, double>;
+using ComputeTypes = cuda_on_host::TestedTypes<float, double>;
 TYPED_TEST_SUITE(PlasticTypes, ComputeTypes);
 
 TYPED_TEST(PlasticTypes, AreBitwiseTheCpus) {

@@ -1,5 +1,6 @@
 // The kernel of the gradients of bind, unbind and bind_normalize against their formulas as direct sums.
 #include "tests/cuda_on_host/hrr_problems.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -37,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Padded, BackwardDims, testing::Values(17, 33, 60, 100, 
 
 template <typename S>
 class BackwardTypes : public testing::Test {};
-using StorageTypes = testing::Types<double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<double, Half, BFloat16>;
 TYPED_TEST_SUITE(BackwardTypes, StorageTypes);
 
 TYPED_TEST(BackwardTypes, MatchesTheFormulas) {

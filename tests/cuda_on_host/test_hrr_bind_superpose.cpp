@@ -1,5 +1,6 @@
 // The kernel of bind_superpose against sums of direct products: items, weights, strides, range, edge rows.
 #include "tests/cuda_on_host/hrr_problems.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -10,7 +11,7 @@ constexpr int64_t kDims[] = {4, 16, 40, 64, 300, 512, 1000};
 
 template <typename S>
 class RecordTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(RecordTypes, StorageTypes);
 
 TYPED_TEST(RecordTypes, MatchesTheSumOfProducts) {

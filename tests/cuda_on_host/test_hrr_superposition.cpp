@@ -1,5 +1,6 @@
 // The kernels of superpose against a plain sum: one block and workspace forms, types, layouts, range, edge rows.
 #include "tests/cuda_on_host/hrr_problems.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -15,7 +16,7 @@ constexpr Size kSizes[] = {{1, 1},    {2, 3},   {5, 64},    {64, 100},   {7, 100
 
 template <typename S>
 class SuperpositionTypes : public testing::Test {};
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(SuperpositionTypes, StorageTypes);
 
 TYPED_TEST(SuperpositionTypes, MatchesThePlainSum) {

@@ -1,5 +1,6 @@
 // The binding kernels in double and the half types: accuracy, rounding of the result, range, edge rows.
 #include "tests/cuda_on_host/hrr_problems.h"
+#include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -10,7 +11,7 @@ constexpr int64_t kDims[] = {1, 6, 16, 300, 512, 511, 1024};
 
 template <typename S>
 class BindingTypes : public testing::Test {};
-using StorageTypes = testing::Types<double, Half, BFloat16>;
+using StorageTypes = cuda_on_host::TestedTypes<double, Half, BFloat16>;
 TYPED_TEST_SUITE(BindingTypes, StorageTypes);
 
 TYPED_TEST(BindingTypes, MatchesTheDirectSum) {

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._shared import locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, undoing
 from torch_hrr.assembly._inputs import summed_inputs
@@ -35,6 +36,13 @@ class ExternalRounds(nn.Module):
         self._received: dict[str, Tensor | None] = {}
         self._given: dict[str, Tensor] = {}
         self._projections: dict[str, list[str]] = {}
+        # The external inputs of the last projection as they were given.
+        self._repeated: Mapping[str, Any] = {}
+
+    @property
+    def _lock(self) -> Any:
+        """The brain's: threads may share both."""
+        return self.brain._lock
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # Devices change, dtypes do not, as of a brain: biases are float32 whatever the model that holds them becomes.
@@ -45,10 +53,11 @@ class ExternalRounds(nn.Module):
         module: Any = super()
         return module._apply(moved, recurse)
 
+    @locked
     def project(
         self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
     ) -> None:
-        """Runs synchronous rounds.
+        """Runs synchronous rounds; without external inputs and projections, those of the last call again.
 
         Args:
             external_inputs: ``{area: tensor or array [n]}``, real numbers of at most 2^20, the same in every round.
@@ -64,6 +73,8 @@ class ExternalRounds(nn.Module):
                 first round the brain is unchanged. Losses are those of the last call that returned.
         """
         rounds = checks.rounds("project", rounds)
+        if external_inputs is None and projections is None:
+            external_inputs, projections = self._repeated, self._projections
         given = self._checked(external_inputs or {})
         areas = self.brain._network.areas
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
@@ -85,11 +96,11 @@ class ExternalRounds(nn.Module):
                 external[name] = joined
         if rounds == 0 or not (shown or reached):
             return
-        known = self._given, self._received, self._projections
+        known = self._given, self._received, self._projections, self._repeated
         undo = undoing(self.brain, shown)
         self._given = given if self.learning else {}
         self._received = dict.fromkeys(shown) if self.learning else {}
-        self._projections = wanted
+        self._projections, self._repeated = wanted, dict(external_inputs or {})
         for name in shown:
             state = areas[name]
             nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain.device)
@@ -104,7 +115,7 @@ class ExternalRounds(nn.Module):
                 undo = undo if left == rounds else undoing(self.brain)
                 self._summed_round(wanted, pairs, reached, pulled, undo, record=self.learning and left == 1)
         except BaseException:
-            self._given, self._received, self._projections = known
+            self._given, self._received, self._projections, self._repeated = known
             raise
 
     def _summed_round(
@@ -194,6 +205,7 @@ class ExternalRounds(nn.Module):
             )
         return external
 
+    @locked
     def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
         """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
 
@@ -216,6 +228,7 @@ class ExternalRounds(nn.Module):
         areas = self.brain._network.areas
         return {name: choose_winners(x, areas[name], self.brain.seed) for name, (x, _) in received.items()}
 
+    @locked
     def _update_connectomes(self, projections: Projections | None = None) -> None:
         """One step of plasticity from the present winners to the present winners, which stay.
 

@@ -26,14 +26,14 @@ def inputs(network: Network, area: str, stimuli: Iterable[str], areas: Iterable[
     for argument, names in (("stimuli", stimuli), ("areas", areas)):
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise TypeError(f"{op}: {argument} must be a list of names, got {names!r:.80}")
-    firing, sources = dict.fromkeys(stimuli), dict.fromkeys(areas)
+    firing, sources = list(stimuli), list(areas)
     for name in firing:
         network.check_stimulus(op, name)
     for name in sources:
         network.area(op, name)
     rows = []
     for brain in range(network.brains):
-        total, bits = summed_inputs(network, area, firing, sources, brain)
+        total, bits = summed_inputs(network, area, dict.fromkeys(firing), dict.fromkeys(sources), brain)
         rows.append(total.double() / 2.0**bits)
     return torch.stack(rows)
 

@@ -58,15 +58,16 @@ class Monitor:
         max_rounds: int = 1000,
     ) -> None:
         """See the class."""
-        for argument, value in (("areas", areas), ("what", what)):
-            if isinstance(value, str):
-                raise TypeError(f"Monitor: {argument} must be a list of names, got {value!r}")
+        for argument, value in (("areas", () if areas is None else areas), ("what", what)):
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise TypeError(f"Monitor: {argument} must be a list of names, got {value!r:.80}")
         self._brain = _core(brain)
-        self._areas = None if areas is None else tuple(dict.fromkeys(areas))
+        names = (
+            None if areas is None else [checks.declared("Monitor", "area", each, self._brain.areas) for each in areas]
+        )
+        self._areas = None if names is None else tuple(dict.fromkeys(names))
         self._what = tuple(dict.fromkeys(checks.choice("Monitor", "what", each, WHAT) for each in what))
         self._max_rounds = checks.integer("Monitor", "max_rounds", max_rounds, least=1)
-        for area in self._areas or ():
-            self._brain.winners(area)  # ValueError for an unknown name
         self._history: dict[str, dict[str, deque[Any]]] = {}
         self._before: dict[str, Tensor] = {}
         self._attached = False

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._shared import locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._checkpoint import check_states
 from torch_hrr.assembly._external_rounds import ExternalRounds
@@ -85,7 +86,8 @@ class TorchBrain(Saveable, ExternalRounds):
         if learning:
             self.enable_learning()
 
-    def add_area(self, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
+    @locked
+    def add_area(self, /, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
         """Declares an area of n neurons of which k win; arguments and errors as for `Brain.add_area`."""
         self.brain.add_area(name, n, k, beta, **options)
         self._make_biases()
@@ -100,6 +102,7 @@ class TorchBrain(Saveable, ExternalRounds):
         """How many neurons ever won."""
         return int(self.brain.support(area))
 
+    @locked
     def get_memory_usage(self) -> dict[str, float]:
         """Memory of the brain's tensors.
 
@@ -112,11 +115,13 @@ class TorchBrain(Saveable, ExternalRounds):
 
     # Learning
 
+    @locked
     def enable_learning(self) -> None:
         """Makes projections keep what `compute_assembly_loss` needs, and gives every area a bias, zero at first."""
         self.learning = True
         self._make_biases(first=True)
 
+    @locked
     def disable_learning(self) -> None:
         """Makes projections keep nothing for losses; biases keep their values and are still added to inputs."""
         self.learning = False
@@ -130,6 +135,7 @@ class TorchBrain(Saveable, ExternalRounds):
         """Synapses keep their weights: `Brain.disable_plasticity`."""
         self.brain.disable_plasticity()
 
+    @locked
     def compute_assembly_loss(
         self,
         target_assemblies: Mapping[str, Tensor | Sequence[int]],
@@ -200,8 +206,11 @@ class TorchBrain(Saveable, ExternalRounds):
 
     def __getstate__(self) -> dict[str, Any]:
         """Of copies and pickles, whose last external inputs are numbers without a graph."""
-        return {**self.__dict__, "_given": {name: external.detach() for name, external in self._given.items()}}
+        inputs = {name: each.detach() if isinstance(each, Tensor) else each for name, each in self._repeated.items()}
+        given = {name: external.detach() for name, external in self._given.items()}
+        return {**self.__dict__, "_given": given, "_repeated": inputs}
 
+    @locked
     def get_extra_state(self) -> dict[str, Any]:
         """Whether it learns, and the sizes of its biases."""
         return {"learning": self.learning, "biases": [len(bias) for bias in self.biases]}
@@ -211,6 +220,7 @@ class TorchBrain(Saveable, ExternalRounds):
         self.learning = bool(state["learning"])
         self._append_biases(state["biases"])
 
+    @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As for nn.Module; a brain without areas takes over those of the state."""
         result = super().load_state_dict(state_dict, strict=strict, assign=assign)
@@ -234,6 +244,7 @@ class TorchBrain(Saveable, ExternalRounds):
         """
         return super().load(path, key, device=device, jit=jit, **options)
 
+    @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, brain = self.brain._content()
         tensors = {f"brain.{name}": tensor for name, tensor in tensors.items()}
@@ -264,6 +275,7 @@ class TorchBrain(Saveable, ExternalRounds):
 
     # Monitoring and user-defined kernels
 
+    @locked
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.
 
@@ -277,6 +289,7 @@ class TorchBrain(Saveable, ExternalRounds):
             raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain being monitored")
         self._samples = UsageSamples(self.brain, interval)
 
+    @locked
     def stop_monitoring(self) -> list[dict[str, Any]]:
         """Ends monitoring.
 

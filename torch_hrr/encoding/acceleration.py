@@ -119,6 +119,7 @@ class GPUAccelerator:
 
     def place(self, x: Tensor) -> Tensor:
         """Moves a tensor to the device, unless its first dimension is below ``min_batch_for_gpu``."""
+        x = strided("place", "x", x)
         large = x.dim() == 0 or x.shape[0] >= self.config.min_batch_for_gpu
         return x.to(self.device, non_blocking=True) if large else x
 
