@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -98,13 +99,16 @@ def magnitude(**arguments: Any) -> tuple[Tensor, ...]:
     return tuple(torch.full((*shape[:-1], 1), bound, dtype=torch.float64) for shape in result_sizes(arguments))
 
 
-def errors() -> tuple[ErrorInput, ...]:
-    good = call("good", (4, 3), 2, theta=True, rule="bcm")
-    table = Table("plastic_scan", (INPUTS, WEIGHT, THETA), good, None)
-    for name in ("inputs", "weight", "theta"):
-        unsupported_tensors(table, name)
-    devices(table, "weight", "inputs")
-    devices(table, "theta", "inputs")
+def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, ...]:
+    """Of the operator or of a derivative, whose further tensors have the shapes of the results or of the arguments."""
+    table = Table(name, (INPUTS, WEIGHT, THETA, *more), good, None)
+    for argument in table.arguments:
+        unsupported_tensors(table, argument.name)
+        devices(table, argument.name, "inputs")
+    for argument in more:
+        shape = re.escape(f"{argument.name} must have the shape [")
+        table.replace(argument.name, "size", lambda x: torch.cat([x, x], -1), ValueError, shape)
+        table.replace(argument.name, "rank", lambda x: x[None], ValueError, shape)
     text = re.escape("inputs must be [..., T, n] or [..., T, B, n] beside weight [..., m, n], got ")
     table.replace("inputs", "rank", lambda x: x[0], ValueError, f"{text}1 and 2 dimensions")
     table.replace("inputs", "rank-4", lambda x: x.reshape(1, 4, 1, 3), ValueError, f"{text}4 and 2 dimensions")
@@ -130,8 +134,8 @@ def errors() -> tuple[ErrorInput, ...]:
     table.add("theta", "rule", lambda _: {"rule": "oja"}, ValueError, "theta must be None for rule 'oja'")
     for value in (-INF, NAN, INF):
         text = f"theta must be finite, got {value:g}"
-        # NaN differs from itself where a test looks for changes.
-        if value == value:
+        # NaN differs from itself where a test looks for changes. A derivative does not look.
+        if value == value and not more:
             table.replace(
                 "theta",
                 f"{value:g}",
@@ -165,6 +169,10 @@ def errors() -> tuple[ErrorInput, ...]:
     return tuple(table.errors)
 
 
+HOLES = {
+    "autocast": Hole("what is learned stays in the dtype of the weights, so nothing is cast"),
+    "rows": Hole("what comes before a number that is not finite keeps its own: tests/hierarchy/test_scan.py"),
+}
 SIZES = ((1, 1, 1), (5, 1, 2), (7, 15, 3), (9, 16, 8), (6, 33, 9), (12, 100, 17), (3, 130, 20))
 
 CASE = OpCase(
@@ -202,13 +210,98 @@ CASE = OpCase(
         f"{batch}x{items}x{dim}", (batch, 3, dim), items, rule="bcm", theta=True, lr=1 / (dim + 1)
     ),
     wrapper=hierarchy.plastic_scan,
-    errors=errors(),
+    errors=errors("plastic_scan", call("good", (4, 3), 2, theta=True, rule="bcm")),
     differentiable=("inputs", "weight", "theta"),
     uncast=("inputs", "weight", "theta"),
-    holes={
-        "autocast": Hole("what is learned stays in the dtype of the weights, so nothing is cast"),
-        "rows": Hole("what comes before a number that is not finite keeps its own: tests/hierarchy/test_scan.py"),
-    },
+    holes=HOLES,
 )
 
-CASES = (CASE,)
+GRADS = (
+    TensorArgument("grad_outputs", "Tm", optional=True),
+    TensorArgument("grad_weight", "mn", optional=True),
+    TensorArgument("grad_theta", "m", optional=True),
+)
+NUMBERS = tuple(name for name in ORDER if name not in ("inputs", "weight", "theta"))
+
+
+def backward(sample: Sample, for_inputs: bool = True, absent: str = "") -> Sample:
+    """The derivative of a call; without the gradient of one result, and theta's where there is none."""
+    shapes = {name: sample.shapes[name] for name in ("inputs", "weight", "theta")}
+    sizes = result_sizes(
+        {name: None if shape is None else torch.empty(shape) for name, shape in shapes.items()} | dict(sample.options)
+    )
+    for argument, size in zip(GRADS, sizes, strict=True):
+        is_absent = argument.name == absent or (argument.name == "grad_theta" and sample.options["rule"] != "bcm")
+        shapes[argument.name] = None if is_absent else size
+    order = (*shapes, *NUMBERS, "for_inputs")
+    return dataclasses.replace(sample, shapes=shapes, options={**sample.options, "for_inputs": for_inputs}, order=order)
+
+
+def backward_oracle(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    grad_outputs: Tensor | None,
+    grad_weight: Tensor | None,
+    grad_theta: Tensor | None,
+    for_inputs: bool,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By torch's derivative of the definition."""
+    has_theta = options["rule"] == "bcm"
+    start = 1 + 0 * weight[..., 0].detach() if theta is None else theta
+
+    def scan(x: Tensor, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return oracle(x, w, theta=t if has_theta else None, **options)
+
+    results, pull = torch.func.vjp(scan, inputs, weight, start)
+    grads = (grad_outputs, grad_weight, grad_theta)
+    of_inputs, of_weight, of_theta = pull(
+        tuple(torch.zeros_like(r) if grad is None else grad for r, grad in zip(results, grads, strict=True))
+    )
+    none = of_theta[..., :0]
+    return of_inputs if for_inputs else none, of_weight, of_theta if has_theta else none
+
+
+def backward_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
+    inputs, weight = arguments["inputs"], arguments["weight"]
+    return (tuple(inputs.shape) if arguments["for_inputs"] else (*weight.shape[:-2], 0), *result_sizes(arguments)[1:])
+
+
+def gradient_size(**arguments: Any) -> tuple[Tensor, ...]:
+    """Every gradient is a sum of those of all results, whose errors add up over the ticks as at random."""
+    grads = [arguments[argument.name] for argument in GRADS if arguments[argument.name] is not None]
+    squares = sum(tensor.square().sum() for tensor in (*backward_oracle(**arguments), *grads))
+    total = (squares * (1 + arguments["inputs"].shape[arguments["weight"].dim() - 2])) ** 0.5
+    return tuple(total.reshape([1] * len(shape)).expand(*shape[:-1], 1) for shape in backward_sizes(arguments))
+
+
+BACKWARD = OpCase(
+    name="_plastic_scan_backward",
+    op=ops._plastic_scan_backward.default,
+    arguments=(INPUTS, WEIGHT, THETA, *GRADS),
+    oracle=backward_oracle,
+    reference=reference._plastic_scan_backward,
+    result_sizes=backward_sizes,
+    magnitude=gradient_size,
+    samples=(
+        *(backward(sample) for sample in CASE.samples),
+        *(backward(call(f"units-{m}-{rule}", (9, 5), m, rule=rule)) for m in (130, 300) for rule in ("oja", "bcm")),
+        backward(call("weights", (7, 20), 18), for_inputs=False),
+        *(backward(call(f"no-{argument.name}", (7, 20), 5, rule="bcm"), absent=argument.name) for argument in GRADS),
+    ),
+    lane_samples=(
+        *(backward(sample) for sample in CASE.lane_samples),
+        backward(call("weights", (3, 3), 2, rule="bcm"), for_inputs=False),
+        backward(call("learned", (3, 3), 2), absent="grad_outputs"),
+    ),
+    sized=lambda batch, items, dim: backward(CASE.sized(batch, items, dim)),
+    errors=errors("_plastic_scan_backward", backward(call("good", (4, 3), 2, theta=True, rule="bcm")), *GRADS),
+    differentiable=("inputs", "weight", "theta", *(argument.name for argument in GRADS)),
+    uncast=("inputs", "weight", "theta", *(argument.name for argument in GRADS)),
+    # Only what is computed from them.
+    unread=("theta", *(argument.name for argument in GRADS)),
+    holes=HOLES,
+)
+
+CASES = (CASE, BACKWARD)
