@@ -118,4 +118,9 @@ TORCH_LIBRARY(torch_hrr, m) {
       "Tensor? grad_theta, str rule, float lr, str activation, int every, float tau, float decay, bool normalize, "
       "bool for_inputs) -> (Tensor, Tensor, Tensor)",
       tags);
+  m.def(
+      "_plastic_scan_tangent(Tensor inputs, Tensor weight, Tensor? theta, Tensor? tangent_inputs, "
+      "Tensor? tangent_weight, Tensor? tangent_theta, str rule, float lr, str activation, int every, float tau, "
+      "float decay, bool normalize) -> (Tensor, Tensor, Tensor)",
+      tags);
 }

@@ -31,10 +31,10 @@ PlasticOptions options_of(const char* op, std::string_view rule, double lr, std:
 
 PlasticCall::PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
                          at::ScalarType result_type)
-    : type(compute_type(result_type)), time(weight.dim() - 2) {
+    : type(compute_type(result_type)), time(weight.dim() - 2), every(options.every) {
   const int64_t size = weight.size(-1);
   padding = (kernels::kRowPadding - size % kernels::kRowPadding) % kernels::kRowPadding;
-  ticks = padded(inputs.slice(time, 0, std::nullopt, options.every));
+  ticks = at_ticks(inputs);
   params.learners = product_of(weight.sizes().slice(0, static_cast<size_t>(time)));
   params.ticks = ticks.size(time);
   // A batch is one dimension more than the weights have.
@@ -53,6 +53,16 @@ PlasticCall::PlasticCall(const PlasticOptions& options, const at::Tensor& inputs
 at::Tensor PlasticCall::padded(const at::Tensor& rows) const {
   const at::Tensor typed = rows.to(type);
   return padding == 0 ? typed.contiguous() : at::constant_pad_nd(typed, {0, padding});
+}
+
+at::Tensor PlasticCall::at_ticks(const at::Tensor& inputs) const {
+  return padded(inputs.slice(time, 0, std::nullopt, every));
+}
+
+at::Tensor PlasticCall::first_theta(const at::Tensor& weight, const OptionalTensor& theta) const {
+  return is_given(theta)
+             ? theta->to(type).contiguous()
+             : at::ones(weight.sizes().slice(0, static_cast<size_t>(time) + 1), weight.options().dtype(type));
 }
 
 namespace {

@@ -92,15 +92,37 @@ ScanContract<Int> scan_contract(const char* op, const PlasticOptions& options, c
   return {{{outputs, type}, {weights, type}, {thresholds, type}}};
 }
 
+// A derivative of an argument or result that has these sizes, if it is given; `type` becomes what it promotes to.
+template <typename Int>
+void check_derivative(const char* op, const Argument& first, const Argument& given, const Sizes<Int>& sizes,
+                      at::ScalarType& type) {
+  if (!given.tensor.defined()) {
+    return;
+  }
+  check_floating(op, {first, given});
+  const c10::ArrayRef<Int> found = sizes_of<Int>(given.tensor);
+  bool fits = found.size() == sizes.size();
+  for (size_t i = 0; fits && i < found.size(); ++i) {
+    fits = equal(found[i], sizes[i]);
+  }
+  TORCH_CHECK_VALUE(fits, op, ": ", given.name, " must have the shape ", c10::ArrayRef<Int>(sizes), ", got ", found);
+  type = c10::promoteTypes(type, given.tensor.scalar_type());
+}
+
 // What kernels take of a call: padded rows of the compute type, and parameters without results.
 struct PlasticCall {
   PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
               at::ScalarType result_type);
 
   at::Tensor padded(const at::Tensor& rows) const;
+  // Of the inputs or something of their shape, at the ticks.
+  at::Tensor at_ticks(const at::Tensor& inputs) const;
+  // The thresholds that bcm begins with.
+  at::Tensor first_theta(const at::Tensor& weight, const OptionalTensor& theta) const;
 
   at::ScalarType type;
-  int64_t time;     // the dimension of inputs that is time
+  int64_t time;  // the dimension of inputs that is time
+  int64_t every;
   int64_t padding;  // zeros at the end of a row
   at::Tensor ticks;
   kernels::PlasticParams params;
@@ -108,7 +130,7 @@ struct PlasticCall {
 
 // The derivatives in differentiable operators: of inputs, weight and theta, from those of the results.
 struct PlasticTensors {
-  at::Tensor inputs, weight, theta;  // theta may be undefined
+  at::Tensor inputs, weight, theta;  // theta may be undefined, of tangents any, which are then 0
 };
 struct PlasticGradients {
   at::Tensor outputs, weight, theta;  // any may be undefined, and is 0
@@ -122,7 +144,7 @@ PlasticResults compose_backward(const PlasticOptions& options, const PlasticTens
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents);
 
-// The derivatives of a call.
+// The derivatives of a call, by private operators.
 struct PlasticFormula {
   static constexpr size_t kResults = 3;
   PlasticOptions options;

@@ -13,10 +13,6 @@ using at::Tensor;
 using kernels::LearningRule;
 using kernels::PlasticBackwardParams;
 
-Tensor tensor_or_none(const OptionalTensor& tensor) {
-  return tensor.value_or(Tensor());
-}
-
 // The gradients of inputs, weight and theta from those of the results, absent ones being 0; without for_inputs the
 // first is [..., 0].
 struct PlasticScanBackward : Operator {
@@ -40,23 +36,9 @@ struct PlasticScanBackward : Operator {
     ScanContract<Int> results = scan_contract<Int>(kName, options, inputs, weight, theta);
     at::ScalarType type = results[0].dtype;
     const Argument first{"inputs", inputs};
-    const auto check_like = [&](const char* name, const OptionalTensor& grad, const ResultContract<Int>& result) {
-      if (!is_given(grad)) {
-        return;
-      }
-      check_floating(kName, {first, {name, *grad}});
-      const c10::ArrayRef<Int> found = sizes_of<Int>(*grad);
-      bool fits = found.size() == result.sizes.size();
-      for (size_t i = 0; fits && i < found.size(); ++i) {
-        fits = equal(found[i], result.sizes[i]);
-      }
-      TORCH_CHECK_VALUE(fits, kName, ": ", name, " must have the shape ", c10::ArrayRef<Int>(result.sizes), ", got ",
-                        found);
-      type = c10::promoteTypes(type, grad->scalar_type());
-    };
-    check_like("grad_outputs", grad_outputs, results[0]);
-    check_like("grad_weight", grad_weight, results[1]);
-    check_like("grad_theta", grad_theta, results[2]);
+    check_derivative<Int>(kName, first, {"grad_outputs", lanes::tensor_of(grad_outputs)}, results[0].sizes, type);
+    check_derivative<Int>(kName, first, {"grad_weight", lanes::tensor_of(grad_weight)}, results[1].sizes, type);
+    check_derivative<Int>(kName, first, {"grad_theta", lanes::tensor_of(grad_theta)}, results[2].sizes, type);
     const c10::ArrayRef<Int> given = sizes_of<Int>(inputs);
     results[0].sizes = Sizes<Int>(given.begin(), given.end());
     if (!for_inputs) {
@@ -77,9 +59,9 @@ struct PlasticScanBackward : Operator {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [of_inputs, of_weight, of_theta] = results;
     if (!inputs.is_cpu() || kernels::is_coupled(options.rule)) {
-      const PlasticGradients grads{tensor_or_none(grad_outputs), tensor_or_none(grad_weight),
-                                   tensor_or_none(grad_theta)};
-      const auto [x, w, t] = compose_backward(options, {inputs, weight, tensor_or_none(theta)}, grads, for_inputs,
+      const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
+                                   lanes::tensor_of(grad_theta)};
+      const auto [x, w, t] = compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
                                               /*keeps_all=*/false);
       of_inputs.copy_(x);
       of_weight.copy_(w);
@@ -102,7 +84,7 @@ struct PlasticScanBackward : Operator {
     Tensor own_theta;
     Tensor thresholds = at::zeros(of_theta.sizes(), own_weight.options());
     if (options.rule == LearningRule::kBcm) {
-      own_theta = is_given(theta) ? theta->to(own.type).contiguous() : at::ones_like(thresholds);
+      own_theta = own.first_theta(weight, theta);
       params.theta = own_theta.const_data_ptr();
       if (is_given(grad_theta)) {
         thresholds.copy_(*grad_theta);
@@ -144,10 +126,11 @@ struct PlasticScanBackward : Operator {
                                 const OptionalTensor& grad_theta, std::string_view rule, double lr,
                                 std::string_view activation, int64_t every, double tau, double decay, bool normalize,
                                 bool for_inputs) {
-    return compose_backward(options_of(kName, rule, lr, activation, every, tau, decay, normalize),
-                            {inputs, weight, tensor_or_none(theta)},
-                            {tensor_or_none(grad_outputs), tensor_or_none(grad_weight), tensor_or_none(grad_theta)},
-                            for_inputs, /*keeps_all=*/true);
+    return compose_backward(
+        options_of(kName, rule, lr, activation, every, tau, decay, normalize),
+        {inputs, weight, lanes::tensor_of(theta)},
+        {lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight), lanes::tensor_of(grad_theta)}, for_inputs,
+        /*keeps_all=*/true);
   }
 };
 
@@ -165,12 +148,6 @@ variable_list PlasticFormula::backward(const Saved& inputs, const variable_list&
       name_of(options.activation, kActivations), options.every, options.tau, options.decay, options.normalize,
       static_cast<bool>(wanted[0]));
   return {wanted[0] ? of_inputs : Tensor(), wanted[1] ? of_weight : Tensor(), wanted[2] ? of_theta : Tensor()};
-}
-
-variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tangents) const {
-  const auto [outputs, weight, theta] =
-      compose_jvp(options, {inputs[0], inputs[1], inputs[2]}, {tangents[0], tangents[1], tangents[2]});
-  return {outputs, weight, theta};
 }
 
 }  // namespace torch_hrr::hierarchy

@@ -75,6 +75,12 @@ class Ticks {
   }
   // Outputs, or what is shaped as they, of all ticks.
   Tensor gathered(const std::vector<Tensor>& ticks) const {
+    if (ticks.empty()) {
+      c10::SymDimVector sizes(inputs_.sym_sizes().begin(), inputs_.sym_sizes().end());
+      sizes[static_cast<size_t>(time_)] = 0;
+      sizes.back() = first_.weight.sym_size(-2);
+      return inputs_.new_zeros_symint(sizes);
+    }
     std::vector<Tensor> own;
     own.reserve(ticks.size());
     for (const Tensor& tick : ticks) {
@@ -309,7 +315,8 @@ PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& 
   const auto or_zeros = [&](const Tensor& tangent, const Tensor& like) {
     return tangent.defined() ? tangent.to(like.scalar_type()) : at::zeros_like(like);
   };
-  State moved{or_zeros(tangents.weight, state.weight), or_zeros(tangents.theta, state.theta)};
+  // Copies: without ticks they are results, which are never arguments.
+  State moved{or_zeros(tangents.weight, state.weight).clone(), or_zeros(tangents.theta, state.theta).clone()};
   const Tensor dx = tangents.inputs.defined() ? tangents.inputs.to(state.weight.scalar_type()) : tangents.inputs;
   std::vector<Tensor> outputs;
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
@@ -318,9 +325,9 @@ PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& 
     outputs.push_back(after.y);
     moved = after.state;
   }
-  const Tensor none = moved.theta.slice(-1, 0, 0);
-  return {outputs.empty() ? state.weight.new_zeros({0}) : ticks.gathered(outputs), moved.weight,
-          ticks.learns_theta() ? moved.theta : none};
+  // Of the tangent of the weights, so that it has a history wherever the others have one.
+  const Tensor none = moved.weight.slice(-2, 0, 0).sum(-1);
+  return {ticks.gathered(outputs), moved.weight, ticks.learns_theta() ? moved.theta : none};
 }
 
 }  // namespace torch_hrr::hierarchy

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -216,25 +218,55 @@ CASE = OpCase(
     holes=HOLES,
 )
 
-GRADS = (
-    TensorArgument("grad_outputs", "Tm", optional=True),
-    TensorArgument("grad_weight", "mn", optional=True),
-    TensorArgument("grad_theta", "m", optional=True),
-)
-NUMBERS = tuple(name for name in ORDER if name not in ("inputs", "weight", "theta"))
+NAMES = ("inputs", "weight", "theta")
+NUMBERS = tuple(name for name in ORDER if name not in NAMES)
+
+
+def further(prefix: str, first: TensorArgument) -> tuple[TensorArgument, ...]:
+    """The tensors of a derivative beside those of the call, any of which may be absent."""
+    own = (("weight", "mn"), ("theta", "m"))
+    given = TensorArgument(f"{prefix}_{first.name}", first.dims, optional=True)
+    return (given, *(TensorArgument(f"{prefix}_{name}", dims, optional=True) for name, dims in own))
+
+
+GRADS = further("grad", TensorArgument("outputs", "Tm"))
+TANGENTS = further("tangent", INPUTS)
+
+
+def derived(sample: Sample, more: tuple[TensorArgument, ...], absent: str = "", **options: Any) -> Sample:
+    """A derivative of a call, without one of its further tensors, and without theta's where there is none."""
+    shapes = {name: sample.shapes[name] for name in NAMES}
+    empty = {name: None if shape is None else torch.empty(shape) for name, shape in shapes.items()}
+    outputs, weight, theta = result_sizes(empty | dict(sample.options))
+    sizes = (outputs if more is GRADS else sample.shapes["inputs"], weight, theta)
+    for argument, size in zip(more, sizes, strict=True):
+        is_absent = argument.name == absent or (argument.dims == "m" and sample.options["rule"] != "bcm")
+        shapes[argument.name] = None if is_absent else size
+    order = (*shapes, *NUMBERS, *options)
+    return dataclasses.replace(sample, shapes=shapes, options={**sample.options, **options}, order=order)
 
 
 def backward(sample: Sample, for_inputs: bool = True, absent: str = "") -> Sample:
-    """The derivative of a call; without the gradient of one result, and theta's where there is none."""
-    shapes = {name: sample.shapes[name] for name in ("inputs", "weight", "theta")}
-    sizes = result_sizes(
-        {name: None if shape is None else torch.empty(shape) for name, shape in shapes.items()} | dict(sample.options)
-    )
-    for argument, size in zip(GRADS, sizes, strict=True):
-        is_absent = argument.name == absent or (argument.name == "grad_theta" and sample.options["rule"] != "bcm")
-        shapes[argument.name] = None if is_absent else size
-    order = (*shapes, *NUMBERS, "for_inputs")
-    return dataclasses.replace(sample, shapes=shapes, options={**sample.options, "for_inputs": for_inputs}, order=order)
+    return derived(sample, GRADS, absent, for_inputs=for_inputs)
+
+
+def tangent(sample: Sample, absent: str = "") -> Sample:
+    return derived(sample, TANGENTS, absent)
+
+
+def definition(weight: Tensor, theta: Tensor | None, **options: Any) -> tuple[Callable[..., Any], Tensor]:
+    """The scan as a function of inputs, weight and theta alone, and the theta that it starts with."""
+    has_theta = options["rule"] == "bcm"
+    start = 1 + 0 * weight[..., 0].detach() if theta is None else theta
+
+    def scan(x: Tensor, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return oracle(x, w, theta=t if has_theta else None, **options)
+
+    return scan, start
+
+
+def or_zeros(given: tuple[Tensor | None, ...], like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(x) if own is None else own for own, x in zip(given, like, strict=True))
 
 
 def backward_oracle(
@@ -248,19 +280,28 @@ def backward_oracle(
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By torch's derivative of the definition."""
-    has_theta = options["rule"] == "bcm"
-    start = 1 + 0 * weight[..., 0].detach() if theta is None else theta
-
-    def scan(x: Tensor, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return oracle(x, w, theta=t if has_theta else None, **options)
-
+    scan, start = definition(weight, theta, **options)
     results, pull = torch.func.vjp(scan, inputs, weight, start)
-    grads = (grad_outputs, grad_weight, grad_theta)
-    of_inputs, of_weight, of_theta = pull(
-        tuple(torch.zeros_like(r) if grad is None else grad for r, grad in zip(results, grads, strict=True))
-    )
+    of_inputs, of_weight, of_theta = pull(or_zeros((grad_outputs, grad_weight, grad_theta), results))
     none = of_theta[..., :0]
-    return of_inputs if for_inputs else none, of_weight, of_theta if has_theta else none
+    return of_inputs if for_inputs else none, of_weight, of_theta if options["rule"] == "bcm" else none
+
+
+def tangent_oracle(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    tangent_inputs: Tensor | None,
+    tangent_weight: Tensor | None,
+    tangent_theta: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By torch's derivative of the definition."""
+    scan, start = definition(weight, theta, **options)
+    primals = (inputs, weight, start)
+    moved = or_zeros((tangent_inputs, tangent_weight, tangent_theta), primals)
+    outputs, of_weight, of_theta = torch.func.jvp(scan, primals, moved)[1]
+    return outputs, of_weight, of_theta
 
 
 def backward_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
@@ -268,40 +309,78 @@ def backward_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
     return (tuple(inputs.shape) if arguments["for_inputs"] else (*weight.shape[:-2], 0), *result_sizes(arguments)[1:])
 
 
-def gradient_size(**arguments: Any) -> tuple[Tensor, ...]:
-    """Every gradient is a sum of those of all results, whose errors add up over the ticks as at random."""
-    grads = [arguments[argument.name] for argument in GRADS if arguments[argument.name] is not None]
-    squares = sum(tensor.square().sum() for tensor in (*backward_oracle(**arguments), *grads))
+def derivative_size(
+    expect: Callable[..., Any],
+    sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]],
+    more: tuple[TensorArgument, ...],
+    **arguments: Any,
+) -> tuple[Tensor, ...]:
+    """Every derivative is a sum over all that are given, whose errors add up over the ticks as at random."""
+    given = [arguments[argument.name] for argument in more if arguments[argument.name] is not None]
+    squares = sum(tensor.square().sum() for tensor in (*expect(**arguments), *given))
     total = (squares * (1 + arguments["inputs"].shape[arguments["weight"].dim() - 2])) ** 0.5
-    return tuple(total.reshape([1] * len(shape)).expand(*shape[:-1], 1) for shape in backward_sizes(arguments))
+    return tuple(total.reshape([1] * len(shape)).expand(*shape[:-1], 1) for shape in sizes(arguments))
 
 
-BACKWARD = OpCase(
-    name="_plastic_scan_backward",
-    op=ops._plastic_scan_backward.default,
-    arguments=(INPUTS, WEIGHT, THETA, *GRADS),
-    oracle=backward_oracle,
-    reference=reference._plastic_scan_backward,
-    result_sizes=backward_sizes,
-    magnitude=gradient_size,
-    samples=(
-        *(backward(sample) for sample in CASE.samples),
-        *(backward(call(f"units-{m}-{rule}", (9, 5), m, rule=rule)) for m in (130, 300) for rule in ("oja", "bcm")),
-        backward(call("weights", (7, 20), 18), for_inputs=False),
-        *(backward(call(f"no-{argument.name}", (7, 20), 5, rule="bcm"), absent=argument.name) for argument in GRADS),
-    ),
-    lane_samples=(
-        *(backward(sample) for sample in CASE.lane_samples),
-        backward(call("weights", (3, 3), 2, rule="bcm"), for_inputs=False),
-        backward(call("learned", (3, 3), 2), absent="grad_outputs"),
-    ),
-    sized=lambda batch, items, dim: backward(CASE.sized(batch, items, dim)),
-    errors=errors("_plastic_scan_backward", backward(call("good", (4, 3), 2, theta=True, rule="bcm")), *GRADS),
-    differentiable=("inputs", "weight", "theta", *(argument.name for argument in GRADS)),
-    uncast=("inputs", "weight", "theta", *(argument.name for argument in GRADS)),
+def derivative(
+    name: str,
+    more: tuple[TensorArgument, ...],
+    sample: Callable[..., Sample],
+    expect: Callable[..., Any],
+    sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]],
+    samples: tuple[Sample, ...] = (),
+    lane_samples: tuple[Sample, ...] = (),
+    unread: tuple[str, ...] = (),
+) -> OpCase:
+    """The case of a private operator that is a derivative of plastic_scan."""
+    first = more[0].name
+    given = (*NAMES, *(argument.name for argument in more))
+    return OpCase(
+        name=name,
+        op=getattr(ops, name).default,
+        arguments=(INPUTS, WEIGHT, THETA, *more),
+        oracle=expect,
+        reference=getattr(reference, name),
+        result_sizes=sizes,
+        magnitude=functools.partial(derivative_size, expect, sizes, more),
+        samples=(
+            *(sample(own) for own in CASE.samples),
+            *(sample(call(f"units-{m}-{rule}", (9, 5), m, rule=rule)) for m in (130, 300) for rule in ("oja", "bcm")),
+            *(sample(call(f"no-{own.name}", (7, 20), 5, rule="bcm"), absent=own.name) for own in more),
+            *samples,
+        ),
+        lane_samples=(
+            *(sample(own) for own in CASE.lane_samples),
+            sample(call(f"no-{first}", (3, 3), 2), absent=first),
+            *lane_samples,
+        ),
+        sized=lambda batch, items, dim: sample(CASE.sized(batch, items, dim)),
+        errors=errors(name, sample(call("good", (4, 3), 2, theta=True, rule="bcm")), *more),
+        differentiable=given,
+        uncast=given,
+        unread=unread,
+        holes=HOLES,
+    )
+
+
+BACKWARD = derivative(
+    "_plastic_scan_backward",
+    GRADS,
+    backward,
+    backward_oracle,
+    backward_sizes,
+    samples=(backward(call("weights", (7, 20), 18), for_inputs=False),),
+    lane_samples=(backward(call("weights", (3, 3), 2, rule="bcm"), for_inputs=False),),
     # Only what is computed from them.
     unread=("theta", *(argument.name for argument in GRADS)),
-    holes=HOLES,
+)
+TANGENT = derivative(
+    "_plastic_scan_tangent",
+    TANGENTS,
+    tangent,
+    tangent_oracle,
+    result_sizes,
+    unread=("theta", "tangent_weight", "tangent_theta"),
 )
 
-CASES = (CASE, BACKWARD)
+CASES = (CASE, BACKWARD, TANGENT)

@@ -184,3 +184,57 @@ def _plastic_scan_backward(
     none = of_theta[..., :0]
     results = (of_inputs if for_inputs else none, of_weight, of_theta if rule == "bcm" else none)
     return results[0].to(given), results[1].to(given), results[2].to(given)
+
+
+def _plastic_scan_tangent(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    tangent_inputs: Tensor | None,
+    tangent_weight: Tensor | None,
+    tangent_theta: Tensor | None,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    tau: float,
+    decay: float,
+    normalize: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tangents of outputs, weight and theta, tick by tick; absent ones are 0."""
+    given = _widest(inputs, weight, theta, tangent_inputs, tangent_weight, tangent_theta)
+    wide = torch.promote_types(given, torch.float32)
+    time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
+    own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
+    dw = torch.zeros_like(own[1]) if tangent_weight is None else tangent_weight.to(wide)
+    dtheta = torch.zeros_like(own[1][..., 0])
+    if tangent_theta is not None and rule == "bcm":
+        dtheta = tangent_theta.to(wide)
+    moved = torch.zeros_like(own[0]) if tangent_inputs is None else tangent_inputs.to(wide)
+    outputs = []
+    for i, tick in enumerate(_ticks(*own, rule, lr, activation, every, tau, decay, normalize)):
+        x, w, threshold, *_ = tick
+        batch = x.shape[-2]
+        dx = moved.select(time, i * every)
+        dx = dx if batched else dx.unsqueeze(-2)
+        y = outputs_of(x, w, rule, activation)
+        dy = (x @ dw.mT + dx @ w.mT) * _slope(y, rule, activation)
+        outputs.append(dy if batched else dy.squeeze(-2))
+        taught, moved_taught = y, dy
+        if rule == "bcm":
+            taught = y * (y - threshold.unsqueeze(-2))
+            moved_taught = dy * (2 * y - threshold.unsqueeze(-2)) - y * dtheta.unsqueeze(-2)
+        step = (moved_taught.mT @ x + taught.mT @ dx) / batch
+        dsquare = 2 * (y * dy).mean(-2)
+        if rule == "oja":
+            step = step - dsquare.unsqueeze(-1) * w - y.square().mean(-2).unsqueeze(-1) * dw
+        elif rule in ("gha", "subspace"):
+            products, moved_products = y.mT @ y / batch, (dy.mT @ y + y.mT @ dy) / batch
+            if rule == "gha":
+                products, moved_products = products.tril(), moved_products.tril()
+            step = step - moved_products @ w - products @ dw
+        dw = _across(tick, dw + lr * (step - decay * dw))
+        dtheta = dtheta + (dsquare - dtheta) / tau
+    sizes = (*inputs.shape[time + 1 : -1], weight.shape[-2])
+    stacked = torch.stack(outputs, time) if outputs else own[1].new_empty(0, *sizes).movedim(0, time)
+    return stacked.to(given), dw.to(given), (dtheta if rule == "bcm" else dtheta[..., :0]).to(given)
