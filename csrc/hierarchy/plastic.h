@@ -12,7 +12,7 @@
 #include "csrc/contract.h"
 #include "csrc/rows.h"
 #include "csrc/types.h"
-#include "kernels/hierarchy/plastic.h"
+#include "kernels/hierarchy/plastic_backward.h"
 
 namespace torch_hrr::hierarchy {
 
@@ -156,6 +156,8 @@ struct PlasticFormula {
 namespace cuda {
 // Queued on the current stream of the device that holds `outputs`.
 void execute(const kernels::PlasticParams& params, const at::Tensor& outputs);
+// Likewise for the gradient, `grad_weight`.
+void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight);
 }  // namespace cuda
 
 }  // namespace torch_hrr::hierarchy

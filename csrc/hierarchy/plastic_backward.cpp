@@ -58,7 +58,7 @@ struct PlasticScanBackward : Operator {
                   bool for_inputs) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [of_inputs, of_weight, of_theta] = results;
-    if (!inputs.is_cpu() || kernels::is_coupled(options.rule)) {
+    if (kernels::is_coupled(options.rule)) {
       const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
                                    lanes::tensor_of(grad_theta)};
       const auto [x, w, t] = compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
@@ -92,7 +92,8 @@ struct PlasticScanBackward : Operator {
       params.grad_theta = thresholds.mutable_data_ptr();
     }
     Tensor sums;
-    const int64_t blocks = kernels::plastic_backward_blocks(params.scan.units, for_inputs);
+    // A GPU adds the blocks of units itself.
+    const int64_t blocks = inputs.is_cpu() ? kernels::plastic_backward_blocks(params.scan.units, for_inputs) : 1;
     if (for_inputs) {
       Sizes<int64_t> sizes{blocks};
       sizes.append(own.ticks.sizes().begin(), own.ticks.sizes().end());
@@ -100,25 +101,34 @@ struct PlasticScanBackward : Operator {
       params.grad_inputs = sums.mutable_data_ptr();
     }
     if (params.scan.learners * params.scan.ticks * params.scan.units > 0) {
-      const auto& tables = kernels::kernel_table<kernels::PlasticBackwardKernels>();
-      execute_rows_on_cpu(params, params.scan.learners * blocks,
-                          own.type == at::kDouble ? tables.of_double : tables.of_float);
+      execute(params, blocks, changed);
     }
     const int64_t size = weight.size(-1);
     if (for_inputs) {
-      if (every > 1 || blocks == 0) {
+      if (every > 1 || params.scan.units == 0) {
         of_inputs.zero_();
       }
-      Tensor total = blocks > 0 ? sums[0] : Tensor();
-      for (int64_t block = 1; block < blocks; ++block) {
-        total.add_(sums[block]);
-      }
-      if (total.defined()) {
+      if (params.scan.units > 0) {
+        const Tensor total = sums[0];
+        for (int64_t block = 1; block < blocks; ++block) {
+          total.add_(sums[block]);
+        }
         of_inputs.slice(own.time, 0, std::nullopt, every).copy_(total.slice(-1, 0, size));
       }
     }
     of_weight.copy_(changed.slice(-1, 0, size));
     of_theta.copy_(thresholds);
+  }
+
+  static void execute(const PlasticBackwardParams& params, int64_t blocks, const Tensor& of_weight) {
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (of_weight.is_cuda()) {
+      return cuda::execute(params, of_weight);
+    }
+#endif
+    const auto& tables = kernels::kernel_table<kernels::PlasticBackwardKernels>();
+    execute_rows_on_cpu(params, params.scan.learners * blocks,
+                        of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
   }
 
   static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,

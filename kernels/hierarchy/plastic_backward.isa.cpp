@@ -11,39 +11,10 @@ namespace {
 template <typename T>
 constexpr int kGradientsTogether = kTogether<T> > 1 ? kTogether<T> / 2 : 1;
 
-// What a step of up to kLanes units needs besides the arrays of the call.
 template <typename T>
-struct Workspace {
-  T* kept;      // [parts + 1, kLanes, size]: the weights before every part, and after all
-  T* between;   // [part - 1, kLanes, size]: after the ticks of one part but the last
-  T* outputs;   // [part, batch, kLanes]
-  T* factors;   // [part, kLanes]: what rows were multiplied by after a tick
-  T* thetas;    // [part, kLanes]
-  T* starts;    // [parts + 1, kLanes]: theta before every part
-  T* gains;     // [batch, kLanes]
-  T* products;  // [batch, kLanes]: dL/du
-
-  int64_t elements = 0;
-
-  // With nullptr, only the size is counted.
-  Workspace(const PlasticParams& p, void* memory) {
-    const auto take = [&](int64_t count) {
-      T* const own = memory == nullptr ? nullptr : static_cast<T*>(memory) + elements;
-      elements += count * kLanes<T>;
-      return own;
-    };
-    const int64_t part = plastic_part(p.ticks);
-    const int64_t parts = (p.ticks + part - 1) / part;
-    kept = take((parts + 1) * p.size);
-    between = take((part - 1) * p.size);
-    outputs = take(part * p.batch);
-    factors = take(part);
-    thetas = take(part);
-    starts = take(parts + 1);
-    gains = take(p.batch);
-    products = take(p.batch);
-  }
-};
+BackwardSpace<T> space_for_lanes(const PlasticParams& p, void* memory) {
+  return BackwardSpace<T>(p, plastic_part(p.ticks), kLanes<T>, /*keeps_ticks=*/false, static_cast<T*>(memory));
+}
 
 template <typename T>
 class Gradient {
@@ -51,7 +22,11 @@ class Gradient {
 
  public:
   Gradient(const PlasticBackwardParams& params, void* scratch)
-      : g_(params), p_(params.scan), units_(params.scan), space_(params.scan, scratch), part_(plastic_part(p_.ticks)) {}
+      : g_(params),
+        p_(params.scan),
+        units_(params.scan),
+        space_(space_for_lanes<T>(params.scan, scratch)),
+        part_(plastic_part(p_.ticks)) {}
 
   // Up to kLanes units of a learner; adds to the gradient of its inputs, unless that is nullptr.
   void run_units(int64_t learner, int64_t unit, int64_t count, T* of_inputs) {
@@ -82,17 +57,6 @@ class Gradient {
   }
 
  private:
-  int64_t length(int64_t part) const {
-    const int64_t left = p_.ticks - part * part_;
-    return left < part_ ? left : part_;
-  }
-  // The weights before tick k of a part, which are those after tick k - 1.
-  T* weights(int64_t part, int64_t k) const {
-    const int64_t step = kLanes<T> * p_.size;
-    return k == 0              ? space_.kept + part * step
-           : k == length(part) ? space_.kept + (part + 1) * step
-                               : space_.between + (k - 1) * step;
-  }
   UnitRows<T> rows(const T* from, T* to) const {
     return UnitRows<T>(from, to, p_.size, count_);
   }
@@ -104,14 +68,14 @@ class Gradient {
   void replay(int64_t part) const {
     V theta = V::load(space_.starts + part * kLanes<T>);
     V products = V::broadcast(0);
-    for (int64_t k = 0; k < length(part); ++k) {
+    for (int64_t k = 0; k < space_.length(part); ++k) {
       const int64_t tick = part * part_ + k;
       const T* const x = units_.input(learner_, tick);
-      const UnitRows<T> own = rows(weights(part, k), weights(part, k + 1));
+      const UnitRows<T> own = rows(space_.weights(part, k), space_.weights(part, k + 1));
       theta.store(space_.thetas + k * kLanes<T>);
       if (units_.one_pass()) {
         products = k == 0 ? own.products(x) : products;
-        const T* const next = k + 1 < length(part) ? units_.input(learner_, tick + 1) : x;
+        const T* const next = k + 1 < space_.length(part) ? units_.input(learner_, tick + 1) : x;
         products = units_.learn_one(own, x, next, products, outputs(k), theta);
       } else {
         units_.learn(own, x, outputs(k), kLanes<T>, space_.gains, theta).store(space_.factors + k * kLanes<T>);
@@ -144,19 +108,19 @@ class Gradient {
   // Ticks of several inputs, or of rows that are scaled after it.
   void pull(int64_t part) {
     const UnitRows<T> own = rows(of_weight_, of_weight_);
-    for (int64_t k = length(part); k-- > 0;) {
+    for (int64_t k = space_.length(part); k-- > 0;) {
       const int64_t tick = part * part_ + k;
       const T* const x = units_.input(learner_, tick);
       if (p_.normalize) {
-        own.move_across(weights(part, k + 1), space_.factors + k * kLanes<T>);
+        own.move_across(space_.weights(part, k + 1), space_.factors + k * kLanes<T>);
       }
       for (int64_t b = 0; b < p_.batch; ++b) {
         own.products(x + b * p_.size).store(space_.products + b * kLanes<T>);
       }
-      const V loss = weigh(tick, k, own.products_of_rows(weights(part, k)), space_.products);
+      const V loss = weigh(tick, k, own.products_of_rows(space_.weights(part, k)), space_.products);
       if (of_inputs_ != nullptr) {
         for (int64_t b = 0; b < p_.batch; ++b) {
-          spread(weights(part, k), space_.gains + b * kLanes<T>, space_.products + b * kLanes<T>,
+          spread(space_.weights(part, k), space_.gains + b * kLanes<T>, space_.products + b * kLanes<T>,
                  of_inputs_ + (tick * p_.batch + b) * p_.size);
         }
       }
@@ -178,16 +142,16 @@ class Gradient {
 
   // One input a tick: one pass over the rows does all of a tick and the products of the tick before.
   void pull_one_by_one(int64_t part) {
-    const int64_t last = length(part) - 1;
+    const int64_t last = space_.length(part) - 1;
     const UnitRows<T> own = rows(of_weight_, of_weight_);
     V along = own.products(units_.input(learner_, part * part_ + last));
-    V across = own.products_of_rows(weights(part, last));
+    V across = own.products_of_rows(space_.weights(part, last));
     for (int64_t k = last; k >= 0; --k) {
       const int64_t tick = part * part_ + k;
       along.store(space_.products);
       const V loss = weigh(tick, k, across, space_.products);
       // Before the first tick of the part there is nothing to multiply with; the products are not used.
-      const Before before{units_.input(learner_, k > 0 ? tick - 1 : tick), weights(part, k > 0 ? k - 1 : k)};
+      const Before before{units_.input(learner_, k > 0 ? tick - 1 : tick), space_.weights(part, k > 0 ? k - 1 : k)};
       if (of_inputs_ != nullptr) {
         step_back<true>(part, k, loss, before, along, across);
       } else {
@@ -224,7 +188,7 @@ class Gradient {
             kept[j] = V::broadcast(losses[r + j]);
           }
           T* const own = of_weight_ + r * size;
-          const T* const w = weights(part, k) + r * size;
+          const T* const w = space_.weights(part, k) + r * size;
           const T* const earlier = before.w + r * size;
           T* const of_input = kForInputs ? of_inputs_ + tick * size : nullptr;
           for_vectors<T>(
@@ -264,7 +228,7 @@ class Gradient {
   const PlasticBackwardParams& g_;
   const PlasticParams& p_;
   UnitTicks<T> units_;
-  Workspace<T> space_;
+  BackwardSpace<T> space_;
   int64_t part_;
   // Of the units at hand.
   int64_t learner_ = 0;
@@ -282,7 +246,7 @@ constexpr RowKernel<PlasticBackwardParams> kBackward = {
       return 16 * p.ticks * p.batch * p.size * plastic_backward_block(p.units, g.grad_inputs != nullptr);
     },
     [](const PlasticBackwardParams& g) {
-      return Workspace<T>(g.scan, nullptr).elements * static_cast<int64_t>(sizeof(T));
+      return space_for_lanes<T>(g.scan, nullptr).elements * static_cast<int64_t>(sizeof(T));
     },
     [](const PlasticBackwardParams& g, int64_t begin, int64_t end, void* scratch) {
       const PlasticParams& p = g.scan;
