@@ -1,6 +1,8 @@
 """Benchmark entries of layers that learn: every rule beside its definition in torch, and the table of sizes."""
 
+import dataclasses
 import itertools
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -45,6 +47,25 @@ def entry(rule: str, n: int, m: int, ticks: int, batch: int = 1) -> Entry:
     )
 
 
+def gradients(results: Callable[..., Tensor], rule: str, inputs: Tensor, weight: Tensor) -> Tensor:
+    """Forward and backward: the gradients of the samples and of the initial weights, flat."""
+    leaves = (inputs.detach().requires_grad_(), weight.detach().requires_grad_())
+    found = torch.autograd.grad(results(rule, *leaves).square().sum(), leaves)
+    return torch.cat([gradient.flatten() for gradient in found])
+
+
+def gradient_entry(rule: str, n: int, m: int, ticks: int) -> Entry:
+    """The first derivative of a layer over some ticks."""
+    forward = entry(rule, n, m, ticks)
+    return dataclasses.replace(
+        forward,
+        op=f"{forward.op} backward",
+        ours=partial(gradients, ours, rule),
+        peers=(Peer("loop", partial(gradients, loop, rule)),),
+        traffic=2 * forward.traffic,
+    )
+
+
 def chain_inputs(sizes: tuple[int, ...], batch: int, generator: torch.Generator) -> Inputs:
     """Steps of data and the weights of all levels."""
     pairs = itertools.pairwise(sizes)
@@ -84,5 +105,6 @@ ENTRIES = (
     *(entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
     *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
     entry("oja", 200, 400, 20, batch=32),
+    *(gradient_entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
     *(chain_entry((n, 20, 40)) for n in (10, 50, 100, 200, 500, 1000)),
 )

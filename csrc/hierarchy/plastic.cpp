@@ -8,32 +8,15 @@
 #include "csrc/hierarchy/plastic.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
-#include "csrc/types.h"
 #include "kernels/hierarchy/plastic_rows.h"
 
 namespace torch_hrr::hierarchy {
-namespace {
-
-using at::Tensor;
-using c10::SymInt;
-using kernels::Activation;
-using kernels::LearningRule;
-using kernels::PlasticParams;
-using Results = std::tuple<Tensor, Tensor, Tensor>;
-
-constexpr Choice<LearningRule> kRules[] = {{"hebb", LearningRule::kHebb},
-                                           {"oja", LearningRule::kOja},
-                                           {"gha", LearningRule::kGha},
-                                           {"subspace", LearningRule::kSubspace},
-                                           {"bcm", LearningRule::kBcm}};
-constexpr Choice<Activation> kActivations[] = {
-    {"linear", Activation::kLinear}, {"relu", Activation::kRelu}, {"tanh", Activation::kTanh}};
 
 PlasticOptions options_of(const char* op, std::string_view rule, double lr, std::string_view activation, int64_t every,
                           double tau, double decay, bool normalize) {
-  const PlasticOptions options{choice<LearningRule>(op, "rule", rule, kRules),
+  const PlasticOptions options{choice<kernels::LearningRule>(op, "rule", rule, kRules),
                                lr,
-                               choice<Activation>(op, "activation", activation, kActivations),
+                               choice<kernels::Activation>(op, "activation", activation, kActivations),
                                every,
                                tau,
                                decay,
@@ -46,10 +29,48 @@ PlasticOptions options_of(const char* op, std::string_view rule, double lr, std:
   return options;
 }
 
-// Whether inputs have a batch within every tick: one dimension more than the weights.
-bool has_batch(const Tensor& inputs, const Tensor& weight) {
-  return inputs.dim() > weight.dim();
+PlasticCall::PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
+                         at::ScalarType result_type)
+    : type(compute_type(result_type)), time(weight.dim() - 2), every(options.every) {
+  const int64_t size = weight.size(-1);
+  padding = (kernels::kRowPadding - size % kernels::kRowPadding) % kernels::kRowPadding;
+  ticks = at_ticks(inputs);
+  params.learners = product_of(weight.sizes().slice(0, static_cast<size_t>(time)));
+  params.ticks = ticks.size(time);
+  // A batch is one dimension more than the weights have.
+  params.batch = inputs.dim() > weight.dim() ? ticks.size(-2) : 1;
+  params.units = weight.size(-2);
+  params.size = size + padding;
+  params.rule = options.rule;
+  params.activation = options.activation;
+  params.rate = options.lr;
+  params.tau = options.tau;
+  params.decay = options.decay;
+  params.normalize = options.normalize;
+  params.inputs = ticks.const_data_ptr();
 }
+
+at::Tensor PlasticCall::padded(const at::Tensor& rows) const {
+  const at::Tensor typed = rows.to(type);
+  return padding == 0 ? typed.contiguous() : at::constant_pad_nd(typed, {0, padding});
+}
+
+at::Tensor PlasticCall::at_ticks(const at::Tensor& inputs) const {
+  return padded(inputs.slice(time, 0, std::nullopt, every));
+}
+
+at::Tensor PlasticCall::first_theta(const at::Tensor& weight, const OptionalTensor& theta) const {
+  return is_given(theta)
+             ? theta->to(type).contiguous()
+             : at::ones(weight.sizes().slice(0, static_cast<size_t>(time) + 1), weight.options().dtype(type));
+}
+
+namespace {
+
+using at::Tensor;
+using kernels::LearningRule;
+using kernels::PlasticParams;
+using Results = std::tuple<Tensor, Tensor, Tensor>;
 
 struct PlasticScan : Operator {
   static constexpr const char* kName = "plastic_scan";
@@ -64,53 +85,8 @@ struct PlasticScan : Operator {
                                                      double lr, std::string_view activation, int64_t every,
                                                      const OptionalTensor& theta, double tau, double decay,
                                                      bool normalize) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
-    const Argument first{"inputs", inputs};
-    const Argument second{"weight", weight};
-    check_floating(kName, {first, second});
-    check_rank(kName, second, 2, "[..., m, n]");
-    const int64_t batched = inputs.dim() - weight.dim();
-    TORCH_CHECK_VALUE(batched == 0 || batched == 1, kName,
-                      ": inputs must be [..., T, n] or [..., T, B, n] beside weight [..., m, n], got ", inputs.dim(),
-                      " and ", weight.dim(), " dimensions");
-    check_not_empty_last<Int>(kName, second);
-    check_same_last<Int>(kName, first, second);
-    const c10::ArrayRef<Int> given = sizes_of<Int>(inputs);
-    const c10::ArrayRef<Int> own = sizes_of<Int>(weight);
-    const size_t leading = own.size() - 2;
-    for (size_t i = 0; i < leading; ++i) {
-      TORCH_CHECK_VALUE(equal(given[i], own[i]), kName,
-                        ": inputs and weight must have the same leading dimensions, got ", given[i], " and ", own[i],
-                        " at dimension ", i);
-    }
-    Sizes<Int> outputs(given.begin(), given.end());
-    outputs[leading] = (given[leading] + Int(every - 1)) / Int(every);
-    outputs.back() = own[leading];
-    if (batched == 1) {
-      TORCH_CHECK_VALUE(holds(at_most(Int(1), given[leading + 1])), kName,
-                        ": inputs must have a batch of at least 1, got ", given[leading + 1]);
-    }
-    at::ScalarType type = promote(inputs, weight);
-    Sizes<Int> thresholds(own.begin(), own.end() - 1);
-    if (is_given(theta)) {
-      TORCH_CHECK_VALUE(options.rule == LearningRule::kBcm, kName, ": theta must be None for rule '", rule,
-                        "', which has none");
-      const Argument third{"theta", *theta};
-      check_floating(kName, {first, third});
-      const c10::ArrayRef<Int> found = sizes_of<Int>(*theta);
-      bool fits = found.size() == thresholds.size();
-      for (size_t i = 0; fits && i < found.size(); ++i) {
-        fits = equal(found[i], thresholds[i]);
-      }
-      TORCH_CHECK_VALUE(fits, kName, ": theta must have the shape of weight without its last dimension, got ", found,
-                        " beside ", own);
-      type = c10::promoteTypes(type, theta->scalar_type());
-    } else if (options.rule != LearningRule::kBcm) {
-      thresholds.back() = Int(0);
-    }
-    check_numel<Int>(kName, outputs);
-    Sizes<Int> weights(own.begin(), own.end());
-    return {{{outputs, type}, {weights, type}, {thresholds, type}}};
+    return scan_contract<Int>(kName, options_of(kName, rule, lr, activation, every, tau, decay, normalize), inputs,
+                              weight, theta);
   }
 
   static void run(const std::array<ResultContract<int64_t>, 3>& contract, const Results& results, const Tensor& inputs,
@@ -118,62 +94,42 @@ struct PlasticScan : Operator {
                   const OptionalTensor& theta, double tau, double decay, bool normalize) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [outputs, changed, thresholds] = results;
-    const at::ScalarType type = compute_type(contract[0].dtype);
     check_theta(theta);
     // Kernels work on padded rows of their compute type, in place where the result is that already.
-    const int64_t size = weight.size(-1);
-    const int64_t padding = (kernels::kRowPadding - size % kernels::kRowPadding) % kernels::kRowPadding;
-    const auto prepared = [&](const Tensor& rows) {
-      const Tensor typed = rows.to(type);
-      return padding == 0 ? typed.contiguous() : at::constant_pad_nd(typed, {0, padding});
-    };
+    PlasticCall own(options, inputs, weight, contract[0].dtype);
     const auto place_for = [&](const Tensor& result) {
-      return result.scalar_type() == type ? result : at::empty(result.sizes(), result.options().dtype(type));
+      return result.scalar_type() == own.type ? result : at::empty(result.sizes(), result.options().dtype(own.type));
     };
-    const int64_t time = weight.dim() - 2;
-    const Tensor ticks = prepared(inputs.slice(time, 0, std::nullopt, every));
     const Tensor own_outputs = place_for(outputs);
     Tensor own_weight = place_for(changed);
-    if (padding == 0) {
+    if (own.padding == 0) {
       own_weight.copy_(weight);
     } else {
-      own_weight = prepared(weight);
+      own_weight = own.padded(weight);
     }
     const Tensor own_thresholds = place_for(thresholds);
     if (options.rule == LearningRule::kBcm) {
       is_given(theta) ? own_thresholds.copy_(*theta) : own_thresholds.fill_(1);
     }
-    PlasticParams params;
-    params.learners = product_of(weight.sizes().slice(0, static_cast<size_t>(time)));
-    params.ticks = ticks.size(time);
-    params.batch = has_batch(inputs, weight) ? ticks.size(-2) : 1;
-    params.units = weight.size(-2);
-    params.size = size + padding;
-    params.rule = options.rule;
-    params.activation = options.activation;
-    params.rate = lr;
-    params.tau = tau;
-    params.decay = decay;
-    params.normalize = normalize;
+    PlasticParams& params = own.params;
     Tensor residual;
     if (params.coupled()) {
-      residual = at::empty({params.learners, params.batch, params.size}, ticks.options());
+      residual = at::empty({params.learners, params.batch, params.size}, own.ticks.options());
       params.residual = residual.mutable_data_ptr();
     }
-    params.inputs = ticks.const_data_ptr();
     params.weight = own_weight.mutable_data_ptr();
     params.theta = options.rule == LearningRule::kBcm ? own_thresholds.mutable_data_ptr() : nullptr;
     params.outputs = own_outputs.mutable_data_ptr();
     if (params.learners * params.ticks * params.units > 0) {
       execute(params, own_outputs);
     }
-    const auto keep = [](const Tensor& result, const Tensor& own) {
-      if (!result.is_same(own)) {
-        result.copy_(own);
+    const auto keep = [](const Tensor& result, const Tensor& computed) {
+      if (!result.is_same(computed)) {
+        result.copy_(computed);
       }
     };
     keep(outputs, own_outputs);
-    keep(changed, own_weight.slice(-1, 0, size));
+    keep(changed, own_weight.slice(-1, 0, weight.size(-1)));
     keep(thresholds, own_thresholds);
   }
 

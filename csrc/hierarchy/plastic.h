@@ -1,15 +1,29 @@
-// plastic_scan: its options, its derivatives as compositions of differentiable operators, and its binding to a GPU.
+// plastic_scan and its derivatives: options, contract, operands of kernels, and the derivatives as compositions of
+// differentiable operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <string_view>
+#include <tuple>
 
 #include "csrc/autograd.h"
+#include "csrc/contract.h"
+#include "csrc/rows.h"
 #include "csrc/types.h"
-#include "kernels/hierarchy/plastic.h"
+#include "kernels/hierarchy/plastic_backward.h"
 
 namespace torch_hrr::hierarchy {
+
+constexpr Choice<kernels::LearningRule> kRules[] = {{"hebb", kernels::LearningRule::kHebb},
+                                                    {"oja", kernels::LearningRule::kOja},
+                                                    {"gha", kernels::LearningRule::kGha},
+                                                    {"subspace", kernels::LearningRule::kSubspace},
+                                                    {"bcm", kernels::LearningRule::kBcm}};
+constexpr Choice<kernels::Activation> kActivations[] = {{"linear", kernels::Activation::kLinear},
+                                                        {"relu", kernels::Activation::kRelu},
+                                                        {"tanh", kernels::Activation::kTanh}};
 
 // The arguments that are no tensors.
 struct PlasticOptions {
@@ -21,9 +35,116 @@ struct PlasticOptions {
   double decay;
   bool normalize;
 };
+PlasticOptions options_of(const char* op, std::string_view rule, double lr, std::string_view activation, int64_t every,
+                          double tau, double decay, bool normalize);
 
-// The derivatives of a call. They run the ticks again: backward keeps the weights of about 2 sqrt(T) ticks at a time,
-// or of all where it is differentiated itself.
+// Of outputs, weight and theta.
+template <typename Int>
+using ScanContract = std::array<ResultContract<Int>, 3>;
+
+template <typename Int>
+ScanContract<Int> scan_contract(const char* op, const PlasticOptions& options, const at::Tensor& inputs,
+                                const at::Tensor& weight, const OptionalTensor& theta) {
+  const Argument first{"inputs", inputs};
+  const Argument second{"weight", weight};
+  check_floating(op, {first, second});
+  check_rank(op, second, 2, "[..., m, n]");
+  const int64_t batched = inputs.dim() - weight.dim();
+  TORCH_CHECK_VALUE(batched == 0 || batched == 1, op,
+                    ": inputs must be [..., T, n] or [..., T, B, n] beside weight [..., m, n], got ", inputs.dim(),
+                    " and ", weight.dim(), " dimensions");
+  check_not_empty_last<Int>(op, second);
+  check_same_last<Int>(op, first, second);
+  const c10::ArrayRef<Int> given = sizes_of<Int>(inputs);
+  const c10::ArrayRef<Int> own = sizes_of<Int>(weight);
+  const size_t leading = own.size() - 2;
+  for (size_t i = 0; i < leading; ++i) {
+    TORCH_CHECK_VALUE(equal(given[i], own[i]), op, ": inputs and weight must have the same leading dimensions, got ",
+                      given[i], " and ", own[i], " at dimension ", i);
+  }
+  Sizes<Int> outputs(given.begin(), given.end());
+  outputs[leading] = (given[leading] + Int(options.every - 1)) / Int(options.every);
+  outputs.back() = own[leading];
+  if (batched == 1) {
+    TORCH_CHECK_VALUE(holds(at_most(Int(1), given[leading + 1])), op, ": inputs must have a batch of at least 1, got ",
+                      given[leading + 1]);
+  }
+  at::ScalarType type = promote(inputs, weight);
+  Sizes<Int> thresholds(own.begin(), own.end() - 1);
+  if (is_given(theta)) {
+    TORCH_CHECK_VALUE(options.rule == kernels::LearningRule::kBcm, op, ": theta must be None for rule '",
+                      name_of(options.rule, kRules), "', which has none");
+    const Argument third{"theta", *theta};
+    check_floating(op, {first, third});
+    const c10::ArrayRef<Int> found = sizes_of<Int>(*theta);
+    bool fits = found.size() == thresholds.size();
+    for (size_t i = 0; fits && i < found.size(); ++i) {
+      fits = equal(found[i], thresholds[i]);
+    }
+    TORCH_CHECK_VALUE(fits, op, ": theta must have the shape of weight without its last dimension, got ", found,
+                      " beside ", own);
+    type = c10::promoteTypes(type, theta->scalar_type());
+  } else if (options.rule != kernels::LearningRule::kBcm) {
+    thresholds.back() = Int(0);
+  }
+  check_numel<Int>(op, outputs);
+  Sizes<Int> weights(own.begin(), own.end());
+  return {{{outputs, type}, {weights, type}, {thresholds, type}}};
+}
+
+// A derivative of an argument or result that has these sizes, if it is given; `type` becomes what it promotes to.
+template <typename Int>
+void check_derivative(const char* op, const Argument& first, const Argument& given, const Sizes<Int>& sizes,
+                      at::ScalarType& type) {
+  if (!given.tensor.defined()) {
+    return;
+  }
+  check_floating(op, {first, given});
+  const c10::ArrayRef<Int> found = sizes_of<Int>(given.tensor);
+  bool fits = found.size() == sizes.size();
+  for (size_t i = 0; fits && i < found.size(); ++i) {
+    fits = equal(found[i], sizes[i]);
+  }
+  TORCH_CHECK_VALUE(fits, op, ": ", given.name, " must have the shape ", c10::ArrayRef<Int>(sizes), ", got ", found);
+  type = c10::promoteTypes(type, given.tensor.scalar_type());
+}
+
+// What kernels take of a call: padded rows of the compute type, and parameters without results.
+struct PlasticCall {
+  PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
+              at::ScalarType result_type);
+
+  at::Tensor padded(const at::Tensor& rows) const;
+  // Of the inputs or something of their shape, at the ticks.
+  at::Tensor at_ticks(const at::Tensor& inputs) const;
+  // The thresholds that bcm begins with.
+  at::Tensor first_theta(const at::Tensor& weight, const OptionalTensor& theta) const;
+
+  at::ScalarType type;
+  int64_t time;  // the dimension of inputs that is time
+  int64_t every;
+  int64_t padding;  // zeros at the end of a row
+  at::Tensor ticks;
+  kernels::PlasticParams params;
+};
+
+// The derivatives in differentiable operators: of inputs, weight and theta, from those of the results.
+struct PlasticTensors {
+  at::Tensor inputs, weight, theta;  // theta may be undefined, of tangents any, which are then 0
+};
+struct PlasticGradients {
+  at::Tensor outputs, weight, theta;  // any may be undefined, and is 0
+};
+using PlasticResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+// Weights are kept of about 2 sqrt(T) ticks at a time, or with `keeps_all` of all, where it is differentiated itself.
+// Without for_inputs, their gradient is [..., 0].
+PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
+                                const PlasticGradients& grads, bool for_inputs, bool keeps_all);
+// The tangents of the results.
+PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
+                           const PlasticTensors& tangents);
+
+// The derivatives of a call, by private operators.
 struct PlasticFormula {
   static constexpr size_t kResults = 3;
   PlasticOptions options;
@@ -35,6 +156,8 @@ struct PlasticFormula {
 namespace cuda {
 // Queued on the current stream of the device that holds `outputs`.
 void execute(const kernels::PlasticParams& params, const at::Tensor& outputs);
+// Likewise for the gradient, `grad_weight`.
+void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight);
 }  // namespace cuda
 
 }  // namespace torch_hrr::hierarchy

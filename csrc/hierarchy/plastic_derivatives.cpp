@@ -10,9 +10,9 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "csrc/hierarchy/plastic.h"
+#include "kernels/hierarchy/plastic_backward.h"
 
 namespace torch_hrr::hierarchy {
 namespace {
@@ -34,14 +34,15 @@ Tensor sum_over_batch(const Tensor& a, const Tensor& b) {
 // The ticks of one call; x are [..., B, n], y [..., B, m].
 class Ticks {
  public:
-  Ticks(const PlasticOptions& options, const Saved& saved)
-      : o_(options), time_(static_cast<int64_t>(saved.sizes(1).size()) - 2) {
-    at::ScalarType type = compute_type(c10::promoteTypes(saved[0].scalar_type(), saved[1].scalar_type()));
-    type = saved[2].defined() ? c10::promoteTypes(type, saved[2].scalar_type()) : type;
-    inputs_ = saved[0].to(type);
-    first_.weight = saved[1].to(type);
-    first_.theta =
-        saved[2].defined() ? saved[2].to(type) : first_.weight.new_ones_symint(saved.sizes(1).slice(0, time_ + 1));
+  Ticks(const PlasticOptions& options, const PlasticTensors& tensors) : o_(options), time_(tensors.weight.dim() - 2) {
+    at::ScalarType type = compute_type(promote(tensors.inputs, tensors.weight));
+    type = tensors.theta.defined() ? c10::promoteTypes(type, tensors.theta.scalar_type()) : type;
+    inputs_ = tensors.inputs.to(type);
+    first_.weight = tensors.weight.to(type);
+    const c10::SymIntArrayRef sizes = tensors.weight.sym_sizes();
+    first_.theta = tensors.theta.defined()
+                       ? tensors.theta.to(type)
+                       : first_.weight.new_ones_symint(sizes.slice(0, static_cast<size_t>(time_) + 1));
     batched_ = inputs_.dim() > first_.weight.dim();
     batch_ = batched_ ? inputs_.sym_size(-2) : SymInt(1);
     const int64_t steps = inputs_.sym_size(time_).guard_int(__FILE__, __LINE__);
@@ -74,6 +75,12 @@ class Ticks {
   }
   // Outputs, or what is shaped as they, of all ticks.
   Tensor gathered(const std::vector<Tensor>& ticks) const {
+    if (ticks.empty()) {
+      c10::SymDimVector sizes(inputs_.sym_sizes().begin(), inputs_.sym_sizes().end());
+      sizes[static_cast<size_t>(time_)] = 0;
+      sizes.back() = first_.weight.sym_size(-2);
+      return inputs_.new_zeros_symint(sizes);
+    }
     std::vector<Tensor> own;
     own.reserve(ticks.size());
     for (const Tensor& tick : ticks) {
@@ -151,12 +158,12 @@ class Ticks {
   }
 
   // From the gradients of the outputs (undefined: 0) and of the state after a tick, those of its inputs and of the
-  // state before.
+  // state before; that of the inputs is undefined if it is not wanted.
   struct Pulled {
     Tensor x;
     State state;
   };
-  Pulled pull(const State& state, int64_t tick, const Tensor& grad, const State& after) const {
+  Pulled pull(const State& state, int64_t tick, const Tensor& grad, const State& after, bool for_inputs) const {
     const Tensor own = x(tick);
     const Tensor y = outputs(state, tick);
     const Tensor squares = y.square().mean(-2);
@@ -177,7 +184,9 @@ class Ticks {
       before.state.theta = before.state.theta - (dy * y).sum(-2);
       dy = dy * (2 * y - theta);
     }
-    before.x = at::matmul(taught, mean_step);
+    if (for_inputs) {
+      before.x = at::matmul(taught, mean_step);
+    }
     if (o_.rule == LearningRule::kOja) {
       before.state.weight = before.state.weight - squares.unsqueeze(-1) * step;
       dsquares = dsquares - (step * state.weight).sum(-1);
@@ -190,7 +199,9 @@ class Ticks {
     dy = dy + 2 * y * (dsquares / batch_).unsqueeze(-2);
     const Tensor du = (grad.defined() ? dy + grad : dy) * slope(y);
     before.state.weight = before.state.weight + sum_over_batch(du, own);
-    before.x = before.x + at::matmul(du, state.weight);
+    if (for_inputs) {
+      before.x = before.x + at::matmul(du, state.weight);
+    }
     return before;
   }
 
@@ -254,18 +265,19 @@ std::vector<State> states_of(const Ticks& ticks, const State& first, int64_t beg
 
 }  // namespace
 
-variable_list PlasticFormula::backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const {
-  const Ticks ticks(options, inputs);
+PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
+                                const PlasticGradients& grads, bool for_inputs, bool keeps_all) {
+  const Ticks ticks(options, tensors);
   const auto in_type = [&](const Tensor& grad) {
     return grad.defined() ? grad.to(ticks.first().weight.scalar_type()) : grad;
   };
-  const Tensor outputs = in_type(grads[0]);
+  const Tensor outputs = in_type(grads.outputs);
   State after;
-  after.weight = grads[1].defined() ? in_type(grads[1]) : at::zeros_like(ticks.first().weight);
-  after.theta = ticks.learns_theta() && grads[2].defined() ? in_type(grads[2]) : ticks.zeros_like_theta();
+  // A copy: without ticks it is the result, which is never an argument.
+  after.weight = grads.weight.defined() ? in_type(grads.weight).clone() : at::zeros_like(ticks.first().weight);
+  after.theta = ticks.learns_theta() && grads.theta.defined() ? in_type(grads.theta).clone() : ticks.zeros_like_theta();
   // States are kept where a part of this many ticks begins, and within one part at a time.
-  const auto root = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(ticks.count()))));
-  const int64_t part = std::max<int64_t>(1, at::GradMode::is_enabled() ? ticks.count() : root);
+  const int64_t part = std::max<int64_t>(1, keeps_all ? ticks.count() : kernels::plastic_part(ticks.count()));
   std::vector<State> starts;
   State state = ticks.first();
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
@@ -277,30 +289,35 @@ variable_list PlasticFormula::backward(const Saved& inputs, const variable_list&
       state = ticks.next(state, tick);
     }
   }
-  std::vector<Tensor> pulled(static_cast<size_t>(ticks.count()));
+  std::vector<Tensor> pulled(static_cast<size_t>(for_inputs ? ticks.count() : 0));
   for (size_t i = starts.size(); i-- > 0;) {
     const int64_t begin = static_cast<int64_t>(i) * part;
     const int64_t end = std::min(begin + part, ticks.count());
     const std::vector<State> states = states_of(ticks, starts[i], begin, end);
     for (int64_t tick = end - 1; tick >= begin; --tick) {
       const Tensor grad = outputs.defined() ? ticks.at_tick(outputs, tick) : outputs;
-      Ticks::Pulled before = ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after);
-      pulled[static_cast<size_t>(tick)] = before.x;
+      Ticks::Pulled before = ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after, for_inputs);
+      if (for_inputs) {
+        pulled[static_cast<size_t>(tick)] = before.x;
+      }
       after = before.state;
     }
   }
-  return {wanted[0] ? ticks.spread(pulled) : Tensor(), wanted[1] ? after.weight : Tensor(),
-          wanted[2] ? after.theta : Tensor()};
+  // Of the gradient of the weights, so that it has a history wherever the others have one.
+  const Tensor none = after.weight.slice(-2, 0, 0).sum(-1);
+  return {for_inputs ? ticks.spread(pulled) : none, after.weight, ticks.learns_theta() ? after.theta : none};
 }
 
-variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tangents) const {
-  const Ticks ticks(options, inputs);
+PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
+                           const PlasticTensors& tangents) {
+  const Ticks ticks(options, tensors);
   State state = ticks.first();
   const auto or_zeros = [&](const Tensor& tangent, const Tensor& like) {
     return tangent.defined() ? tangent.to(like.scalar_type()) : at::zeros_like(like);
   };
-  State moved{or_zeros(tangents[1], state.weight), or_zeros(tangents[2], state.theta)};
-  const Tensor dx = tangents[0].defined() ? tangents[0].to(state.weight.scalar_type()) : tangents[0];
+  // Copies: without ticks they are results, which are never arguments.
+  State moved{or_zeros(tangents.weight, state.weight).clone(), or_zeros(tangents.theta, state.theta).clone()};
+  const Tensor dx = tangents.inputs.defined() ? tangents.inputs.to(state.weight.scalar_type()) : tangents.inputs;
   std::vector<Tensor> outputs;
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
     Ticks::Moved after = ticks.tangent(state, moved, tick, dx);
@@ -308,9 +325,9 @@ variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tang
     outputs.push_back(after.y);
     moved = after.state;
   }
-  const Tensor none = moved.theta.slice(-1, 0, 0);
-  return {outputs.empty() ? state.weight.new_zeros({0}) : ticks.gathered(outputs), moved.weight,
-          ticks.learns_theta() ? moved.theta : none};
+  // Of the tangent of the weights, so that it has a history wherever the others have one.
+  const Tensor none = moved.weight.slice(-2, 0, 0).sum(-1);
+  return {ticks.gathered(outputs), moved.weight, ticks.learns_theta() ? moved.theta : none};
 }
 
 }  // namespace torch_hrr::hierarchy

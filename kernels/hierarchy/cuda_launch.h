@@ -6,11 +6,16 @@
 
 #include "kernels/cuda/stream.h"
 #include "kernels/hierarchy/plastic.h"
+#include "kernels/hierarchy/plastic_backward.h"
 #include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
 // Of float or of double.
 void launch_plastic(Storage storage, const PlasticParams& params, CudaStream stream);
+
+// The gradient, of units without coupling, and the elements of its workspace.
+int64_t plastic_backward_workspace(Storage storage, const PlasticBackwardParams& params);
+void launch_plastic_backward(Storage storage, const PlasticBackwardParams& params, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

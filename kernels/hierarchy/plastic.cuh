@@ -27,7 +27,10 @@ class WarpRow {
     }
   }
   KERNEL_DEVICE void store() {
-    for_elements([&](T& w, int64_t i) { row_[i] = w; });
+    store_to(row_);
+  }
+  KERNEL_DEVICE void store_to(T* target) {
+    for_elements([&](T& w, int64_t i) { target[i] = w; });
   }
 
   // w x
@@ -36,11 +39,21 @@ class WarpRow {
     for_elements([&](T& w, int64_t i) { sum = fused_multiply_add(w, x[i], sum); });
     return warp_sum(sum);
   }
-  KERNEL_DEVICE void normalize() {
+  // Returns what the row was multiplied by.
+  KERNEL_DEVICE T normalize() {
     T squares = 0;
     for_elements([&](T& w, int64_t) { squares = fused_multiply_add(w, w, squares); });
     const T factor = norm_factor(warp_sum(squares));
     for_elements([&](T& w, int64_t) { w = w * factor; });
+    return factor;
+  }
+
+  // What lies across a row of norm 1, times the factor that made it one.
+  KERNEL_DEVICE void move_across(const T* unit, T factor) {
+    T sum = 0;
+    for_elements([&](T& w, int64_t i) { sum = fused_multiply_add(unit[i], w, sum); });
+    const T along = -warp_sum(sum);
+    for_elements([&](T& w, int64_t i) { w = fused_multiply_add(along, unit[i], w) * factor; });
   }
 
   // body(w, i) for this lane's elements
@@ -75,10 +88,11 @@ struct TickPlaces {
   int64_t output_stride;
 };
 
-// All ticks of `places` for one row; theta is changed.
+// All ticks of `places` for one row; theta is changed. Returns what the row was multiplied by at the last of them.
 template <typename T, int kChunks>
-KERNEL_DEVICE void learn_row(const PlasticParams& p, const PlasticFormulas<T>& formulas, const TickPlaces<T>& places,
-                             int64_t ticks, WarpRow<T, kChunks>& row, T& theta) {
+KERNEL_DEVICE T learn_row(const PlasticParams& p, const PlasticFormulas<T>& formulas, const TickPlaces<T>& places,
+                          int64_t ticks, WarpRow<T, kChunks>& row, T& theta) {
+  T factor = 1;
   for (int64_t tick = 0; tick < ticks; ++tick) {
     const T* const x = places.inputs + tick * p.batch * p.size;
     T* const y = places.outputs + tick * p.batch * places.output_stride;
@@ -105,10 +119,11 @@ KERNEL_DEVICE void learn_row(const PlasticParams& p, const PlasticFormulas<T>& f
       }
     }
     if (p.normalize) {
-      row.normalize();
+      factor = row.normalize();
     }
     theta = formulas.next_theta(theta, mean_square);
   }
+  return factor;
 }
 
 // Units without coupling. Inputs of `tile` ticks at a time are copied to shared memory, and their outputs gathered
@@ -130,7 +145,7 @@ __global__ void plastic_rows_kernel(PlasticParams p, int64_t tile) {
   T theta = is_unit && thresholds != nullptr ? thresholds[place] : T{0};
   if (tile == 0) {
     if (is_unit) {
-      learn_row(p, formulas, TickPlaces<T>{inputs, outputs + unit, p.units}, p.ticks, row, theta);
+      (void)learn_row(p, formulas, TickPlaces<T>{inputs, outputs + unit, p.units}, p.ticks, row, theta);
     }
   } else {
     T* const near_inputs = dynamic_shared<T>();
@@ -143,8 +158,8 @@ __global__ void plastic_rows_kernel(PlasticParams p, int64_t tile) {
       }
       block_sync();
       if (is_unit) {
-        learn_row(p, formulas, TickPlaces<T>{near_inputs, near_outputs + warp_index(), kPlasticWarps}, ticks, row,
-                  theta);
+        (void)learn_row(p, formulas, TickPlaces<T>{near_inputs, near_outputs + warp_index(), kPlasticWarps}, ticks, row,
+                        theta);
       }
       block_sync();
       const int64_t count = p.units - first < kPlasticWarps ? p.units - first : kPlasticWarps;
@@ -238,7 +253,7 @@ __global__ void plastic_coupled_kernel(PlasticParams p) {
     block_sync();
     if (p.normalize) {
       for (int64_t unit = warp_index(); unit < p.units; unit += warp_count()) {
-        WarpRow<T, 0>(weight + unit * p.size, p.size).normalize();
+        (void)WarpRow<T, 0>(weight + unit * p.size, p.size).normalize();
       }
       block_sync();
     }

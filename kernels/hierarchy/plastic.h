@@ -67,23 +67,27 @@ template <typename T>
 struct PlasticFormulas {
   LearningRule rule;
   Activation activation;
-  T rate, share, inverse_tau, decay;
+  T rate, share, twice_mean, inverse_tau, decay;
 
   explicit KERNEL_HOST_DEVICE PlasticFormulas(const PlasticParams& p)
       : rule(p.rule),
         activation(p.activation),
         rate(static_cast<T>(p.rate)),
         share(static_cast<T>(p.rate / static_cast<double>(p.batch))),
+        twice_mean(static_cast<T>(2 / static_cast<double>(p.batch))),
         inverse_tau(static_cast<T>(1 / p.tau)),
         decay(static_cast<T>(p.decay)) {}
 
+  KERNEL_HOST_DEVICE bool rectified() const {
+    return activation == Activation::kRelu || rule == LearningRule::kBcm;
+  }
   // y = f(u); of bcm never negative
   template <typename L>
   KERNEL_HOST_DEVICE L output(L u) const {
     if (activation == Activation::kTanh) {
       u = hyperbolic_tangent(u);
     }
-    return activation == Activation::kRelu || rule == LearningRule::kBcm ? positive_part(u) : u;
+    return rectified() ? positive_part(u) : u;
   }
   // W += gain x
   template <typename L>
@@ -99,6 +103,57 @@ struct PlasticFormulas {
   template <typename L>
   KERNEL_HOST_DEVICE L next_theta(L theta, L mean_square) const {
     return fused_multiply_add(mean_square - theta, lanes_of<L>(inverse_tau), theta);
+  }
+
+  // f'(u) from y = f(u)
+  template <typename L>
+  KERNEL_HOST_DEVICE L slope(L y) const {
+    const L one = lanes_of<L>(1);
+    const L own = activation == Activation::kTanh ? fused_multiply_add(-y, y, one) : one;
+    return rectified() ? own * select(lanes_of<L>(0) < y, one, lanes_of<L>(0)) : own;
+  }
+  // d gain / dy
+  template <typename L>
+  KERNEL_HOST_DEVICE L gain_slope(L y, L theta) const {
+    const L own = lanes_of<L>(share);
+    return rule == LearningRule::kBcm ? own * (y + (y - theta)) : own;
+  }
+
+  // The tangents of gain and loss.
+  template <typename L>
+  KERNEL_HOST_DEVICE L moved_gain(L y, L theta, L dy, L dtheta) const {
+    const L own = gain_slope(y, theta) * dy;
+    return rule == LearningRule::kBcm ? own - lanes_of<L>(share) * (y * dtheta) : own;
+  }
+  template <typename L>
+  KERNEL_HOST_DEVICE L moved_loss(L moved_mean_square) const {
+    return rule == LearningRule::kOja ? lanes_of<L>(rate) * moved_mean_square : lanes_of<L>(0);
+  }
+
+  // Backward: `across` is (dL/dW) W and `along` (dL/dW) x for the weights W after the tick, before they are scaled;
+  // of_theta is dL/dtheta after it.
+  //
+  // The gradient of y through E[y^2], divided by y: that of E[y^2], which the loss and theta take, times 2/B.
+  template <typename L>
+  KERNEL_HOST_DEVICE L through_square(L across, L of_theta) const {
+    const L own = rule == LearningRule::kOja   ? lanes_of<L>(-rate) * across
+                  : rule == LearningRule::kBcm ? lanes_of<L>(inverse_tau) * of_theta
+                                               : lanes_of<L>(0);
+    return lanes_of<L>(twice_mean) * own;
+  }
+  // dL/du of a sample whose outputs have the gradient `of_output`
+  template <typename L>
+  KERNEL_HOST_DEVICE L of_product(L y, L theta, L of_output, L along, L of_square) const {
+    return fused_multiply_add(y, of_square, fused_multiply_add(gain_slope(y, theta), along, of_output)) * slope(y);
+  }
+  // dL/dtheta before the tick: what theta keeps, and what every sample adds.
+  template <typename L>
+  KERNEL_HOST_DEVICE L kept_theta(L of_theta) const {
+    return fused_multiply_add(-of_theta, lanes_of<L>(inverse_tau), of_theta);
+  }
+  template <typename L>
+  KERNEL_HOST_DEVICE L through_gain(L y, L along, L of_theta) const {
+    return fused_multiply_add(lanes_of<L>(-share) * along, y, of_theta);
   }
 };
 

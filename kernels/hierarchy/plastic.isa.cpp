@@ -6,84 +6,19 @@
 #include "kernels/hierarchy/plastic.h"
 
 #include "kernels/hierarchy/plastic_rows.h"
+#include "kernels/hierarchy/plastic_units.h"
 #include "kernels/registry.h"
-#include "kernels/simd.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 namespace {
-
-// A vector that is whole in this instruction set; kVectors of them hold the partial sums of a row, and a step takes as
-// many rows as a vector has lanes.
-template <typename T>
-using Vector = Simd<T, kVectorBytes / static_cast<int>(sizeof(T))>;
-template <typename T>
-constexpr int kLanes = Vector<T>::kLanes;
-template <typename T>
-constexpr int kVectors = kSumLanes / kLanes<T>;
-// Rows that one loop takes together: their partial sums fill half of the registers.
-template <typename T>
-constexpr int kTogether = kVectors<T> >= 8 ? 1 : 8 / kVectors<T>;
-
-// Partial sums of a row, folded by halves into one vector.
-template <typename T>
-struct PartialSums {
-  using V = Vector<T>;
-  V lanes[kVectors<T>];
-
-  KERNEL_HOST_DEVICE PartialSums() {
-    for (V& lane : lanes) {
-      lane = V::broadcast(0);
-    }
-  }
-  KERNEL_HOST_DEVICE V folded() {
-    return sum_by_halves(lanes);
-  }
-};
-
-// The sums of the lanes of every row by halves, that of row r in lane r.
-template <typename T>
-KERNEL_HOST_DEVICE Vector<T> sums_of(Vector<T> (&rows)[kLanes<T>]) {
-  transpose(rows);
-  return sum_by_halves(rows);
-}
-
-// body(i, v) for every vector of a padded row, v being its place among the partial sums.
-template <typename T, typename Body>
-KERNEL_HOST_DEVICE void for_vectors(int64_t size, const Body& body) {
-  int64_t i = 0;
-  for (; i + kSumLanes <= size; i += kSumLanes) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors<T>; ++v) {
-      body(i + v * kLanes<T>, v);
-    }
-  }
-  if (i < size) {
-    static_assert(kSumLanes == 2 * kRowPadding && kRowPadding % kLanes<T> == 0);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors<T> / 2; ++v) {
-      body(i + v * kLanes<T>, v);
-    }
-  }
-}
-
-template <typename T>
-KERNEL_HOST_DEVICE T dot(const T* a, const T* b, int64_t size) {
-  using V = Vector<T>;
-  PartialSums<T> sums;
-  for_vectors<T>(
-      size, [&](int64_t i, int v) __attribute__((always_inline)) {
-        sums.lanes[v] = fused_multiply_add(V::load(a + i), V::load(b + i), sums.lanes[v]);
-      });
-  return horizontal_sum(sums.folded());
-}
 
 template <typename T>
 class Layer {
   using V = Vector<T>;
 
  public:
-  explicit Layer(const PlasticParams& params) : p_(params), formulas_(params) {}
+  explicit Layer(const PlasticParams& params) : p_(params), units_(params), formulas_(units_.formulas) {}
 
   // Units [first, first + count) of a learner, whose outputs of a tile fit `outputs`, and gains of
   // a tick `gains`.
@@ -93,13 +28,21 @@ class Layer {
     for (int64_t begin = 0; begin < p_.ticks; begin += tile) {
       const int64_t end = begin + tile < p_.ticks ? begin + tile : p_.ticks;
       for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
-        const Step step(*this, learner, first + unit, count - unit < kLanes<T> ? count - unit : kLanes<T>);
-        if (p_.batch == 1 && !p_.normalize) {
+        const UnitRows<T> rows = rows_of(learner, first + unit, count - unit);
+        T* const place = p_.theta == nullptr ? nullptr : static_cast<T*>(p_.theta) + learner * p_.units + first + unit;
+        V theta = load_units(place, rows.count());
+        if (units_.one_pass()) {
           V& products = carried[unit / kLanes<T>];
-          products = begin == 0 ? step.products(input(learner, 0)) : products;
-          products = online(step, learner, begin, end, products, outputs + unit);
+          products = begin == 0 ? rows.products(units_.input(learner, 0)) : products;
+          products = online(rows, learner, begin, end, products, outputs + unit, theta);
         } else {
-          batched(step, learner, begin, end, outputs + unit, gains);
+          for (int64_t tick = begin; tick < end; ++tick) {
+            (void)units_.learn(rows, units_.input(learner, tick),
+                               outputs + unit + (tick - begin) * p_.batch * kPlasticGroup, kPlasticGroup, gains, theta);
+          }
+        }
+        if (place != nullptr) {
+          store_units(theta, place, rows.count());
         }
       }
       T* const target = static_cast<T*>(p_.outputs) + (learner * p_.ticks + begin) * p_.batch * p_.units + first;
@@ -116,14 +59,11 @@ class Layer {
     T* const residual = static_cast<T*>(p_.residual) + learner * p_.batch * p_.size;
     for (int64_t tick = 0; tick < p_.ticks; ++tick) {
       T* const y = outputs + tick * p_.batch * p_.units;
-      const T* const x = input(learner, tick);
+      const T* const x = units_.input(learner, tick);
       for (int64_t unit = 0; unit < p_.units; unit += kLanes<T>) {
-        const int64_t count = p_.units - unit < kLanes<T> ? p_.units - unit : kLanes<T>;
-        const Step step(*this, learner, unit, count);
+        const UnitRows<T> rows = rows_of(learner, unit, p_.units - unit);
         for (int64_t b = 0; b < p_.batch; ++b) {
-          T own[kLanes<T>];
-          formulas_.output(step.products(x + b * p_.size)).store(own);
-          __builtin_memcpy(y + b * p_.units + unit, own, static_cast<size_t>(count) * sizeof(T));
+          store_units(formulas_.output(rows.products(x + b * p_.size)), y + b * p_.units + unit, rows.count());
         }
       }
       __builtin_memcpy(residual, x, static_cast<size_t>(p_.batch * p_.size) * sizeof(T));
@@ -139,228 +79,34 @@ class Layer {
         } else {
           deflate<true, true>(w, y + j, residual);
         }
-        normalize(w);
+        if (p_.normalize) {
+          (void)normalize_row(w, p_.size);
+        }
       }
     }
   }
 
  private:
-  // The rows of up to kLanes units.
-  class Step {
-   public:
-    Step(const Layer& layer, int64_t learner, int64_t unit, int64_t count)
-        : w_(layer.row(learner, unit)), size_(layer.p_.size), count_(count), first_(learner * layer.p_.units + unit) {}
-
-    int64_t first() const {
-      return first_;
-    }
-    int64_t count() const {
-      return count_;
-    }
-
-    // w x
-    V products(const T* x) const {
-      return over_rows([&](int64_t r, auto together, V* folded) __attribute__((always_inline)) {
-        constexpr int kRows = decltype(together)::value;
-        PartialSums<T> sums[kRows];
-        const T* const w = w_ + r * size_;
-        for_vectors<T>(
-            size_, [&](int64_t i, int v) __attribute__((always_inline)) {
-              const V factor = V::load(x + i);
-#pragma GCC unroll 8
-              for (int j = 0; j < kRows; ++j) {
-                sums[j].lanes[v] = fused_multiply_add(V::load(w + j * size_ + i), factor, sums[j].lanes[v]);
-              }
-            });
-        for (int j = 0; j < kRows; ++j) {
-          folded[j] = sums[j].folded();
-        }
-      });
-    }
-
-    // w += gain now - loss w, then w next
-    V update(V gain, V loss, const T* now, const T* next) const {
-      T gains[kLanes<T>];
-      T losses[kLanes<T>];
-      gain.store(gains);
-      (-loss).store(losses);
-      return over_rows([&](int64_t r, auto together, V* folded) __attribute__((always_inline)) {
-        constexpr int kRows = decltype(together)::value;
-        PartialSums<T> sums[kRows];
-        V gain_of[kRows];
-        V loss_of[kRows];
-        for (int j = 0; j < kRows; ++j) {
-          gain_of[j] = V::broadcast(gains[r + j]);
-          loss_of[j] = V::broadcast(losses[r + j]);
-        }
-        T* const w = w_ + r * size_;
-        for_vectors<T>(
-            size_, [&](int64_t i, int v) __attribute__((always_inline)) {
-              const V x = V::load(now + i);
-              const V ahead = V::load(next + i);
-#pragma GCC unroll 8
-              for (int j = 0; j < kRows; ++j) {
-                const V old = V::load(w + j * size_ + i);
-                const V changed = fused_multiply_add(gain_of[j], x, fused_multiply_add(loss_of[j], old, old));
-                changed.store(w + j * size_ + i);
-                sums[j].lanes[v] = fused_multiply_add(changed, ahead, sums[j].lanes[v]);
-              }
-            });
-        for (int j = 0; j < kRows; ++j) {
-          folded[j] = sums[j].folded();
-        }
-      });
-    }
-
-    // w += sum_b gain_b x_b - loss w, for a batch of inputs and the gains of all rows for each.
-    void update(int64_t batch, const T* gains, V loss, const T* x) const {
-      T losses[kLanes<T>];
-      (-loss).store(losses);
-      for_rows([&](int64_t r, auto together) __attribute__((always_inline)) {
-        constexpr int kRows = decltype(together)::value;
-        int64_t i = 0;
-        for (; i + kSumLanes <= size_; i += kSumLanes) {
-          update_block<kRows, kVectors<T>>(w_ + r * size_ + i, batch, gains + r, losses + r, x + i);
-        }
-        if (i < size_) {
-          update_block<kRows, kVectors<T> / 2>(w_ + r * size_ + i, batch, gains + r, losses + r, x + i);
-        }
-      });
-    }
-
-    void normalize(const Layer& layer) const {
-      for (int64_t r = 0; r < count_; ++r) {
-        layer.normalize(w_ + r * size_);
-      }
-    }
-
-   private:
-    template <int kRows>
-    struct Together {
-      static constexpr int value = kRows;
-    };
-    // body(r, together) for row r and those that go together with it
-    template <typename Body>
-    KERNEL_HOST_DEVICE void for_rows(const Body& body) const {
-      int64_t r = 0;
-      for (; r + kTogether<T> <= count_; r += kTogether<T>) {
-        body(r, Together<kTogether<T>>{});
-      }
-      for (; r < count_; ++r) {
-        body(r, Together<1>{});
-      }
-    }
-    template <typename Body>
-    KERNEL_HOST_DEVICE V over_rows(const Body& body) const {
-      V folded[kLanes<T>];
-      for_rows([&](int64_t r, auto together) __attribute__((always_inline)) { body(r, together, folded + r); });
-      for (int64_t r = count_; r < kLanes<T>; ++r) {
-        folded[r] = V::broadcast(0);
-      }
-      return sums_of<T>(folded);
-    }
-
-    // kCount vectors of some rows stay in registers for the whole batch.
-    template <int kRows, int kCount>
-    KERNEL_HOST_DEVICE void update_block(T* w, int64_t batch, const T* gains, const T* losses, const T* x) const {
-      V changed[kRows][kCount];
-#pragma GCC unroll 8
-      for (int j = 0; j < kRows; ++j) {
-        const V loss = V::broadcast(losses[j]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kCount; ++v) {
-          const V old = V::load(w + j * size_ + v * kLanes<T>);
-          changed[j][v] = fused_multiply_add(loss, old, old);
-        }
-      }
-      for (int64_t b = 0; b < batch; ++b) {
-#pragma GCC unroll 8
-        for (int j = 0; j < kRows; ++j) {
-          const V gain = V::broadcast(gains[b * kLanes<T> + j]);
-#pragma GCC unroll 16
-          for (int v = 0; v < kCount; ++v) {
-            changed[j][v] = fused_multiply_add(gain, V::load(x + b * size_ + v * kLanes<T>), changed[j][v]);
-          }
-        }
-      }
-#pragma GCC unroll 8
-      for (int j = 0; j < kRows; ++j) {
-#pragma GCC unroll 16
-        for (int v = 0; v < kCount; ++v) {
-          changed[j][v].store(w + j * size_ + v * kLanes<T>);
-        }
-      }
-    }
-
-    T* w_;
-    int64_t size_;
-    int64_t count_;
-    int64_t first_;
-  };
-
-  const T* input(int64_t learner, int64_t tick) const {
-    return static_cast<const T*>(p_.inputs) + (learner * p_.ticks + tick) * p_.batch * p_.size;
-  }
   T* row(int64_t learner, int64_t unit) const {
     return static_cast<T*>(p_.weight) + (learner * p_.units + unit) * p_.size;
   }
 
-  // One input a tick: from the products with the first of a tile to those with the first of the next.
-  V online(const Step& step, int64_t learner, int64_t begin, int64_t end, V products, T* outputs) const {
-    const size_t bytes = static_cast<size_t>(step.count()) * sizeof(T);
-    T thresholds[kLanes<T>] = {};
-    if (p_.theta != nullptr) {
-      __builtin_memcpy(thresholds, static_cast<T*>(p_.theta) + step.first(), bytes);
-    }
-    V theta = V::load(thresholds);
-    for (int64_t tick = begin; tick < end; ++tick) {
-      const V y = formulas_.output(products);
-      y.store(outputs + (tick - begin) * kPlasticGroup);
-      const V square = y * y;
-      const V gain = formulas_.gain(y, theta);
-      theta = formulas_.next_theta(theta, square);
-      const T* const now = input(learner, tick);
-      // After the last tick there is nothing to multiply with; the products are not used.
-      products = step.update(gain, formulas_.loss(square), now, tick + 1 < p_.ticks ? input(learner, tick + 1) : now);
-    }
-    if (p_.theta != nullptr) {
-      theta.store(thresholds);
-      __builtin_memcpy(static_cast<T*>(p_.theta) + step.first(), thresholds, bytes);
-    }
-    return products;
+  // Up to kLanes of `count` units, from `unit` on.
+  UnitRows<T> rows_of(int64_t learner, int64_t unit, int64_t count) const {
+    T* const rows = row(learner, unit);
+    return UnitRows<T>(rows, rows, p_.size, count < kLanes<T> ? count : kLanes<T>);
   }
 
-  // Several inputs a tick, or rows that are scaled after it.
-  void batched(const Step& step, int64_t learner, int64_t begin, int64_t end, T* outputs, T* gains) const {
-    const size_t bytes = static_cast<size_t>(step.count()) * sizeof(T);
-    T thresholds[kLanes<T>] = {};
-    if (p_.theta != nullptr) {
-      __builtin_memcpy(thresholds, static_cast<T*>(p_.theta) + step.first(), bytes);
-    }
-    V theta = V::load(thresholds);
+  // One input a tick: from the products with the first of a tile to those with the first of the next.
+  V online(const UnitRows<T>& rows, int64_t learner, int64_t begin, int64_t end, V products, T* outputs,
+           V& theta) const {
     for (int64_t tick = begin; tick < end; ++tick) {
-      const T* const x = input(learner, tick);
-      T* const y = outputs + (tick - begin) * p_.batch * kPlasticGroup;
-      V squares = V::broadcast(0);
-      for (int64_t b = 0; b < p_.batch; ++b) {
-        const V output = formulas_.output(step.products(x + b * p_.size));
-        output.store(y + b * kPlasticGroup);
-        squares = fused_multiply_add(output, output, squares);
-      }
-      const V mean_square = squares / V::broadcast(static_cast<T>(p_.batch));
-      for (int64_t b = 0; b < p_.batch; ++b) {
-        formulas_.gain(V::load(y + b * kPlasticGroup), theta).store(gains + b * kLanes<T>);
-      }
-      step.update(p_.batch, gains, formulas_.loss(mean_square), x);
-      if (p_.normalize) {
-        step.normalize(*this);
-      }
-      theta = formulas_.next_theta(theta, mean_square);
+      const T* const now = units_.input(learner, tick);
+      // After the last tick there is nothing to multiply with; the products are not used.
+      const T* const next = tick + 1 < p_.ticks ? units_.input(learner, tick + 1) : now;
+      products = units_.learn_one(rows, now, next, products, outputs + (tick - begin) * kPlasticGroup, theta);
     }
-    if (p_.theta != nullptr) {
-      theta.store(thresholds);
-      __builtin_memcpy(static_cast<T*>(p_.theta) + step.first(), thresholds, bytes);
-    }
+    return products;
   }
 
   // r_b -= y_b w, and w += sum_b gain_b r_b - loss w; y of a batch is `units` apart.
@@ -385,17 +131,9 @@ class Layer {
     }
   }
 
-  void normalize(T* w) const {
-    if (p_.normalize) {
-      const V factor = V::broadcast(norm_factor(dot(w, w, p_.size)));
-      for (int64_t i = 0; i < p_.size; i += V::kLanes) {
-        (V::load(w + i) * factor).store(w + i);
-      }
-    }
-  }
-
   const PlasticParams& p_;
-  PlasticFormulas<T> formulas_;
+  UnitTicks<T> units_;
+  const PlasticFormulas<T>& formulas_;
 };
 
 template <typename T>

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,13 +101,16 @@ def magnitude(**arguments: Any) -> tuple[Tensor, ...]:
     return tuple(torch.full((*shape[:-1], 1), bound, dtype=torch.float64) for shape in result_sizes(arguments))
 
 
-def errors() -> tuple[ErrorInput, ...]:
-    good = call("good", (4, 3), 2, theta=True, rule="bcm")
-    table = Table("plastic_scan", (INPUTS, WEIGHT, THETA), good, None)
-    for name in ("inputs", "weight", "theta"):
-        unsupported_tensors(table, name)
-    devices(table, "weight", "inputs")
-    devices(table, "theta", "inputs")
+def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, ...]:
+    """Of the operator or of a derivative, whose further tensors have the shapes of the results or of the arguments."""
+    table = Table(name, (INPUTS, WEIGHT, THETA, *more), good, None)
+    for argument in table.arguments:
+        unsupported_tensors(table, argument.name)
+        devices(table, argument.name, "inputs")
+    for argument in more:
+        shape = re.escape(f"{argument.name} must have the shape [")
+        table.replace(argument.name, "size", lambda x: torch.cat([x, x], -1), ValueError, shape)
+        table.replace(argument.name, "rank", lambda x: x[None], ValueError, shape)
     text = re.escape("inputs must be [..., T, n] or [..., T, B, n] beside weight [..., m, n], got ")
     table.replace("inputs", "rank", lambda x: x[0], ValueError, f"{text}1 and 2 dimensions")
     table.replace("inputs", "rank-4", lambda x: x.reshape(1, 4, 1, 3), ValueError, f"{text}4 and 2 dimensions")
@@ -130,8 +136,8 @@ def errors() -> tuple[ErrorInput, ...]:
     table.add("theta", "rule", lambda _: {"rule": "oja"}, ValueError, "theta must be None for rule 'oja'")
     for value in (-INF, NAN, INF):
         text = f"theta must be finite, got {value:g}"
-        # NaN differs from itself where a test looks for changes.
-        if value == value:
+        # NaN differs from itself where a test looks for changes. A derivative does not look.
+        if value == value and not more:
             table.replace(
                 "theta",
                 f"{value:g}",
@@ -165,6 +171,10 @@ def errors() -> tuple[ErrorInput, ...]:
     return tuple(table.errors)
 
 
+HOLES = {
+    "autocast": Hole("what is learned stays in the dtype of the weights, so nothing is cast"),
+    "rows": Hole("what comes before a number that is not finite keeps its own: tests/hierarchy/test_scan.py"),
+}
 SIZES = ((1, 1, 1), (5, 1, 2), (7, 15, 3), (9, 16, 8), (6, 33, 9), (12, 100, 17), (3, 130, 20))
 
 CASE = OpCase(
@@ -202,13 +212,175 @@ CASE = OpCase(
         f"{batch}x{items}x{dim}", (batch, 3, dim), items, rule="bcm", theta=True, lr=1 / (dim + 1)
     ),
     wrapper=hierarchy.plastic_scan,
-    errors=errors(),
+    errors=errors("plastic_scan", call("good", (4, 3), 2, theta=True, rule="bcm")),
     differentiable=("inputs", "weight", "theta"),
     uncast=("inputs", "weight", "theta"),
-    holes={
-        "autocast": Hole("what is learned stays in the dtype of the weights, so nothing is cast"),
-        "rows": Hole("what comes before a number that is not finite keeps its own: tests/hierarchy/test_scan.py"),
-    },
+    holes=HOLES,
 )
 
-CASES = (CASE,)
+NAMES = ("inputs", "weight", "theta")
+NUMBERS = tuple(name for name in ORDER if name not in NAMES)
+
+
+def further(prefix: str, first: TensorArgument) -> tuple[TensorArgument, ...]:
+    """The tensors of a derivative beside those of the call, any of which may be absent."""
+    own = (("weight", "mn"), ("theta", "m"))
+    given = TensorArgument(f"{prefix}_{first.name}", first.dims, optional=True)
+    return (given, *(TensorArgument(f"{prefix}_{name}", dims, optional=True) for name, dims in own))
+
+
+GRADS = further("grad", TensorArgument("outputs", "Tm"))
+TANGENTS = further("tangent", INPUTS)
+
+
+def derived(sample: Sample, more: tuple[TensorArgument, ...], absent: str = "", **options: Any) -> Sample:
+    """A derivative of a call, without one of its further tensors, and without theta's where there is none."""
+    shapes = {name: sample.shapes[name] for name in NAMES}
+    empty = {name: None if shape is None else torch.empty(shape) for name, shape in shapes.items()}
+    outputs, weight, theta = result_sizes(empty | dict(sample.options))
+    sizes = (outputs if more is GRADS else sample.shapes["inputs"], weight, theta)
+    for argument, size in zip(more, sizes, strict=True):
+        is_absent = argument.name == absent or (argument.dims == "m" and sample.options["rule"] != "bcm")
+        shapes[argument.name] = None if is_absent else size
+    order = (*shapes, *NUMBERS, *options)
+    return dataclasses.replace(sample, shapes=shapes, options={**sample.options, **options}, order=order)
+
+
+def backward(sample: Sample, for_inputs: bool = True, absent: str = "") -> Sample:
+    return derived(sample, GRADS, absent, for_inputs=for_inputs)
+
+
+def tangent(sample: Sample, absent: str = "") -> Sample:
+    return derived(sample, TANGENTS, absent)
+
+
+def definition(weight: Tensor, theta: Tensor | None, **options: Any) -> tuple[Callable[..., Any], Tensor]:
+    """The scan as a function of inputs, weight and theta alone, and the theta that it starts with."""
+    has_theta = options["rule"] == "bcm"
+    start = 1 + 0 * weight[..., 0].detach() if theta is None else theta
+
+    def scan(x: Tensor, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return oracle(x, w, theta=t if has_theta else None, **options)
+
+    return scan, start
+
+
+def or_zeros(given: tuple[Tensor | None, ...], like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(x) if own is None else own for own, x in zip(given, like, strict=True))
+
+
+def backward_oracle(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    grad_outputs: Tensor | None,
+    grad_weight: Tensor | None,
+    grad_theta: Tensor | None,
+    for_inputs: bool,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By torch's derivative of the definition."""
+    scan, start = definition(weight, theta, **options)
+    results, pull = torch.func.vjp(scan, inputs, weight, start)
+    of_inputs, of_weight, of_theta = pull(or_zeros((grad_outputs, grad_weight, grad_theta), results))
+    none = of_theta[..., :0]
+    return of_inputs if for_inputs else none, of_weight, of_theta if options["rule"] == "bcm" else none
+
+
+def tangent_oracle(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    tangent_inputs: Tensor | None,
+    tangent_weight: Tensor | None,
+    tangent_theta: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By torch's derivative of the definition."""
+    scan, start = definition(weight, theta, **options)
+    primals = (inputs, weight, start)
+    moved = or_zeros((tangent_inputs, tangent_weight, tangent_theta), primals)
+    outputs, of_weight, of_theta = torch.func.jvp(scan, primals, moved)[1]
+    return outputs, of_weight, of_theta
+
+
+def backward_sizes(arguments: Arguments) -> tuple[tuple[int, ...], ...]:
+    inputs, weight = arguments["inputs"], arguments["weight"]
+    return (tuple(inputs.shape) if arguments["for_inputs"] else (*weight.shape[:-2], 0), *result_sizes(arguments)[1:])
+
+
+def derivative_size(
+    expect: Callable[..., Any],
+    sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]],
+    more: tuple[TensorArgument, ...],
+    **arguments: Any,
+) -> tuple[Tensor, ...]:
+    """Every derivative is a sum over all that are given, whose errors add up over the ticks as at random."""
+    given = [arguments[argument.name] for argument in more if arguments[argument.name] is not None]
+    squares = sum(tensor.square().sum() for tensor in (*expect(**arguments), *given))
+    total = (squares * (1 + arguments["inputs"].shape[arguments["weight"].dim() - 2])) ** 0.5
+    return tuple(total.reshape([1] * len(shape)).expand(*shape[:-1], 1) for shape in sizes(arguments))
+
+
+def derivative(
+    name: str,
+    more: tuple[TensorArgument, ...],
+    sample: Callable[..., Sample],
+    expect: Callable[..., Any],
+    sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]],
+    samples: tuple[Sample, ...] = (),
+    lane_samples: tuple[Sample, ...] = (),
+    unread: tuple[str, ...] = (),
+) -> OpCase:
+    """The case of a private operator that is a derivative of plastic_scan."""
+    first = more[0].name
+    given = (*NAMES, *(argument.name for argument in more))
+    return OpCase(
+        name=name,
+        op=getattr(ops, name).default,
+        arguments=(INPUTS, WEIGHT, THETA, *more),
+        oracle=expect,
+        reference=getattr(reference, name),
+        result_sizes=sizes,
+        magnitude=functools.partial(derivative_size, expect, sizes, more),
+        samples=(
+            *(sample(own) for own in CASE.samples),
+            *(sample(call(f"units-{m}-{rule}", (9, 5), m, rule=rule)) for m in (130, 300) for rule in ("oja", "bcm")),
+            *(sample(call(f"no-{own.name}", (7, 20), 5, rule="bcm"), absent=own.name) for own in more),
+            *samples,
+        ),
+        lane_samples=(
+            *(sample(own) for own in CASE.lane_samples),
+            sample(call(f"no-{first}", (3, 3), 2), absent=first),
+            *lane_samples,
+        ),
+        sized=lambda batch, items, dim: sample(CASE.sized(batch, items, dim)),
+        errors=errors(name, sample(call("good", (4, 3), 2, theta=True, rule="bcm")), *more),
+        differentiable=given,
+        uncast=given,
+        unread=unread,
+        holes=HOLES,
+    )
+
+
+BACKWARD = derivative(
+    "_plastic_scan_backward",
+    GRADS,
+    backward,
+    backward_oracle,
+    backward_sizes,
+    samples=(backward(call("weights", (7, 20), 18), for_inputs=False),),
+    lane_samples=(backward(call("weights", (3, 3), 2, rule="bcm"), for_inputs=False),),
+    # Only what is computed from them.
+    unread=("theta", *(argument.name for argument in GRADS)),
+)
+TANGENT = derivative(
+    "_plastic_scan_tangent",
+    TANGENTS,
+    tangent,
+    tangent_oracle,
+    result_sizes,
+    unread=("theta", "tangent_weight", "tangent_theta"),
+)
+
+CASES = (CASE, BACKWARD, TANGENT)

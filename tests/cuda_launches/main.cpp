@@ -290,6 +290,12 @@ void launch_layers() {
           params.rule = rule;
           launch_plastic(storage, params, kStream);
         }
+        PlasticBackwardParams backward;
+        backward.scan = params;
+        for (void* const grad_inputs : {somewhere<void>(), static_cast<void*>(nullptr)}) {
+          backward.grad_inputs = grad_inputs;
+          launch_plastic_backward(storage, backward, kStream);
+        }
       }
     }
   }

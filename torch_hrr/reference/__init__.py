@@ -33,5 +33,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "_field_gradient_backward": field.gradient_backward,
     "gradient_magnitude": field.gradient_magnitude,
     "plastic_scan": hierarchy.plastic_scan,
+    "_plastic_scan_backward": hierarchy._plastic_scan_backward,
+    "_plastic_scan_tangent": hierarchy._plastic_scan_tangent,
 }
 """By the operator's name, with the arguments of its schema but for `out`; one function for all overloads."""

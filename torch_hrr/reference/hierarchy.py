@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +32,11 @@ def step_of(inputs: Tensor, outputs: Tensor, weight: Tensor, rule: str, theta: T
     return step
 
 
+def _widest(*tensors: Tensor | None) -> torch.dtype:
+    """The dtype that tensors promote to, those that are given."""
+    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors if tensor is not None))
+
+
 def plastic_scan(
     inputs: Tensor,
     weight: Tensor,
@@ -43,9 +50,7 @@ def plastic_scan(
     normalize: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``W += lr (dW - decay W)`` at ticks 0, every, 2 every, ...; outputs, weight and theta."""
-    given = torch.promote_types(inputs.dtype, weight.dtype)
-    if theta is not None:
-        given = torch.promote_types(given, theta.dtype)
+    given = _widest(inputs, weight, theta)
     wide = torch.promote_types(given, torch.float32)
     batched = inputs.dim() > weight.dim()
     ticks = inputs.to(wide).movedim(weight.dim() - 2, 0)[::every]
@@ -66,3 +71,170 @@ def plastic_scan(
     stacked = torch.stack(outputs, time) if outputs else weight.new_empty(0, *shape).movedim(0, time)
     learned = threshold if rule == "bcm" else threshold[..., :0]
     return stacked.to(given), weight.to(given), learned.to(given)
+
+
+class _Tick(NamedTuple):
+    """What a tick's derivative reads: inputs ``[..., B, n]``, the state before, the weights after and their norms."""
+
+    inputs: Tensor
+    weight: Tensor
+    theta: Tensor
+    learned: Tensor
+    norm: Tensor | None
+
+
+def _ticks(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    tau: float,
+    decay: float,
+    normalize: bool,
+) -> list[_Tick]:
+    ticks = []
+    state = torch.ones_like(weight[..., 0]) if theta is None else theta
+    for tick in inputs.movedim(weight.dim() - 2, 0)[::every]:
+        x = tick if inputs.dim() > weight.dim() else tick.unsqueeze(-2)
+        y = outputs_of(x, weight, rule, activation)
+        learned, norm = weight + lr * (step_of(x, y, weight, rule, state) - decay * weight), None
+        if normalize:
+            length = torch.linalg.vector_norm(learned, dim=-1, keepdim=True)
+            norm = torch.where(length > 0, length, 1.0)
+            learned = learned / norm
+        ticks.append(_Tick(x, weight, state, learned, norm))
+        weight, state = learned, state + (y.square().mean(-2) - state) / tau
+    return ticks
+
+
+def _slope(y: Tensor, rule: str, activation: str) -> Tensor:
+    """``f'(u)`` from ``y = f(u)``."""
+    slope = 1 - y.square() if activation == "tanh" else torch.ones_like(y)
+    return slope * (y > 0) if activation == "relu" or rule == "bcm" else slope
+
+
+def _across(tick: _Tick, moved: Tensor) -> Tensor:
+    """The derivative of a row's division by its norm: what lies across the row, divided by the norm."""
+    if tick.norm is None:
+        return moved
+    return (moved - tick.learned * (tick.learned * moved).sum(-1, keepdim=True)) / tick.norm
+
+
+def _plastic_scan_backward(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    grad_outputs: Tensor | None,
+    grad_weight: Tensor | None,
+    grad_theta: Tensor | None,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    tau: float,
+    decay: float,
+    normalize: bool,
+    for_inputs: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of inputs, weight and theta, tick by tick from the last; absent ones are 0."""
+    given = _widest(inputs, weight, theta, grad_outputs, grad_weight, grad_theta)
+    wide = torch.promote_types(given, torch.float32)
+    time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
+    own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
+    ticks = _ticks(*own, rule, lr, activation, every, tau, decay, normalize)
+    of_weight = torch.zeros_like(own[1]) if grad_weight is None else grad_weight.to(wide)
+    of_theta = torch.zeros_like(own[1][..., 0])
+    if grad_theta is not None and rule == "bcm":
+        of_theta = grad_theta.to(wide)
+    of_inputs = torch.zeros_like(own[0])
+    for i in reversed(range(len(ticks))):
+        x, w, threshold, *_ = ticks[i]
+        y = outputs_of(x, w, rule, activation)
+        of_weight = _across(ticks[i], of_weight)
+        step = lr / x.shape[-2] * of_weight
+        of_square = of_theta / (tau * x.shape[-2])
+        dy = x @ step.mT
+        kept = (1 - lr * decay) * of_weight
+        of_theta = (1 - 1 / tau) * of_theta
+        taught = y
+        if rule == "bcm":
+            taught = y * (y - threshold.unsqueeze(-2))
+            of_theta = of_theta - (dy * y).sum(-2)
+            dy = dy * (2 * y - threshold.unsqueeze(-2))
+        elif rule == "oja":
+            kept = kept - y.square().sum(-2).unsqueeze(-1) * step
+            of_square = of_square - (step * w).sum(-1)
+        elif rule != "hebb":
+            products, of_products = y.mT @ y, step @ w.mT
+            if rule == "gha":
+                products, of_products = products.tril(), of_products.tril()
+            kept = kept - products.mT @ step
+            dy = dy - y @ (of_products + of_products.mT)
+        dy = dy + 2 * y * of_square.unsqueeze(-2)
+        if grad_outputs is not None:
+            grad = grad_outputs.to(wide).select(time, i)
+            dy = dy + (grad if batched else grad.unsqueeze(-2))
+        du = dy * _slope(y, rule, activation)
+        of_x = taught @ step + du @ w
+        of_inputs.select(time, i * every).copy_(of_x if batched else of_x.squeeze(-2))
+        of_weight = kept + du.mT @ x
+    none = of_theta[..., :0]
+    results = (of_inputs if for_inputs else none, of_weight, of_theta if rule == "bcm" else none)
+    return results[0].to(given), results[1].to(given), results[2].to(given)
+
+
+def _plastic_scan_tangent(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    tangent_inputs: Tensor | None,
+    tangent_weight: Tensor | None,
+    tangent_theta: Tensor | None,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    tau: float,
+    decay: float,
+    normalize: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tangents of outputs, weight and theta, tick by tick; absent ones are 0."""
+    given = _widest(inputs, weight, theta, tangent_inputs, tangent_weight, tangent_theta)
+    wide = torch.promote_types(given, torch.float32)
+    time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
+    own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
+    dw = torch.zeros_like(own[1]) if tangent_weight is None else tangent_weight.to(wide)
+    dtheta = torch.zeros_like(own[1][..., 0])
+    if tangent_theta is not None and rule == "bcm":
+        dtheta = tangent_theta.to(wide)
+    moved = torch.zeros_like(own[0]) if tangent_inputs is None else tangent_inputs.to(wide)
+    outputs = []
+    for i, tick in enumerate(_ticks(*own, rule, lr, activation, every, tau, decay, normalize)):
+        x, w, threshold, *_ = tick
+        batch = x.shape[-2]
+        dx = moved.select(time, i * every)
+        dx = dx if batched else dx.unsqueeze(-2)
+        y = outputs_of(x, w, rule, activation)
+        dy = (x @ dw.mT + dx @ w.mT) * _slope(y, rule, activation)
+        outputs.append(dy if batched else dy.squeeze(-2))
+        taught, moved_taught = y, dy
+        if rule == "bcm":
+            taught = y * (y - threshold.unsqueeze(-2))
+            moved_taught = dy * (2 * y - threshold.unsqueeze(-2)) - y * dtheta.unsqueeze(-2)
+        step = (moved_taught.mT @ x + taught.mT @ dx) / batch
+        dsquare = 2 * (y * dy).mean(-2)
+        if rule == "oja":
+            step = step - dsquare.unsqueeze(-1) * w - y.square().mean(-2).unsqueeze(-1) * dw
+        elif rule in ("gha", "subspace"):
+            products, moved_products = y.mT @ y / batch, (dy.mT @ y + y.mT @ dy) / batch
+            if rule == "gha":
+                products, moved_products = products.tril(), moved_products.tril()
+            step = step - moved_products @ w - products @ dw
+        dw = _across(tick, dw + lr * (step - decay * dw))
+        dtheta = dtheta + (dsquare - dtheta) / tau
+    sizes = (*inputs.shape[time + 1 : -1], weight.shape[-2])
+    stacked = torch.stack(outputs, time) if outputs else own[1].new_empty(0, *sizes).movedim(0, time)
+    return stacked.to(given), dw.to(given), (dtheta if rule == "bcm" else dtheta[..., :0]).to(given)

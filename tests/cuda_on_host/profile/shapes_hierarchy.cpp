@@ -2,6 +2,7 @@
 #include "tests/cuda_on_host/shim.h"
 
 #include "kernels/hierarchy/launch_plastic.cuh"
+#include "kernels/hierarchy/launch_plastic_backward.cuh"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -46,6 +47,43 @@ void profile_plastic(std::vector<Profile>& all, const std::string& op, LearningR
           [&] { launch_plastic_with<float>(params, HostLauncher{}); });
 }
 
+void profile_plastic_backward(std::vector<Profile>& all, int64_t ticks, int64_t size, int64_t units, bool for_inputs) {
+  PlasticBackwardParams params;
+  PlasticParams& p = params.scan;
+  p.learners = 1;
+  p.ticks = ticks;
+  p.batch = 1;
+  p.units = units;
+  p.size = size;
+  p.rate = 1e-3;
+  p.tau = 100;
+  const std::vector<float> inputs = normal_elements(ticks * size, 1);
+  std::vector<float> weight = normal_elements(units * size, 2);
+  for (float& w : weight) {
+    w *= 0.05f;
+  }
+  const std::vector<float> of_outputs = normal_elements(ticks * units, 3);
+  std::vector<float> of_weight = normal_elements(units * size, 4);
+  auto of_inputs = poisoned<float>(static_cast<std::size_t>(ticks * size));
+  p.inputs = inputs.data();
+  params.weight = weight.data();
+  params.grad_outputs = of_outputs.data();
+  params.grad_weight = of_weight.data();
+  params.grad_inputs = for_inputs ? of_inputs.data() : nullptr;
+  auto workspace = poisoned<float>(static_cast<std::size_t>(plastic_backward_workspace<float>(params)));
+  params.workspace = workspace.data();
+  std::vector<NamedArray> arrays = {{"inputs", inputs.data()},
+                                    {"weight", weight.data()},
+                                    {"grad_outputs", of_outputs.data()},
+                                    {"grad_weight", of_weight.data(), Role::kResult},
+                                    {"workspace", workspace.data(), Role::kWorkspace}};
+  if (for_inputs) {
+    arrays.push_back({"grad_inputs", of_inputs.data(), Role::kResult});
+  }
+  profile(all, for_inputs ? "plastic_scan_backward" : "plastic_scan_backward weights", shape_of(ticks, 1, size, units),
+          arrays, [&] { launch_plastic_backward_with<float>(params, HostLauncher{}); });
+}
+
 }  // namespace
 
 void profile_hierarchy(std::vector<Profile>& all) {
@@ -54,6 +92,8 @@ void profile_hierarchy(std::vector<Profile>& all) {
   profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 8, 16, 208, 400);
   profile_plastic(all, "plastic_scan gha", LearningRule::kGha, 8, 1, 512, 64);
   profile_plastic(all, "plastic_scan subspace", LearningRule::kSubspace, 4, 4, 512, 64);
+  profile_plastic_backward(all, 16, 112, 200, true);
+  profile_plastic_backward(all, 16, 112, 200, false);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile

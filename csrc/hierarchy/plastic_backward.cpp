@@ -1,0 +1,163 @@
+// The first derivative of plastic_scan as an operator, and the formula that calls it.
+#include <ATen/ops/empty.h>
+
+#include "csrc/execute.h"
+#include "csrc/hierarchy/plastic.h"
+#include "csrc/operator.h"
+#include "kernels/hierarchy/plastic_backward.h"
+
+namespace torch_hrr::hierarchy {
+namespace {
+
+using at::Tensor;
+using kernels::LearningRule;
+using kernels::PlasticBackwardParams;
+
+// The gradients of inputs, weight and theta from those of the results, absent ones being 0; without for_inputs the
+// first is [..., 0].
+struct PlasticScanBackward : Operator {
+  static constexpr const char* kName = "_plastic_scan_backward";
+  static constexpr Operand kOperands[] = {{"inputs", kBatchedTogether}, {"weight", 2},      {"theta", 1},
+                                          {"grad_outputs", 2},          {"grad_weight", 2}, {"grad_theta", 1}};
+  using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                   const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
+                                   const OptionalTensor& grad_theta, std::string_view rule, double lr,
+                                   std::string_view activation, int64_t every, double tau, double decay, bool normalize,
+                                   bool for_inputs);
+  static constexpr Derivative kDerivative = Derivative::kComposition;
+
+  template <typename Int>
+  static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                    const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
+                                    const OptionalTensor& grad_theta, std::string_view rule, double lr,
+                                    std::string_view activation, int64_t every, double tau, double decay,
+                                    bool normalize, bool for_inputs) {
+    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+    ScanContract<Int> results = scan_contract<Int>(kName, options, inputs, weight, theta);
+    at::ScalarType type = results[0].dtype;
+    const Argument first{"inputs", inputs};
+    check_derivative<Int>(kName, first, {"grad_outputs", lanes::tensor_of(grad_outputs)}, results[0].sizes, type);
+    check_derivative<Int>(kName, first, {"grad_weight", lanes::tensor_of(grad_weight)}, results[1].sizes, type);
+    check_derivative<Int>(kName, first, {"grad_theta", lanes::tensor_of(grad_theta)}, results[2].sizes, type);
+    const c10::ArrayRef<Int> given = sizes_of<Int>(inputs);
+    results[0].sizes = Sizes<Int>(given.begin(), given.end());
+    if (!for_inputs) {
+      results[0].sizes.resize(static_cast<size_t>(weight.dim()) - 1);
+      results[0].sizes.back() = Int(0);
+    }
+    for (ResultContract<Int>& result : results) {
+      result.dtype = type;
+    }
+    return results;
+  }
+
+  static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
+                  const Tensor& weight, const OptionalTensor& theta, const OptionalTensor& grad_outputs,
+                  const OptionalTensor& grad_weight, const OptionalTensor& grad_theta, std::string_view rule, double lr,
+                  std::string_view activation, int64_t every, double tau, double decay, bool normalize,
+                  bool for_inputs) {
+    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+    const auto& [of_inputs, of_weight, of_theta] = results;
+    if (kernels::is_coupled(options.rule)) {
+      const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
+                                   lanes::tensor_of(grad_theta)};
+      const auto [x, w, t] = compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
+                                              /*keeps_all=*/false);
+      of_inputs.copy_(x);
+      of_weight.copy_(w);
+      of_theta.copy_(t);
+      return;
+    }
+    const PlasticCall own(options, inputs, weight, contract[0].dtype);
+    PlasticBackwardParams params;
+    params.scan = own.params;
+    const Tensor own_weight = own.padded(weight);
+    params.weight = own_weight.const_data_ptr();
+    Tensor own_outputs;
+    if (is_given(grad_outputs)) {
+      own_outputs = grad_outputs->to(own.type).contiguous();
+      params.grad_outputs = own_outputs.const_data_ptr();
+    }
+    // Changed in place, so a copy.
+    const Tensor changed = is_given(grad_weight) ? own.padded(*grad_weight).clone() : at::zeros_like(own_weight);
+    params.grad_weight = changed.mutable_data_ptr();
+    Tensor own_theta;
+    Tensor thresholds = at::zeros(of_theta.sizes(), own_weight.options());
+    if (options.rule == LearningRule::kBcm) {
+      own_theta = own.first_theta(weight, theta);
+      params.theta = own_theta.const_data_ptr();
+      if (is_given(grad_theta)) {
+        thresholds.copy_(*grad_theta);
+      }
+      params.grad_theta = thresholds.mutable_data_ptr();
+    }
+    Tensor sums;
+    // A GPU adds the blocks of units itself.
+    const int64_t blocks = inputs.is_cpu() ? kernels::plastic_backward_blocks(params.scan.units, for_inputs) : 1;
+    if (for_inputs) {
+      Sizes<int64_t> sizes{blocks};
+      sizes.append(own.ticks.sizes().begin(), own.ticks.sizes().end());
+      sums = at::empty(sizes, own.ticks.options());
+      params.grad_inputs = sums.mutable_data_ptr();
+    }
+    if (params.scan.learners * params.scan.ticks * params.scan.units > 0) {
+      execute(params, blocks, changed);
+    }
+    const int64_t size = weight.size(-1);
+    if (for_inputs) {
+      if (every > 1 || params.scan.units == 0) {
+        of_inputs.zero_();
+      }
+      if (params.scan.units > 0) {
+        const Tensor total = sums[0];
+        for (int64_t block = 1; block < blocks; ++block) {
+          total.add_(sums[block]);
+        }
+        of_inputs.slice(own.time, 0, std::nullopt, every).copy_(total.slice(-1, 0, size));
+      }
+    }
+    of_weight.copy_(changed.slice(-1, 0, size));
+    of_theta.copy_(thresholds);
+  }
+
+  static void execute(const PlasticBackwardParams& params, int64_t blocks, const Tensor& of_weight) {
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (of_weight.is_cuda()) {
+      return cuda::execute(params, of_weight);
+    }
+#endif
+    const auto& tables = kernels::kernel_table<kernels::PlasticBackwardKernels>();
+    execute_rows_on_cpu(params, params.scan.learners * blocks,
+                        of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+  }
+
+  static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
+                                const OptionalTensor& grad_theta, std::string_view rule, double lr,
+                                std::string_view activation, int64_t every, double tau, double decay, bool normalize,
+                                bool for_inputs) {
+    return compose_backward(
+        options_of(kName, rule, lr, activation, every, tau, decay, normalize),
+        {inputs, weight, lanes::tensor_of(theta)},
+        {lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight), lanes::tensor_of(grad_theta)}, for_inputs,
+        /*keeps_all=*/true);
+  }
+};
+
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<PlasticScanBackward>(m);
+}
+
+}  // namespace
+
+variable_list PlasticFormula::backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const {
+  const bool has_theta = options.rule == LearningRule::kBcm;
+  const auto [of_inputs, of_weight, of_theta] = call<PlasticScanBackward>(
+      inputs[0], inputs[1], optional_of(inputs[2]), optional_of(grads[0]), optional_of(grads[1]),
+      has_theta ? optional_of(grads[2]) : std::nullopt, name_of(options.rule, kRules), options.lr,
+      name_of(options.activation, kActivations), options.every, options.tau, options.decay, options.normalize,
+      static_cast<bool>(wanted[0]));
+  return {wanted[0] ? of_inputs : Tensor(), wanted[1] ? of_weight : Tensor(), wanted[2] ? of_theta : Tensor()};
+}
+
+}  // namespace torch_hrr::hierarchy

@@ -1,0 +1,125 @@
+// The tangents of plastic_scan as an operator, and the formula that calls it.
+#include <ATen/ops/zeros.h>
+
+#include "csrc/execute.h"
+#include "csrc/hierarchy/plastic.h"
+#include "csrc/operator.h"
+#include "kernels/hierarchy/plastic_rows.h"
+#include "kernels/hierarchy/plastic_tangent.h"
+
+namespace torch_hrr::hierarchy {
+namespace {
+
+using at::Tensor;
+using kernels::LearningRule;
+using kernels::PlasticTangentParams;
+
+// The tangents of outputs, weight and theta from those of the arguments, absent ones being 0.
+struct PlasticScanTangent : Operator {
+  static constexpr const char* kName = "_plastic_scan_tangent";
+  static constexpr Operand kOperands[] = {{"inputs", kBatchedTogether}, {"weight", 2},         {"theta", 1},
+                                          {"tangent_inputs", 2},        {"tangent_weight", 2}, {"tangent_theta", 1}};
+  using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                   const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
+                                   const OptionalTensor& tangent_theta, std::string_view rule, double lr,
+                                   std::string_view activation, int64_t every, double tau, double decay,
+                                   bool normalize);
+  static constexpr Derivative kDerivative = Derivative::kComposition;
+
+  template <typename Int>
+  static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                    const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
+                                    const OptionalTensor& tangent_theta, std::string_view rule, double lr,
+                                    std::string_view activation, int64_t every, double tau, double decay,
+                                    bool normalize) {
+    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+    ScanContract<Int> results = scan_contract<Int>(kName, options, inputs, weight, theta);
+    at::ScalarType type = results[0].dtype;
+    const Argument first{"inputs", inputs};
+    const c10::ArrayRef<Int> given = sizes_of<Int>(inputs);
+    check_derivative<Int>(kName, first, {"tangent_inputs", lanes::tensor_of(tangent_inputs)},
+                          Sizes<Int>(given.begin(), given.end()), type);
+    check_derivative<Int>(kName, first, {"tangent_weight", lanes::tensor_of(tangent_weight)}, results[1].sizes, type);
+    check_derivative<Int>(kName, first, {"tangent_theta", lanes::tensor_of(tangent_theta)}, results[2].sizes, type);
+    for (ResultContract<Int>& result : results) {
+      result.dtype = type;
+    }
+    return results;
+  }
+
+  static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
+                  const Tensor& weight, const OptionalTensor& theta, const OptionalTensor& tangent_inputs,
+                  const OptionalTensor& tangent_weight, const OptionalTensor& tangent_theta, std::string_view rule,
+                  double lr, std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
+    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+    const auto& [outputs, of_weight, of_theta] = results;
+    if (!inputs.is_cpu() || kernels::is_coupled(options.rule)) {
+      const auto [y, w, t] = compose_jvp(
+          options, {inputs, weight, lanes::tensor_of(theta)},
+          {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight), lanes::tensor_of(tangent_theta)});
+      outputs.copy_(y);
+      of_weight.copy_(w);
+      of_theta.copy_(t);
+      return;
+    }
+    const PlasticCall own(options, inputs, weight, contract[0].dtype);
+    PlasticTangentParams params;
+    params.scan = own.params;
+    const Tensor own_weight = own.padded(weight);
+    params.weight = own_weight.const_data_ptr();
+    Tensor own_inputs;
+    if (is_given(tangent_inputs)) {
+      own_inputs = own.at_ticks(*tangent_inputs);
+      params.tangent_inputs = own_inputs.const_data_ptr();
+    }
+    // Changed in place, so a copy.
+    const Tensor changed = is_given(tangent_weight) ? own.padded(*tangent_weight).clone() : at::zeros_like(own_weight);
+    params.tangent_weight = changed.mutable_data_ptr();
+    Tensor own_theta;
+    const Tensor thresholds = at::zeros(of_theta.sizes(), own_weight.options());
+    if (options.rule == LearningRule::kBcm) {
+      own_theta = own.first_theta(weight, theta);
+      params.theta = own_theta.const_data_ptr();
+      if (is_given(tangent_theta)) {
+        thresholds.copy_(*tangent_theta);
+      }
+      params.tangent_theta = thresholds.mutable_data_ptr();
+    }
+    const Tensor own_outputs = at::empty(outputs.sizes(), own_weight.options());
+    params.tangent_outputs = own_outputs.mutable_data_ptr();
+    if (params.scan.learners * params.scan.ticks * params.scan.units > 0) {
+      const auto& tables = kernels::kernel_table<kernels::PlasticTangentKernels>();
+      execute_rows_on_cpu(params, kernels::plastic_rows(params.scan),
+                          own.type == at::kDouble ? tables.of_double : tables.of_float);
+    }
+    outputs.copy_(own_outputs);
+    of_weight.copy_(changed.slice(-1, 0, weight.size(-1)));
+    of_theta.copy_(thresholds);
+  }
+
+  static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
+                                const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
+                                const OptionalTensor& tangent_theta, std::string_view rule, double lr,
+                                std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
+    return compose_jvp(
+        options_of(kName, rule, lr, activation, every, tau, decay, normalize),
+        {inputs, weight, lanes::tensor_of(theta)},
+        {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight), lanes::tensor_of(tangent_theta)});
+  }
+};
+
+TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
+  register_operators<PlasticScanTangent>(m);
+}
+
+}  // namespace
+
+variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tangents) const {
+  const auto [outputs, weight, theta] = call<PlasticScanTangent>(
+      inputs[0], inputs[1], optional_of(inputs[2]), optional_of(tangents[0]), optional_of(tangents[1]),
+      optional_of(tangents[2]), name_of(options.rule, kRules), options.lr, name_of(options.activation, kActivations),
+      options.every, options.tau, options.decay, options.normalize);
+  return {outputs, weight, theta};
+}
+
+}  // namespace torch_hrr::hierarchy

@@ -1,0 +1,25 @@
+// The tangents of layers whose units are not coupled: parameters.
+#pragma once
+
+#include "kernels/hierarchy/plastic.h"
+#include "kernels/registry.h"
+
+namespace torch_hrr::kernels {
+
+// Arrays as in PlasticParams; of `scan`, weight, theta and outputs are not used.
+struct PlasticTangentParams {
+  PlasticParams scan;
+  const void* weight = nullptr;          // before the first tick
+  const void* theta = nullptr;           // likewise; bcm alone
+  const void* tangent_inputs = nullptr;  // or nullptr for zeros
+  void* tangent_weight = nullptr;        // in place: of the weights before the first tick, then of those after all
+  void* tangent_theta = nullptr;         // in place, likewise; bcm alone
+  void* tangent_outputs = nullptr;
+};
+
+// Of float and of double; rows are groups of units of all learners.
+struct PlasticTangentKernels {
+  RowKernel<PlasticTangentParams> of_float, of_double;
+};
+
+}  // namespace torch_hrr::kernels
