@@ -5,6 +5,7 @@ and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. do
 """
 
 import argparse
+import fcntl
 import json
 import re
 import subprocess
@@ -169,11 +170,22 @@ def counts_program(tree: Path) -> Path:
 
 
 def counted(program: Path, op: str = "") -> list[Counts]:
-    """Runs the program: some ten seconds for everything."""
+    """Runs the program; what it counts of everything, which takes minutes, is kept beside it until it is built anew."""
     if not program.is_file():
         raise FileNotFoundError(f"{program} is not built: build its tree with tests, and with clang++-14 and opt-14")
-    command = [str(program), *([op] if op else [])]
-    return read_counts(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    if op:
+        return read_counts(json.loads(_run(program, op)))
+    kept = program.with_name("counts.json")
+    with kept.with_suffix(".lock").open("w") as lock:
+        # Processes that want it at once wait for the first.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists() or kept.stat().st_mtime < program.stat().st_mtime:
+            kept.write_text(_run(program))
+        return read_counts(json.loads(kept.read_text()))
+
+
+def _run(program: Path, *arguments: str) -> str:
+    return subprocess.run([str(program), *arguments], check=True, capture_output=True, text=True).stdout
 
 
 @dataclass
