@@ -19,13 +19,11 @@ def ratios(report: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Bars on a logarithmic scale, one group an entry."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     rows = ratios(report)
-    figure, axes = plt.subplots(figsize=(8, 1 + 0.4 * max(len(rows), 1)), layout="constrained")
+    figure = Figure(figsize=(8, 1 + 0.4 * max(len(rows), 1)), layout="constrained")
+    axes = figure.subplots()
     height = 0.8 / len(KINDS)
     for place, (kind, label) in enumerate(KINDS.items()):
         known = [(number + place * height, row[kind]) for number, (_, row) in enumerate(rows) if kind in row]
@@ -41,4 +39,3 @@ def draw(report: dict[str, Any], path: Path) -> None:
         axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    plt.close(figure)

@@ -21,6 +21,7 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from bench.kernel_code import build_tree, demangle, short_name  # noqa: E402
+from torch_hrr.io import write_atomically  # noqa: E402
 
 BOUNDS = Path(__file__).with_name("gpu_bounds.toml")
 SECTOR = 32
@@ -180,7 +181,7 @@ def counted(program: Path, op: str = "") -> list[Counts]:
         # Processes that want it at once wait for the first.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists() or kept.stat().st_mtime < program.stat().st_mtime:
-            kept.write_text(_run(program))
+            write_atomically(str(kept.resolve()), [_run(program).encode()])
         return read_counts(json.loads(kept.read_text()))
 
 

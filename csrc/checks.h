@@ -196,6 +196,16 @@ inline std::optional<int64_t> size_if_known(const c10::SymInt& size) {
   return size.maybe_as_int();
 }
 
+// Whether sizes are the same, in number and each.
+template <typename Int>
+bool same_sizes(c10::ArrayRef<Int> a, c10::ArrayRef<Int> b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); ++i) {
+    same = equal(a[i], b[i]);
+  }
+  return same;
+}
+
 // Rejects a result whose number of elements or bytes does not fit an int64.
 template <typename Int>
 void check_numel(const char* op, c10::ArrayRef<Int> sizes) {

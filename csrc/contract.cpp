@@ -34,11 +34,8 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
   TORCH_CHECK_TYPE(out.scalar_type() == contract.dtype, op, ": out must have dtype ", contract.dtype, ", got ",
                    out.scalar_type());
   const c10::ArrayRef<Int> sizes = sizes_of<Int>(out);
-  bool same = sizes.size() == contract.sizes.size();
-  for (size_t i = 0; same && i < sizes.size(); ++i) {
-    same = equal(sizes[i], contract.sizes[i]);
-  }
-  TORCH_CHECK_VALUE(same, op, ": out must have sizes ", c10::ArrayRef<Int>(contract.sizes), ", got ", sizes);
+  TORCH_CHECK_VALUE(same_sizes<Int>(sizes, contract.sizes), op, ": out must have sizes ",
+                    c10::ArrayRef<Int>(contract.sizes), ", got ", sizes);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
@@ -51,6 +52,13 @@ class Shared:
             memo[id(self)] = made
             made.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
         return made
+
+
+def lock_public_calls(cls: type[_HasLock]) -> None:
+    """Makes the public methods that a class defines `locked` ones."""
+    for name, method in vars(cls).copy().items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, locked(method))
 
 
 def locked(

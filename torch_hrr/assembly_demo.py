@@ -53,8 +53,7 @@ def nearest_mean(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
 def read_digits(seed: int) -> dict[str, float]:
     """Accuracies of two read-outs, of the pixels and of the winners."""
     grey, labels = demo.load_digits()
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    train, test = order[: len(order) // 2], order[len(order) // 2 :]
+    train, test = demo.halves_of(len(labels), torch.Generator().manual_seed(seed))
     found = {}
     for name, inputs in (("pixels", grey.float()), ("winners", fired(grey, NEURONS, WINNERS, DENSITY, seed))):
         for method, readout in (("nearest mean", nearest_mean), ("ridge read-out", demo.ridge_readout)):

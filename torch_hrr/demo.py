@@ -107,6 +107,12 @@ def load_digits() -> tuple[Tensor, Tensor]:
 
 
 # levels = K^(1/2) G with K[l, m] = exp(-(l - m)^2 / (2 length^2)) and G of N(0, 1/D)
+def halves_of(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Numbers below count in random order: half of them to train with, half to test."""
+    order = torch.randperm(count, generator=generator)
+    return order[: count // 2], order[count // 2 :]
+
+
 def item_vectors(dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A random role per pixel [64, D] and a vector per grey level [17, D], near levels similar, norms near 1."""
     roles = torch.randn(PIXELS, dim, generator=generator) / dim**0.5
@@ -243,9 +249,8 @@ def classify_digits(dim: int, seed: int, rounds: int, device: torch.device, outp
     """Encodes, times, classifies and draws; every number but the times is a function of dim and seed."""
     grey, labels = load_digits()
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator)
+    train, test = halves_of(len(labels), generator)
     roles, levels = item_vectors(dim, generator)
-    train, test = order[: len(order) // 2], order[len(order) // 2 :]
     codes, timing = encode_and_time(grey.to(device), roles.to(device), levels.to(device), rounds, seed)
     codes, pixels = codes.cpu(), grey.float()
     halves = codes[train], labels[train], codes[test]

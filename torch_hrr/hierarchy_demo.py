@@ -74,8 +74,7 @@ def learn_digits(seed: int, output: Path, epochs: int = EPOCHS) -> HierarchyResu
     """Learns the filters of digits without their labels; a read-out then learns the labels."""
     grey, labels = demo.load_digits()
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator)
-    train, test = order[: len(order) // 2], order[len(order) // 2 :]
+    train, test = demo.halves_of(len(labels), generator)
     images = grey.float() / (demo.GREY_LEVELS - 1)
     images = images - images[train].mean(0)
 

@@ -65,31 +65,47 @@ at::Tensor PlasticCall::first_theta(const at::Tensor& weight, const OptionalTens
              : at::ones(weight.sizes().slice(0, static_cast<size_t>(time) + 1), weight.options().dtype(type));
 }
 
+at::Tensor PlasticCall::moving_weight(const OptionalTensor& derivative, const at::Tensor& padded_weight) const {
+  return is_given(derivative) ? padded(*derivative).clone() : at::zeros_like(padded_weight);
+}
+
+at::Tensor PlasticCall::moving_theta(const OptionalTensor& derivative, at::IntArrayRef sizes) const {
+  const at::Tensor moving = at::zeros(sizes, ticks.options());
+  if (is_given(derivative)) {
+    moving.copy_(*derivative);
+  }
+  return moving;
+}
+
+void copy_results(const PlasticResults& to, const PlasticResults& from) {
+  std::get<0>(to).copy_(std::get<0>(from));
+  std::get<1>(to).copy_(std::get<1>(from));
+  std::get<2>(to).copy_(std::get<2>(from));
+}
+
 namespace {
 
 using at::Tensor;
 using kernels::LearningRule;
 using kernels::PlasticParams;
-using Results = std::tuple<Tensor, Tensor, Tensor>;
 
 struct PlasticScan : Operator {
   static constexpr const char* kName = "plastic_scan";
   static constexpr Operand kOperands[] = {{"inputs", kBatchedTogether}, {"weight", 2}, {"theta", 1}};
-  using Signature = Results(const Tensor& inputs, const Tensor& weight, std::string_view rule, double lr,
-                            std::string_view activation, int64_t every, const OptionalTensor& theta, double tau,
-                            double decay, bool normalize);
+  using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, std::string_view rule, double lr,
+                                   std::string_view activation, int64_t every, const OptionalTensor& theta, double tau,
+                                   double decay, bool normalize);
   static constexpr Derivative kDerivative = Derivative::kFormula;
 
   template <typename Int>
-  static std::array<ResultContract<Int>, 3> contract(const Tensor& inputs, const Tensor& weight, std::string_view rule,
-                                                     double lr, std::string_view activation, int64_t every,
-                                                     const OptionalTensor& theta, double tau, double decay,
-                                                     bool normalize) {
+  static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, std::string_view rule, double lr,
+                                    std::string_view activation, int64_t every, const OptionalTensor& theta, double tau,
+                                    double decay, bool normalize) {
     return scan_contract<Int>(kName, options_of(kName, rule, lr, activation, every, tau, decay, normalize), inputs,
                               weight, theta);
   }
 
-  static void run(const std::array<ResultContract<int64_t>, 3>& contract, const Results& results, const Tensor& inputs,
+  static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
                   const Tensor& weight, std::string_view rule, double lr, std::string_view activation, int64_t every,
                   const OptionalTensor& theta, double tau, double decay, bool normalize) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);

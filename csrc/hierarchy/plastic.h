@@ -77,12 +77,8 @@ ScanContract<Int> scan_contract(const char* op, const PlasticOptions& options, c
     const Argument third{"theta", *theta};
     check_floating(op, {first, third});
     const c10::ArrayRef<Int> found = sizes_of<Int>(*theta);
-    bool fits = found.size() == thresholds.size();
-    for (size_t i = 0; fits && i < found.size(); ++i) {
-      fits = equal(found[i], thresholds[i]);
-    }
-    TORCH_CHECK_VALUE(fits, op, ": theta must have the shape of weight without its last dimension, got ", found,
-                      " beside ", own);
+    TORCH_CHECK_VALUE(same_sizes<Int>(found, thresholds), op,
+                      ": theta must have the shape of weight without its last dimension, got ", found, " beside ", own);
     type = c10::promoteTypes(type, theta->scalar_type());
   } else if (options.rule != kernels::LearningRule::kBcm) {
     thresholds.back() = Int(0);
@@ -101,11 +97,8 @@ void check_derivative(const char* op, const Argument& first, const Argument& giv
   }
   check_floating(op, {first, given});
   const c10::ArrayRef<Int> found = sizes_of<Int>(given.tensor);
-  bool fits = found.size() == sizes.size();
-  for (size_t i = 0; fits && i < found.size(); ++i) {
-    fits = equal(found[i], sizes[i]);
-  }
-  TORCH_CHECK_VALUE(fits, op, ": ", given.name, " must have the shape ", c10::ArrayRef<Int>(sizes), ", got ", found);
+  TORCH_CHECK_VALUE(same_sizes<Int>(found, sizes), op, ": ", given.name, " must have the shape ",
+                    c10::ArrayRef<Int>(sizes), ", got ", found);
   type = c10::promoteTypes(type, given.tensor.scalar_type());
 }
 
@@ -119,6 +112,10 @@ struct PlasticCall {
   at::Tensor at_ticks(const at::Tensor& inputs) const;
   // The thresholds that bcm begins with.
   at::Tensor first_theta(const at::Tensor& weight, const OptionalTensor& theta) const;
+  // A derivative of the weights that a kernel changes in place: a copy, or zeros.
+  at::Tensor moving_weight(const OptionalTensor& derivative, const at::Tensor& padded_weight) const;
+  // Likewise of the thresholds, with these sizes.
+  at::Tensor moving_theta(const OptionalTensor& derivative, at::IntArrayRef sizes) const;
 
   at::ScalarType type;
   int64_t time;  // the dimension of inputs that is time
@@ -136,6 +133,7 @@ struct PlasticGradients {
   at::Tensor outputs, weight, theta;  // any may be undefined, and is 0
 };
 using PlasticResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+void copy_results(const PlasticResults& to, const PlasticResults& from);
 // Weights are kept of about 2 sqrt(T) ticks at a time, or with `keeps_all` of all, where it is differentiated itself.
 // Without for_inputs, their gradient is [..., 0].
 PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,

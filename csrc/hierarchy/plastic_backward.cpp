@@ -61,11 +61,8 @@ struct PlasticScanBackward : Operator {
     if (kernels::is_coupled(options.rule)) {
       const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
                                    lanes::tensor_of(grad_theta)};
-      const auto [x, w, t] = compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
-                                              /*keeps_all=*/false);
-      of_inputs.copy_(x);
-      of_weight.copy_(w);
-      of_theta.copy_(t);
+      copy_results(results, compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
+                                             /*keeps_all=*/false));
       return;
     }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
@@ -78,17 +75,13 @@ struct PlasticScanBackward : Operator {
       own_outputs = grad_outputs->to(own.type).contiguous();
       params.grad_outputs = own_outputs.const_data_ptr();
     }
-    // Changed in place, so a copy.
-    const Tensor changed = is_given(grad_weight) ? own.padded(*grad_weight).clone() : at::zeros_like(own_weight);
+    const Tensor changed = own.moving_weight(grad_weight, own_weight);
     params.grad_weight = changed.mutable_data_ptr();
     Tensor own_theta;
-    Tensor thresholds = at::zeros(of_theta.sizes(), own_weight.options());
+    const Tensor thresholds = own.moving_theta(grad_theta, of_theta.sizes());
     if (options.rule == LearningRule::kBcm) {
       own_theta = own.first_theta(weight, theta);
       params.theta = own_theta.const_data_ptr();
-      if (is_given(grad_theta)) {
-        thresholds.copy_(*grad_theta);
-      }
       params.grad_theta = thresholds.mutable_data_ptr();
     }
     Tensor sums;

@@ -54,12 +54,9 @@ struct PlasticScanTangent : Operator {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [outputs, of_weight, of_theta] = results;
     if (!inputs.is_cpu() || kernels::is_coupled(options.rule)) {
-      const auto [y, w, t] = compose_jvp(
-          options, {inputs, weight, lanes::tensor_of(theta)},
-          {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight), lanes::tensor_of(tangent_theta)});
-      outputs.copy_(y);
-      of_weight.copy_(w);
-      of_theta.copy_(t);
+      copy_results(results, compose_jvp(options, {inputs, weight, lanes::tensor_of(theta)},
+                                        {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight),
+                                         lanes::tensor_of(tangent_theta)}));
       return;
     }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
@@ -72,17 +69,13 @@ struct PlasticScanTangent : Operator {
       own_inputs = own.at_ticks(*tangent_inputs);
       params.tangent_inputs = own_inputs.const_data_ptr();
     }
-    // Changed in place, so a copy.
-    const Tensor changed = is_given(tangent_weight) ? own.padded(*tangent_weight).clone() : at::zeros_like(own_weight);
+    const Tensor changed = own.moving_weight(tangent_weight, own_weight);
     params.tangent_weight = changed.mutable_data_ptr();
     Tensor own_theta;
-    const Tensor thresholds = at::zeros(of_theta.sizes(), own_weight.options());
+    const Tensor thresholds = own.moving_theta(tangent_theta, of_theta.sizes());
     if (options.rule == LearningRule::kBcm) {
       own_theta = own.first_theta(weight, theta);
       params.theta = own_theta.const_data_ptr();
-      if (is_given(tangent_theta)) {
-        thresholds.copy_(*tangent_theta);
-      }
       params.tangent_theta = thresholds.mutable_data_ptr();
     }
     const Tensor own_outputs = at::empty(outputs.sizes(), own_weight.options());

@@ -1,27 +1,12 @@
 // The kernels of layers that learn give the bits of the CPU's kernels.
-#include "tests/cuda_on_host/shim.h"
-
-#include <gtest/gtest.h>
-
-#include <random>
-#include <vector>
+#include "tests/cuda_on_host/hierarchy_testing.h"
 
 #include "kernels/hierarchy/launch_plastic.cuh"
 #include "kernels/hierarchy/plastic_rows.h"
-#include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/tested_types.h"
 
 namespace torch_hrr::kernels {
 namespace {
-
-using cuda_on_host::all_schedules;
-using cuda_on_host::HostLauncher;
-using cuda_on_host::poisoned;
-using cuda_on_host::Schedule;
-
-struct Shape {
-  int64_t learners, ticks, batch, units, size;
-};
 
 template <typename T>
 struct Learned {
@@ -33,30 +18,12 @@ struct Learned {
 template <typename T>
 class Problem {
  public:
-  Problem(const Shape& shape, LearningRule rule, Activation activation, bool normalize) : shape_(shape) {
-    std::mt19937 generator(7);
-    std::normal_distribution<double> normal;
-    const auto draw = [&](int64_t count, double scale) {
-      std::vector<T> values(static_cast<size_t>(count));
-      for (T& value : values) {
-        value = static_cast<T>(scale * normal(generator));
-      }
-      return values;
-    };
+  Problem(const Shape& shape, LearningRule rule, Activation activation, bool normalize)
+      : shape_(shape), params_(call_of(shape, rule, activation, normalize)) {
+    Draw<T> draw;
     inputs_ = draw(shape.learners * shape.ticks * shape.batch * shape.size, 1);
     weight_ = draw(shape.learners * shape.units * shape.size, 0.1);
     theta_ = std::vector<T>(static_cast<size_t>(shape.learners * shape.units), T(0.75));
-    params_.learners = shape.learners;
-    params_.ticks = shape.ticks;
-    params_.batch = shape.batch;
-    params_.units = shape.units;
-    params_.size = shape.size;
-    params_.rule = rule;
-    params_.activation = activation;
-    params_.rate = 0.01;
-    params_.tau = 20;
-    params_.decay = 0.1;
-    params_.normalize = normalize;
   }
 
   Learned<T> on_cpu() const {
@@ -93,8 +60,6 @@ class Problem {
 
 constexpr LearningRule kRules[] = {LearningRule::kHebb, LearningRule::kOja, LearningRule::kGha, LearningRule::kSubspace,
                                    LearningRule::kBcm};
-constexpr Activation kActivations[] = {Activation::kTanh, Activation::kLinear, Activation::kRelu};
-
 template <typename T>
 class PlasticTypes : public testing::Test {};
 using ComputeTypes = cuda_on_host::TestedTypes<float, double>;
@@ -104,17 +69,15 @@ TYPED_TEST(PlasticTypes, AreBitwiseTheCpus) {
   // Rows in 4 to 32 registers and in memory; half a chunk; units that fill no block; tiles of several ticks and of one.
   const Shape shapes[] = {{1, 1, 1, 1, 16},  {1, 7, 1, 9, 48},   {2, 5, 3, 5, 112}, {1, 4, 1, 17, 256},
                           {1, 3, 2, 3, 400}, {1, 3, 1, 4, 1024}, {1, 2, 1, 3, 1040}};
-  int number = 0;
-  for (const Shape& shape : shapes) {
-    for (const LearningRule rule : kRules) {
-      const Problem<TypeParam> problem(shape, rule, kActivations[number % 3], number % 4 == 0);
-      SCOPED_TRACE(testing::Message() << shape.ticks << "x" << shape.batch << "x" << shape.size << " to " << shape.units
-                                      << " rule " << static_cast<int>(rule));
+  expect_cpus_bits(
+      shapes, kRules,
+      [](const Shape& shape, LearningRule rule, Activation activation, int number) {
+        return Problem<TypeParam>(shape, rule, activation, number % 4 == 0);
+      },
       // Also without shared memory, where a tick has no room in it.
-      EXPECT_EQ(problem.on_gpu(number % 3 == 2 ? 0 : kPlasticSharedBytes / (1 + 3 * (number % 3))), problem.on_cpu());
-      ++number;
-    }
-  }
+      [](const auto& problem, int number) {
+        return problem.on_gpu(number % 3 == 2 ? 0 : kPlasticSharedBytes / (1 + 3 * (number % 3)));
+      });
 }
 
 TEST(Plastic, DoesNotDependOnTheSchedule) {

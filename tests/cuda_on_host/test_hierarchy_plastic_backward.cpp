@@ -1,25 +1,10 @@
 // The kernels of the gradient of layers that learn give the bits of the CPU's kernels.
-#include "tests/cuda_on_host/shim.h"
-
-#include <gtest/gtest.h>
-
-#include <random>
-#include <vector>
+#include "tests/cuda_on_host/hierarchy_testing.h"
 
 #include "kernels/hierarchy/launch_plastic_backward.cuh"
-#include "tests/cuda_on_host/run_on_cpu.h"
 
 namespace torch_hrr::kernels {
 namespace {
-
-using cuda_on_host::all_schedules;
-using cuda_on_host::HostLauncher;
-using cuda_on_host::poisoned;
-using cuda_on_host::Schedule;
-
-struct Shape {
-  int64_t learners, ticks, batch, units, size;
-};
 
 template <typename T>
 struct Gradients {
@@ -33,33 +18,14 @@ class Problem {
  public:
   Problem(const Shape& shape, LearningRule rule, Activation activation, bool normalize, bool for_inputs = true)
       : for_inputs_(for_inputs) {
-    std::mt19937 generator(7);
-    std::normal_distribution<double> normal;
-    const auto draw = [&](int64_t count, double scale) {
-      std::vector<T> values(static_cast<size_t>(count));
-      for (T& value : values) {
-        value = static_cast<T>(scale * normal(generator));
-      }
-      return values;
-    };
+    Draw<T> draw;
     const int64_t rows = shape.learners * shape.units;
     inputs_ = draw(shape.learners * shape.ticks * shape.batch * shape.size, 1);
     weight_ = draw(rows * shape.size, 0.1);
     theta_ = std::vector<T>(static_cast<size_t>(rows), T(0.75));
     of_outputs_ = draw(shape.learners * shape.ticks * shape.batch * shape.units, 1);
     start_ = {{}, draw(rows * shape.size, 1), draw(rows, 1)};
-    PlasticParams& p = params_.scan;
-    p.learners = shape.learners;
-    p.ticks = shape.ticks;
-    p.batch = shape.batch;
-    p.units = shape.units;
-    p.size = shape.size;
-    p.rule = rule;
-    p.activation = activation;
-    p.rate = 0.01;
-    p.tau = 20;
-    p.decay = 0.1;
-    p.normalize = normalize;
+    params_.scan = call_of(shape, rule, activation, normalize);
   }
 
   Gradients<T> on_cpu() const {
@@ -112,7 +78,6 @@ class Problem {
 };
 
 constexpr LearningRule kRules[] = {LearningRule::kHebb, LearningRule::kOja, LearningRule::kBcm};
-constexpr Activation kActivations[] = {Activation::kTanh, Activation::kLinear, Activation::kRelu};
 
 template <typename T>
 class PlasticBackwardTypes : public testing::Test {};
@@ -124,16 +89,12 @@ TYPED_TEST(PlasticBackwardTypes, AreBitwiseTheCpus) {
   // full.
   const Shape shapes[] = {{1, 1, 1, 1, 16},   {1, 7, 1, 9, 48},  {2, 5, 3, 5, 112}, {1, 4, 1, 17, 256},
                           {1, 3, 1, 130, 16}, {1, 3, 2, 3, 528}, {1, 10, 1, 3, 528}};
-  int number = 0;
-  for (const Shape& shape : shapes) {
-    for (const LearningRule rule : kRules) {
-      const Problem<TypeParam> problem(shape, rule, kActivations[number % 3], number % 4 == 0, number % 5 != 0);
-      SCOPED_TRACE(testing::Message() << shape.ticks << "x" << shape.batch << "x" << shape.size << " to " << shape.units
-                                      << " rule " << static_cast<int>(rule));
-      EXPECT_EQ(problem.on_gpu(), problem.on_cpu());
-      ++number;
-    }
-  }
+  expect_cpus_bits(
+      shapes, kRules,
+      [](const Shape& shape, LearningRule rule, Activation activation, int number) {
+        return Problem<TypeParam>(shape, rule, activation, number % 4 == 0, number % 5 != 0);
+      },
+      [](const auto& problem, int) { return problem.on_gpu(); });
 }
 
 TEST(PlasticBackward, DoesNotDependOnTheSchedule) {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._shared import locked
+from torch_hrr._shared import lock_public_calls, locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, undoing
 from torch_hrr.assembly._inputs import summed_inputs
@@ -23,6 +23,11 @@ Inputs = Mapping[str, Tensor]
 
 class ExternalRounds(nn.Module):
     """What a round of a `TorchBrain` is. `TorchBrain` says what it means."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Threads may share one, as they may its brain."""
+        super().__init_subclass__(**kwargs)
+        lock_public_calls(cls)
 
     def __init__(self, device: str | int | torch.device, precision: str, p: float, seed: int) -> None:
         """See `TorchBrain`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections import OrderedDict
@@ -12,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._shared import locked
+from torch_hrr._shared import lock_public_calls, locked
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -34,9 +33,7 @@ class NetworkModule(Saveable, nn.Module):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Threads may share a brain: its public calls, and those of classes made of it, run one at a time."""
         super().__init_subclass__(**kwargs)
-        for name, method in vars(cls).copy().items():
-            if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, locked(method))
+        lock_public_calls(cls)
 
     def __init__(
         self,

@@ -86,8 +86,7 @@ class TorchBrain(Saveable, ExternalRounds):
         if learning:
             self.enable_learning()
 
-    @locked
-    def add_area(self, /, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
+    def add_area(self, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
         """Declares an area of n neurons of which k win; arguments and errors as for `Brain.add_area`."""
         self.brain.add_area(name, n, k, beta, **options)
         self._make_biases()
@@ -102,7 +101,6 @@ class TorchBrain(Saveable, ExternalRounds):
         """How many neurons ever won."""
         return int(self.brain.support(area))
 
-    @locked
     def get_memory_usage(self) -> dict[str, float]:
         """Memory of the brain's tensors.
 
@@ -115,13 +113,11 @@ class TorchBrain(Saveable, ExternalRounds):
 
     # Learning
 
-    @locked
     def enable_learning(self) -> None:
         """Makes projections keep what `compute_assembly_loss` needs, and gives every area a bias, zero at first."""
         self.learning = True
         self._make_biases(first=True)
 
-    @locked
     def disable_learning(self) -> None:
         """Makes projections keep nothing for losses; biases keep their values and are still added to inputs."""
         self.learning = False
@@ -135,7 +131,6 @@ class TorchBrain(Saveable, ExternalRounds):
         """Synapses keep their weights: `Brain.disable_plasticity`."""
         self.brain.disable_plasticity()
 
-    @locked
     def compute_assembly_loss(
         self,
         target_assemblies: Mapping[str, Tensor | Sequence[int]],
@@ -210,7 +205,6 @@ class TorchBrain(Saveable, ExternalRounds):
         given = {name: external.detach() for name, external in self._given.items()}
         return {**self.__dict__, "_given": given, "_repeated": inputs}
 
-    @locked
     def get_extra_state(self) -> dict[str, Any]:
         """Whether it learns, and the sizes of its biases."""
         return {"learning": self.learning, "biases": [len(bias) for bias in self.biases]}
@@ -220,7 +214,6 @@ class TorchBrain(Saveable, ExternalRounds):
         self.learning = bool(state["learning"])
         self._append_biases(state["biases"])
 
-    @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As for nn.Module; a brain without areas takes over those of the state."""
         result = super().load_state_dict(state_dict, strict=strict, assign=assign)
@@ -275,7 +268,6 @@ class TorchBrain(Saveable, ExternalRounds):
 
     # Monitoring and user-defined kernels
 
-    @locked
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.
 
@@ -289,7 +281,6 @@ class TorchBrain(Saveable, ExternalRounds):
             raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain being monitored")
         self._samples = UsageSamples(self.brain, interval)
 
-    @locked
     def stop_monitoring(self) -> list[dict[str, Any]]:
         """Ends monitoring.
 

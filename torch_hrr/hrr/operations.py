@@ -13,7 +13,7 @@ from torch_hrr._checks import check_bool, check_broadcast, check_data, check_dty
 from torch_hrr.hrr import functional
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.calibration import binding_crossover
-from torch_hrr.runtime.device import failure, mark_lost
+from torch_hrr.runtime.device import given_up
 
 
 class HRROperations:
@@ -218,8 +218,7 @@ class HybridHRRSystem:
             except torch.OutOfMemoryError:
                 pass
             except torch.AcceleratorError as error:
-                lost = self.gpu_ops.device
-                mark_lost(lost, failure(op, lost, error).reason)
+                given_up(op, self.gpu_ops.device, error)
                 self.gpu_ops = self.cpu_ops
         return self.cpu_ops.bind(a, b)
 

@@ -587,3 +587,9 @@ def write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
                 raise
     finally:
         os.close(directory)
+
+
+def write_json(op: str, path: str | os.PathLike[str], content: Any) -> None:
+    """Writes a file of JSON, whole or not at all."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_atomically(os.path.abspath(checked_path(op, path)), [text.encode()])

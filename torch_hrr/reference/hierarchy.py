@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -32,9 +32,58 @@ def step_of(inputs: Tensor, outputs: Tensor, weight: Tensor, rule: str, theta: T
     return step
 
 
-def _widest(*tensors: Tensor | None) -> torch.dtype:
-    """The dtype that tensors promote to, those that are given."""
-    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors if tensor is not None))
+class _Tick(NamedTuple):
+    """Inputs ``[..., B, n]`` and outputs of a tick, the state before and after it, and the norms it divided by."""
+
+    inputs: Tensor
+    outputs: Tensor
+    weight: Tensor
+    theta: Tensor
+    learned: Tensor
+    next_theta: Tensor
+    norm: Tensor | None
+
+
+def _ticks(
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    rule: str,
+    lr: float,
+    activation: str,
+    every: int,
+    tau: float,
+    decay: float,
+    normalize: bool,
+) -> Iterator[_Tick]:
+    """The ticks of `plastic_scan`, one by one."""
+    state = torch.ones_like(weight[..., 0]) if theta is None else theta
+    for tick in inputs.movedim(weight.dim() - 2, 0)[::every]:
+        x = tick if inputs.dim() > weight.dim() else tick.unsqueeze(-2)
+        y = outputs_of(x, weight, rule, activation)
+        learned, norm = weight + lr * (step_of(x, y, weight, rule, state) - decay * weight), None
+        if normalize:
+            length = torch.linalg.vector_norm(learned, dim=-1, keepdim=True)
+            norm = torch.where(length > 0, length, 1.0)
+            learned = learned / norm
+        after = state + (y.square().mean(-2) - state) / tau
+        yield _Tick(x, y, weight, state, learned, after, norm)
+        weight, state = learned, after
+
+
+def _dtypes(*tensors: Tensor | None) -> tuple[torch.dtype, torch.dtype]:
+    """The dtype that tensors promote to, those that are given, and the one to compute in."""
+    given = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors if tensor is not None))
+    return given, torch.promote_types(given, torch.float32)
+
+
+def _gathered(outputs: list[Tensor], inputs: Tensor, weight: Tensor) -> Tensor:
+    """Outputs ``[..., B, m]`` of all ticks as those of the call."""
+    time = weight.dim() - 2
+    if inputs.dim() == weight.dim():
+        outputs = [each.squeeze(-2) for each in outputs]
+    shape = (*inputs.movedim(time, 0).shape[1:-1], weight.shape[-2])
+    return torch.stack(outputs, time) if outputs else weight.new_empty(0, *shape).movedim(0, time)
 
 
 def plastic_scan(
@@ -50,64 +99,16 @@ def plastic_scan(
     normalize: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``W += lr (dW - decay W)`` at ticks 0, every, 2 every, ...; outputs, weight and theta."""
-    given = _widest(inputs, weight, theta)
-    wide = torch.promote_types(given, torch.float32)
-    batched = inputs.dim() > weight.dim()
-    ticks = inputs.to(wide).movedim(weight.dim() - 2, 0)[::every]
-    weight = weight.to(wide)
-    threshold = torch.ones_like(weight[..., 0]) if theta is None else theta.to(wide)
+    given, wide = _dtypes(inputs, weight, theta)
+    inputs, weight = inputs.to(wide), weight.to(wide)
+    state = torch.ones_like(weight[..., 0]) if theta is None else theta.to(wide)
     outputs = []
-    for tick in ticks:
-        x = tick if batched else tick.unsqueeze(-2)
-        y = outputs_of(x, weight, rule, activation)
-        outputs.append(y if batched else y.squeeze(-2))
-        weight = weight + lr * (step_of(x, y, weight, rule, threshold) - decay * weight)
-        if normalize:
-            norm = torch.linalg.vector_norm(weight, dim=-1, keepdim=True)
-            weight = weight / torch.where(norm > 0, norm, 1.0)
-        threshold = threshold + (y.square().mean(-2) - threshold) / tau
-    time = weight.dim() - 2
-    shape = (*ticks.shape[1:-1], weight.shape[-2])
-    stacked = torch.stack(outputs, time) if outputs else weight.new_empty(0, *shape).movedim(0, time)
-    learned = threshold if rule == "bcm" else threshold[..., :0]
-    return stacked.to(given), weight.to(given), learned.to(given)
-
-
-class _Tick(NamedTuple):
-    """What a tick's derivative reads: inputs ``[..., B, n]``, the state before, the weights after and their norms."""
-
-    inputs: Tensor
-    weight: Tensor
-    theta: Tensor
-    learned: Tensor
-    norm: Tensor | None
-
-
-def _ticks(
-    inputs: Tensor,
-    weight: Tensor,
-    theta: Tensor | None,
-    rule: str,
-    lr: float,
-    activation: str,
-    every: int,
-    tau: float,
-    decay: float,
-    normalize: bool,
-) -> list[_Tick]:
-    ticks = []
-    state = torch.ones_like(weight[..., 0]) if theta is None else theta
-    for tick in inputs.movedim(weight.dim() - 2, 0)[::every]:
-        x = tick if inputs.dim() > weight.dim() else tick.unsqueeze(-2)
-        y = outputs_of(x, weight, rule, activation)
-        learned, norm = weight + lr * (step_of(x, y, weight, rule, state) - decay * weight), None
-        if normalize:
-            length = torch.linalg.vector_norm(learned, dim=-1, keepdim=True)
-            norm = torch.where(length > 0, length, 1.0)
-            learned = learned / norm
-        ticks.append(_Tick(x, weight, state, learned, norm))
-        weight, state = learned, state + (y.square().mean(-2) - state) / tau
-    return ticks
+    learned = weight
+    for tick in _ticks(inputs, weight, state, rule, lr, activation, every, tau, decay, normalize):
+        outputs.append(tick.outputs)
+        learned, state = tick.learned, tick.next_theta
+    thresholds = state if rule == "bcm" else state[..., :0]
+    return _gathered(outputs, inputs, weight).to(given), learned.to(given), thresholds.to(given)
 
 
 def _slope(y: Tensor, rule: str, activation: str) -> Tensor:
@@ -121,6 +122,11 @@ def _across(tick: _Tick, moved: Tensor) -> Tensor:
     if tick.norm is None:
         return moved
     return (moved - tick.learned * (tick.learned * moved).sum(-1, keepdim=True)) / tick.norm
+
+
+def _or_zeros(given: Tensor | None, like: Tensor) -> Tensor:
+    """A derivative in the dtype computed in; absent ones are 0."""
+    return torch.zeros_like(like) if given is None else given.to(like.dtype)
 
 
 def _plastic_scan_backward(
@@ -140,19 +146,15 @@ def _plastic_scan_backward(
     for_inputs: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of inputs, weight and theta, tick by tick from the last; absent ones are 0."""
-    given = _widest(inputs, weight, theta, grad_outputs, grad_weight, grad_theta)
-    wide = torch.promote_types(given, torch.float32)
+    given, wide = _dtypes(inputs, weight, theta, grad_outputs, grad_weight, grad_theta)
     time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
     own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
-    ticks = _ticks(*own, rule, lr, activation, every, tau, decay, normalize)
-    of_weight = torch.zeros_like(own[1]) if grad_weight is None else grad_weight.to(wide)
-    of_theta = torch.zeros_like(own[1][..., 0])
-    if grad_theta is not None and rule == "bcm":
-        of_theta = grad_theta.to(wide)
+    ticks = list(_ticks(*own, rule, lr, activation, every, tau, decay, normalize))
+    of_weight = _or_zeros(grad_weight, own[1])
+    of_theta = _or_zeros(grad_theta if rule == "bcm" else None, own[1][..., 0])
     of_inputs = torch.zeros_like(own[0])
     for i in reversed(range(len(ticks))):
-        x, w, threshold, *_ = ticks[i]
-        y = outputs_of(x, w, rule, activation)
+        x, y, w, threshold, *_ = ticks[i]
         of_weight = _across(ticks[i], of_weight)
         step = lr / x.shape[-2] * of_weight
         of_square = of_theta / (tau * x.shape[-2])
@@ -202,24 +204,20 @@ def _plastic_scan_tangent(
     normalize: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The tangents of outputs, weight and theta, tick by tick; absent ones are 0."""
-    given = _widest(inputs, weight, theta, tangent_inputs, tangent_weight, tangent_theta)
-    wide = torch.promote_types(given, torch.float32)
+    given, wide = _dtypes(inputs, weight, theta, tangent_inputs, tangent_weight, tangent_theta)
     time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
     own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
-    dw = torch.zeros_like(own[1]) if tangent_weight is None else tangent_weight.to(wide)
-    dtheta = torch.zeros_like(own[1][..., 0])
-    if tangent_theta is not None and rule == "bcm":
-        dtheta = tangent_theta.to(wide)
-    moved = torch.zeros_like(own[0]) if tangent_inputs is None else tangent_inputs.to(wide)
+    dw = _or_zeros(tangent_weight, own[1])
+    dtheta = _or_zeros(tangent_theta if rule == "bcm" else None, own[1][..., 0])
+    moved = _or_zeros(tangent_inputs, own[0])
     outputs = []
     for i, tick in enumerate(_ticks(*own, rule, lr, activation, every, tau, decay, normalize)):
-        x, w, threshold, *_ = tick
+        x, y, w, threshold, *_ = tick
         batch = x.shape[-2]
         dx = moved.select(time, i * every)
         dx = dx if batched else dx.unsqueeze(-2)
-        y = outputs_of(x, w, rule, activation)
         dy = (x @ dw.mT + dx @ w.mT) * _slope(y, rule, activation)
-        outputs.append(dy if batched else dy.squeeze(-2))
+        outputs.append(dy)
         taught, moved_taught = y, dy
         if rule == "bcm":
             taught = y * (y - threshold.unsqueeze(-2))
@@ -235,6 +233,5 @@ def _plastic_scan_tangent(
             step = step - moved_products @ w - products @ dw
         dw = _across(tick, dw + lr * (step - decay * dw))
         dtheta = dtheta + (dsquare - dtheta) / tau
-    sizes = (*inputs.shape[time + 1 : -1], weight.shape[-2])
-    stacked = torch.stack(outputs, time) if outputs else own[1].new_empty(0, *sizes).movedim(0, time)
-    return stacked.to(given), dw.to(given), (dtheta if rule == "bcm" else dtheta[..., :0]).to(given)
+    thresholds = dtheta if rule == "bcm" else dtheta[..., :0]
+    return _gathered(outputs, *own[:2]).to(given), dw.to(given), thresholds.to(given)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_hrr._checks import tensor
 from torch_hrr.io.files import is_out_of_memory
-from torch_hrr.runtime.device import DeviceError, failure, map_leaves, mark_lost, resolve_device
+from torch_hrr.runtime.device import DeviceError, given_up, map_leaves, resolve_device
 from torch_hrr.runtime.memory import free_caches
 
 _CPU = torch.device("cpu")
@@ -63,16 +63,11 @@ def call_in_rows(
     if target.type != "cpu":
         try:
             call.run(target)
-        except torch.AcceleratorError as error:
-            lost = failure(op, target, error)
-            mark_lost(target, lost.reason)
+        except (torch.AcceleratorError, DeviceError) as error:
+            lost = given_up(op, target, error)
+            # What is on the device is lost with it; results are on the device of the batches.
             if any(batch.device.type == target.type for batch in given):
                 raise lost from error
-            # What is on the device is lost with it; results are on the device of the batches.
-        except DeviceError as error:
-            mark_lost(target, error.reason)
-            if any(batch.device.type == target.type for batch in given):
-                raise
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

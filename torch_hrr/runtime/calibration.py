@@ -15,8 +15,8 @@ import torch
 from torch_hrr._checks import check_bool, integer, listed
 from torch_hrr._library import build_info
 from torch_hrr._ops import ops
+from torch_hrr.io.files import write_json
 from torch_hrr.runtime.device import get_device_info, resolve_device
-from torch_hrr.runtime.monitor import write_json
 
 _LARGEST_OPERAND = 2**22
 _LARGEST_BATCH = 2**13

@@ -200,14 +200,18 @@ def synchronize() -> None:
     Raises:
         DeviceError: Work on the device failed.
     """
-    device = _current()
+    wait_for("synchronize", _current())
+
+
+def wait_for(op: str, device: torch.device) -> None:
+    """`synchronize` of a device, under the name of the user's call."""
     wait = getattr(getattr(torch, device.type, None), "synchronize", None)
     if device.type in ("cpu", "meta") or wait is None:
         return
     try:
         wait() if device.index is None or device.type == "mps" else wait(device)
     except RuntimeError as error:
-        raise failure("synchronize", device, error) from error
+        raise failure(op, device, error) from error
 
 
 def get_device_info() -> DeviceInfo:
@@ -226,7 +230,7 @@ def get_device_info() -> DeviceInfo:
         return DeviceInfo(
             cuda_available=False,
             device_name=_cpu_name(),
-            device_memory=_gigabytes(_cpu_memory()),
+            device_memory=_gigabytes(cpu_memory()),
             capability=None,
             driver=None,
         )
@@ -328,15 +332,17 @@ def _count(kind: str) -> int | None:
     return int(module.device_count()) if module.is_available() else 0
 
 
-def mark_lost(device: torch.device, reason: str) -> None:
-    """Makes later choices avoid a device that failed: its memory is lost, and torch cannot start it again."""
-    _lost[device.type, device.index or 0] = reason
-    _warn_fallback(str(device), f"{device} failed ({reason})")
-
-
 def failure(op: str, device: torch.device, error: BaseException) -> DeviceError:
     """The error of a device that failed, from what torch raised."""
-    return DeviceError(op, device, _first_line(error))
+    return error if isinstance(error, DeviceError) else DeviceError(op, device, _first_line(error))
+
+
+def given_up(op: str, device: torch.device, error: BaseException) -> DeviceError:
+    """`failure` of a device that later choices avoid: its memory is lost, and torch cannot start it again."""
+    lost = failure(op, device, error)
+    _lost[device.type, device.index or 0] = lost.reason
+    _warn_fallback(str(device), f"{device} failed ({lost.reason})")
+    return lost
 
 
 def _problem(device: torch.device) -> str | None:
@@ -461,7 +467,8 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine() or "CPU"
 
 
-def _cpu_memory() -> int | None:
+def cpu_memory() -> int | None:
+    """Bytes of the machine's memory; None where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from torch_hrr._checks import check_dtype, integer, real
 from torch_hrr.runtime.adaptive import call_in_rows
-from torch_hrr.runtime.device import moved, resolve_data_device
+from torch_hrr.runtime.device import moved, resolve_data_device, wait_for
 from torch_hrr.runtime.memory import free_caches, limit_memory, total_memory
+from torch_hrr.runtime.pool import Spare, give_back, take_spare
 
 _GIGABYTE = 2**30
 # What reports alert of: the largest shares that are no waste.
@@ -59,7 +60,7 @@ class GPUMemoryManager:
         if not 0 < self.memory_limit <= 1:
             raise ValueError(f"GPUMemoryManager: memory_limit must be in (0, 1], got {self.memory_limit}")
         self.device = resolve_data_device(device, op="GPUMemoryManager")
-        self.memory_pool: dict[tuple[int, int, torch.dtype], list[Tensor]] = {}
+        self.memory_pool: Spare = {}
         known = self.device.type in ("cpu", "cuda")
         self._limit = int(total_memory(self.device) * self.memory_limit) if known else None
         self.max_memory_gb = float("inf") if self._limit is None else self._limit / _GIGABYTE
@@ -89,8 +90,7 @@ class GPUMemoryManager:
         check_dtype(op, dtype)
         size = rows * width * dtype.itemsize
         with self._lock:
-            spare = self.memory_pool.get((rows, width, dtype))
-            storage = spare.pop() if spare else None
+            storage = take_spare(self.memory_pool, (rows, width, dtype))
             if storage is None and self._limit is not None and self._used + self._pooled() + size > self._limit:
                 self._free()
             if storage is None and self._limit is not None and self._used + size > self._limit:
@@ -107,10 +107,8 @@ class GPUMemoryManager:
         if not isinstance(storage, Tensor) or storage.dim() != 2 or storage.device != self.device:
             raise TypeError(f"release: storage must be a matrix on {self.device}, got {type(storage).__name__}")
         with self._lock:
-            spare = self.memory_pool.setdefault((storage.shape[0], storage.shape[1], storage.dtype), [])
-            if any(storage is each for each in spare):
+            if not give_back(self.memory_pool, (storage.shape[0], storage.shape[1], storage.dtype), storage):
                 raise ValueError("release: storage must be in use, got storage that was given back before")
-            spare.append(storage)
             self._used = max(self._used - storage.nbytes, 0)
 
     def free(self) -> None:
@@ -135,7 +133,7 @@ class GPUMemoryManager:
         """
         start = time.perf_counter()
         placed = moved("transfer_state", self.device, state)
-        self._wait()
+        wait_for("transfer_state", self.device)
         with self._lock:
             self._transferring += time.perf_counter() - start
         return placed
@@ -146,14 +144,10 @@ class GPUMemoryManager:
         """``fn(*batches)`` within the memory limit: `adaptive_call` on the manager's device."""
         start = time.perf_counter()
         result = call_in_rows("run", fn, batches, self.device)
-        self._wait()
+        wait_for("run", self.device)
         with self._lock:
             self._computing += time.perf_counter() - start
         return result
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
     def report(self) -> MemoryReport:
         """What the memory is used for, and what is wrong with it.

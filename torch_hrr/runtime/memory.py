@@ -1,12 +1,11 @@
 """The memory of a device: how much it has, how much is free now, and a limit for this process."""
 
 import gc
-import os
 import pathlib
 
 import torch
 
-from torch_hrr.runtime.device import named_device
+from torch_hrr.runtime.device import cpu_memory, named_device
 
 _MEMINFO = pathlib.Path("/proc/meminfo")
 # Of the control group that a container runs in.
@@ -68,10 +67,9 @@ def total_memory(device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type != "cpu":
         raise RuntimeError(f"total_memory: device must be cpu or cuda, got {device}")
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        raise RuntimeError("total_memory: the system must report its memory") from None
+    total = cpu_memory()
+    if total is None:
+        raise RuntimeError("total_memory: the system must report its memory")
     try:
         return min(total, int((_CGROUP / "memory.max").read_text()))
     except (OSError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import threading
@@ -14,8 +13,8 @@ from typing import Any, Self
 
 import torch
 
-from torch_hrr._checks import checked_path, choice, integer, number, positive
-from torch_hrr.io.files import write_atomically
+from torch_hrr._checks import choice, integer, number, positive
+from torch_hrr.io.files import write_json
 from torch_hrr.runtime.device import resolve_device
 
 _MEBIBYTE = 2**20
@@ -163,12 +162,6 @@ class ResourceMonitor:
             alerts = list(self._alerts)
         for alert in alerts:
             alert.see(sample)
-
-
-def write_json(op: str, path: str | os.PathLike[str], content: Any) -> None:
-    """Writes a file of JSON, whole or not at all."""
-    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_atomically(os.path.abspath(checked_path(op, path)), [text.encode()])
 
 
 class _Alert:

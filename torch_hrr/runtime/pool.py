@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,3 +90,22 @@ class TensorPool(Mapping[str, Tensor]):
         for name, tensor in self.items():
             moved[name].copy_(tensor)
         return moved
+
+
+Spare = dict[Any, list[Tensor]]
+"""Tensors that were given back, by what they can serve for."""
+
+
+def take_spare(pool: Spare, key: Hashable) -> Tensor | None:
+    """A tensor of this key, which is in use from now on; None where there is none."""
+    spare = pool.get(key)
+    return spare.pop() if spare else None
+
+
+def give_back(pool: Spare, key: Hashable, given: Tensor) -> bool:
+    """Keeps a tensor for `take_spare`; False if it was there already."""
+    spare = pool.setdefault(key, [])
+    is_new = not any(given is each for each in spare)
+    if is_new:
+        spare.append(given)
+    return is_new

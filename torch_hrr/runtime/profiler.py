@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from torch_hrr._checks import checked_path, choice, integer, positive, word
-from torch_hrr.io.files import write_atomically
+from torch_hrr.io.files import write_atomically, write_json
 from torch_hrr.runtime.benchmark import benchmark_device
-from torch_hrr.runtime.device import GPUContext, resolve_device
-from torch_hrr.runtime.monitor import ResourceMonitor, write_json
+from torch_hrr.runtime.device import GPUContext, resolve_device, wait_for
+from torch_hrr.runtime.monitor import ResourceMonitor
 
 _TOP = 10
 _WAITS = ("aten::_local_scalar_dense", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
@@ -138,8 +138,7 @@ class PerformanceProfiler:
         """Ends recording; without effect if there is none. On a GPU it waits for the work under way."""
         if self._started is None or self._recording is None:
             return
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait_for("stop_monitoring", self.device)
         self._seconds, self._started = time.perf_counter() - self._started, None
         self.monitor.stop()
         self._operators = self._recording.stop()

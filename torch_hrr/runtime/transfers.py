@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_dtype, integer, listed, strided
 from torch_hrr.runtime.device import failure, map_leaves, moved, resolve_data_device, to_cpu
+from torch_hrr.runtime.pool import Spare, give_back, take_spare
 
 _CPU = torch.device("cpu")
 # Batches of a pipeline that are under way behind the one that is copied in.
@@ -37,7 +38,7 @@ class OptimizedTransfers:
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Finds the device; its stream is made when it is first used."""
         self.device = resolve_data_device(device, op="OptimizedTransfers")
-        self.pinned_memory_pool: dict[tuple[tuple[int, ...], torch.dtype], list[Tensor]] = {}
+        self.pinned_memory_pool: Spare = {}
         self._stream: Any = None
 
     @property
@@ -57,17 +58,15 @@ class OptimizedTransfers:
         op = "create_pinned_memory"
         sizes = tuple(integer(op, "a size", size, 0) for size in listed(op, "shape", shape, "a sequence of ints"))
         check_dtype(op, dtype)
-        spare = self.pinned_memory_pool.get((sizes, dtype))
-        return spare.pop() if spare else torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu)
+        spare = take_spare(self.pinned_memory_pool, (sizes, dtype))
+        return torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu) if spare is None else spare
 
     def release(self, buffer: Tensor) -> None:
         """Gives a buffer back, for a later `create_pinned_memory` of its shape; copies from it must have ended."""
         if strided("release", "buffer", buffer).device.type != "cpu":
             raise ValueError(f"release: buffer must be on the CPU, got {buffer.device}")
-        spare = self.pinned_memory_pool.setdefault((tuple(buffer.shape), buffer.dtype), [])
-        if any(buffer is each for each in spare):
+        if not give_back(self.pinned_memory_pool, (tuple(buffer.shape), buffer.dtype), buffer):
             raise ValueError("release: buffer must be in use, got one that was given back before")
-        spare.append(buffer)
 
     def async_transfer(self, tensor: Any, stream: torch.cuda.Stream | None = None) -> Tensor:
         """A copy on the device; the program goes on at once, and later work of the current stream waits for the copy.
