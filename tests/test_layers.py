@@ -1,6 +1,7 @@
 """Include and import lines keep the arrows of the design: kernels <- csrc <- torch_hrr <- tests, bench, examples."""
 
 import ast
+import collections
 import pathlib
 import re
 
@@ -175,3 +176,9 @@ def test_few_lines_are_hidden_from_the_type_checker():
         if "# type: ignore" in line
     ]
     assert len(hidden) < 5, hidden
+
+
+def test_every_test_module_has_its_own_name():
+    """Test folders are no packages, so pytest imports modules by base name and stops at the second of a name."""
+    names = collections.Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
