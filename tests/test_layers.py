@@ -129,6 +129,13 @@ def test_systems_do_not_know_each_other(path):
         assert systems_of(path, folder) <= {own}
 
 
+@pytest.mark.parametrize("name", ("simulator", "_connectomes", "monitor", "torch_brain", "_external_rounds"))
+def test_what_is_built_on_a_brain_uses_its_public_state(name):
+    path = ROOT / "torch_hrr" / "assembly" / f"{name}.py"
+    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert not names & {"_network", "_engine", "states"}
+
+
 @pytest.mark.parametrize("path", relative([path for path in PYTHON if path.name in {"functional.py", "_vmap.py"}]))
 def test_functional_layers_know_no_modules_or_systems(path):
     """A function of a system uses torch, the runtime and its own private helpers."""

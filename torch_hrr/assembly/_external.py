@@ -1,4 +1,7 @@
-"""Rounds in which real numbers join an area's inputs, in the same fixed point as the inputs themselves."""
+"""Rounds in which real numbers join an area's inputs, in the same fixed point as the inputs themselves.
+
+This is the brain's side: what a `TorchBrain` needs of a round and `Brain` does not show stands here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from torch_hrr.assembly._state import AreaState, StimulusState
+from torch_hrr.assembly._inputs import summed_inputs
+from torch_hrr.assembly._network import pairs_of
+from torch_hrr.assembly._state import StimulusState
 from torch_hrr.assembly._ties import choose_winners
 from torch_hrr.assembly.brain import Brain
 
@@ -18,9 +23,26 @@ LARGEST = 2.0**20
 _AHEAD, _AHEAD_SCALED = 1 << 30, 1 << 20
 
 
-def choose(inputs: Tensor, bits: int, external: Tensor, area: AreaState, seed: int) -> Tensor:
+def open_pairs(brain: Brain, projections: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """The pairs of areas of which nothing is inhibited."""
+    return [pair for pair in pairs_of(projections) if brain._network.is_open(*pair)]
+
+
+def silent(brain: Brain, areas: Collection[str]) -> list[str]:
+    """Those of the areas that have no winners; one transfer from the device."""
+    return [name for name, brains in brain._network.silent(areas).items() if brains]
+
+
+def received(brain: Brain, area: str, sources: Iterable[str]) -> tuple[Tensor, int]:
+    """What the winners of the sources send into an area; see `summed_inputs`."""
+    return summed_inputs(brain._network, area, (), sources)
+
+
+def choose(brain: Brain, area: str, inputs: Tensor, bits: int = 24, external: Tensor | None = None) -> Tensor:
     """The winners of an area by ``inputs + external``, ascending; the external input is rounded to `bits` bits."""
-    return choose_winners(inputs + (external.detach().double() * 2.0**bits).round().long(), area, seed)
+    if external is not None:
+        inputs = inputs + (external.detach().double() * 2.0**bits).round().long()
+    return choose_winners(inputs, brain._network.areas[area], brain.seed)
 
 
 def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:

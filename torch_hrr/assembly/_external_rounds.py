@@ -10,10 +10,8 @@ from torch import Tensor, nn
 
 from torch_hrr._shared import lock_public_calls, locked
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, undoing
-from torch_hrr.assembly._inputs import summed_inputs
-from torch_hrr.assembly._network import Projections, inhibited, pairs_of
-from torch_hrr.assembly._ties import choose_winners
+from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, open_pairs, received, silent, undoing
+from torch_hrr.assembly._network import Projections
 from torch_hrr.assembly.brain import Brain
 
 _ops = torch.ops.torch_hrr
@@ -81,18 +79,18 @@ class ExternalRounds(nn.Module):
         if external_inputs is None and projections is None:
             external_inputs, projections = self._repeated, self._projections
         given = self._checked(external_inputs or {})
-        areas = self.brain._network.areas
+        areas = self.brain.areas
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
-        pairs = [pair for pair in pairs_of(wanted) if self._is_open(*pair)]
+        pairs = open_pairs(self.brain, wanted)
         reached = dict.fromkeys(target for _, target in pairs)
         firing = dict.fromkeys(source for source, target in pairs if source != target)
-        silent = [name for name, brains in self.brain._network.silent(firing).items() if brains]
+        quiet = silent(self.brain, firing)
         shown = [
             name
             for name in given
-            if not inhibited(areas[name].locks) and not areas[name].fixed and (name not in reached or name in silent)
+            if not areas[name].inhibited and not areas[name].fixed and (name not in reached or name in quiet)
         ]
-        for source in silent:
+        for source in quiet:
             if source not in shown:
                 raise ValueError(f"project: source area must have winners, got none in {source!r}")
         external = {}
@@ -107,9 +105,8 @@ class ExternalRounds(nn.Module):
         self._received = dict.fromkeys(shown) if self.learning else {}
         self._projections, self._repeated = wanted, dict(external_inputs or {})
         for name in shown:
-            state = areas[name]
-            nothing = torch.zeros(state.n, dtype=torch.int64, device=self.brain.device)
-            self.brain.activate(name, choose(nothing, 24, external[name], state, self.brain.seed))
+            nothing = torch.zeros(areas[name].n, dtype=torch.int64, device=self.brain.device)
+            self.brain.activate(name, choose(self.brain, name, nothing, external=external[name]))
         pulled = {name: external[name] for name in reached if name in external and not areas[name].fixed}
         if not reached:
             return
@@ -135,12 +132,11 @@ class ExternalRounds(nn.Module):
         """A round in which external inputs take part in the choice of winners, or whose inputs a loss will want."""
         try:
             self._normalize(reached)
-            received = self._receive(pairs, reached if record else pulled, keep=record)
+            arrived = self._receive(pairs, reached if record else pulled, keep=record)
             chosen, spread = {}, 0.0
             for name, external in pulled.items():
-                inputs, bits = received[name]
-                area = self.brain._network.areas[name]
-                chosen[name] = choose(inputs, bits, external, area, self.brain.seed)
+                inputs, bits = arrived[name]
+                chosen[name] = choose(self.brain, name, inputs, bits, external)
                 spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
             ahead = lead(self.brain, chosen, spread)
         except BaseException:
@@ -151,24 +147,20 @@ class ExternalRounds(nn.Module):
     def _normalize(self, reached: Iterable[str]) -> None:
         """What a round of `Brain` begins with."""
         for name in reached:
-            if self.brain._network.areas[name].normalize:
+            if self.brain.areas[name].options["normalize"]:
                 self.brain.normalize(name)
 
     def _receive(
         self, pairs: list[tuple[str, str]], targets: Iterable[str], keep: bool = True
     ) -> dict[str, tuple[Tensor, int]]:
         """What areas receive in the round to come, normalised already, and what a loss will want to know of it."""
-        received = {}
+        arrived = {}
         for name in targets:
             sources = [source for source, target in pairs if target == name]
-            received[name] = summed_inputs(self.brain._network, name, (), sources)
+            inputs, bits = arrived[name] = received(self.brain, name, sources)
             if keep:
-                inputs, bits = received[name]
                 self._received[name] = inputs.double() / 2.0**bits
-        return received
-
-    def _is_open(self, source: str, target: str) -> bool:
-        return self.brain._network.is_open(source, target)
+        return arrived
 
     # Losses are computed after a round without gradients or in inference mode, too.
     @torch.inference_mode(False)
@@ -181,7 +173,7 @@ class ExternalRounds(nn.Module):
             )
         given = {}
         for name, external in external_inputs.items():
-            n = self.brain._network.area("project", name).n
+            n = self.brain.areas[checks.declared("project", "area", name, self.brain.areas)].n
             external = checks.tensor("project", f"external input of {name!r}", external)
             if external.is_complex() or external.layout != torch.strided:
                 kind = external.dtype if external.is_complex() else external.layout
@@ -195,8 +187,7 @@ class ExternalRounds(nn.Module):
 
     def _external(self, area: str, given: Tensor | None) -> Tensor | None:
         """The external input with the bias, in the precision of both; None where there is neither."""
-        index = self.brain._network.areas[area].index
-        bias = self.biases[index] if index < len(self.biases) else None
+        bias = self._bias(area)
         if bias is not None and (given is not None or bool(bias.any())):
             given = bias if given is None else given + bias
         if given is None:
@@ -210,6 +201,10 @@ class ExternalRounds(nn.Module):
             )
         return external
 
+    def _bias(self, area: str) -> nn.Parameter | None:
+        """Biases stand in the order in which areas were declared; None before there is one."""
+        return dict(zip(self.brain.areas, self.biases, strict=False)).get(area)
+
     @locked
     def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
         """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
@@ -222,16 +217,15 @@ class ExternalRounds(nn.Module):
             count = checks.integer("_select_winners", "k", k, least=0, most=inputs.shape[-1], limit="n")
             winners: Tensor = _ops.k_winners(inputs, count)[1]
             return winners
-        pairs = [pair for pair in pairs_of(self._projections) if self._is_open(*pair)]
+        pairs = open_pairs(self.brain, self._projections)
         reached = dict.fromkeys(target for _, target in pairs)
         undo = undoing(self.brain)
         try:
             self._normalize(reached)
-            received = self._receive(pairs, reached, keep=False)
+            arrived = self._receive(pairs, reached, keep=False)
         finally:
             undo()
-        areas = self.brain._network.areas
-        return {name: choose_winners(x, areas[name], self.brain.seed) for name, (x, _) in received.items()}
+        return {name: choose(self.brain, name, inputs) for name, (inputs, _) in arrived.items()}
 
     @locked
     def _update_connectomes(self, projections: Projections | None = None) -> None:
@@ -241,17 +235,16 @@ class ExternalRounds(nn.Module):
             projections: ``{source: [targets]}``; those of the last `project` by default.
         """
         wanted = self._projections if projections is None else projections
-        areas = self.brain._network.areas
+        areas = self.brain.areas
         wanted = checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
-        pairs = [pair for pair in pairs_of(wanted) if self._is_open(*pair)]
-        for name, brains in self.brain._network.silent(dict.fromkeys(name for pair in pairs for name in pair)).items():
-            if brains:
-                raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
-        before = {target: areas[target].fixed for _, target in pairs}
+        pairs = open_pairs(self.brain, wanted)
+        for name in silent(self.brain, dict.fromkeys(name for pair in pairs for name in pair)):
+            raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
+        free = [name for name in dict.fromkeys(target for _, target in pairs) if not areas[name].fixed]
         try:
-            for name in before:
-                areas[name].fixed = {0}
+            for name in free:
+                self.brain.fix_assembly(name)
             self.brain.project({}, wanted)
         finally:
-            for name, fixed in before.items():
-                areas[name].fixed = fixed
+            for name in free:
+                self.brain.unfix_assembly(name)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from torch_hrr._shared import locked
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._checkpoint import check_states
 from torch_hrr.assembly._external_rounds import ExternalRounds
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
 from torch_hrr.assembly.brain import Brain
@@ -166,16 +165,16 @@ class TorchBrain(Saveable, ExternalRounds):
             raise RuntimeError("compute_assembly_loss: learning must be enabled, got a brain that does not learn")
         if not isinstance(target_assemblies, Mapping) or not target_assemblies:
             raise ValueError("compute_assembly_loss: target_assemblies must be a mapping with at least one area")
-        targets = {}
+        areas, targets = self.brain.areas, {}
         for name, indices in target_assemblies.items():
-            area = self.brain._network.area("compute_assembly_loss", name)
+            area = areas[checks.declared("compute_assembly_loss", "area", name, areas)]
             targets[name] = checks.neurons("compute_assembly_loss", indices, area.n, area.k, None)
         self._make_biases(first=True)
         shifted = _compiled_loss() if self.jit else _shifted_loss
         losses = []
         for name, wanted in targets.items():
-            area = self.brain._network.areas[name]
-            bias = self.biases[area.index]
+            bias = self._bias(name)
+            assert bias is not None
             # Since the last round the brain may have moved to another device.
             given = self._given.get(name)
             external = (bias if given is None else given.to(bias.device) + bias).to(self._dtype)
@@ -183,15 +182,17 @@ class TorchBrain(Saveable, ExternalRounds):
             nothing = torch.zeros_like(external, dtype=torch.float64)
             constant = nothing if received is None else received.to(bias.device)
             # Soft winners are those of x + c too: around the threshold the half types are finest.
-            shift = constant - _ops.k_winners(constant + external.detach().double(), area.k)[0].min()
-            one = shifted(shift, external, wanted.to(external.device), area.k, loss, temperature, surrogate, margin)
+            shift = constant - _ops.k_winners(constant + external.detach().double(), areas[name].k)[0].min()
+            one = shifted(
+                shift, external, wanted.to(external.device), areas[name].k, loss, temperature, surrogate, margin
+            )
             losses.append(one.float())
         return torch.stack(losses).mean()
 
     def _make_biases(self, first: bool = False) -> None:
         if not (first or self.learning or len(self.biases)):
             return
-        self._append_biases([area.n for area in self.brain._network.areas.values()])
+        self._append_biases([area.n for area in self.brain.areas.values()])
 
     # Also in inference mode, they are parameters that training outside of it changes.
     @torch.inference_mode(False)
@@ -213,12 +214,6 @@ class TorchBrain(Saveable, ExternalRounds):
         """Makes the biases that a state_dict describes, where there are none yet."""
         self.learning = bool(state["learning"])
         self._append_biases(state["biases"])
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As for nn.Module; a brain without areas takes over those of the state."""
-        result = super().load_state_dict(state_dict, strict=strict, assign=assign)
-        check_states(self.brain._network, self.brain._engine)
-        return result
 
     @classmethod
     def load(
