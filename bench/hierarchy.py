@@ -106,5 +106,6 @@ ENTRIES = (
     *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
     entry("oja", 200, 400, 20, batch=32),
     *(gradient_entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
+    *(gradient_entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
     *(chain_entry((n, 20, 40)) for n in (10, 50, 100, 200, 500, 1000)),
 )

@@ -58,7 +58,7 @@ struct PlasticScanBackward : Operator {
                   bool for_inputs) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [of_inputs, of_weight, of_theta] = results;
-    if (kernels::is_coupled(options.rule)) {
+    if (kernels::is_coupled(options.rule) && !inputs.is_cpu()) {
       const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
                                    lanes::tensor_of(grad_theta)};
       copy_results(results, compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
@@ -85,8 +85,9 @@ struct PlasticScanBackward : Operator {
       params.grad_theta = thresholds.mutable_data_ptr();
     }
     Tensor sums;
-    // A GPU adds the blocks of units itself.
-    const int64_t blocks = inputs.is_cpu() ? kernels::plastic_backward_blocks(params.scan.units, for_inputs) : 1;
+    // A GPU adds the blocks of units itself, and coupled units are one.
+    const int64_t blocks =
+        inputs.is_cpu() && !params.scan.coupled() ? kernels::plastic_backward_blocks(params.scan.units, for_inputs) : 1;
     if (for_inputs) {
       Sizes<int64_t> sizes{blocks};
       sizes.append(own.ticks.sizes().begin(), own.ticks.sizes().end());
@@ -119,9 +120,12 @@ struct PlasticScanBackward : Operator {
       return cuda::execute(params, of_weight);
     }
 #endif
-    const auto& tables = kernels::kernel_table<kernels::PlasticBackwardKernels>();
-    execute_rows_on_cpu(params, params.scan.learners * blocks,
-                        of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+    const auto with = [&](const auto& tables) {
+      execute_rows_on_cpu(params, params.scan.learners * blocks,
+                          of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+    };
+    params.scan.coupled() ? with(kernels::kernel_table<kernels::CoupledBackwardKernels>())
+                          : with(kernels::kernel_table<kernels::PlasticBackwardKernels>());
   }
 
   static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,

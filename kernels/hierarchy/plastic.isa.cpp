@@ -5,6 +5,7 @@
 // for all units of a group.
 #include "kernels/hierarchy/plastic.h"
 
+#include "kernels/hierarchy/plastic_coupled.h"
 #include "kernels/hierarchy/plastic_rows.h"
 #include "kernels/hierarchy/plastic_units.h"
 #include "kernels/registry.h"
@@ -18,7 +19,7 @@ class Layer {
   using V = Vector<T>;
 
  public:
-  explicit Layer(const PlasticParams& params) : p_(params), units_(params), formulas_(units_.formulas) {}
+  explicit Layer(const PlasticParams& params) : p_(params), units_(params) {}
 
   // Units [first, first + count) of a learner, whose outputs of a tile fit `outputs`, and gains of
   // a tick `gains`.
@@ -55,34 +56,14 @@ class Layer {
 
   // All units of a learner, tick by tick: they are coupled.
   void run_coupled(int64_t learner) const {
+    const CoupledTicks<T> ticks(p_);
     T* const outputs = static_cast<T*>(p_.outputs) + learner * p_.ticks * p_.batch * p_.units;
     T* const residual = static_cast<T*>(p_.residual) + learner * p_.batch * p_.size;
     for (int64_t tick = 0; tick < p_.ticks; ++tick) {
       T* const y = outputs + tick * p_.batch * p_.units;
-      const T* const x = units_.input(learner, tick);
-      for (int64_t unit = 0; unit < p_.units; unit += kLanes<T>) {
-        const UnitRows<T> rows = rows_of(learner, unit, p_.units - unit);
-        for (int64_t b = 0; b < p_.batch; ++b) {
-          store_units(formulas_.output(rows.products(x + b * p_.size)), y + b * p_.units + unit, rows.count());
-        }
-      }
-      __builtin_memcpy(residual, x, static_cast<size_t>(p_.batch * p_.size) * sizeof(T));
-      if (p_.rule == LearningRule::kSubspace) {
-        for (int64_t j = 0; j < p_.units; ++j) {
-          deflate<true, false>(row(learner, j), y + j, residual);
-        }
-      }
-      for (int64_t j = 0; j < p_.units; ++j) {
-        T* const w = row(learner, j);
-        if (p_.rule == LearningRule::kSubspace) {
-          deflate<false, true>(w, y + j, residual);
-        } else {
-          deflate<true, true>(w, y + j, residual);
-        }
-        if (p_.normalize) {
-          (void)normalize_row(w, p_.size);
-        }
-      }
+      const T* const x = ticks.input(learner, tick);
+      ticks.outputs(row(learner, 0), x, y);
+      ticks.learn(x, y, row(learner, 0), residual, nullptr);
     }
   }
 
@@ -109,31 +90,8 @@ class Layer {
     return products;
   }
 
-  // r_b -= y_b w, and w += sum_b gain_b r_b - loss w; y of a batch is `units` apart.
-  template <bool kDeflates, bool kLearns>
-  void deflate(T* w, const T* y, T* residual) const {
-    const V loss = V::broadcast(-formulas_.loss(T{0}));
-    for (int64_t i = 0; i < p_.size; i += V::kLanes) {
-      const V old = V::load(w + i);
-      V changed = fused_multiply_add(loss, old, old);
-      for (int64_t b = 0; b < p_.batch; ++b) {
-        T* const place = residual + b * p_.size + i;
-        V r = V::load(place);
-        if constexpr (kDeflates) {
-          r = fused_multiply_add(V::broadcast(-y[b * p_.units]), old, r);
-          r.store(place);
-        }
-        changed = fused_multiply_add(V::broadcast(formulas_.gain(y[b * p_.units], T{0})), r, changed);
-      }
-      if constexpr (kLearns) {
-        changed.store(w + i);
-      }
-    }
-  }
-
   const PlasticParams& p_;
   UnitTicks<T> units_;
-  const PlasticFormulas<T>& formulas_;
 };
 
 template <typename T>

@@ -1,9 +1,10 @@
-// The gradient of layers whose units are not coupled: its parameters, and how the CPU divides it.
+// The gradient of layers that learn: its parameters, and how the CPU divides it.
 //
-// A unit's history depends on its own row alone. So a row's weights are made again from those kept before every part of
-// about sqrt(ticks) ticks, and the ticks are walked back with the formulas of plastic.h. The inputs are common to all
-// units: every block of units sums their gradient by itself, in the order of the units, and the caller adds the blocks
-// in their order; so bits depend on neither threads nor neighbours.
+// Weights are made again from those kept before every part of about sqrt(ticks) ticks, and the ticks are walked back
+// with the formulas of plastic.h. The history of a unit without coupling depends on its own row alone, so rows are
+// walked one by one; coupled units are walked together. The inputs are common to all units: without coupling every
+// block of units sums their gradient by itself, in the order of the units, and the caller adds the blocks in their
+// order; so bits depend on neither threads nor neighbours.
 #pragma once
 
 #include <cmath>
@@ -33,6 +34,10 @@ struct PlasticBackwardParams {
 
 // Of float and of double; rows are blocks of units of all learners.
 struct PlasticBackwardKernels {
+  RowKernel<PlasticBackwardParams> of_float, of_double;
+};
+// Likewise where units are coupled; rows are learners.
+struct CoupledBackwardKernels {
   RowKernel<PlasticBackwardParams> of_float, of_double;
 };
 

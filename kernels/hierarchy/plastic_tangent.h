@@ -1,4 +1,4 @@
-// The tangents of layers whose units are not coupled: parameters.
+// The tangents of layers that learn: parameters.
 #pragma once
 
 #include "kernels/hierarchy/plastic.h"
@@ -19,6 +19,10 @@ struct PlasticTangentParams {
 
 // Of float and of double; rows are groups of units of all learners.
 struct PlasticTangentKernels {
+  RowKernel<PlasticTangentParams> of_float, of_double;
+};
+// Likewise where units are coupled; rows are learners.
+struct CoupledTangentKernels {
   RowKernel<PlasticTangentParams> of_float, of_double;
 };
 

@@ -347,6 +347,7 @@ def derivative(
             *(sample(own) for own in CASE.samples),
             *(sample(call(f"units-{m}-{rule}", (9, 5), m, rule=rule)) for m in (130, 300) for rule in ("oja", "bcm")),
             *(sample(call(f"no-{own.name}", (7, 20), 5, rule="bcm"), absent=own.name) for own in more),
+            *(sample(call(f"no-{own.name}-gha", (7, 20), 5, rule="gha"), absent=own.name) for own in more[:2]),
             *samples,
         ),
         lane_samples=(
