@@ -13,6 +13,7 @@
 #include "csrc/rows.h"
 #include "csrc/types.h"
 #include "kernels/hierarchy/plastic_backward.h"
+#include "kernels/hierarchy/plastic_tangent.h"
 
 namespace torch_hrr::hierarchy {
 
@@ -156,6 +157,8 @@ namespace cuda {
 void execute(const kernels::PlasticParams& params, const at::Tensor& outputs);
 // Likewise for the gradient, `grad_weight`.
 void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight);
+// Likewise for the tangents, `tangent_weight`.
+void execute(const kernels::PlasticTangentParams& params, const at::Tensor& tangent_weight);
 }  // namespace cuda
 
 }  // namespace torch_hrr::hierarchy

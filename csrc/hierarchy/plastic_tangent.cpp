@@ -53,7 +53,7 @@ struct PlasticScanTangent : Operator {
                   double lr, std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [outputs, of_weight, of_theta] = results;
-    if (!inputs.is_cpu()) {
+    if (kernels::is_coupled(options.rule) && !inputs.is_cpu()) {
       copy_results(results, compose_jvp(options, {inputs, weight, lanes::tensor_of(theta)},
                                         {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight),
                                          lanes::tensor_of(tangent_theta)}));
@@ -81,16 +81,25 @@ struct PlasticScanTangent : Operator {
     const Tensor own_outputs = at::empty(outputs.sizes(), own_weight.options());
     params.tangent_outputs = own_outputs.mutable_data_ptr();
     if (params.scan.learners * params.scan.ticks * params.scan.units > 0) {
-      const bool is_double = own.type == at::kDouble;
-      const auto execute = [&](const auto& tables) {
-        execute_rows_on_cpu(params, kernels::plastic_rows(params.scan), is_double ? tables.of_double : tables.of_float);
-      };
-      params.scan.coupled() ? execute(kernels::kernel_table<kernels::CoupledTangentKernels>())
-                            : execute(kernels::kernel_table<kernels::PlasticTangentKernels>());
+      execute(params, changed);
     }
     outputs.copy_(own_outputs);
     of_weight.copy_(changed.slice(-1, 0, weight.size(-1)));
     of_theta.copy_(thresholds);
+  }
+
+  static void execute(const PlasticTangentParams& params, const Tensor& of_weight) {
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (of_weight.is_cuda()) {
+      return cuda::execute(params, of_weight);
+    }
+#endif
+    const auto with = [&](const auto& tables) {
+      execute_rows_on_cpu(params, kernels::plastic_rows(params.scan),
+                          of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+    };
+    params.scan.coupled() ? with(kernels::kernel_table<kernels::CoupledTangentKernels>())
+                          : with(kernels::kernel_table<kernels::PlasticTangentKernels>());
   }
 
   static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,

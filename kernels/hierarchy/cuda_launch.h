@@ -7,6 +7,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/hierarchy/plastic.h"
 #include "kernels/hierarchy/plastic_backward.h"
+#include "kernels/hierarchy/plastic_tangent.h"
 #include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
@@ -17,5 +18,9 @@ void launch_plastic(Storage storage, const PlasticParams& params, CudaStream str
 // The gradient, of units without coupling, and the elements of its workspace.
 int64_t plastic_backward_workspace(Storage storage, const PlasticBackwardParams& params);
 void launch_plastic_backward(Storage storage, const PlasticBackwardParams& params, CudaStream stream);
+
+// Likewise the tangents.
+int64_t plastic_tangent_workspace(const PlasticTangentParams& params);
+void launch_plastic_tangent(Storage storage, const PlasticTangentParams& params, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

@@ -56,6 +56,19 @@ class WarpRow {
     for_elements([&](T& w, int64_t i) { w = fused_multiply_add(along, unit[i], w) * factor; });
   }
 
+  // body(w, v) for this lane's elements and those of another row
+  template <typename Body>
+  KERNEL_DEVICE void for_elements_beside(const WarpRow& other, const Body& body) {
+    if constexpr (kChunks > 0) {
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        body(own_[chunk], other.own_[chunk]);
+      }
+    } else {
+      for_elements([&](T& w, int64_t i) { body(w, other.row_[i]); });
+    }
+  }
+
   // body(w, i) for this lane's elements
   template <typename Body>
   KERNEL_DEVICE void for_elements(const Body& body) {

@@ -15,6 +15,7 @@ struct PlasticTangentParams {
   void* tangent_weight = nullptr;        // in place: of the weights before the first tick, then of those after all
   void* tangent_theta = nullptr;         // in place, likewise; bcm alone
   void* tangent_outputs = nullptr;
+  void* workspace = nullptr;  // on a GPU
 };
 
 // Of float and of double; rows are groups of units of all learners.

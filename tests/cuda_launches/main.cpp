@@ -296,6 +296,9 @@ void launch_layers() {
           backward.grad_inputs = grad_inputs;
           launch_plastic_backward(storage, backward, kStream);
         }
+        PlasticTangentParams tangent;
+        tangent.scan = params;
+        launch_plastic_tangent(storage, tangent, kStream);
       }
     }
   }

@@ -41,11 +41,11 @@ def plastic_scan(
     and rounded once, at the end of the call.
 
     Differentiable in every mode with respect to inputs, weight and theta. Backward runs the ticks again and keeps the
-    weights of about ``2 sqrt(T)`` of them; it has kernels, on the CPU as forward mode does for all rules, on a GPU
-    for hebb, oja and bcm. A second derivative keeps those of all ticks. Deterministic: T ticks in one call are bit-
-    equal to T calls in float32 and float64, and the same bits come from every instruction set, with any number of
-    threads and whatever the layout. Cost: for hebb, oja and bcm each row of weights stays in the nearest cache for
-    all ticks, on a GPU in a warp's registers; gha and subspace read and write all weights twice a tick.
+    weights of about ``2 sqrt(T)`` of them; it and forward mode have kernels, on the CPU for all rules, on a GPU for
+    hebb, oja and bcm. A second derivative keeps those of all ticks. Deterministic: T ticks in one call are bit-equal
+    to T calls in float32 and float64, and the same bits come from every instruction set, with any number of threads
+    and whatever the layout. Cost: for hebb, oja and bcm each row of weights stays in the nearest cache for all ticks,
+    on a GPU in a warp's registers; gha and subspace read and write all weights twice a tick.
 
     Args:
         inputs: ``[..., T, n]``, or ``[..., T, B, n]`` with B samples a tick; float32, float64, float16 or bfloat16; a

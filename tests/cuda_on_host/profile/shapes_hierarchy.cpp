@@ -3,6 +3,7 @@
 
 #include "kernels/hierarchy/launch_plastic.cuh"
 #include "kernels/hierarchy/launch_plastic_backward.cuh"
+#include "kernels/hierarchy/launch_plastic_tangent.cuh"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -84,16 +85,52 @@ void profile_plastic_backward(std::vector<Profile>& all, int64_t ticks, int64_t 
           arrays, [&] { launch_plastic_backward_with<float>(params, HostLauncher{}); });
 }
 
+void profile_plastic_tangent(std::vector<Profile>& all, int64_t ticks, int64_t size, int64_t units) {
+  PlasticTangentParams params;
+  PlasticParams& p = params.scan;
+  p.learners = 1;
+  p.ticks = ticks;
+  p.batch = 1;
+  p.units = units;
+  p.size = size;
+  p.rate = 1e-3;
+  p.tau = 100;
+  const std::vector<float> inputs = normal_elements(ticks * size, 1);
+  const std::vector<float> of_inputs = normal_elements(ticks * size, 2);
+  std::vector<float> weight = normal_elements(units * size, 3);
+  for (float& w : weight) {
+    w *= 0.05f;
+  }
+  std::vector<float> of_weight = normal_elements(units * size, 4);
+  auto of_outputs = poisoned<float>(static_cast<std::size_t>(ticks * units));
+  auto workspace = poisoned<float>(static_cast<std::size_t>(units * plastic_tangent_space(p)));
+  p.inputs = inputs.data();
+  params.weight = weight.data();
+  params.tangent_inputs = of_inputs.data();
+  params.tangent_weight = of_weight.data();
+  params.tangent_outputs = of_outputs.data();
+  params.workspace = workspace.data();
+  const std::vector<NamedArray> arrays = {{"inputs", inputs.data()},
+                                          {"weight", weight.data()},
+                                          {"tangent_inputs", of_inputs.data()},
+                                          {"tangent_weight", of_weight.data(), Role::kResult},
+                                          {"tangent_outputs", of_outputs.data(), Role::kResult},
+                                          {"workspace", workspace.data(), Role::kWorkspace}};
+  profile(all, "plastic_scan_tangent", shape_of(ticks, 1, size, units), arrays,
+          [&] { launch_plastic_tangent_with<float>(params, HostLauncher{}); });
+}
+
 }  // namespace
 
 void profile_hierarchy(std::vector<Profile>& all) {
-  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 64, 1, 208, 400);
-  profile_plastic(all, "plastic_scan bcm", LearningRule::kBcm, 64, 1, 400, 800);
-  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 8, 16, 208, 400);
+  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 16, 1, 208, 400);
+  profile_plastic(all, "plastic_scan bcm", LearningRule::kBcm, 16, 1, 400, 800);
+  profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 4, 16, 208, 400);
   profile_plastic(all, "plastic_scan gha", LearningRule::kGha, 8, 1, 512, 64);
   profile_plastic(all, "plastic_scan subspace", LearningRule::kSubspace, 4, 4, 512, 64);
   profile_plastic_backward(all, 16, 112, 200, true);
   profile_plastic_backward(all, 16, 112, 200, false);
+  profile_plastic_tangent(all, 16, 112, 200);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
