@@ -148,6 +148,12 @@ def sizes(op: str, argument: str, values: Any, least: int = 1, wanted: str = "in
     return tuple(integer(op, argument, size, least) for size in listed(op, argument, values, wanted))
 
 
+def check_elements(op: str, argument: str, lengths: Sequence[int]) -> None:
+    """Raises ValueError for sizes of a tensor whose bytes torch cannot count."""
+    if math.prod(lengths) >= 2**59:
+        raise ValueError(f"{op}: {argument} must have fewer than 2^59 elements, got sizes {list(lengths)}")
+
+
 def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
     """What an iterable other than a str holds; TypeError for anything else, which says what is `wanted`."""
     # An array or a tensor without dimensions is iterable by its type alone.

@@ -68,6 +68,7 @@ def test_bad_calls_are_named():
         (lambda: runtime.matmul(A, A), ValueError, "matmul: a and b must be matrices that fit"),
         (lambda: runtime.sum(A, axis=2), IndexError, r"sum: axis must be in -2\.\.1, got 2"),
         (lambda: runtime.zeros(-1), ValueError, "zeros: shape must be at least 0, got -1"),
+        (lambda: runtime.zeros(2**62, 4), ValueError, "zeros: shape must have fewer than"),
         (lambda: runtime.exp("x"), TypeError, "exp: x must be a tensor"),
         (lambda: runtime.mean(A, keepdims=1), TypeError, "mean: keepdims must be a bool"),
         (lambda: runtime.benchmark_device(5), TypeError, "benchmark_device: fn must be callable"),

@@ -141,6 +141,11 @@ def test_buffers_are_used_again_and_transfers_copy():
     [
         (lambda t: t.create_pinned_memory(3), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
         (lambda t: t.create_pinned_memory((2, -1)), ValueError, "create_pinned_memory: a size must be at least 0"),
+        (
+            lambda t: t.create_pinned_memory((2**62, 4)),
+            ValueError,
+            "create_pinned_memory: the buffer must have fewer than",
+        ),
         (lambda t: t.create_pinned_memory((2,), torch.int8), TypeError, "create_pinned_memory: dtype must be"),
         (lambda t: t.release(torch.ones(1, device="meta")), ValueError, "release: buffer must be on the CPU, got meta"),
         (lambda t: t.release(3), TypeError, "release: buffer must be"),

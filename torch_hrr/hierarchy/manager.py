@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from torch_hrr._checks import check_bool, integer, tensor
+from torch_hrr._checks import check_bool, check_data, check_finite, integer, strided
+from torch_hrr._shared import Shared, locked
 from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer
 from torch_hrr.hierarchy.level import HierarchicalLevel
 from torch_hrr.hierarchy.softhebb import SoftHebb
@@ -20,11 +21,11 @@ Hook = Callable[[HierarchicalLevel, Tensor], None]
 _LAYERS: dict[str, type[Layer]] = {"ReactiveLayer": ReactiveLayer, "HebbianCore": HebbianCore, "SoftHebb": SoftHebb}
 
 
-class HierarchyManager(Saveable, nn.Module):
+class HierarchyManager(Shared, Saveable, nn.Module):
     """Levels in a chain: at every step the first sees the data, each other the output that the level before holds.
 
     Time goes on from call to call, and so does learning; `reset_state` sets time back. What is saved in the middle of a
-    window goes on there.
+    window goes on there. Threads may share one: its calls run one at a time.
 
     Attributes:
         levels: The levels, in their order.
@@ -38,6 +39,7 @@ class HierarchyManager(Saveable, nn.Module):
         self.levels: Any = nn.ModuleList()
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
 
+    @locked
     def add_level(self, level: HierarchicalLevel) -> None:
         """Appends a level, with or without its layers.
 
@@ -58,14 +60,14 @@ class HierarchyManager(Saveable, nn.Module):
             level.check(op)
         self.levels.append(level)
 
+    @locked
     def process_hierarchy(self, data: Any, steps: int | None = None, learn: bool = True) -> list[Tensor]:
         """Some steps of all levels.
 
         Learning needs no gradient and keeps none; without it, gradients flow from the results to the data.
 
         Args:
-            data: ``[T, n]``, a tensor or a NumPy array, of any floating dtype and on any device; it is moved to the
-                levels.
+            data: ``[T, n]``, a tensor or a NumPy array of real numbers, on any device; it is moved to the levels.
             steps: How many of the T steps; None means all.
             learn: Whether layers that can learn do.
 
@@ -73,9 +75,9 @@ class HierarchyManager(Saveable, nn.Module):
             For every level its outputs ``[steps, output_size]``, held between its ticks.
 
         Raises:
-            TypeError: An argument of another type.
-            ValueError: The hierarchy is empty, a level has no layers or its layers do not fit, a shape does not fit, or
-                a theta is not above 0. Nothing is changed.
+            TypeError: An argument of another type, complex or sparse data.
+            ValueError: The hierarchy is empty, a level has no layers or its layers do not fit, a shape does not fit, a
+                theta is not above 0, or layers are to learn from NaN or infinity. Nothing is changed.
 
         Determinism: any division of the steps into calls gives the same bits for levels of layers that learn, and
         nearly the same where a matrix product stands for all ticks. Cost: that of `plastic_scan`, or of one matrix
@@ -83,7 +85,7 @@ class HierarchyManager(Saveable, nn.Module):
         """
         op = "process_hierarchy"
         self._check(op, learn)
-        rows = tensor(op, "data", data)
+        rows = self._rows(op, "data", data, learn)
         first = self.levels[0]
         if rows.dim() != 2 or rows.shape[1] != first.input_size:
             raise ValueError(f"{op}: data must have shape [T, {first.input_size}], got {list(rows.shape)}")
@@ -99,13 +101,16 @@ class HierarchyManager(Saveable, nn.Module):
                 hook(level, rows)
         return results
 
+    @locked
     def step(self, x: Any, learn: bool = True) -> list[Tensor]:
         """One step of all levels, for one input ``[n]``: the row that `process_hierarchy` gives for each level."""
-        vector = tensor("step", "x", x)
+        check_bool("step", "learn", learn)
+        vector = self._rows("step", "x", x, learn)
         if vector.dim() != 1:
             raise ValueError(f"step: x must have 1 dimension [n], got {vector.dim()}")
         return [rows[0] for rows in self.process_hierarchy(vector.unsqueeze(0), learn=learn)]
 
+    @locked
     def process_batch(self, samples: Any, learn: bool = True) -> list[Tensor]:
         """Many sequences side by side, each from step 0; where they learn, every tick takes the mean of their updates.
 
@@ -123,7 +128,7 @@ class HierarchyManager(Saveable, nn.Module):
         """
         op = "process_batch"
         self._check(op, learn)
-        rows = tensor(op, "samples", samples)
+        rows = self._rows(op, "samples", samples, learn)
         first = self.levels[0]
         if rows.dim() != 3 or rows.shape[2] != first.input_size or not len(rows):
             shape = f"[B, T, {first.input_size}] with at least one sample"
@@ -135,11 +140,13 @@ class HierarchyManager(Saveable, nn.Module):
             results.append(rows.transpose(0, 1))
         return results
 
+    @locked
     def reset_state(self) -> None:
         """Time starts at step 0 again in all levels; what was learned stays."""
         for level in self.levels:
             level.reset_state()
 
+    @locked
     def register_level_hook(self, hook: Hook) -> RemovableHandle:
         """Calls ``hook(level, outputs)`` after every level of `process_hierarchy` and `step`; outputs ``[steps, m]``.
 
@@ -159,11 +166,22 @@ class HierarchyManager(Saveable, nn.Module):
         for level in self.levels:
             level.check(op)
 
+    def _rows(self, op: str, argument: str, data: Any, learn: bool) -> Tensor:
+        """The data as a tensor. Where layers learn it must be finite: one NaN would spoil all that was learned."""
+        rows = strided(op, argument, data)
+        check_data(op, argument, rows)
+        if rows.is_complex():
+            raise TypeError(f"{op}: {argument} must be real, got {rows.dtype}")
+        if learn and not all(isinstance(layer, ReactiveLayer) for level in self.levels for layer in level.layers):
+            check_finite(op, argument, rows)
+        return rows
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles."""
         # Hooks stay with the hierarchy that they were given to.
-        return {**self.__dict__, "_hooks": OrderedDict()}
+        return {**super().__getstate__(), "_hooks": OrderedDict()}
 
+    @locked
     def _content(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         tensors = {name: value for name, value in self.state_dict().items() if not name.endswith("_extra_state")}
         levels = [

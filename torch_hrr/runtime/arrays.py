@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, integer, number, placed
+from torch_hrr._checks import check_bool, check_elements, integer, number, placed
 from torch_hrr.runtime.device import resolve_device
 
 Axis = int | Sequence[int] | None
@@ -48,7 +48,9 @@ def _floating(op: str, argument: str, value: Any) -> Tensor:
 def _shape(op: str, sizes: tuple[Any, ...], argument: str = "shape") -> tuple[int, ...]:
     """Of zeros(2, 3) and of zeros((2, 3))."""
     given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    return tuple(integer(op, argument, size, 0) for size in given)
+    lengths = tuple(integer(op, argument, size, 0) for size in given)
+    check_elements(op, argument, lengths)
+    return lengths
 
 
 def zeros(*shape: Any) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, integer, listed
+from torch_hrr._checks import FLOATING, check_elements, integer, listed
 from torch_hrr.runtime.device import resolve_device
 
 _OTHERS = (torch.bool, torch.int32, torch.int64)
@@ -57,6 +57,7 @@ class TensorPool(Mapping[str, Tensor]):
                 )
             lengths = listed("TensorPool", f"shape of {name!r}", own, "a sequence of ints")
             shape = [integer("TensorPool", f"a size of {name!r}", length, 0) for length in lengths]
+            check_elements("TensorPool", repr(name), shape)
             self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)
 
     def __getitem__(self, name: str) -> Tensor:

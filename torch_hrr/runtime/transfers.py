@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_dtype, integer, listed, strided
+from torch_hrr._checks import check_dtype, check_elements, integer, listed, strided
 from torch_hrr.runtime.device import failure, map_leaves, moved, resolve_data_device, to_cpu
 from torch_hrr.runtime.pool import Spare, give_back, take_spare
 
@@ -57,6 +57,7 @@ class OptimizedTransfers:
         """
         op = "create_pinned_memory"
         sizes = tuple(integer(op, "a size", size, 0) for size in listed(op, "shape", shape, "a sequence of ints"))
+        check_elements(op, "the buffer", sizes)
         check_dtype(op, dtype)
         spare = take_spare(self.pinned_memory_pool, (sizes, dtype))
         return torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu) if spare is None else spare
