@@ -13,6 +13,14 @@ from torch_hrr.hierarchy.layers import Layer
 POOLS = ("last", "mean", "max")
 
 
+def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
+    """Outputs of ticks ``[T', ...]``, each held for `resolution` steps, of the first `count` steps."""
+    if resolution == 1:
+        return ticks[:count]
+    # One copy, several times as fast as index_select.
+    return ticks.unsqueeze(1).expand(-1, resolution, *ticks.shape[1:]).reshape(-1, *ticks.shape[1:])[:count]
+
+
 class HierarchicalLevel(nn.Module):
     """A chain of layers that ticks every `temporal_resolution` steps and holds its output in between.
 
@@ -140,16 +148,10 @@ class HierarchicalLevel(nn.Module):
         ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]) if waiting else rows, self.steps > 0)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
-        outputs = ticks
-        if resolution > 1:
-            # A step holds the output of the last tick; before the first tick of this call, what was held.
-            first = -self.steps % resolution
-            steps = torch.arange(count, device=rows.device)
-            if first:
-                held = torch.cat([self.held.unsqueeze(0), ticks])
-                outputs = held.index_select(0, (steps + resolution - first) // resolution)
-            else:
-                outputs = ticks.index_select(0, steps // resolution)
+        # A step holds the output of the last tick; before the first tick of this call, what was held.
+        outputs = held_between(ticks, resolution, count - min(-self.steps % resolution, count))
+        if len(outputs) < count:
+            outputs = torch.cat([self.held.expand(count - len(outputs), -1), outputs])
         with torch.no_grad():
             if len(ticks):
                 self.held.copy_(ticks[-1])
@@ -163,7 +165,7 @@ class HierarchicalLevel(nn.Module):
         ticks, _ = self._pooled(samples, False)
         for layer in self.layers:
             ticks = layer.process(ticks, learn)
-        return ticks.index_select(0, torch.arange(len(samples), device=samples.device) // self.temporal_resolution)
+        return held_between(ticks, self.temporal_resolution, len(samples))
 
     def _pooled(self, rows: Tensor, begun: bool) -> tuple[Tensor, Tensor]:
         """What every tick sees of rows ``[steps, ...]``, and the rows after the last tick.
