@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
-from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
 from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, strided
@@ -324,6 +323,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         Raises:
             ValueError: An argument is less than 1.
         """
+        # Imported here: it looks for CUDA's compiler, and warns on every machine that has one but no GPU.
+        from torch.utils import benchmark
+
         op = "benchmark_gpu_performance"
         sizes = {"batch_size": batch_size, "seq_length": seq_length, "num_iterations": num_iterations}
         batch, length, iterations = (integer(op, name, value, 1) for name, value in sizes.items())
