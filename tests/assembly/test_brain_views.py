@@ -40,6 +40,15 @@ def test_areas_and_fibers():
     assert "B" in repr(brain.areas) and "beta=0.7" in repr(fiber)
 
 
+def test_unknown_areas_and_fibers_are_named():
+    brain = brain_of()
+    with pytest.raises(KeyError, match="areas: area must be declared, got 'Z'"):
+        brain.areas["Z"]
+    with pytest.raises(KeyError, match=r"fibers: fiber must be in use, got \('B', 'A'\)"):
+        brain.fibers["B", "A"]
+    assert "Z" not in brain.areas and brain.areas.get("Z") is None
+
+
 @pytest.mark.parametrize("name", ["p", "seed", "batch", "mode", "device", "areas", "stimuli", "fibers", "plastic"])
 def test_what_is_declared_is_read_only(name):
     brain = brain_of()

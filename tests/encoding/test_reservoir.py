@@ -258,7 +258,7 @@ def test_bad_settings(settings, error, text):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda m, x: m.run([1.0]), TypeError, "run: x must be a tensor or an array, got list"),
+        (lambda m, x: m.run([1.0]), TypeError, "run: x must be a torch.Tensor or a NumPy array, got list"),
         (lambda m, x: m.run(x.to_sparse()), TypeError, "run: x must be a strided tensor"),
         (lambda m, x: m.run(x.bool()), TypeError, "run: x must hold real numbers, got torch.bool"),
         (lambda m, x: m.run(x + 1j), TypeError, "run: x must hold real numbers"),

@@ -27,7 +27,7 @@ from torch_hrr.field import DynamicField, dynamics
         ({"sigma_excitation": 25.0}, ValueError, "sigma_excitation must be at most the longest axis = 24, got 25"),
         ({"inhibition": 1.0, "sigma_inhibition": 2.0}, ValueError, "must be above sigma_excitation = 2, got 2"),
         ({"boundary": "reflect"}, ValueError, "boundary must be 'circular', 'replicate' or 'zeros', got 'reflect'"),
-        ({"steepness": 1.0}, TypeError, "numbers are tau, dt, .*, got steepness"),
+        ({"steepness": 1.0}, TypeError, "parameter must be one of tau, dt, .*, got steepness"),
         ({"tau": True}, TypeError, "tau must be a number, got bool"),
         ({"excitation": 1e300}, ValueError, r"excitation must be a finite number >= 0 and <= 1e\+30"),
         ({"resting_level": -1e300}, ValueError, r"resting_level must be a finite number >= -1e\+30"),

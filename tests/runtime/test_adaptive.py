@@ -106,11 +106,11 @@ def test_other_errors_are_not_hidden():
         ((3, torch.ones(2)), TypeError, "fn must be callable, got int"),
         ((torch.sin,), ValueError, "batches must be at least one, got none"),
         ((torch.sin, [1.0]), TypeError, r"batch 0 must be a torch.Tensor or a NumPy array, got list"),
-        ((torch.sin, torch.ones(())), ValueError, r"batches must have one number of rows, got shapes \[\[\]\]"),
+        ((torch.sin, torch.ones(())), ValueError, r"batches must have the same number of rows, got shapes \[\[\]\]"),
         (
             (torch.add, torch.ones(2), torch.ones(3)),
             ValueError,
-            r"batches must have one number of rows, got shapes \[\[2\], \[3\]\]",
+            r"batches must have the same number of rows, got shapes \[\[2\], \[3\]\]",
         ),
         ((torch.sum, torch.ones(2)), ValueError, r"fn must give 2 rows for 2 rows, got shape \[\]"),
         ((len, torch.ones(2)), TypeError, "fn must give tensors, got int"),

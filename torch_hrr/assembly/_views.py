@@ -20,10 +20,13 @@ _View = TypeVar("_View")
 class _Views(Mapping[_Key, _View]):
     """A mapping of names to views, as of now."""
 
-    def __init__(self, views: dict[_Key, _View]) -> None:
+    def __init__(self, views: dict[_Key, _View], requirement: str) -> None:
         self._views = views
+        self._requirement = requirement
 
     def __getitem__(self, name: _Key) -> _View:
+        if name not in self._views:
+            raise KeyError(f"{self._requirement}, got {name!r}")
         return self._views[name]
 
     def __iter__(self) -> Iterator[_Key]:
@@ -148,9 +151,11 @@ class FiberView:
 
 def area_views(brain: Brain) -> Mapping[str, AreaView]:
     """All areas by name, in the order of declaration."""
-    return _Views({name: AreaView(brain, name) for name in brain._network.areas})
+    views = {name: AreaView(brain, name) for name in brain._network.areas}
+    return _Views(views, "areas: area must be declared")
 
 
 def fiber_views(brain: Brain) -> Mapping[tuple[str, str], FiberView]:
     """All fibers in use, by source and target."""
-    return _Views({pair: FiberView(brain, *pair) for pair in brain._network.fibers})
+    views = {pair: FiberView(brain, *pair) for pair in brain._network.fibers}
+    return _Views(views, "fibers: fiber must be in use")

@@ -13,18 +13,18 @@ from torch_hrr._checks import integer
 TOKENS = "be integers, one a token"
 
 
-def real_tensor(op: str, name: str, given: Any) -> Tensor:
+def real_tensor(op: str, name: str, given: Any, wanted: str = "be an array of real numbers") -> Tensor:
     """A tensor, or the tensor of a NumPy array; TypeError unless strided and of real numbers."""
     if not isinstance(given, Tensor):
         if not hasattr(given, "__array__"):
-            raise TypeError(f"{op}: {name} must be a tensor or an array, got {type(given).__name__}")
+            raise TypeError(f"{op}: {name} must be a torch.Tensor or a NumPy array, got {type(given).__name__}")
         try:
             # A copy: torch takes neither negative strides nor memory that it may not write, nor another byte order.
             array = given.copy()
             given = torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
         except (TypeError, AttributeError):
             kind = f"{type(given).__name__} of {getattr(given, 'dtype', 'another kind')}"
-            raise TypeError(f"{op}: {name} must be an array of real numbers, got {kind}") from None
+            raise TypeError(f"{op}: {name} must {wanted}, got {kind}") from None
     if given.layout is not torch.strided or given.is_nested or given.is_quantized or given.is_meta:
         what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
         raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
@@ -36,7 +36,7 @@ def real_tensor(op: str, name: str, given: Any) -> Tensor:
 
 def integers(op: str, name: str, given: Any, wanted: str = "hold integers") -> Tensor:
     """Integers of any dtype in int64; TypeError for other numbers, ValueError from 2^63 on."""
-    tensor = real_tensor(op, name, given)
+    tensor = real_tensor(op, name, given, wanted)
     if tensor.is_floating_point():
         raise TypeError(f"{op}: {name} must {wanted}, got {tensor.dtype}")
     converted = tensor.to(torch.int64)

@@ -192,7 +192,7 @@ class DynamicField(Saveable, nn.Module):
         known = [field.name for field in dataclasses.fields(DynamicFieldConfig)]
         for name in changes:
             if name not in known:
-                raise TypeError(f"DynamicField: numbers are {', '.join(known)}, got {name}")
+                raise TypeError(f"DynamicField: parameter must be one of {', '.join(known)}, got {name}")
         config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
         longest = max(self.shape[-4:-1])
         widths = {"sigma_excitation": config.excitation, "sigma_inhibition": config.inhibition}

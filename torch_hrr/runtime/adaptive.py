@@ -27,7 +27,7 @@ def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | 
         fn: A function of rows: row i of its results depends on row i of the batches alone. It takes tensors on the
             device and gives a tensor, or dicts, lists and tuples of tensors, all with the batches' first dimension.
             It must change nothing else, since it may be called again for the same rows.
-        *batches: Tensors or NumPy arrays ``[rows, ...]`` with one number of rows.
+        *batches: Tensors or NumPy arrays ``[rows, ...]`` with the same number of rows.
         device: As for `resolve_device`; None means the current one.
 
     Returns:
@@ -57,7 +57,7 @@ def call_in_rows(
     counts = {batch.shape[0] if batch.dim() else None for batch in given}
     if len(counts) > 1 or None in counts:
         shapes = [list(batch.shape) for batch in given]
-        raise ValueError(f"{op}: batches must have one number of rows, got shapes {shapes}")
+        raise ValueError(f"{op}: batches must have the same number of rows, got shapes {shapes}")
     call = _Call(op, fn, given)
     target = resolve_device(device, op=op)
     if target.type != "cpu":
