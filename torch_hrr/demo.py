@@ -294,11 +294,12 @@ def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The demo's options."""
-    parser.add_argument("--dim", type=int, default=1024, help="dimension of the vectors (default: 1024)")
-    parser.add_argument("--seed", type=int, default=0, help="fixes the split and the vectors (default: 0)")
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds of the encoding (default: 5)")
-    parser.add_argument("--device", default="cpu", help="where the encoding runs: cpu, cuda, auto (default: cpu)")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder of the figure")
+    parser.add_argument("--dim", type=int, default=1024, help="digits: dimension of the vectors (default: 1024)")
+    parser.add_argument("--seed", type=int, default=0, help="fixes the splits and all draws (default: 0)")
+    parser.add_argument("--rounds", type=int, default=5, help="digits: timed rounds of the encoding (default: 5)")
+    parser.add_argument("--device", default="cpu", help="digits: cpu, cuda or auto (default: cpu)")
+    folder = Path("demo-output")
+    parser.add_argument("--output", type=Path, default=folder, help=f"folder of the figures (default: {folder})")
 
 
 def panel(result: DemoResult) -> Panel:

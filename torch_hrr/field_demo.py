@@ -77,7 +77,7 @@ def report(result: FieldResult) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's options."""
-    parser.add_argument("--runs", type=int, default=10, help="runs of the dynamic field (default: 10)")
+    parser.add_argument("--runs", type=int, default=10, help="field: runs of the dynamic field (default: 10)")
 
 
 def panel(result: FieldResult) -> Panel:

@@ -76,7 +76,7 @@ def report(result: TextResult, units: int) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's options."""
-    parser.add_argument("--units", type=int, default=UNITS, help=f"units of the reservoir (default: {UNITS})")
+    parser.add_argument("--units", type=int, default=UNITS, help=f"text: units of the reservoir (default: {UNITS})")
 
 
 def panel(result: TextResult, units: int) -> Panel:
