@@ -410,8 +410,9 @@ def test_info_with_a_gpu(two_gpus, monkeypatch, library, driver):
 
 
 @pytest.mark.parametrize("kind", ["cuda", "mps", "xpu"])
-def test_the_readme_runs_where_torch_sees_a_gpu_that_has_no_kernels(accelerators, recwarn, kind):
+def test_the_readme_runs_where_torch_sees_a_gpu_that_has_no_kernels(accelerators, recwarn, monkeypatch, tmp_path, kind):
     """On the CPU, and in silence: nobody asked for the GPU."""
+    monkeypatch.chdir(tmp_path)  # a sample saves a brain
     accelerators(**{kind: 1}, kernels=())
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 4
