@@ -55,7 +55,7 @@ def plastic_scan(
         lr: learning rate, at least 0. Oja's rules are stable while lr times the largest eigenvalue of ``E[x x^T]`` is
             below 1.
         activation: f: "linear", "relu" or "tanh".
-        every: steps from one tick to the next, at least 1.
+        every: steps from one tick to the next, at least 1; the inputs in between are skipped.
         theta: ``[..., m]`` of rule "bcm", which is stable where it is above 0; None means 1. Whether it is finite is
             checked on the CPU alone, since reading it back from a GPU would wait for the device.
         tau: time constant of theta in ticks, above 1.

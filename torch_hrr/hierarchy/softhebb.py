@@ -10,7 +10,7 @@ from torch_hrr.hierarchy.layers import Layer
 
 
 class SoftHebb(Layer):
-    """A layer of units that compete by a softmax and learn to be the cluster centres of their inputs.
+    """A layer of units that compete by a softmax and learn the directions of the cluster centres of their inputs.
 
     ``u = W x``, ``y = softmax(u / temperature)``, and at every tick ``dW_j = lr E[y_j (x - u_j W_j)]``, where E is the
     mean over the tick's batch: rows go to norm 1, each to the mean direction of the inputs it wins.
