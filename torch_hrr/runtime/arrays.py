@@ -1,7 +1,8 @@
 """NumPy's names for torch on the current device, for programs that were written against an array module.
 
 Functions take tensors, NumPy arrays, numbers and lists; what is not a tensor becomes one on the current device. Results
-are tensors; names, arguments and meanings are NumPy's, such as ``std`` with the divisor n.
+are tensors. Names and meanings are NumPy's, such as ``std`` with the divisor n, and so are ``axis`` and ``keepdims``;
+there are no options such as ``dtype``, ``ddof`` or ``ord``.
 """
 
 from __future__ import annotations
