@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import choice, integer, number
-from torch_hrr.hrr.memory import full_precision
 from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
 
 

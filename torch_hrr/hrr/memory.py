@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import (
     check_data,
     check_floating,
@@ -231,17 +231,6 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that values of a dtype are computed in: float32 for the half types, else itself."""
     return torch.promote_types(dtype, torch.float32)
-
-
-# Asked once: torch.compile of torch 2.11 does not trace the question.
-_AUTOCAST_DEVICES = frozenset(filter(torch.amp.is_autocast_available, ("cpu", "cuda", "xpu", "mps", "hpu", "xla")))
-
-
-def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Switches autocast off, which would compute matrix products and bindings in a half type."""
-    if device.type in _AUTOCAST_DEVICES and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return contextlib.nullcontext()
 
 
 def normalize(vectors: Tensor) -> Tensor:

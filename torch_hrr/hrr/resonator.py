@@ -9,11 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
 from torch_hrr._random import seeded_generator
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import describe
-from torch_hrr.hrr.memory import compute_dtype, full_precision, normalize
+from torch_hrr.hrr.memory import compute_dtype, normalize
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 

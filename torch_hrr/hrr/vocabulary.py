@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import (
     check_bool,
     check_finite,
@@ -24,7 +25,7 @@ from torch_hrr._shared import locked
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr.memory import ItemMemory, compute_dtype, full_precision
+from torch_hrr.hrr.memory import ItemMemory, compute_dtype
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_data_device
 
