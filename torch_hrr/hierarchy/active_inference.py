@@ -29,7 +29,9 @@ def expected_free_energy(mean: Any, std: Any, goal_mean: Any, goal_std: Any) -> 
 
     Raises:
         TypeError: An argument is not a floating tensor or array.
-        ValueError: Shapes do not broadcast, or on the CPU a standard deviation is not above 0.
+        ValueError: Shapes do not broadcast, or on the CPU a standard deviation is not above 0, which is not looked for
+            within vmap and where torch traces.
+        RuntimeError: Devices differ.
 
     Source: Friston et al., Active inference and epistemic value, Cognitive Neuroscience 6, 2015.
     """
@@ -38,10 +40,10 @@ def expected_free_energy(mean: Any, std: Any, goal_mean: Any, goal_std: Any) -> 
     tensors = {name: tensor(op, name, value) for name, value in given.items()}
     for name, value in tensors.items():
         check_floating(op, name, value)
-        if name.endswith("std") and value.device.type == "cpu" and not torch.compiler.is_compiling():
-            smallest = value.detach().min() if value.numel() else torch.ones(())
-            if not bool(smallest > 0):
-                raise ValueError(f"{op}: {name} must be above 0, got {smallest.item():g}")
+        if value.device != tensors["mean"].device:
+            raise RuntimeError(f"{op}: {name} must be on {tensors['mean'].device} as mean, got {value.device}")
+        if name.endswith("std") and value.device.type == "cpu" and not _is_positive(value):
+            raise ValueError(f"{op}: {name} must be above 0, got {value.detach().min().item():g}")
     try:
         mu, sigma, goal, width = torch.broadcast_tensors(*tensors.values())
     except RuntimeError:
@@ -53,3 +55,13 @@ def expected_free_energy(mean: Any, std: Any, goal_mean: Any, goal_std: Any) -> 
     ambiguity = 0.5 * math.log(2 * math.pi * math.e) + sigma.log()
     total: Tensor = (risk + ambiguity).sum(-1)
     return total
+
+
+def _is_positive(value: Tensor) -> bool:
+    """True too where no value can be read: while torch compiles or traces, and within vmap."""
+    if torch.compiler.is_compiling():
+        return True
+    try:
+        return bool((value > 0).all())
+    except RuntimeError:
+        return True
