@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import integer
+from torch_hrr._checks import check_elements, integer
 from torch_hrr.hierarchy.level import HierarchicalLevel
 from torch_hrr.hierarchy.manager import HierarchyManager
 
@@ -43,11 +43,29 @@ class Monitor:
             raise ValueError(f"{op}: manager must have levels, got none: call add_level")
         self.manager = manager
         self.capacity = integer(op, "capacity", capacity, 1)
-        self._numbers = {id(level): i for i, level in enumerate(manager.levels)}
-        self._rings: list[Tensor] = [level.held.new_zeros(self.capacity, len(COLUMNS)) for level in manager.levels]
+        check_elements(op, "a ring", (self.capacity, len(COLUMNS)))
+        with torch.inference_mode(False):
+            self._rings: list[Tensor] = [level.held.new_zeros(self.capacity, len(COLUMNS)) for level in manager.levels]
         self._last: list[Tensor | None] = [None] * len(manager.levels)
         self._recorded = [0] * len(manager.levels)
-        self._handle = manager.register_level_hook(self._record)
+        self._watch(True)
+
+    def _watch(self, records: bool) -> None:
+        # Those that came later have no ring.
+        self._numbers = {id(level): i for i, level in enumerate(self.manager.levels[: len(self._rings)])}
+        self._handle = self.manager.register_level_hook(self._record) if records else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles."""
+        with self.manager._lock:
+            return {**self.__dict__, "_numbers": {}, "_handle": self._handle is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy, which has rings of its own, and watches the hierarchy that it has."""
+        self.__dict__.update(state)
+        self._rings = [ring.clone() for ring in self._rings]
+        self._last, self._recorded = list(self._last), list(self._recorded)
+        self._watch(state["_handle"])
 
     @torch.no_grad()
     def _record(self, level: HierarchicalLevel, outputs: Tensor) -> None:
@@ -55,7 +73,7 @@ class Monitor:
         if number is None or not len(outputs):
             return
         last = self._last[number]
-        before = torch.cat([(outputs[:1] if last is None else last.unsqueeze(0)), outputs[:-1]])
+        before = torch.cat([(outputs[:1] if last is None else last.to(outputs).unsqueeze(0)), outputs[:-1]])
         rows = torch.stack(
             (
                 outputs.mean(-1),
@@ -66,8 +84,9 @@ class Monitor:
             -1,
         )[-self.capacity :]
         end = self._recorded[number] + len(outputs)
-        places = torch.arange(end - len(rows), end, device=rows.device) % self.capacity
-        self._rings[number].index_copy_(0, places, rows.to(self._rings[number]))
+        ring = self._rings[number]
+        places = torch.arange(end - len(rows), end, device=ring.device) % self.capacity
+        ring.index_copy_(0, places, rows.to(ring))
         self._recorded[number] = end
         self._last[number] = outputs[-1].clone()
 
@@ -80,21 +99,25 @@ class Monitor:
         number = integer("records", "level", level)
         if not -len(self._rings) <= number < len(self._rings):
             raise IndexError(f"records: level must be in 0..{len(self._rings) - 1}, got {number}")
-        ring, count = self._rings[number], self._recorded[number]
-        kept: Tensor = ring[:count].clone() if count <= self.capacity else ring.roll(-(count % self.capacity), 0)
+        with self.manager._lock:
+            ring, count = self._rings[number], self._recorded[number]
+            kept: Tensor = ring[:count].clone() if count <= self.capacity else ring.roll(-(count % self.capacity), 0)
         return kept
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns level, step, mean, rms, active and change, as ``pandas.DataFrame`` takes them."""
         columns: dict[str, list[Any]] = {name: [] for name in ("level", "step", *COLUMNS)}
-        for number, level in enumerate(self.manager.levels):
-            rows = self.records(number).cpu()
-            columns["level"] += [level.level_id] * len(rows)
-            columns["step"] += list(range(self._recorded[number] - len(rows), self._recorded[number]))
-            for i, name in enumerate(COLUMNS):
-                columns[name] += rows[:, i].tolist()
+        with self.manager._lock:
+            for number, level in zip(range(len(self._rings)), self.manager.levels, strict=False):
+                rows = self.records(number).cpu()
+                columns["level"] += [level.level_id] * len(rows)
+                columns["step"] += list(range(self._recorded[number] - len(rows), self._recorded[number]))
+                for i, name in enumerate(COLUMNS):
+                    columns[name] += rows[:, i].tolist()
         return columns
 
     def close(self) -> None:
         """Records no more; what was recorded stays."""
-        self._handle.remove()
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
