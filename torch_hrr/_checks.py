@@ -23,11 +23,13 @@ def check_floating(op: str, argument: str, tensor: Tensor) -> None:
 
 
 def check_strided(op: str, argument: str, tensor: Tensor) -> None:
-    """Raises TypeError unless the value is a strided tensor."""
+    """Raises TypeError unless the value is a strided tensor that is not quantized."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor, got {type(tensor).__name__}")
     if tensor.layout is not torch.strided or tensor.is_nested:
         raise TypeError(f"{op}: {argument} must be strided, got {tensor.layout}, nested={tensor.is_nested}")
+    if tensor.is_quantized:
+        raise TypeError(f"{op}: {argument} must not be quantized, got {tensor.dtype}")
 
 
 def tensor(op: str, argument: str, value: Any) -> Tensor:

@@ -196,7 +196,7 @@ def refusals():
             ValueError,
             "add_level: level 3 must end with a layer of output_size 9, got 8",
         ),
-        (lambda: open_end.step(data()[0]), ValueError, "process_hierarchy: level 0 must end with a layer"),
+        (lambda: open_end.step(data()[0]), ValueError, "step: level 0 must end with a layer"),
         (lambda: short.add_layer(ReactiveLayer(6, 9)), ValueError, "add_layer: layer must have input_size 8, got 6"),
         (lambda: short.add_layer(torch.nn.Linear(8, 9)), TypeError, "add_layer: layer must be a ReactiveLayer"),
         (lambda: double.add_layer(HebbianCore(6, 9, dtype=torch.float64)), ValueError, "add_layer: layer must be of"),
@@ -207,7 +207,7 @@ def refusals():
         (lambda: filled.process_hierarchy("x"), TypeError, "process_hierarchy: data must be"),
         (lambda: filled.process_batch(data()), ValueError, r"process_batch: samples must have shape \[B, T, 6\]"),
         (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "with at least one sample"),
-        (lambda: filled.step(data()), ValueError, r"step: x must have 1 dimension \[n\], got 2"),
+        (lambda: filled.step(data()), ValueError, r"step: x must have shape \[6\], got \[37, 6\]"),
         (lambda: bad.process_hierarchy(data()), ValueError, "process_hierarchy: theta must be finite and above 0, got"),
         (lambda: Monitor(empty), ValueError, "Monitor: manager must have levels, got none"),
         (lambda: Monitor(5), TypeError, "Monitor: manager must be a HierarchyManager, got int"),
@@ -219,6 +219,14 @@ def refusals():
         (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),
         (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be finite and above 0"),
         (lambda: BitLinear(6, 0), ValueError, "BitLinear: output_size must be at least 1, got 0"),
+        (lambda: BitLinear(2**40, 2**40), ValueError, "BitLinear: the weights must have fewer than 2"),
+        (lambda: SoftHebb(2**62, 2), ValueError, "SoftHebb: the weights must have fewer than 2"),
+        (lambda: HierarchicalLevel(0, 2, 2, 2**62), ValueError, "HierarchicalLevel: the window of a tick must have"),
+        (lambda: HierarchicalLevel(0, 2, 2**62), ValueError, "HierarchicalLevel: the output must have fewer than 2"),
+        (lambda: Monitor(filled, 2**62), ValueError, "Monitor: a ring must have fewer than 2"),
+        (lambda: double.add_layer(double.layers[0]), ValueError, "add_layer: layer must be new to the level, got one"),
+        (lambda: filled.add_level(filled.levels[0]), ValueError, "add_level: level must be new to the hierarchy, got"),
+        (lambda: filled.step(data()[0, :5]), ValueError, r"step: x must have shape \[6\], got \[5\]"),
         (lambda: filled.register_level_hook(5), TypeError, "register_level_hook: hook must be callable, got int"),
     ]
 
@@ -297,3 +305,10 @@ def test_expected_free_energy_is_cross_entropy_with_the_goal():
     torch.testing.assert_close(certain, (0.5 * math.log(2 * math.pi * math.e) + goal.scale.log()).sum(-1))
     with pytest.raises(ValueError, match="expected_free_energy: goal_std must be above 0, got 0"):
         expected_free_energy(mean, std, mean, torch.zeros(2))
+    with pytest.raises(RuntimeError, match="expected_free_energy: std must be on cpu as mean, got meta"):
+        expected_free_energy(mean, std.to("meta"), mean, std)
+    batched = torch.func.vmap(expected_free_energy, (0, None, None, None))
+    torch.testing.assert_close(batched(mean, std, goal.loc, goal.scale), found)
+    batched = torch.func.vmap(expected_free_energy, (None, 0, None, 0))
+    stds = std.expand(3, 2)
+    assert batched(mean, stds, goal.loc, goal.scale.expand(3, 2)).shape == (3, 2)

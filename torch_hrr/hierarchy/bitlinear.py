@@ -57,7 +57,7 @@ class BitLinear(nn.Module):
         self.output_size = integer(op, "output_size", output_size, 1)
         check_bool(op, "bias", bias)
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
-        drawn = drawn_weights(self.output_size, self.input_size, check_seed(op, seed))
+        drawn = drawn_weights(op, self.output_size, self.input_size, check_seed(op, seed))
         self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
         self.bias = nn.Parameter(torch.zeros(self.output_size, device=place, dtype=kind)) if bias else None
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_seed, choice, integer, number, resolve_dtype
+from torch_hrr._autocast import full_precision
+from torch_hrr._checks import (
+    check_bool,
+    check_elements,
+    check_finite,
+    check_seed,
+    check_vectors,
+    choice,
+    integer,
+    number,
+    resolve_dtype,
+)
+from torch_hrr._random import seeded_generator
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
 from torch_hrr.reference.hierarchy import ACTIVATIONS as FUNCTIONS
 from torch_hrr.reference.hierarchy import outputs_of
@@ -17,12 +31,22 @@ _FAST_THETA = 1.0
 """lr tau of bcm from which theta lags behind what it should bound."""
 
 
-def drawn_weights(output_size: int, input_size: int, seed: int) -> Tensor:
+def drawn_weights(op: str, output_size: int, input_size: int, seed: int) -> Tensor:
     """``[m, n]`` from N(0, 1/n) in float32, on the CPU: the same for every device."""
-    generator = torch.Generator().manual_seed(seed)
+    check_elements(op, "the weights", (output_size, input_size))
+    generator = seeded_generator(seed)
     drawn = torch.randn(output_size, input_size, generator=generator, device="cpu", dtype=torch.float32)
     weight: Tensor = drawn / input_size**0.5
     return weight
+
+
+def writable(module: nn.Module, name: str) -> Tensor:
+    """A buffer to write to; one made in inference mode is replaced first, since nothing may write it outside."""
+    buffer: Tensor = getattr(module, name)
+    if buffer.is_inference() and not torch.is_inference_mode_enabled():
+        buffer = buffer.clone()
+        setattr(module, name, buffer)
+    return buffer
 
 
 class Layer(nn.Module):
@@ -31,7 +55,10 @@ class Layer(nn.Module):
     Attributes:
         input_size: n.
         output_size: m.
+        learns: Whether `process` can change it.
     """
+
+    learns = True
 
     def __init__(
         self,
@@ -49,12 +76,46 @@ class Layer(nn.Module):
         self.output_size = integer(op, "output_size", output_size, 1)
         self.seed = check_seed(op, seed)
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
-        drawn = drawn_weights(self.output_size, self.input_size, self.seed)
+        drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
         self.register_buffer("weight", drawn.to(device=place, dtype=kind))
 
-    def process(self, ticks: Tensor, learn: bool) -> Tensor:
-        """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype."""
+    def process(self, ticks: Any, learn: bool) -> Tensor:
+        """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype.
+
+        With `learn`, a layer that can learn does so at every tick, in its own dtype under autocast too.
+
+        Raises:
+            TypeError: ticks are not a floating tensor or array, or learn is not a bool.
+            ValueError: A shape that does not fit, or NaN or infinity to learn from. The layer is unchanged.
+            RuntimeError: ticks are on another device.
+        """
+        op = "process"
+        check_bool(op, "learn", learn)
+        rows = check_vectors(op, "ticks", ticks, self.input_size, self.device, 2)
+        if rows.dim() > 3 or (rows.dim() == 3 and rows.shape[1] == 0):
+            shape = f"[T, {self.input_size}] or [T, B, {self.input_size}] with at least one sample"
+            raise ValueError(f"{op}: ticks must have shape {shape}, got {list(rows.shape)}")
+        rows = rows.to(self.dtype)
+        if learn and self.learns and not rows.is_meta:
+            check_finite(op, "ticks", rows)
+        outputs, learned = self._run(rows, learn)
+        self._keep(learned)
+        return outputs
+
+    def _run(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """`outputs`, which changes nothing yet."""
+        with full_precision(ticks.device):
+            return self.outputs(ticks, learn)
+
+    def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Of checked ticks, without autocast: the outputs, and by name what tensors of the layer are to become."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def _keep(self, learned: Mapping[str, Tensor]) -> None:
+        """Takes over what `_run` gave."""
+        for name, value in learned.items():
+            writable(self, name).copy_(value)
 
     def check(self, op: str) -> None:
         """ValueError if the state of the layer would be an error in `process`."""
@@ -90,6 +151,7 @@ class ReactiveLayer(Layer):
     """
 
     bias: Tensor
+    learns = False
 
     def __init__(
         self,
@@ -128,9 +190,9 @@ class ReactiveLayer(Layer):
         outputs: Tensor = FUNCTIONS[self.activation](nn.functional.linear(x, self.weight, self.bias))
         return outputs
 
-    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+    def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Outputs for all ticks, by one matrix product."""
-        return self.forward(ticks)
+        return self.forward(ticks), {}
 
 
 class HebbianCore(Layer):
@@ -211,14 +273,16 @@ class HebbianCore(Layer):
         return outputs_of(x, self.weight, self.rule, self.activation)
 
     def check(self, op: str) -> None:
-        """ValueError unless theta is finite and above 0, as far as the CPU holds it."""
-        if self.theta.device.type == "cpu" and not bool(((self.theta > 0) & self.theta.isfinite()).all()):
+        """ValueError unless theta is finite and above 0, as far as the CPU holds it and nothing is traced."""
+        if self.rule != "bcm" or self.theta.device.type != "cpu" or torch.compiler.is_compiling():
+            return
+        if not bool(((self.theta > 0) & self.theta.isfinite()).all()):
             raise ValueError(f"{op}: theta must be finite and above 0, got {self.theta.min().item():g}")
 
-    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+    def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Outputs for all ticks; with `learn` weights and theta change at every one of them, else nothing does."""
         if not learn:
-            return self.forward(ticks)
+            return self.forward(ticks), {}
         with torch.no_grad():
             outputs, weight, theta = plastic_scan(
                 ticks,
@@ -232,9 +296,7 @@ class HebbianCore(Layer):
                 self.decay,
                 self.normalize,
             )
-            self.weight.copy_(weight)
-            self.theta.copy_(theta)
-        return outputs
+        return outputs, {"weight": weight, "theta": theta}
 
     def extra_repr(self) -> str:
         """Sizes and how it learns."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, choice, integer, signed, tensor
-from torch_hrr.hierarchy.layers import Layer
+from torch_hrr._checks import check_bool, check_data, check_elements, check_finite, choice, integer, signed, strided
+from torch_hrr.hierarchy.layers import Layer, writable
 
 POOLS = ("last", "mean", "max")
 
@@ -19,6 +20,23 @@ def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
         return ticks[:count]
     # One copy, several times as fast as index_select.
     return ticks.unsqueeze(1).expand(-1, resolution, *ticks.shape[1:]).reshape(-1, *ticks.shape[1:])[:count]
+
+
+def real(op: str, argument: str, data: Any) -> Tensor:
+    """The data as a tensor; TypeError for what holds no real numbers, ValueError for what holds none at all."""
+    rows = strided(op, argument, data)
+    check_data(op, argument, rows)
+    if rows.is_complex():
+        raise TypeError(f"{op}: {argument} must be real, got {rows.dtype}")
+    return rows
+
+
+def to_learn(op: str, argument: str, rows: Tensor, level: HierarchicalLevel, learn: bool) -> Tensor:
+    """The rows in the dtype of a level; what it learns from must be finite there, or it would be spoilt."""
+    rows = rows.to(level.held.dtype)
+    if learn:
+        check_finite(op, argument, rows)
+    return rows
 
 
 class HierarchicalLevel(nn.Module):
@@ -67,20 +85,25 @@ class HierarchicalLevel(nn.Module):
         self.pool = choice(op, "pool", pool, POOLS)
         self.layers: Any = nn.ModuleList()
         self.steps = 0
-        self.register_buffer("held", torch.zeros(self.output_size))
-        self.register_buffer("window", torch.zeros(self.temporal_resolution - 1, self.input_size))
+        shape = (self.temporal_resolution - 1, self.input_size)
+        check_elements(op, "the output", (self.output_size,))
+        check_elements(op, "the window of a tick", (self.temporal_resolution, self.input_size))
+        self.register_buffer("held", torch.zeros(self.output_size, device="cpu"))
+        self.register_buffer("window", torch.zeros(shape, device="cpu"))
 
     def add_layer(self, layer: Layer) -> None:
         """Appends a layer.
 
         Raises:
             TypeError: Not a layer of this package.
-            ValueError: Its input is not as long as the output of the layer before, or as the level's input; or its
-                device or dtype is another. The level is unchanged.
+            ValueError: Its input is not as long as the output of the layer before, or as the level's input; its device
+                or dtype is another; or it is in the level already. The level is unchanged.
         """
         op = "add_layer"
         if not isinstance(layer, Layer):
             raise TypeError(f"{op}: layer must be a ReactiveLayer, HebbianCore or SoftHebb, got {type(layer).__name__}")
+        if any(layer is each for each in self.layers):
+            raise ValueError(f"{op}: layer must be new to the level, got one that is in it already")
         before = self.layers[-1].output_size if len(self.layers) else self.input_size
         if layer.input_size != before:
             raise ValueError(f"{op}: layer must have input_size {before}, got {layer.input_size}")
@@ -95,7 +118,7 @@ class HierarchicalLevel(nn.Module):
         self.layers.append(layer)
 
     def check(self, op: str) -> None:
-        """ValueError unless the layers lead from inputs to outputs and may run."""
+        """ValueError unless the layers lead from inputs to outputs, where the level's state is, and may run."""
         if not len(self.layers):
             raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
         found = self.layers[-1].output_size
@@ -104,20 +127,27 @@ class HierarchicalLevel(nn.Module):
                 f"{op}: level {self.level_id} must end with a layer of output_size {self.output_size}, got {found}"
             )
         for layer in self.layers:
+            if (layer.device, layer.dtype) != (self.held.device, self.held.dtype):
+                raise ValueError(
+                    f"{op}: level {self.level_id} must have layers of {self.held.dtype} on {self.held.device}, got "
+                    f"{layer.dtype} on {layer.device}"
+                )
             layer.check(op)
 
+    @torch.no_grad()
     def reset_state(self) -> None:
         """Time starts at step 0 again; what was learned stays."""
         self.steps = 0
-        self.held.zero_()
-        self.window.zero_()
+        for name in ("held", "window"):
+            writable(self, name).zero_()
 
     def step(self, x: Any, learn: bool = True) -> Tensor:
         """One step: ``[output_size]`` for an input ``[input_size]``, as `process` of one row."""
-        vector = tensor("step", "x", x)
+        op = "step"
+        vector = real(op, "x", x)
         if vector.shape != (self.input_size,):
-            raise ValueError(f"step: x must have shape [{self.input_size}], got {list(vector.shape)}")
-        return self._process("step", vector.unsqueeze(0), learn)[0]
+            raise ValueError(f"{op}: x must have shape [{self.input_size}], got {list(vector.shape)}")
+        return self._whole(op, "x", vector.unsqueeze(0), learn)[0]
 
     def process(self, inputs: Any, learn: bool = True) -> Tensor:
         """Some steps at once: what as many calls of `step` would give and leave, bit for bit where the layers learn.
@@ -130,42 +160,69 @@ class HierarchicalLevel(nn.Module):
             ``[T, output_size]``, outputs held between ticks.
 
         Raises:
-            TypeError: inputs are not a tensor or array of floats, or learn is not a bool.
-            ValueError: The shape does not fit, layers are missing or do not fit, or a theta is not above 0. The level
-                is unchanged.
+            TypeError: inputs are not a tensor or array of real numbers, or learn is not a bool.
+            ValueError: The shape does not fit, layers are missing or do not fit, a theta is not above 0, or layers are
+                to learn from NaN or infinity. After this or any other error the level is unchanged.
         """
-        rows = tensor("process", "inputs", inputs)
+        op = "process"
+        rows = real(op, "inputs", inputs)
         if rows.dim() != 2 or rows.shape[1] != self.input_size:
-            raise ValueError(f"process: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
-        return self._process("process", rows, learn)
+            raise ValueError(f"{op}: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
+        return self._whole(op, "inputs", rows, learn)
 
-    def _process(self, op: str, rows: Tensor, learn: bool) -> Tensor:
+    def _whole(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
         check_bool(op, "learn", learn)
         self.check(op)
+        outputs, keep = self._run(to_learn(op, argument, rows, self, learn and self.learns), learn)
+        keep()
+        return outputs
+
+    @property
+    def learns(self) -> bool:
+        """Whether a layer can learn."""
+        return any(layer.learns for layer in self.layers)
+
+    def _run(self, rows: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+        """The outputs of `process`, and what takes over the time and all that was learned: nothing has changed yet."""
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
         waiting = (self.steps - 1) % resolution if self.steps else 0
         ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]) if waiting else rows, self.steps > 0)
-        for layer in self.layers:
-            ticks = layer.process(ticks, learn)
+        ticks, keep_layers = self._through_layers(ticks, learn)
         # A step holds the output of the last tick; before the first tick of this call, what was held.
         outputs = held_between(ticks, resolution, count - min(-self.steps % resolution, count))
         if len(outputs) < count:
             outputs = torch.cat([self.held.expand(count - len(outputs), -1), outputs])
-        with torch.no_grad():
-            if len(ticks):
-                self.held.copy_(ticks[-1])
-            self.window[: len(rest)] = rest
-            self.window[len(rest) :] = 0
-            self.steps += count
-        return outputs
 
-    def process_batch(self, samples: Tensor, learn: bool) -> Tensor:
-        """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together."""
-        ticks, _ = self._pooled(samples, False)
+        @torch.no_grad()
+        def keep() -> None:
+            keep_layers()
+            if len(ticks):
+                writable(self, "held").copy_(ticks[-1])
+            window = writable(self, "window")
+            window[: len(rest)] = rest
+            window[len(rest) :] = 0
+            self.steps += count
+
+        return outputs, keep
+
+    def _run_batch(self, samples: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+        """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together; as `_run`."""
+        samples = samples.to(self.held)
+        ticks, keep = self._through_layers(self._pooled(samples, False)[0], learn)
+        return held_between(ticks, self.temporal_resolution, len(samples)), keep
+
+    def _through_layers(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+        learned = []
         for layer in self.layers:
-            ticks = layer.process(ticks, learn)
-        return held_between(ticks, self.temporal_resolution, len(samples))
+            ticks, values = layer._run(ticks, learn)
+            learned.append((layer, values))
+
+        def keep() -> None:
+            for layer, values in learned:
+                layer._keep(values)
+
+        return ticks, keep
 
     def _pooled(self, rows: Tensor, begun: bool) -> tuple[Tensor, Tensor]:
         """What every tick sees of rows ``[steps, ...]``, and the rows after the last tick.
@@ -190,11 +247,16 @@ class HierarchicalLevel(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """Steps since `reset_state`, for state_dict."""
-        return torch.tensor(self.steps)
+        return torch.tensor(self.steps, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Counterpart of `get_extra_state`."""
-        self.steps = integer("load_state_dict", "steps", int(state), 0)
+        """Counterpart of `get_extra_state`; TypeError for anything else."""
+        op = "load_state_dict"
+        given = strided(op, "steps", state)
+        check_data(op, "steps", given)
+        if given.dtype != torch.int64 or given.dim() > 0:
+            raise TypeError(f"{op}: steps must be an int64 number, got {given.dtype} of shape {list(given.shape)}")
+        self.steps = integer(op, "steps", int(given), 0)
 
     def extra_repr(self) -> str:
         """Sizes and time scale."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from torch_hrr._checks import check_bool, check_data, check_finite, integer, strided
+from torch_hrr._checks import check_bool, integer
 from torch_hrr._shared import Shared, locked
 from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer
-from torch_hrr.hierarchy.level import HierarchicalLevel
+from torch_hrr.hierarchy.level import HierarchicalLevel, real, to_learn
 from torch_hrr.hierarchy.softhebb import SoftHebb
 from torch_hrr.io import Saveable
 
@@ -45,12 +46,14 @@ class HierarchyManager(Shared, Saveable, nn.Module):
 
         Raises:
             TypeError: Not a HierarchicalLevel.
-            ValueError: Its input is not as long as the output of the level before, or its layers do not lead from its
-                input to its output. The hierarchy is unchanged.
+            ValueError: Its input is not as long as the output of the level before, its layers do not lead from its
+                input to its output, or it is in the hierarchy already. The hierarchy is unchanged.
         """
         op = "add_level"
         if not isinstance(level, HierarchicalLevel):
             raise TypeError(f"{op}: level must be a HierarchicalLevel, got {type(level).__name__}")
+        if any(level is each for each in self.levels):
+            raise ValueError(f"{op}: level must be new to the hierarchy, got one that is in it already")
         if len(self.levels) and level.input_size != self.levels[-1].output_size:
             raise ValueError(
                 f"{op}: level must have input_size {self.levels[-1].output_size}, the output_size of the level before, "
@@ -85,30 +88,32 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         """
         op = "process_hierarchy"
         self._check(op, learn)
-        rows = self._rows(op, "data", data, learn)
+        rows = real(op, "data", data)
         first = self.levels[0]
         if rows.dim() != 2 or rows.shape[1] != first.input_size:
             raise ValueError(f"{op}: data must have shape [T, {first.input_size}], got {list(rows.shape)}")
         count = len(rows) if steps is None else integer(op, "steps", steps, 0)
         if count > len(rows):
             raise ValueError(f"{op}: steps must be at most {len(rows)}, the length of data, got {count}")
-        rows = rows[:count]
-        results = []
-        for level in self.levels:
-            rows = level._process(op, rows, learn)
-            results.append(rows)
-            for hook in tuple(self._hooks.values()):
-                hook(level, rows)
-        return results
+        return self._process(op, "data", rows[:count], learn)
 
     @locked
     def step(self, x: Any, learn: bool = True) -> list[Tensor]:
         """One step of all levels, for one input ``[n]``: the row that `process_hierarchy` gives for each level."""
-        check_bool("step", "learn", learn)
-        vector = self._rows("step", "x", x, learn)
-        if vector.dim() != 1:
-            raise ValueError(f"step: x must have 1 dimension [n], got {vector.dim()}")
-        return [rows[0] for rows in self.process_hierarchy(vector.unsqueeze(0), learn=learn)]
+        op = "step"
+        self._check(op, learn)
+        vector, size = real(op, "x", x), self.levels[0].input_size
+        if vector.shape != (size,):
+            raise ValueError(f"{op}: x must have shape [{size}], got {list(vector.shape)}")
+        return [rows[0] for rows in self._process(op, "x", vector.unsqueeze(0), learn)]
+
+    def _process(self, op: str, argument: str, rows: Tensor, learn: bool) -> list[Tensor]:
+        levels = tuple(self.levels)
+        results = self._through(levels, HierarchicalLevel._run, self._to_learn(op, argument, rows, learn), learn)
+        for level, outputs in zip(levels, results, strict=True):
+            for hook in tuple(self._hooks.values()):
+                hook(level, outputs)
+        return results
 
     @locked
     def process_batch(self, samples: Any, learn: bool = True) -> list[Tensor]:
@@ -128,16 +133,25 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         """
         op = "process_batch"
         self._check(op, learn)
-        rows = self._rows(op, "samples", samples, learn)
+        rows = real(op, "samples", samples)
         first = self.levels[0]
         if rows.dim() != 3 or rows.shape[2] != first.input_size or not len(rows):
             shape = f"[B, T, {first.input_size}] with at least one sample"
             raise ValueError(f"{op}: samples must have shape {shape}, got {list(rows.shape)}")
-        rows = rows.transpose(0, 1)
-        results = []
-        for level in self.levels:
-            rows = level.process_batch(rows.to(level.held), learn)
-            results.append(rows.transpose(0, 1))
+        rows = self._to_learn(op, "samples", rows.transpose(0, 1), learn)
+        results = self._through(tuple(self.levels), HierarchicalLevel._run_batch, rows, learn)
+        return [outputs.transpose(0, 1) for outputs in results]
+
+    @staticmethod
+    def _through(levels: tuple[HierarchicalLevel, ...], run: Any, rows: Tensor, learn: bool) -> list[Tensor]:
+        """The outputs of all levels, which change once the last one is computed: all or, after an error, none."""
+        results, changes = [], []
+        for level in levels:
+            rows, keep = run(level, rows, learn)
+            results.append(rows)
+            changes.append(keep)
+        for keep in changes:
+            keep()
         return results
 
     @locked
@@ -148,7 +162,9 @@ class HierarchyManager(Shared, Saveable, nn.Module):
 
     @locked
     def register_level_hook(self, hook: Hook) -> RemovableHandle:
-        """Calls ``hook(level, outputs)`` after every level of `process_hierarchy` and `step`; outputs ``[steps, m]``.
+        """Calls ``hook(level, outputs)`` for every level after `process_hierarchy` and `step`; outputs ``[steps, m]``.
+
+        By then all levels have made their steps, so that a hook that raises leaves nothing half done.
 
         Returns:
             A handle; its ``remove()`` ends the calls.
@@ -166,15 +182,22 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         for level in self.levels:
             level.check(op)
 
-    def _rows(self, op: str, argument: str, data: Any, learn: bool) -> Tensor:
-        """The data as a tensor. Where layers learn it must be finite: one NaN would spoil all that was learned."""
-        rows = strided(op, argument, data)
-        check_data(op, argument, rows)
-        if rows.is_complex():
-            raise TypeError(f"{op}: {argument} must be real, got {rows.dtype}")
-        if learn and not all(isinstance(layer, ReactiveLayer) for level in self.levels for layer in level.layers):
-            check_finite(op, argument, rows)
-        return rows
+    def _to_learn(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
+        return to_learn(op, argument, rows, self.levels[0], learn and any(level.learns for level in self.levels))
+
+    @locked
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of any module, but after an error the hierarchy is unchanged."""
+        before = copy.deepcopy(self.state_dict())
+        try:
+            return super().load_state_dict(state_dict, strict=strict, assign=assign)
+        except BaseException:
+            super().load_state_dict(before, assign=True)
+            raise
+
+    def __copy__(self) -> Self:
+        """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same weights would damage them."""
+        return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles."""
@@ -208,11 +231,16 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         for number, given in enumerate(metadata["levels"]):
             level_settings = dict(given)
             layers, steps = level_settings.pop("layers"), level_settings.pop("steps")
+            sizes = (level_settings["temporal_resolution"] - 1, level_settings["input_size"])
+            _check_shape(tensors, f"levels.{number}.window", sizes)
+            _check_shape(tensors, f"levels.{number}.held", (level_settings["output_size"],))
             level = HierarchicalLevel(**level_settings)
             for i, layer_settings in enumerate(layers):
                 settings = dict(layer_settings)
                 kind: Any = _LAYERS[settings.pop("class")]
-                dtype = tensors[f"levels.{number}.layers.{i}.weight"].dtype
+                weight = f"levels.{number}.layers.{i}.weight"
+                _check_shape(tensors, weight, (settings["output_size"], settings["input_size"]))
+                dtype = tensors[weight].dtype
                 level.add_layer(kind(**settings, device=device, dtype=dtype))
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)
@@ -228,3 +256,9 @@ class HierarchyManager(Shared, Saveable, nn.Module):
             if len(level.layers):
                 level.check("load")
         return made
+
+
+def _check_shape(tensors: Mapping[str, Tensor], name: str, sizes: tuple[Any, ...]) -> None:
+    """ValueError unless a file's tensor has these sizes: nothing larger than the file is made of what it says."""
+    if tuple(tensors[name].shape) != sizes:
+        raise ValueError(f"{name} of {list(sizes)}, got {list(tensors[name].shape)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -62,10 +64,10 @@ class SoftHebb(Layer):
         """``softmax(x W^T / temperature)``, ``[..., m]``, without learning."""
         return torch.softmax(x @ self.weight.mT / self.temperature, -1)
 
-    def process(self, ticks: Tensor, learn: bool) -> Tensor:
+    def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Outputs for all ticks; with `learn` weights change at every one of them: a loop of torch's operators."""
         if not learn or not len(ticks):
-            return self.forward(ticks)
+            return self.forward(ticks), {}
         with torch.no_grad():
             weight, outputs = self.weight.clone(), []
             for tick in ticks:
@@ -75,8 +77,7 @@ class SoftHebb(Layer):
                 step = (y.mT @ x - (y * u).sum(0).unsqueeze(-1) * weight) / len(x)
                 weight = weight + self.lr * step
                 outputs.append(y if ticks.dim() == 3 else y[0])
-            self.weight.copy_(weight)
-        return torch.stack(outputs)
+        return torch.stack(outputs), {"weight": weight}
 
     def extra_repr(self) -> str:
         """Sizes and how it learns."""
