@@ -32,6 +32,37 @@ def test_products_and_functions_are_numpys(name, arguments):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-6)
 
 
+KINDS = {
+    "int": np.arange(6).reshape(2, 3),
+    "uint8": np.arange(6, dtype=np.uint8).reshape(2, 3),
+    "float32": np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3),
+    "float64": np.linspace(1, 2, 6).reshape(2, 3),
+    "complex": np.linspace(1, 2, 6).reshape(2, 3) * 1j,
+    "bool": np.array([[True, False, True], [False, False, False]]),
+}
+
+
+@pytest.mark.parametrize("name", ("dot", "matmul", "outer"))
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", KINDS)
+def test_products_of_two_dtypes_are_numpys(name, first, second):
+    a, b = KINDS[first], KINDS[second].T
+    expected = getattr(np, name)(a, b)
+    found = getattr(runtime, name)(a, b).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.dtype.kind == expected.dtype.kind
+
+
+def test_uniform_stays_below_high():
+    """Of float32 numbers around 100, a sum in 300,000 rounds up to 101; of those around 10^9 every second one."""
+    for low, high in ((100, 101), (1e9, 1e9 + 64), (101, 100)):
+        drawn = runtime.uniform(low, high, 2**22)
+        assert not (drawn == high).any()
+        assert min(low, high) <= drawn.min() and drawn.max() <= max(low, high)
+    assert torch.equal(runtime.uniform(2, 2, 3), torch.full((3,), 2.0))
+    assert runtime.uniform(-1e38, 2e38, 100).isfinite().all()
+
+
 @pytest.mark.parametrize("axis", (None, 0, -1, (0, 2)))
 @pytest.mark.parametrize("keepdims", (False, True))
 @pytest.mark.parametrize(("name", "numpys"), [("sum", np.sum), ("mean", np.mean), ("std", np.std)])
@@ -49,6 +80,7 @@ def test_norms_sigmoid_and_relu():
     np.testing.assert_allclose(runtime.relu(A), np.maximum(A, 0))
     assert runtime.mean([1, 2, 4]).item() == pytest.approx(7 / 3)
     assert runtime.std(3.0) == 0
+    assert runtime.relu([True, False]).tolist() == [1, 0]
 
 
 def test_arrays_are_made_on_the_current_device():
@@ -70,12 +102,53 @@ def test_bad_calls_are_named():
         (lambda: runtime.zeros(-1), ValueError, "zeros: shape must be at least 0, got -1"),
         (lambda: runtime.zeros(2**62, 4), ValueError, "zeros: shape must have fewer than"),
         (lambda: runtime.exp("x"), TypeError, "exp: x must be a tensor"),
+        (
+            lambda: runtime.exp(2**70),
+            ValueError,
+            "exp: x must be above -2.63 and below 2.63, got 1180591620717411303424",
+        ),
+        (lambda: runtime.sum(A, axis=(0, -2)), ValueError, r"sum: axis must not name an axis twice, got \[0, -2\]"),
+        (lambda: runtime.sum(A, axis=""), TypeError, "sum: axis must be an int, got str"),
+        (lambda: runtime.sum(A, axis=b"\0"), TypeError, "sum: axis must be an int, got bytes"),
+        (lambda: runtime.uniform(0, 1e300), ValueError, "uniform: high must be a finite number"),
+        (lambda: runtime.uniform(-3e38, 3e38), ValueError, r"uniform: high - low must be finite in torch.float32, got"),
+        (lambda: runtime.relu(torch.ones(2) * 1j), TypeError, "relu: x must be real, got torch.complex64"),
+        (lambda: runtime.dot(torch.ones(2), torch.ones(2, device="meta")), RuntimeError, "dot: a and b must be on one"),
+        (lambda: runtime.matmul(C, C.T), ValueError, r"matmul: a and b must be matrices that fit, got \[2, 3, 4\] and"),
+        (lambda: runtime.matmul(np.ones((2, 2), np.uint16), np.ones((2, 2), np.uint16)), TypeError, "matmul: a and b"),
+        (
+            lambda: runtime.outer(np.ones(2, np.uint16), [1, 2]),
+            TypeError,
+            "outer: a and b must be of dtypes that torch",
+        ),
+        (
+            lambda: runtime.outer(torch.zeros(1).expand(2**40), torch.zeros(1).expand(2**40)),
+            ValueError,
+            "outer: the result must have fewer",
+        ),
         (lambda: runtime.mean(A, keepdims=1), TypeError, "mean: keepdims must be a bool"),
         (lambda: runtime.benchmark_device(5), TypeError, "benchmark_device: fn must be callable"),
         (lambda: runtime.benchmark_device(print, 0), ValueError, "benchmark_device: runs must be at least 1, got 0"),
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("name", ("exp", "tanh", "sigmoid", "relu", "sum", "mean", "std", "norm", "dot", "outer"))
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.eye(2).to_sparse(), "must be strided, got torch.sparse_coo"),
+        (torch.nested.as_nested_tensor([torch.ones(2)], layout=torch.jagged), "must be strided, got"),
+        (torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.qint8), "must not be quantized, got torch.qint8"),
+        (torch.eye(2).to(torch.float8_e5m2), "must be of a dtype that torch computes in, got torch.float8_e5m2"),
+    ],
+    ids=["sparse", "nested", "quantized", "float8"],
+)
+def test_tensors_of_other_kinds_are_named(name, tensor, message):
+    arguments = (torch.eye(2), tensor) if name in ("dot", "outer") else (tensor,)
+    with pytest.raises(TypeError, match=rf"^{name}: (x|b) {message}"):
+        getattr(runtime, name)(*arguments)
 
 
 def test_a_benchmark_calls_once_more_than_it_times():
