@@ -65,6 +65,41 @@ def test_an_alert_that_fails_is_a_warning(monkeypatch):
     assert len(running.samples()) == 2
 
 
+def test_an_alert_may_stop_the_monitor_and_cannot_start_it_twice():
+    running, results = ResourceMonitor("cpu", interval=0.001), []
+    running.alert("seconds", 0.01, lambda sample: results.append(running.stop()))
+    running.start()
+    end = time.perf_counter() + 10
+    while running.is_running and time.perf_counter() < end:
+        time.sleep(0.001)
+    assert not running.is_running and results[0][-1]["seconds"] > 0.01
+    # At the first sample, which is taken by the call itself.
+    before = threading.active_count()
+    running = ResourceMonitor("cpu", interval=0.001)
+    running.alert("seconds", -1, lambda sample: running.stop())
+    assert not running.start().is_running and threading.active_count() == before
+    running = ResourceMonitor("cpu", interval=0.001)
+    running.alert("seconds", -1, lambda sample: running.start())
+    with pytest.warns(RuntimeWarning, match="start: monitor must be stopped, got one that is running"):
+        running.start()
+    running.stop()
+    assert threading.active_count() == before
+
+
+def test_an_alert_that_exits_is_a_warning_too(monkeypatch):
+    scripted(monkeypatch, "rss_mb", [5.0])
+    running = ResourceMonitor("cpu")
+    running.alert("rss_mb", 3, lambda sample: sys.exit(1))
+    with pytest.warns(RuntimeWarning, match=r"^torch_hrr: the alert of rss_mb raised SystemExit: 1"):
+        running._take()
+
+
+def test_an_interval_may_be_longer_than_a_thread_can_wait():
+    running = ResourceMonitor("cpu", interval=1e300).start()
+    time.sleep(0.05)
+    assert running._thread.is_alive() and len(running.stop()) == 2
+
+
 def test_samples_are_written_as_json(tmp_path):
     with ResourceMonitor("cpu", interval=0.01) as running:
         pass

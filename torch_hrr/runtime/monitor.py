@@ -73,8 +73,7 @@ class ResourceMonitor:
         self._samples: deque[dict[str, float | None]] = deque(maxlen=integer(op, "most", most, 1))
         self._alerts: list[_Alert] = []
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: _Sampler | None = None
         self._gpu: _Gpu | None = None
         self._process = _Process()
         self._start = 0.0
@@ -82,7 +81,8 @@ class ResourceMonitor:
     def alert(self, metric: str, above: float, callback: Callable[[dict[str, Any]], Any]) -> None:
         """Calls a function with the sample when a metric rises above a threshold, once until it has fallen below again.
 
-        It is called in the monitor's thread; what it raises becomes a RuntimeWarning.
+        It is called in the monitor's thread, the first and the last sample in that of `start` and `stop`; what it
+        raises becomes a RuntimeWarning. It may stop the monitor.
 
         Raises:
             TypeError: callback is not callable, or an argument of the wrong type.
@@ -100,25 +100,34 @@ class ResourceMonitor:
         Raises:
             RuntimeError: It is running.
         """
-        if self.is_running:
-            raise RuntimeError("start: monitor must be stopped, got one that is running")
-        self._samples.clear()
-        self._ended.clear()
-        self._gpu = _Gpu.of(self.device)
-        self._process = _Process()
-        self._start = time.perf_counter()
-        self._take()
-        self._thread = threading.Thread(target=self._run, name="torch_hrr monitor", daemon=True)
-        self._thread.start()
+        sampler = _Sampler(self)
+        with self._lock:
+            if self._thread is not None:
+                raise RuntimeError("start: monitor must be stopped, got one that is running")
+            self._thread = sampler
+            self._samples.clear()
+        try:
+            self._gpu = _Gpu.of(self.device)
+            self._process = _Process()
+            self._start = time.perf_counter()
+            self._take()
+            with self._lock:
+                # An alert of the first sample may have stopped it.
+                if self._thread is sampler:
+                    sampler.start()
+        except BaseException:
+            self._thread = None
+            raise
         return self
 
     def stop(self) -> list[dict[str, float | None]]:
         """Takes the last sample and ends; returns the samples, oldest first. Without effect if it is not running."""
-        if self._thread is not None:
-            self._ended.set()
-            self._thread.join()
-            self._thread = None
-            self._take()
+        with self._lock:
+            sampler, self._thread = self._thread, None
+        if sampler is not None:
+            sampler.end()
+            if threading.current_thread() is not sampler:
+                self._take()
         return self.samples()
 
     @property
@@ -144,10 +153,6 @@ class ResourceMonitor:
         """Stops it."""
         self.stop()
 
-    def _run(self) -> None:
-        while not self._ended.wait(self.interval):
-            self._take()
-
     def _take(self) -> None:
         sample: dict[str, float | None] = dict.fromkeys(METRICS)
         sample["seconds"] = time.perf_counter() - self._start
@@ -162,6 +167,26 @@ class ResourceMonitor:
             alerts = list(self._alerts)
         for alert in alerts:
             alert.see(sample)
+
+
+class _Sampler(threading.Thread):
+    """Takes a monitor's samples until it is ended."""
+
+    def __init__(self, monitor: ResourceMonitor) -> None:
+        super().__init__(name="torch_hrr monitor", daemon=True)
+        self._monitor = monitor
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        # No longer than a thread can wait at once.
+        while not self._ended.wait(min(self._monitor.interval, threading.TIMEOUT_MAX)):
+            self._monitor._take()
+
+    def end(self) -> None:
+        """Ends it; an alert calls this in the thread itself, which ends afterwards."""
+        self._ended.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join()
 
 
 class _Alert:
@@ -179,7 +204,7 @@ class _Alert:
             return
         try:
             self._callback(dict(sample))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = f"torch_hrr: the alert of {self._metric} raised {type(error).__name__}: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
