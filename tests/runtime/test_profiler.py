@@ -1,6 +1,7 @@
 """PerformanceProfiler: its report, its bottlenecks, its trace, and times of operations."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -76,6 +77,71 @@ def test_a_report_ends_the_recording_and_alerts_stay():
     assert len(seen) >= 1
 
 
+def test_a_trace_is_written_as_often_as_asked_and_after_errors(tmp_path):
+    made = PerformanceProfiler(device="cpu")
+    made.start_monitoring()
+    torch.ones(3).sum()
+    with pytest.raises(FileNotFoundError):
+        made.export_chrome_trace(tmp_path / "none" / "trace.json")
+    with pytest.raises(ValueError, match="export_chrome_trace: path must name a regular file"):
+        made.export_chrome_trace(tmp_path)
+    with pytest.raises(ValueError, match="save_report: path must name a regular file"):
+        made.save_report(tmp_path)
+    for name in ("one", "two"):
+        made.export_chrome_trace(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_recording_is_not_ended_by_another():
+    made, other = PerformanceProfiler(device="cpu"), PerformanceProfiler(device="cpu")
+    made.start_monitoring()
+    text = r"^start_monitoring: torch.profiler must not be recording, got a recording that is under way$"
+    with pytest.raises(RuntimeError, match=text):
+        other.start_monitoring()
+    assert not other.monitor.is_running
+    torch.ones(3).sum()
+    assert made.generate_report()["summary"]["operators"] > 0
+    with torch.profiler.profile(), pytest.raises(RuntimeError, match=text):
+        other.start_monitoring()
+    made.start_monitoring()
+    # One that nobody can stop any more is no obstacle.
+    del made
+    other.start_monitoring()
+    torch.ones(3).sum()
+    assert other.generate_report()["summary"]["operators"] > 0
+
+
+def test_a_start_that_fails_leaves_nothing_recording():
+    made = PerformanceProfiler(device="cpu")
+    made.monitor.start()
+    with pytest.raises(RuntimeError, match=r"^start: monitor must be stopped"):
+        made.start_monitoring()
+    made.monitor.stop()
+    with pytest.raises(RuntimeError, match=r"^generate_report: start_monitoring must be called first"):
+        made.generate_report()
+    made.start_monitoring()
+    torch.ones(3).sum()
+    assert made.generate_report()["summary"]["operators"] > 0
+
+
+def test_a_recording_is_stopped_where_it_was_started():
+    made, errors = PerformanceProfiler(device="cpu"), []
+    made.start_monitoring()
+    torch.ones(3).sum()
+
+    def stop():
+        try:
+            made.generate_report()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    thread.join()
+    assert errors == ["stop_monitoring: recording must be stopped in the thread that started it, got another"]
+    assert made.generate_report()["summary"]["operators"] > 0
+
+
 def test_operations_are_timed_by_name(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(profiler, "benchmark_device", lambda fn, runs: (fn(), timing(runs))[1])
@@ -134,3 +200,10 @@ def test_without_a_gpu_only_the_cpu_is_timed():
         GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu(64, [1])
     with pytest.raises(ValueError, match=r"^benchmark_gpu_vs_cpu: a batch size must be at least 1, got 0$"):
         GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu([64], [0])
+
+
+def test_vectors_beyond_torch_are_named():
+    with pytest.raises(ValueError, match=r"^analyze_memory_usage: the vectors must have fewer than 2\^59 elements"):
+        GPUMemoryAnalysis("cpu", 2**62).analyze_memory_usage(1000)
+    with pytest.raises(ValueError, match=r"^benchmark_gpu_vs_cpu: the vectors must have fewer than 2\^59 elements"):
+        GPUPerformanceBenchmark("cpu").benchmark_gpu_vs_cpu([8, 2**31], [1, 2**31])

@@ -232,9 +232,13 @@ class GPUAccelerator:
         return max((available * 9 // 10 - fixed_bytes) // item_bytes, 0)
 
     def start_profiling(self) -> None:
-        """Records every operator from now on, with torch.profiler; if it is already recording, starts again."""
+        """Records every operator from now on, with torch.profiler; if it is already recording, starts again.
+
+        Raises:
+            RuntimeError: Another recording of torch.profiler is under way.
+        """
         self.stop_profiling()
-        self._profile = OperatorRecording(self.device)
+        self._profile = OperatorRecording("start_profiling", self.device)
 
     def stop_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """Stops recording.
@@ -252,7 +256,7 @@ class GPUAccelerator:
         profile, self._profile = self._profile, None
         operators = profile.stop()
         if path is not None:
-            profile.save(path)
+            profile.save("stop_profiling", path)
         return operators
 
     def _limit_memory(self, limit: int) -> None:

@@ -283,7 +283,7 @@ def enough_memory(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out; the CPU's allocator has no class of its own."""
-    texts = ("can't allocate memory", "not enough memory")
+    texts = ("can't allocate memory", "not enough memory", "std::bad_alloc")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
@@ -555,11 +555,11 @@ def check_text(op: str, where: str, text: str) -> None:
         raise ValueError(f"{op}: {where} must be valid Unicode, got {text!r}") from None
 
 
-def write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
+def write_atomically(path: str, chunks: Iterable[bytes | bytearray], op: str = "save") -> None:
     """Writes a file whole or not at all, as `save` says."""
     mode = os.stat(path).st_mode if os.path.exists(path) else None
     if mode is not None and not stat.S_ISREG(mode):
-        raise ValueError(f"save: path must name a regular file, got {path}")
+        raise ValueError(f"{op}: path must name a regular file, got {path}")
     parent = os.path.dirname(path)
     temporary = os.path.join(parent, f".torch_hrr-{secrets.token_hex(8)}.tmp")
     # Opened first, so that a directory which cannot be is an error while the old file is still there.
@@ -592,4 +592,4 @@ def write_atomically(path: str, chunks: Iterable[bytes | bytearray]) -> None:
 def write_json(op: str, path: str | os.PathLike[str], content: Any) -> None:
     """Writes a file of JSON, whole or not at all."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_atomically(os.path.abspath(checked_path(op, path)), [text.encode()])
+    write_atomically(os.path.abspath(checked_path(op, path)), [text.encode()], op)

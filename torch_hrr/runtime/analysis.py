@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import integer, listed
+from torch_hrr._checks import check_elements, integer, listed
 from torch_hrr._ops import ops
 from torch_hrr.runtime.benchmark import benchmark_device
 from torch_hrr.runtime.device import GPUContext, resolve_data_device
@@ -48,10 +48,12 @@ class GPUMemoryAnalysis:
 
         Raises:
             TypeError: max_vectors is not an int.
-            ValueError: max_vectors is less than 1000.
+            ValueError: max_vectors is less than 1000, or beyond what torch can count.
             torch.OutOfMemoryError: They do not fit.
         """
-        most = integer("analyze_memory_usage", "max_vectors", max_vectors, _STEP)
+        op = "analyze_memory_usage"
+        most = integer(op, "max_vectors", max_vectors, _STEP)
+        check_elements(op, "the vectors", (most, self.dimensionality))
         rows = []
         for count in range(_STEP, most + 1, _STEP):
             free_caches(self.device)
@@ -107,7 +109,7 @@ class GPUPerformanceBenchmark:
 
         Raises:
             TypeError: Not sequences of ints.
-            ValueError: A number is less than 1.
+            ValueError: A number is less than 1, or both are beyond what torch can count.
             torch.OutOfMemoryError: The vectors do not fit.
         """
         op = "benchmark_gpu_vs_cpu"
@@ -115,6 +117,7 @@ class GPUPerformanceBenchmark:
         dims = [integer(op, "a dimension", each, 1) for each in wanted]
         wanted = listed(op, "batch_sizes", batch_sizes, "a sequence of ints")
         sizes = [integer(op, "a batch size", each, 1) for each in wanted]
+        check_elements(op, "the vectors", (2, max(sizes, default=0), max(dims, default=0)))
         has_gpu = self.device.type != "cpu"
         bandwidth = self._bytes_per_second() if has_gpu and dims and sizes else math.nan
         results: dict[str, dict[str, float | None]] = {}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import tempfile
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -31,24 +34,48 @@ _HINTS = {
 
 
 class OperatorRecording:
-    """What torch.profiler records of a device's operators, from now until `stop`; there can be one at a time."""
+    """What torch.profiler records of a device's operators, from now until `stop`; there can be one at a time.
 
-    def __init__(self, device: torch.device, memory: bool = False) -> None:
+    Attributes:
+        thread: The number of the thread that started it, in which alone torch can stop it.
+    """
+
+    _running: ClassVar[weakref.ref[OperatorRecording] | None] = None
+
+    def __init__(self, op: str, device: torch.device, memory: bool = False) -> None:
         """Starts it.
 
         Args:
+            op: The user's call, for errors to name.
             device: Whose work is recorded beside the CPU's.
             memory: Whether allocations are recorded too.
+
+        Raises:
+            RuntimeError: Another recording of torch.profiler is under way, which torch would end without a word.
         """
+        running = OperatorRecording._running
+        if torch._C._autograd._profiler_enabled() or (running is not None and running() is not None):
+            raise RuntimeError(f"{op}: torch.profiler must not be recording, got a recording that is under way")
+        self.thread = threading.get_ident()
+        self._trace: bytes | None = None
         activities = [torch.profiler.ProfilerActivity.CPU]
         if device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._profile = torch.profiler.profile(activities=activities, profile_memory=memory)
         self._profile.start()
+        OperatorRecording._running = weakref.ref(self)
+
+    def __del__(self) -> None:
+        """Ends one that nobody can stop any more, or torch would go on."""
+        running = OperatorRecording._running
+        mine = running is not None and running() in (None, self)
+        if mine and getattr(self, "thread", None) == threading.get_ident():
+            self._profile.stop()
 
     def stop(self) -> dict[str, dict[str, float]]:
         """``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside."""
         self._profile.stop()
+        OperatorRecording._running = None
         return {
             event.key: {
                 "calls": event.count,
@@ -58,13 +85,15 @@ class OperatorRecording:
             for event in self._profile.key_averages()
         }
 
-    def save(self, path: str) -> None:
+    def save(self, op: str, path: str) -> None:
         """Writes the recording, once stopped, for chrome://tracing or Perfetto, whole or not at all."""
-        with tempfile.TemporaryDirectory() as folder:
-            trace = os.path.join(folder, "trace.json")
-            self._profile.export_chrome_trace(trace)
-            with open(trace, "rb") as file:
-                write_atomically(os.path.abspath(path), iter(lambda: file.read(2**20), b""))
+        if self._trace is None:
+            # torch gives it once.
+            with tempfile.TemporaryDirectory() as folder:
+                trace = os.path.join(folder, "trace.json")
+                self._profile.export_chrome_trace(trace)
+                self._trace = pathlib.Path(trace).read_bytes()
+        write_atomically(os.path.abspath(path), [self._trace], op)
 
 
 @dataclass(frozen=True)
@@ -125,19 +154,29 @@ class PerformanceProfiler:
         Raises:
             TypeError: interval is not a number.
             ValueError: interval is not above 0, or not finite.
-            RuntimeError: It is recording, or another recording of torch.profiler is under way.
+            RuntimeError: It is recording, another recording of torch.profiler is under way, or `monitor` is running.
         """
         if self._started is not None:
             raise RuntimeError("start_monitoring: monitoring must be stopped first, got a profiler that is recording")
         self.monitor.interval = positive("start_monitoring", "interval", interval)
-        self._recording = OperatorRecording(self.device, memory=True)
-        self.monitor.start()
-        self._started = time.perf_counter()
+        recording = OperatorRecording("start_monitoring", self.device, memory=True)
+        try:
+            self.monitor.start()
+        except BaseException:
+            recording.stop()
+            raise
+        self._recording, self._started = recording, time.perf_counter()
 
     def stop_monitoring(self) -> None:
-        """Ends recording; without effect if there is none. On a GPU it waits for the work under way."""
+        """Ends recording; without effect if there is none. On a GPU it waits for the work under way.
+
+        Raises:
+            RuntimeError: Another thread started it, in which torch.profiler must be stopped. It goes on.
+        """
         if self._started is None or self._recording is None:
             return
+        if self._recording.thread != threading.get_ident():
+            raise RuntimeError("stop_monitoring: recording must be stopped in the thread that started it, got another")
         wait_for("stop_monitoring", self.device)
         self._seconds, self._started = time.perf_counter() - self._started, None
         self.monitor.stop()
@@ -211,7 +250,7 @@ class PerformanceProfiler:
         self.stop_monitoring()
         if self._recording is None:
             raise RuntimeError("export_chrome_trace: start_monitoring must be called first, got nothing recorded")
-        self._recording.save(target)
+        self._recording.save("export_chrome_trace", target)
 
     def benchmark_operations(
         self, operations: Mapping[str, Callable[[], Any]], iterations: int = 100
