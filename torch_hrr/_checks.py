@@ -157,9 +157,11 @@ def check_elements(op: str, argument: str, lengths: Sequence[int]) -> None:
 
 
 def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
-    """What an iterable other than a str holds; TypeError for anything else, which says what is `wanted`."""
+    """What an iterable other than a str or a set holds; TypeError for anything else, which says what is `wanted`."""
     # An array or a tensor without dimensions is iterable by its type alone.
-    if isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
+    # Bytes hold ints, and sets are in any order.
+    others = (str, bytes, bytearray, set, frozenset, dict)
+    if isinstance(values, others) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
         raise TypeError(f"{op}: {argument} must be {wanted}, got {type(values).__name__}")
     return list(values)
 

@@ -212,6 +212,11 @@ def test_a_pool_keeps_its_memory():
     pool.clear()
     assert pool["field"].data_ptr() == address and not pool["field"].any()
     assert pool.to("cpu") is pool and pool.to("meta")["field"].is_meta
+    with pytest.raises(ValueError, match=r"^to: 'field' must hold data, got a meta tensor$"):
+        pool.to("meta").to("cpu")
+    with torch.inference_mode():
+        made = TensorPool({"field": (2, 3)}, "cpu")
+    made.clear()
     for shapes, error in (
         ({1: (2,)}, TypeError),
         ({"a": (-1,)}, ValueError),
@@ -232,8 +237,10 @@ def test_a_pool_keeps_its_memory():
         ({"a": (2**70,)}, torch.float32, ValueError, r"a size of 'a' must be below 2\^63"),
         ({"a": (2,)}, "float32", TypeError, "dtype of 'a' must be floating, bool, int32 or int64, got 'float32'"),
         ({"a": (2,)}, numpy.zeros(2), TypeError, "dtype of 'a' must be floating"),
+        ({"a": b"ab"}, torch.float32, TypeError, "shape of 'a' must be a sequence of ints, got bytes"),
+        ({"a": {2, 3}}, torch.float32, TypeError, "shape of 'a' must be a sequence of ints, got set"),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_a_pool_names_what_is_wrong(shapes, dtype, error, text):
     with pytest.raises(error, match=f"^TensorPool: {text}"):

@@ -83,6 +83,17 @@ def test_a_run_goes_on_where_memory_is_short(small):
     assert torch.equal(small.run(fn, torch.arange(5.0)), torch.arange(5.0) + 1)
 
 
+def test_a_limit_below_a_byte_is_reported():
+    assert GPUMemoryManager("cpu", 1e-300).report()["memory_share"] == 0
+
+
+def test_storage_of_inference_mode_is_written_outside(small):
+    with torch.inference_mode():
+        storage = small.allocate_vector_storage(2, 2)
+        small.release(storage)
+    assert small.allocate_vector_storage(2, 2).fill_(1) is storage
+
+
 @pytest.mark.parametrize("limit", [0, -0.1, 1.1, float("nan")])
 def test_limits_that_no_memory_has(limit):
     with pytest.raises(ValueError, match=r"^GPUMemoryManager: memory_limit must be in \(0, 1\], got "):
@@ -92,8 +103,15 @@ def test_limits_that_no_memory_has(limit):
 def test_storage_that_cannot_be_given_back(small):
     storage = small.allocate_vector_storage(2, 2)
     small.release(storage)
-    with pytest.raises(ValueError, match=r"^release: storage must be in use, got storage that was given back before$"):
+    used = small.allocate_vector_storage(2, 2)
+    text = r"^release: storage must be in use, got storage that was given back before, or was allocated elsewhere$"
+    for other in (used[:1], used.view(2, 2), used.detach(), torch.ones(2, 2), torch.ones(2, 2).to_sparse()):
+        with pytest.raises(ValueError, match=text):
+            small.release(other)
+    small.release(used)
+    with pytest.raises(ValueError, match=text):
         small.release(storage)
+    assert small.report()["allocated_gb"] == 0
     for bad in (None, torch.ones(3), torch.ones(2, 2, device="meta")):
         with pytest.raises(TypeError, match=r"^release: storage must be a matrix on cpu, got "):
             small.release(bad)

@@ -1,6 +1,7 @@
 """Copies beside computation: the pipeline's order and results, and what waits for what on a GPU's streams."""
 
 import contextlib
+import copy
 
 import numpy as np
 import pytest
@@ -149,6 +150,13 @@ def test_buffers_are_used_again_and_transfers_copy():
         (lambda t: t.create_pinned_memory((2,), torch.int8), TypeError, "create_pinned_memory: dtype must be"),
         (lambda t: t.release(torch.ones(1, device="meta")), ValueError, "release: buffer must be on the CPU, got meta"),
         (lambda t: t.release(3), TypeError, "release: buffer must be"),
+        (lambda t: t.create_pinned_memory(b"ab"), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
+        (lambda t: t.create_pinned_memory({2, 3}), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
+        (
+            lambda t: t.async_transfer(torch.ones(1, device="meta")),
+            ValueError,
+            "async_transfer: a tensor must hold data",
+        ),
         (lambda t: t.async_transfer([1.0]), TypeError, "async_transfer: tensor must be"),
         (lambda t: t.async_transfer(torch.ones(1), stream=3), TypeError, "async_transfer: stream must be"),
         (lambda t: pipeline(3, [], "cpu"), TypeError, "pipeline: fn must be callable, got int"),
@@ -167,3 +175,27 @@ def test_a_buffer_is_given_back_once():
     moving.release(buffer)
     with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
         moving.release(buffer)
+    used = moving.create_pinned_memory((1,))
+    for other in (used.view(1), torch.ones(1).expand(5), torch.ones(1)):
+        with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
+            moving.release(other)
+    # A copy lends what is its own.
+    copied = copy.deepcopy(moving)
+    with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
+        copied.release(used)
+    copied.release(copied.create_pinned_memory((1,)))
+
+
+def test_a_copy_on_the_cpu_is_one_too():
+    moving = OptimizedTransfers("cpu")
+    buffer = moving.create_pinned_memory((2,)).fill_(1)
+    near = moving.async_transfer(buffer)
+    buffer.fill_(2)
+    assert near.tolist() == [1, 1]
+
+
+def test_a_buffer_of_inference_mode_is_written_outside():
+    moving = OptimizedTransfers("cpu")
+    with torch.inference_mode():
+        moving.release(moving.create_pinned_memory((2,)))
+    moving.create_pinned_memory((2,)).fill_(1)

@@ -14,7 +14,7 @@ from torch_hrr._checks import check_dtype, integer, real
 from torch_hrr.runtime.adaptive import call_in_rows
 from torch_hrr.runtime.device import moved, resolve_data_device, wait_for
 from torch_hrr.runtime.memory import free_caches, limit_memory, total_memory
-from torch_hrr.runtime.pool import Spare, give_back, take_spare
+from torch_hrr.runtime.pool import Lender, Spare
 
 _GIGABYTE = 2**30
 # What reports alert of: the largest shares that are no waste.
@@ -60,7 +60,7 @@ class GPUMemoryManager:
         if not 0 < self.memory_limit <= 1:
             raise ValueError(f"GPUMemoryManager: memory_limit must be in (0, 1], got {self.memory_limit}")
         self.device = resolve_data_device(device, op="GPUMemoryManager")
-        self.memory_pool: Spare = {}
+        self._lender = Lender()
         known = self.device.type in ("cpu", "cuda")
         self._limit = int(total_memory(self.device) * self.memory_limit) if known else None
         self.max_memory_gb = float("inf") if self._limit is None else self._limit / _GIGABYTE
@@ -70,6 +70,11 @@ class GPUMemoryManager:
         self._used = 0
         self._transferring = self._computing = 0.0
         self._lock = threading.Lock()
+
+    @property
+    def memory_pool(self) -> Spare:
+        """See the class."""
+        return self._lender.spare
 
     def allocate_vector_storage(
         self, num_vectors: int, dimensionality: int, dtype: torch.dtype = torch.float32
@@ -90,25 +95,31 @@ class GPUMemoryManager:
         check_dtype(op, dtype)
         size = rows * width * dtype.itemsize
         with self._lock:
-            storage = take_spare(self.memory_pool, (rows, width, dtype))
-            if storage is None and self._limit is not None and self._used + self._pooled() + size > self._limit:
+            key = (rows, width, dtype)
+            limit = None if self._lender.has_spare(key) else self._limit
+            if limit is not None and self._used + self._pooled() + size > limit:
                 self._free()
-            if storage is None and self._limit is not None and self._used + size > self._limit:
-                left = max(self._limit - self._used, 0) / _GIGABYTE
+            if limit is not None and self._used + size > limit:
+                left = max(limit - self._used, 0) / _GIGABYTE
                 wanted = f"{size / _GIGABYTE:.3g} GB of {left:.3g} GB left"
                 raise MemoryError(f"{op}: storage must fit into the limit of {self.max_memory_gb:.3g} GB, got {wanted}")
-            if storage is None:
-                storage = torch.empty(rows, width, dtype=dtype, device=self.device)
+            storage = self._lender.lend(key, lambda: torch.empty(rows, width, dtype=dtype, device=self.device))
             self._used += size
         return storage
 
     def release(self, storage: Tensor) -> None:
-        """Gives storage back, for a later `allocate_vector_storage` of the same sizes; nothing else may use it."""
+        """Gives storage back, for a later `allocate_vector_storage` of the same sizes; nothing else may use it.
+
+        Raises:
+            TypeError: Not a matrix on the manager's device.
+            ValueError: Not what `allocate_vector_storage` gave, but a part of it, say; or it was given back before.
+        """
         if not isinstance(storage, Tensor) or storage.dim() != 2 or storage.device != self.device:
             raise TypeError(f"release: storage must be a matrix on {self.device}, got {type(storage).__name__}")
         with self._lock:
-            if not give_back(self.memory_pool, (storage.shape[0], storage.shape[1], storage.dtype), storage):
-                raise ValueError("release: storage must be in use, got storage that was given back before")
+            if not self._lender.take_back((storage.shape[0], storage.shape[1], storage.dtype), storage):
+                got = "storage that was given back before, or was allocated elsewhere"
+                raise ValueError(f"release: storage must be in use, got {got}")
             self._used = max(self._used - storage.nbytes, 0)
 
     def free(self) -> None:
@@ -165,7 +176,7 @@ class GPUMemoryManager:
         if self.device.type == "cuda":
             allocated = torch.cuda.memory_allocated(self.device)
             reserved = torch.cuda.memory_reserved(self.device)
-        share = reserved / _GIGABYTE / self.max_memory_gb
+        share = 0.0 if self._limit is None else reserved / max(self._limit, 1)
         waste = 1 - allocated / reserved if reserved else 0.0
         transfers = transferring / seconds if seconds else 0.0
         alerts = []

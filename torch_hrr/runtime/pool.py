@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_elements, integer, listed
+from torch_hrr._checks import FLOATING, check_data, check_elements, integer, listed
 from torch_hrr.runtime.device import resolve_device
 
 _OTHERS = (torch.bool, torch.int32, torch.int64)
@@ -58,7 +59,8 @@ class TensorPool(Mapping[str, Tensor]):
             lengths = listed("TensorPool", f"shape of {name!r}", own, "a sequence of ints")
             shape = [integer("TensorPool", f"a size of {name!r}", length, 0) for length in lengths]
             check_elements("TensorPool", repr(name), shape)
-            self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)
+            with torch.inference_mode(False):
+                self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of a name; KeyError for another."""
@@ -83,10 +85,16 @@ class TensorPool(Mapping[str, Tensor]):
             tensor.zero_()
 
     def to(self, device: torch.device | str) -> TensorPool:
-        """A pool of the same names and contents on another device; the pool itself if it is there."""
+        """A pool of the same names and contents on another device; the pool itself if it is there.
+
+        Raises:
+            TypeError, ValueError: torch does not know the device, or the pool has no contents (meta).
+        """
         target = resolve_device(device, op="to")
         if target == self.device:
             return self
+        for name, tensor in self.items():
+            check_data("to", repr(name), tensor)
         moved = TensorPool({name: (tuple(t.shape), t.dtype) for name, t in self.items()}, target)
         for name, tensor in self.items():
             moved[name].copy_(tensor)
@@ -97,16 +105,41 @@ Spare = dict[Any, list[Tensor]]
 """Tensors that were given back, by what they can serve for."""
 
 
-def take_spare(pool: Spare, key: Hashable) -> Tensor | None:
-    """A tensor of this key, which is in use from now on; None where there is none."""
-    spare = pool.get(key)
-    return spare.pop() if spare else None
+class Lender:
+    """Gives out tensors, and takes back those that it gave out, to give them out again.
 
+    Attributes:
+        spare: Those that were given back.
+    """
 
-def give_back(pool: Spare, key: Hashable, given: Tensor) -> bool:
-    """Keeps a tensor for `take_spare`; False if it was there already."""
-    spare = pool.setdefault(key, [])
-    is_new = not any(given is each for each in spare)
-    if is_new:
-        spare.append(given)
-    return is_new
+    def __init__(self) -> None:
+        """Nothing is given out yet."""
+        self.spare: Spare = {}
+        self._lent: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+
+    def lend(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """A spare tensor of this key, else a new one, that may be written outside inference mode too."""
+        spare = self.spare.get(key)
+        if spare:
+            lent = spare.pop()
+        else:
+            with torch.inference_mode(False):
+                lent = make()
+        self._lent[id(lent)] = lent
+        return lent
+
+    def has_spare(self, key: Hashable) -> bool:
+        """Whether `lend` would make nothing."""
+        return bool(self.spare.get(key))
+
+    def take_back(self, key: Hashable, given: Tensor) -> bool:
+        """Keeps a tensor for `lend`; False if it is not out, such as a view of it, or given back before."""
+        if self._lent.get(id(given)) is not given:
+            return False
+        del self._lent[id(given)]
+        self.spare.setdefault(key, []).append(given)
+        return True
+
+    def __reduce__(self) -> Any:
+        """An empty one: copies of tensors are not those that were given out."""
+        return type(self), ()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_dtype, check_elements, integer, listed, strided
 from torch_hrr.runtime.device import failure, map_leaves, moved, resolve_data_device, to_cpu
-from torch_hrr.runtime.pool import Spare, give_back, take_spare
+from torch_hrr.runtime.pool import Lender, Spare
 
 _CPU = torch.device("cpu")
 # Batches of a pipeline that are under way behind the one that is copied in.
@@ -38,8 +38,13 @@ class OptimizedTransfers:
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Finds the device; its stream is made when it is first used."""
         self.device = resolve_data_device(device, op="OptimizedTransfers")
-        self.pinned_memory_pool: Spare = {}
+        self._lender = Lender()
         self._stream: Any = None
+
+    @property
+    def pinned_memory_pool(self) -> Spare:
+        """See the class."""
+        return self._lender.spare
 
     @property
     def on_gpu(self) -> bool:
@@ -59,15 +64,21 @@ class OptimizedTransfers:
         sizes = tuple(integer(op, "a size", size, 0) for size in listed(op, "shape", shape, "a sequence of ints"))
         check_elements(op, "the buffer", sizes)
         check_dtype(op, dtype)
-        spare = take_spare(self.pinned_memory_pool, (sizes, dtype))
-        return torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu) if spare is None else spare
+        return self._lender.lend(
+            (sizes, dtype), lambda: torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu)
+        )
 
     def release(self, buffer: Tensor) -> None:
-        """Gives a buffer back, for a later `create_pinned_memory` of its shape; copies from it must have ended."""
+        """Gives a buffer back, for a later `create_pinned_memory` of its shape; copies from it must have ended.
+
+        Raises:
+            TypeError: Not a tensor.
+            ValueError: Not what `create_pinned_memory` gave, but a view of it, say; or it was given back before.
+        """
         if strided("release", "buffer", buffer).device.type != "cpu":
             raise ValueError(f"release: buffer must be on the CPU, got {buffer.device}")
-        if not give_back(self.pinned_memory_pool, (tuple(buffer.shape), buffer.dtype), buffer):
-            raise ValueError("release: buffer must be in use, got one that was given back before")
+        if not self._lender.take_back((tuple(buffer.shape), buffer.dtype), buffer):
+            raise ValueError("release: buffer must be in use, got one that was given back before, or made elsewhere")
 
     def async_transfer(self, tensor: Any, stream: torch.cuda.Stream | None = None) -> Tensor:
         """A copy on the device; the program goes on at once, and later work of the current stream waits for the copy.
@@ -81,6 +92,7 @@ class OptimizedTransfers:
 
         Raises:
             TypeError: Not a strided tensor or an array; stream is no CUDA stream.
+            ValueError: The tensor has no data (meta).
             DeviceError: The device failed.
         """
         op = "async_transfer"
@@ -89,7 +101,8 @@ class OptimizedTransfers:
             raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
         if not self.on_gpu:
             result: Tensor = moved(op, self.device, source)
-            return result
+            # What is written to the tensor later must not show, as it does not on a GPU.
+            return result.clone() if result is tensor else result
         try:
             own = self._own_stream() if stream is None else stream
             current = torch.cuda.current_stream(self.device)
