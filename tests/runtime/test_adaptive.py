@@ -12,6 +12,7 @@ SHORTAGES = {
     "CPU": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
     "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
     "Python": lambda: MemoryError(),
+    "C++": lambda: RuntimeError("std::bad_alloc"),
 }
 
 
@@ -119,3 +120,52 @@ def test_other_errors_are_not_hidden():
 def test_what_cannot_be_called(arguments, error, text):
     with pytest.raises(error, match=f"^adaptive_call: {text}$"):
         adaptive_call(*arguments, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "text"),
+    [
+        (torch.eye(3).to_sparse(), TypeError, "batch 0 must be strided, got torch.sparse_coo"),
+        (torch.nested.as_nested_tensor([torch.ones(2)], layout=torch.jagged), TypeError, "batch 0 must be strided"),
+        (torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.qint8), TypeError, "batch 0 must not be quantized"),
+        (torch.eye(3, device="meta"), ValueError, "batch 0 must hold data, got a meta tensor"),
+    ],
+    ids=["sparse", "nested", "quantized", "meta"],
+)
+def test_batches_of_other_kinds_are_named(batch, error, text):
+    with pytest.raises(error, match=rf"^adaptive_call: {text}"):
+        adaptive_call(torch.sin, batch, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("fn", "error", "text"),
+    [
+        (
+            lambda x: x[:, : 1 + len(x)],
+            ValueError,
+            r"fn must give the same for all rows .*\[rows, 3\] and .*\[rows, 2\]",
+        ),
+        (lambda x: [x] * len(x), ValueError, "fn must give the same for all rows but the first dimension, got"),
+        (
+            lambda x: x.double() if len(x) > 1 else x,
+            ValueError,
+            r"fn must .* torch.float64 \[rows, 5\] and torch.float32",
+        ),
+        (lambda x: x.to("meta"), ValueError, "fn's result must hold data, got a meta tensor"),
+        (lambda x: x.to_sparse(), TypeError, "fn's result must be strided, got torch.sparse_coo"),
+    ],
+    ids=["width", "number", "dtype", "meta", "sparse"],
+)
+def test_results_that_cannot_be_joined_are_named(fn, error, text):
+    def short(x):
+        if len(x) > 2:
+            raise MemoryError
+        return fn(x)
+
+    with pytest.raises(error, match=rf"^adaptive_call: {text}"):
+        adaptive_call(short, torch.ones(3, 5), device="cpu")
+
+
+def test_a_device_without_data_is_named():
+    with pytest.raises(ValueError, match=r"^adaptive_call: device must hold data, got meta$"):
+        adaptive_call(torch.sin, torch.ones(2), device="meta")

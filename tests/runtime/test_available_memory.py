@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+import torch
 
 from torch_hrr import runtime
 from torch_hrr.runtime import memory
@@ -33,3 +34,18 @@ def test_a_system_that_does_not_tell(tmp_path, monkeypatch):
         runtime.available_memory()
     with pytest.raises(RuntimeError, match="device must be cpu or cuda, got meta"):
         runtime.available_memory("meta")
+
+
+def test_a_gpu_that_does_not_work_is_named(monkeypatch):
+    def fail(device):
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", fail)
+    text = "^available_memory: cuda must report its memory, got Torch not compiled with CUDA enabled$"
+    with pytest.raises(RuntimeError, match=text):
+        runtime.available_memory("cuda")
+
+
+def test_auto_is_a_device(monkeypatch):
+    monkeypatch.setattr(memory, "resolve_device", lambda device, op: torch.device("cpu"))
+    assert runtime.available_memory("auto") > 0

@@ -106,3 +106,10 @@ def test_without_an_accelerator_the_cpu_always_wins(folder):
 def test_bad_arguments(arguments, error, text):
     with pytest.raises(error, match=f"^calibrate: {text}"):
         calibrate(*arguments)
+
+
+def test_a_folder_that_cannot_be_has_nothing_to_forget(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCH_HRR_CACHE", str(tmp_path / "file"))
+    clear_calibration()
+    assert calibrate("cpu", [8]) == {8: math.inf}

@@ -12,6 +12,7 @@ import torch
 from torch_hrr.runtime import (
     DeviceError,
     GPUContext,
+    GPUMemoryManager,
     device,
     get_device_info,
     set_device,
@@ -48,6 +49,31 @@ def test_containers_are_rebuilt_and_the_rest_is_untouched(two_gpus, moves):
     assert to_gpu(torch.Size([2, 3])) == torch.Size([2, 3])
     found = to_gpu(torch.max(torch.ones(2, 2), dim=1))
     assert isinstance(found, torch.return_types.max)
+
+
+class Sized(collections.namedtuple("Sized", "first second")):
+    """A named tuple that is made of one argument."""
+
+    def __new__(cls, first):
+        return super().__new__(cls, first, 2 * first)
+
+
+def test_a_named_tuple_with_a_constructor_of_its_own_is_rebuilt():
+    given = Sized(torch.ones(2))
+    found = to_cpu(given)
+    assert type(found) is Sized and torch.equal(found.second, given.second)
+
+
+@pytest.mark.parametrize("call", (to_gpu, to_cpu, GPUMemoryManager("cpu").transfer_state))
+def test_what_cannot_be_moved_is_named(no_gpu, call):
+    circle = []
+    circle.append(circle)
+    warnings.simplefilter("ignore")
+    name = call.__name__
+    with pytest.raises(ValueError, match=rf"^{name}: x must neither hold itself nor be nested too deeply, got list$"):
+        call(circle)
+    with pytest.raises(ValueError, match=rf"^{name}: a tensor must hold data, got a meta tensor$"):
+        call([torch.ones(2, device="meta")])
 
 
 @pytest.mark.parametrize(("current", "target"), [("cpu", "cuda"), ("cuda:1", "cuda:1"), ("meta", "cuda")])

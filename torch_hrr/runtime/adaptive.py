@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import tensor
+from torch_hrr._checks import check_data, check_strided, strided
 from torch_hrr.io.files import is_out_of_memory
 from torch_hrr.runtime.device import DeviceError, given_up, map_leaves, resolve_device
 from torch_hrr.runtime.memory import free_caches
@@ -36,8 +36,9 @@ def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | 
         the CPU's bits.
 
     Raises:
-        TypeError: fn is not callable, a batch not a tensor or an array, or a result not a tensor.
-        ValueError: No batches, or batches or results of different numbers of rows.
+        TypeError: fn is not callable, a batch not a strided tensor or an array, or a result not a strided tensor.
+        ValueError: No batches, batches or results of different numbers of rows, results that differ in more than that
+            from rows to rows, or a tensor or device without data (meta).
         MemoryError, torch.OutOfMemoryError: One row does not fit into the CPU's memory, or the results do not fit
             where the batches are.
         DeviceError: A device failed that the batches are on, with which they are lost.
@@ -53,13 +54,17 @@ def call_in_rows(
         raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
     if not batches:
         raise ValueError(f"{op}: batches must be at least one, got none")
-    given = [tensor(op, f"batch {index}", batch) for index, batch in enumerate(batches)]
+    given = [strided(op, f"batch {index}", batch) for index, batch in enumerate(batches)]
+    for index, batch in enumerate(given):
+        check_data(op, f"batch {index}", batch)
     counts = {batch.shape[0] if batch.dim() else None for batch in given}
     if len(counts) > 1 or None in counts:
         shapes = [list(batch.shape) for batch in given]
         raise ValueError(f"{op}: batches must have the same number of rows, got shapes {shapes}")
     call = _Call(op, fn, given)
     target = resolve_device(device, op=op)
+    if target.type == "meta":
+        raise ValueError(f"{op}: device must hold data, got meta")
     if target.type != "cpu":
         try:
             call.run(target)
@@ -120,6 +125,8 @@ class _Call:
         def brought(leaf: Any) -> Tensor:
             if not isinstance(leaf, Tensor):
                 raise TypeError(f"{self.op}: fn must give tensors, got {type(leaf).__name__}")
+            check_strided(self.op, "fn's result", leaf)
+            check_data(self.op, "fn's result", leaf)
             if leaf.dim() == 0 or leaf.shape[0] != count:
                 raise ValueError(f"{self.op}: fn must give {count} rows for {count} rows, got shape {list(leaf.shape)}")
             return leaf.to(home)
@@ -131,6 +138,11 @@ class _Call:
         if len(self.parts) == 1:
             return self.parts[0]
         columns = [_leaves(part) for part in self.parts]
+        kinds = [[(list(leaf.shape[1:]), leaf.dtype) for leaf in column] for column in columns]
+        for kind in kinds:
+            if kind != kinds[0]:
+                got = f"{_described(kinds[0])} and {_described(kind)}"
+                raise ValueError(f"{self.op}: fn must give the same for all rows but the first dimension, got {got}")
         joined = iter([torch.cat(column) for column in zip(*columns, strict=True)])
         return map_leaves(lambda leaf: next(joined), self.parts[0])
 
@@ -139,3 +151,7 @@ def _leaves(structure: Any) -> list[Tensor]:
     found: list[Tensor] = []
     map_leaves(found.append, structure)
     return found
+
+
+def _described(kind: list[tuple[list[int], torch.dtype]]) -> str:
+    return ", ".join(f"{dtype} [rows{''.join(f', {size}' for size in sizes)}]" for sizes, dtype in kind) or "nothing"

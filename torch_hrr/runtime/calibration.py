@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -58,7 +59,9 @@ def calibrate(
 
 def clear_calibration() -> None:
     """Forgets everything that was measured."""
-    _file().unlink(missing_ok=True)
+    # Where a part of the path is no folder, there is nothing to forget either.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        _file().unlink()
 
 
 def binding_crossover(device: torch.device, dim: int, dtype: torch.dtype, fresh: bool = False) -> float:

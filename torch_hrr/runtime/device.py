@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _library
+from torch_hrr._checks import check_data
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu")
@@ -170,6 +171,7 @@ def to_gpu(x: Any) -> Any:
 
     Raises:
         DeviceError: The device failed during a copy.
+        ValueError: A tensor has no data (meta), or the structure holds itself or is too deep.
     """
     device = _current()
     if device.type in ("cpu", "meta"):
@@ -182,7 +184,7 @@ def to_gpu(x: Any) -> Any:
 
 def moved(op: str, device: torch.device, x: Any) -> Any:
     """Tensors and arrays of a structure on a device, as `to_gpu` says."""
-    return map_leaves(lambda leaf: _place(op, leaf, device), x)
+    return _mapped(op, lambda leaf: _place(op, leaf, device), x)
 
 
 def to_cpu(x: Any) -> Any:
@@ -190,8 +192,17 @@ def to_cpu(x: Any) -> Any:
 
     Raises:
         DeviceError: The device failed, possibly in earlier work that this had to wait for.
+        ValueError: As `to_gpu`.
     """
-    return map_leaves(lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
+    return _mapped("to_cpu", lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
+
+
+def _mapped(op: str, function: Callable[[Any], Any], x: Any) -> Any:
+    """`map_leaves` of what a user gave."""
+    try:
+        return map_leaves(function, x)
+    except RecursionError:
+        raise ValueError(f"{op}: x must neither hold itself nor be nested too deeply, got {type(x).__name__}") from None
 
 
 def synchronize() -> None:
@@ -301,7 +312,7 @@ def named_device(op: str, device: torch.device | str | int) -> torch.device:
     try:
         return torch.device(device)
     except RuntimeError:
-        raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r}") from None
+        raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r:.80}") from None
 
 
 def _has_kernels(kind: str) -> bool:
@@ -334,7 +345,7 @@ def _count(kind: str) -> int | None:
 
 def failure(op: str, device: torch.device, error: BaseException) -> DeviceError:
     """The error of a device that failed, from what torch raised."""
-    return error if isinstance(error, DeviceError) else DeviceError(op, device, _first_line(error))
+    return error if isinstance(error, DeviceError) else DeviceError(op, device, first_line(error))
 
 
 def given_up(op: str, device: torch.device, error: BaseException) -> DeviceError:
@@ -365,7 +376,7 @@ def _probe(device: torch.device) -> str | None:
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as error:
-        return f"{device} does not work ({_first_line(error)})"
+        return f"{device} does not work ({first_line(error)})"
     return None
 
 
@@ -378,13 +389,14 @@ def _missing(kind: str) -> str:
         torch.empty(0, device="cuda")
         reason = "no reason given"
     except (RuntimeError, AssertionError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     hidden = "" if visible is None else f"; CUDA_VISIBLE_DEVICES is {visible!r}"
     return f"torch finds no CUDA device ({reason}{hidden})"
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first sentence of an error."""
     return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
 
 
@@ -429,7 +441,8 @@ def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
         return sequence
     if isinstance(x, tuple):
         items = [map_leaves(function, item) for item in x]
-        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+        # Not by the constructor of a named tuple, which may have been given other arguments.
+        return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
     return function(x)
 
 
@@ -452,6 +465,9 @@ def _move(op: str, tensor: Tensor, device: torch.device) -> Tensor:
         return tensor.to(device)
     except torch.AcceleratorError as error:
         raise failure(op, tensor.device if device == _CPU else device, error) from error
+    except NotImplementedError:
+        check_data(op, "a tensor", tensor)
+        raise
 
 
 def _gigabytes(count: int | None) -> str | None:

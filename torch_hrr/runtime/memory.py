@@ -5,7 +5,7 @@ import pathlib
 
 import torch
 
-from torch_hrr.runtime.device import cpu_memory, named_device
+from torch_hrr.runtime.device import cpu_memory, first_line, named_device, resolve_device
 
 _MEMINFO = pathlib.Path("/proc/meminfo")
 # Of the control group that a container runs in.
@@ -19,12 +19,17 @@ def available_memory(device: torch.device | str | int = "cpu") -> int:
     is what the system can give without swapping, but no more than the control group of a container allows.
 
     Raises:
-        RuntimeError: The system does not report it, or the device is neither the CPU nor CUDA.
+        TypeError, ValueError: The device is none that torch knows.
+        RuntimeError: The system does not report it, or the device is neither the CPU nor a CUDA one that works.
     """
-    device = named_device("available_memory", device)
+    op = "available_memory"
+    device = resolve_device(device, op=op) if isinstance(device, str) and device == "auto" else named_device(op, device)
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+        try:
+            free, _ = torch.cuda.mem_get_info(device)
+            return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise RuntimeError(f"{op}: {device} must report its memory, got {first_line(error)}") from error
     if device.type != "cpu":
         raise RuntimeError(f"available_memory: device must be cpu or cuda, got {device}")
     available = _system_memory()
