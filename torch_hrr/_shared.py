@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -21,6 +23,43 @@ class _HasLock(Protocol):
 _Object = TypeVar("_Object", bound=_HasLock)
 
 
+class Lock:
+    """An RLock that a forked process does not wait for for ever.
+
+    A fork ends all other threads; what one of them held would never be given back, and what it changed is half done.
+    """
+
+    _all: ClassVar[weakref.WeakSet[Lock]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        """Held by nobody."""
+        self._lock = threading.RLock()
+        self._is_lost = False
+        Lock._all.add(self)
+
+    def __enter__(self) -> None:
+        """Waits for it; RuntimeError where that would be for ever."""
+        if self._is_lost:
+            raise RuntimeError("fork: an object must not be in use by another thread, got one that was: copy it before")
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        """Gives it back."""
+        self._lock.release()
+
+    @staticmethod
+    def after_fork() -> None:
+        """Finds those that are lost, in the new process."""
+        for lock in tuple(Lock._all):
+            lock._is_lost = lock._is_lost or not lock._lock.acquire(blocking=False)
+            if not lock._is_lost:
+                lock._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Lock.after_fork)
+
+
 class Shared:
     """An object whose calls under `locked` run one at a time, and whose copies share nothing that changes."""
 
@@ -29,7 +68,7 @@ class Shared:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """An object with its lock."""
         made = super().__new__(cls)
-        made.__dict__["_lock"] = threading.RLock()
+        made.__dict__["_lock"] = Lock()
         return made
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Objects that change: calls from several threads lose and mix nothing, and copies own what they change."""
 
 import copy
+import os
 import pickle
+import subprocess
 import sys
 import threading
 
@@ -140,3 +142,37 @@ def test_a_loss_stays_in_float32_under_autocast():
         seen.append((value, scores, *torch.autograd.grad(value, s)))
     for plain, under in zip(*seen, strict=True):
         assert under.dtype == torch.float32 and torch.equal(plain, under)
+
+
+def test_a_fork_waits_for_no_thread_that_it_ended():
+    """Of the two objects one is in use by another thread, which the new process does not have."""
+    program = (
+        "import os, signal, threading\n"
+        "from torch_hrr import hierarchy, hrr\n"
+        "used, idle = hierarchy.HierarchyManager(), hrr.Vocabulary(8)\n"
+        "held, done = threading.Event(), threading.Event()\n"
+        "def work():\n"
+        "    with used._lock:\n"
+        "        held.set()\n"
+        "        done.wait()\n"
+        "thread = threading.Thread(target=work)\n"
+        "thread.start()\n"
+        "held.wait()\n"
+        "if os.fork() == 0:\n"
+        "    signal.alarm(20)\n"
+        "    idle.populate('a')\n"
+        "    try:\n"
+        "        used.reset_state()\n"
+        "    except RuntimeError as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "status = os.wait()[1]\n"
+        "done.set()\n"
+        "thread.join()\n"
+        "used.reset_state()\n"
+        "raise SystemExit(status != 0)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fork: an object must not be in use by another thread, got one that was: copy it before\n"

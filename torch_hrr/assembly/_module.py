@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -11,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._shared import lock_public_calls, locked
+from torch_hrr._shared import Lock, lock_public_calls, locked
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -45,7 +44,7 @@ class NetworkModule(Saveable, nn.Module):
     ) -> None:
         """See `Brain`."""
         super().__init__()
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._network = Network(
             checks.probability("Brain", "p", p),
             checks.check_seed("Brain", seed),
@@ -190,7 +189,7 @@ class NetworkModule(Saveable, nn.Module):
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of a copy.
-        self.__dict__["_lock"] = threading.RLock()
+        self.__dict__["_lock"] = Lock()
         module: Any = super()
         module.__setstate__(state)
         for engine in self._engine.brains if isinstance(self._engine, SampledEngines) else ():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_dtype, integer, real
+from torch_hrr._shared import Lock
 from torch_hrr.runtime.adaptive import call_in_rows
 from torch_hrr.runtime.device import moved, resolve_data_device, wait_for
 from torch_hrr.runtime.memory import free_caches, limit_memory, total_memory
@@ -69,7 +69,7 @@ class GPUMemoryManager:
         # Bytes of storage that is in use, and seconds by what they went to.
         self._used = 0
         self._transferring = self._computing = 0.0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def memory_pool(self) -> Spare:
