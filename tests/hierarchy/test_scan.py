@@ -155,3 +155,10 @@ def test_learning_rates_are_learned_through_the_scan():
     with torch.no_grad():
         weight -= 0.05 * gradient / gradient.norm()
     assert error() < before
+
+
+@pytest.mark.parametrize("argument", ("rule", "activation"))
+@pytest.mark.parametrize("value", ("\ud800", "oja\0", 100_000 * "x"), ids=("surrogate", "zero", "long"))
+def test_words_that_no_operator_can_take_are_named(argument, value):
+    with pytest.raises(ValueError, match=rf"^plastic_scan: {argument} must be '.+', got '.{{1,80}}$"):
+        plastic_scan(torch.ones(2, 3), torch.ones(1, 3), **{argument: value})

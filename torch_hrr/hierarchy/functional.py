@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, optional_tensor, real, signed, tensor, word
+from torch_hrr._checks import check_bool, choice, optional_tensor, real, signed, tensor
 from torch_hrr._ops import ops as _ops
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
@@ -80,8 +80,8 @@ def plastic_scan(
     1992.
     """
     op = "plastic_scan"
-    word(op, "rule", rule)
-    word(op, "activation", activation)
+    rule = choice(op, "rule", rule, RULES)
+    activation = choice(op, "activation", activation, ACTIVATIONS)
     check_bool(op, "normalize", normalize)
     outputs, learned, thresholds = _ops.plastic_scan(
         tensor(op, "inputs", inputs),
