@@ -312,3 +312,22 @@ def test_expected_free_energy_is_cross_entropy_with_the_goal():
     batched = torch.func.vmap(expected_free_energy, (None, 0, None, 0))
     stds = std.expand(3, 2)
     assert batched(mean, stds, goal.loc, goal.scale.expand(3, 2)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(lambda name=name: ReactiveLayer(6, 4, name) for name in ("linear", "relu", "tanh")),
+        *(lambda rule=rule: HebbianCore(6, 4, rule) for rule in ("gha", "bcm")),
+        lambda: SoftHebb(6, 4),
+        *(lambda bias=bias: BitLinear(6, 4, bias) for bias in (True, False)),
+    ],
+    ids=range(8),
+)
+def test_layers_without_learning_are_scripted_and_exported(make, tmp_path):
+    layer, x = make(), data()
+    expected = layer(x)
+    torch.jit.script(layer).save(tmp_path / "layer.pt")
+    assert torch.equal(torch.jit.load(tmp_path / "layer.pt")(x), expected)
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    assert torch.equal(torch.export.export(layer, (x[:5],), dynamic_shapes=rows).module()(x), expected)

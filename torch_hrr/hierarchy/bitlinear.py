@@ -1,15 +1,11 @@
 """BitLinear: a linear layer with ternary weights."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
 from torch_hrr.hierarchy.layers import drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
-
-_EPS = 1e-5
 
 
 class BitLinear(nn.Module):
@@ -63,7 +59,7 @@ class BitLinear(nn.Module):
 
     def quantized(self) -> tuple[Tensor, Tensor]:
         """The weights as -1, 0 and 1, int8 ``[m, n]``, and gamma, 0-d."""
-        gamma = self.weight.detach().abs().mean().clamp_min(_EPS)
+        gamma = self.weight.detach().abs().mean().clamp_min(1e-5)
         return (self.weight.detach() / gamma).round().clamp(-1, 1).to(torch.int8), gamma
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Layers of a level: one that never learns and one that learns by a local rule."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +21,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._random import seeded_generator
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
-from torch_hrr.reference.hierarchy import ACTIVATIONS as FUNCTIONS
-from torch_hrr.reference.hierarchy import outputs_of
+from torch_hrr.reference.hierarchy import activated, outputs_of
 from torch_hrr.runtime import resolve_device
 
 _FAST_THETA = 1.0
@@ -187,8 +184,7 @@ class ReactiveLayer(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T + b)``, ``[..., m]``."""
-        outputs: Tensor = FUNCTIONS[self.activation](nn.functional.linear(x, self.weight, self.bias))
-        return outputs
+        return activated(nn.functional.linear(x, self.weight, self.bias), self.activation)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Outputs for all ticks, by one matrix product."""

@@ -1,7 +1,5 @@
 """SoftHebb: a soft competition between units that learn by Hebb's rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,20 +1,23 @@
 """A layer that learns at every tick, as a loop of torch operators; the same definition as ``torch_hrr.hierarchy``."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"linear": lambda u: u, "relu": torch.relu, "tanh": torch.tanh}
+
+def activated(u: Tensor, activation: str) -> Tensor:
+    """``f(u)``, as TorchScript takes it too."""
+    if activation == "tanh":
+        return torch.tanh(u)
+    return torch.relu(u) if activation == "relu" else u
 
 
 def outputs_of(inputs: Tensor, weight: Tensor, rule: str, activation: str) -> Tensor:
     """``f(x W^T)``, ``[..., B, m]``; of bcm never negative."""
-    y = ACTIVATIONS[activation](inputs @ weight.mT)
+    y = activated(inputs @ weight.mT, activation)
     return torch.relu(y) if rule == "bcm" else y
 
 
