@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import time
 import warnings
 
 import numpy as np
@@ -82,6 +83,26 @@ def test_a_level_is_its_definition(pool, resolution):
         expected.append(held)
     torch.testing.assert_close(level.process(data()), torch.stack(expected), rtol=0, atol=1e-6)
     torch.testing.assert_close(level.layers[0].weight, core.weight, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_step_costs_nothing_of_the_steps_to_come(pool):
+    level = HierarchicalLevel(0, 1, 100, 2**20, pool)
+    level.add_layer(ReactiveLayer(1, 100))
+    start = time.perf_counter()
+    for _ in range(3):
+        assert level.step(torch.ones(1)).untyped_storage().nbytes() == 400
+    assert time.perf_counter() - start < 2
+
+
+def test_steps_of_one_tick_are_memory_of_their_own():
+    manager = hierarchy(resolutions=(1, 4))
+    for outputs in (*manager.process_hierarchy(data(3)), *manager.process_batch(data(3)[None])):
+        expected = outputs.clone()
+        outputs[..., 0, :] = 5.0
+        assert torch.equal(outputs[..., 1:, :], expected[..., 1:, :])
+        outputs.zero_()
+    assert manager.levels[1].held.any()
 
 
 def test_an_alternating_input_is_aliased_by_last_and_not_by_mean():

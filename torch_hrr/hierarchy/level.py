@@ -19,7 +19,9 @@ def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
     if resolution == 1:
         return ticks[:count]
     # One copy, several times as fast as index_select.
-    return ticks.unsqueeze(1).expand(-1, resolution, *ticks.shape[1:]).reshape(-1, *ticks.shape[1:])[:count]
+    steps = ticks.unsqueeze(1).expand(-1, resolution, *ticks.shape[1:]).reshape(-1, *ticks.shape[1:])[:count]
+    # Of one tick, these were the same memory.
+    return steps.contiguous()
 
 
 def real(op: str, argument: str, data: Any) -> Tensor:
@@ -238,7 +240,7 @@ class HierarchicalLevel(nn.Module):
         windows = rest[: len(rest) // resolution * resolution].unflatten(0, (-1, resolution))
         pooled = windows[:, 0]
         # In the order of steps, so that a window has the same bits in any call.
-        for step in range(1, resolution):
+        for step in range(1, resolution if len(windows) else 1):
             row = windows[:, step]
             pooled = torch.maximum(pooled, row) if self.pool == "max" else pooled + row
         if self.pool == "mean":
