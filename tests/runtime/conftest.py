@@ -12,6 +12,7 @@ def fresh_state(monkeypatch):
     monkeypatch.setattr(device, "_process_device", None)
     monkeypatch.setattr(device, "_is_set", False)
     monkeypatch.setattr(device, "_working", set())
+    monkeypatch.setattr(device, "_lost", {})
     monkeypatch.setattr(device, "_warned", set())
     assert device._scopes.get() == ()
 
@@ -30,6 +31,21 @@ def accelerators(monkeypatch):
         monkeypatch.setattr(device, "_probe", lambda chosen: None)
 
     return pretend
+
+
+@pytest.fixture
+def failing_copies(monkeypatch):
+    """Pretended GPUs that fail at the first copy: the devices that something was copied to, in order."""
+    tried, to = [], torch.Tensor.to
+
+    def fails(tensor, target, *rest, **options):
+        if torch.device(target).type == "cpu":
+            return to(tensor, target, *rest, **options)
+        tried.append(str(target))
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.Tensor, "to", fails)
+    return tried
 
 
 @pytest.fixture

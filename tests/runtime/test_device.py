@@ -1,6 +1,7 @@
 """Choice of the current device, its fallback to the CPU, and what is told of it."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import re
@@ -17,12 +18,14 @@ from torch_hrr import encoding, field, hrr
 from torch_hrr.runtime import (
     GPUContext,
     TensorPool,
+    adaptive_call,
     device,
     get_device,
     get_device_info,
     resolve_device,
     set_device,
     to_gpu,
+    zeros,
 )
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
@@ -248,6 +251,33 @@ def test_a_device_is_probed_once(two_gpus, monkeypatch):
     for name in ("cuda", "cuda:1", "cuda", "auto", "cuda:1"):
         resolve_device(name)
     assert probed == ["cuda", "cuda:1"]
+
+
+@pytest.mark.parametrize("way", ["set", "automatic", "context", "torch's default"])
+def test_a_lost_device_is_no_longer_the_current_one(two_gpus, failing_copies, recwarn, monkeypatch, way):
+    if way == "torch's default":
+        monkeypatch.setattr(torch, "get_default_device", lambda: torch.device("cuda"))
+    if way == "set":
+        set_device("cuda")
+    context = GPUContext("cuda") if way == "context" else contextlib.nullcontext()
+    x = torch.arange(3.0)
+    with context:
+        assert get_device() == "cuda"
+        for _ in range(2):
+            assert torch.equal(adaptive_call(torch.sin, x), x.sin())
+            assert get_device() == "cpu" and resolve_device(None) == resolve_device("cuda") == torch.device("cpu")
+            assert device.resolve_parameter_device(None, op="Bind") == torch.device("cpu")
+    assert get_device() == "cpu" and zeros(2).device.type == "cpu"
+    with GPUContext(None) as name:
+        assert name == "cpu"
+    assert failing_copies == ["cuda"]
+    assert [str(each.message) for each in recwarn.list] == [
+        "torch_hrr: cuda was asked for but cuda failed (CUDA error: an illegal memory access was encountered); "
+        "continuing on the CPU"
+    ]
+    # Another card is as it was.
+    set_device("cuda:1")
+    assert get_device() == "cuda:1"
 
 
 def test_warns_once_in_a_real_process():

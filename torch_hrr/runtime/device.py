@@ -93,7 +93,7 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
     """The device of a module's parameters: as `resolve_device`, but None means torch's default until one is set."""
     chosen = _chosen() if device is None else _select(op, device)
-    return torch.get_default_device() if chosen is None else chosen
+    return _unless_lost(torch.get_default_device()) if chosen is None else chosen
 
 
 def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
@@ -256,9 +256,10 @@ def get_device_info() -> DeviceInfo:
 
 
 def _chosen() -> torch.device | None:
-    """The device of `set_device` or of the innermost `GPUContext`."""
+    """The device of `set_device` or of the innermost `GPUContext`; the CPU where that was lost."""
     scopes = _scopes.get()
-    return scopes[-1] if scopes else _process_device if _is_set else None
+    chosen = scopes[-1] if scopes else _process_device if _is_set else None
+    return None if chosen is None else _unless_lost(chosen)
 
 
 def _current() -> torch.device:
@@ -268,15 +269,18 @@ def _current() -> torch.device:
         return chosen
     default = torch.get_default_device()
     if default.type not in ("cpu", "meta"):
-        return default
-    if _process_device is None:
+        return _unless_lost(default)
+    known = _process_device
+    if known is None or _is_lost(known):
         automatic, problem = _automatic()
         with _lock:
             # Another thread may have set one meanwhile, which must hold.
-            _process_device = _process_device or automatic
-        if problem is not None:
+            if _process_device is known:
+                _process_device = automatic
+        # That a device was lost has been said.
+        if problem is not None and known is None:
             _warn_fallback("auto", problem)
-    return _process_device
+    return _process_device or _CPU
 
 
 def _select(op: str, device: torch.device | str | int) -> torch.device:
@@ -354,6 +358,14 @@ def given_up(op: str, device: torch.device, error: BaseException) -> DeviceError
     _lost[device.type, device.index or 0] = lost.reason
     _warn_fallback(str(device), f"{device} failed ({lost.reason})")
     return lost
+
+
+def _is_lost(device: torch.device) -> bool:
+    return (device.type, device.index or 0) in _lost
+
+
+def _unless_lost(device: torch.device) -> torch.device:
+    return _CPU if _is_lost(device) else device
 
 
 def _problem(device: torch.device) -> str | None:
