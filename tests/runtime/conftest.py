@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torch_hrr import _library
-from torch_hrr.runtime import device
+from torch_hrr.runtime import adaptive, device, manager
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +56,28 @@ def no_gpu(accelerators):
 @pytest.fixture
 def two_gpus(accelerators):
     accelerators(cuda=2)
+
+
+class Near(torch.Tensor):
+    """One of the CPU that says it is on a GPU."""
+
+    @property
+    def device(self):
+        return torch.device("cuda")
+
+
+@pytest.fixture
+def feigned_gpu(two_gpus, monkeypatch):
+    """A GPU that tensors move to and from by `Tensor.to`, and compute on, without leaving the CPU."""
+    to = torch.Tensor.to
+
+    def moved(tensor, target, *rest, **options):
+        if not isinstance(target, torch.device | str):
+            return to(tensor, target, *rest, **options)
+        kind = torch.Tensor if torch.device(target).type == "cpu" else Near
+        return tensor if tensor.device.type == torch.device(target).type else tensor.as_subclass(kind)
+
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    for module in (adaptive, manager):
+        monkeypatch.setattr(module, "wait_for", lambda op, place: None, raising=False)
+    monkeypatch.setattr(adaptive, "free_caches", lambda place: None)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr.runtime import GPUMemoryManager, manager
+from torch_hrr.runtime import GPUMemoryManager, adaptive, manager
 
 
 @pytest.fixture
@@ -61,6 +61,28 @@ def test_transfers_that_take_long_are_alerted(small, monkeypatch):
     report = small.report()
     assert report["transfer_share"] == 0.2
     assert report["alerts"] == ["20% of the time goes to transfers: keep state on the device between calls"]
+
+
+def test_where_nothing_is_copied_there_are_no_transfers(small):
+    small.transfer_state({"a": [torch.ones(2**22)], "b": 3})
+    small.run(torch.sin, torch.ones(3))
+    report = small.report()
+    assert report["transfer_share"] == 0.0 and report["alerts"] == []
+
+
+def test_copies_within_a_run_are_transfers(small, feigned_gpu, monkeypatch):
+    small.device = torch.device("cuda")
+    waited = []
+    monkeypatch.setattr(adaptive, "wait_for", lambda op, place: waited.append((op, place.type)))
+    # Of ten seconds two go to the way there, and one to the way back.
+    clock = iter([0.0, 1.0, 3.0, 7.0, 8.0, 10.0])
+    monkeypatch.setattr(manager.time, "perf_counter", lambda: next(clock))
+    result = small.run(lambda x: x + 1, torch.ones(3))
+    small.device = torch.device("cpu")
+    assert result.tolist() == [2.0] * 3 and result.device.type == "cpu"
+    assert small.report()["transfer_share"] == pytest.approx(0.3)
+    # What is computed before a copy is no part of it.
+    assert waited == [("run", "cpu"), ("run", "cuda"), ("run", "cuda"), ("run", "cpu")]
 
 
 def test_state_moves_whole_and_the_rest_stays(small):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_data, check_strided, strided
 from torch_hrr.io.files import is_out_of_memory
-from torch_hrr.runtime.device import DeviceError, given_up, map_leaves, resolve_device
+from torch_hrr.runtime.device import DeviceError, given_up, leaves, map_leaves, resolve_device, wait_for
 from torch_hrr.runtime.memory import free_caches
 
 _CPU = torch.device("cpu")
@@ -47,9 +48,21 @@ def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | 
 
 
 def call_in_rows(
-    op: str, fn: Callable[..., Any], batches: Sequence[Any], device: torch.device | str | int | None
+    op: str,
+    fn: Callable[..., Any],
+    batches: Sequence[Any],
+    device: torch.device | str | int | None,
+    copied: Callable[[float], None] | None = None,
 ) -> Any:
-    """`adaptive_call` under the name of the user's call."""
+    """`adaptive_call` under the name of the user's call.
+
+    Args:
+        op: The name.
+        fn: As for `adaptive_call`.
+        batches: As for `adaptive_call`.
+        device: As for `adaptive_call`.
+        copied: Told the seconds of copies between devices; the device is waited for, so that its work does not count.
+    """
     if not callable(fn):
         raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
     if not batches:
@@ -61,7 +74,7 @@ def call_in_rows(
     if len(counts) > 1 or None in counts:
         shapes = [list(batch.shape) for batch in given]
         raise ValueError(f"{op}: batches must have the same number of rows, got shapes {shapes}")
-    call = _Call(op, fn, given)
+    call = _Call(op, fn, given, copied)
     target = resolve_device(device, op=op)
     if target.type == "meta":
         raise ValueError(f"{op}: device must hold data, got meta")
@@ -84,10 +97,13 @@ def call_in_rows(
 class _Call:
     """Results of the first `done` rows, and how to get those of more."""
 
-    def __init__(self, op: str, fn: Callable[..., Any], batches: list[Tensor]) -> None:
+    def __init__(
+        self, op: str, fn: Callable[..., Any], batches: list[Tensor], copied: Callable[[float], None] | None
+    ) -> None:
         self.op = op
         self.fn = fn
         self.batches = batches
+        self.copied = copied
         self.rows = batches[0].shape[0]
         self.done = 0
         self.parts: list[Any] = []
@@ -129,15 +145,26 @@ class _Call:
             check_data(self.op, "fn's result", leaf)
             if leaf.dim() == 0 or leaf.shape[0] != count:
                 raise ValueError(f"{self.op}: fn must give {count} rows for {count} rows, got shape {list(leaf.shape)}")
-            return leaf.to(home)
+            return self._placed(leaf, home)
 
-        return map_leaves(brought, self.fn(*(batch[rows].to(device) for batch in self.batches)))
+        return map_leaves(brought, self.fn(*(self._placed(batch[rows], device) for batch in self.batches)))
+
+    def _placed(self, given: Tensor, device: torch.device) -> Tensor:
+        is_there = given.device.type == device.type and device.index in (None, given.device.index)
+        if is_there or self.copied is None:
+            return given.to(device)
+        for each in (given.device, device):
+            wait_for(self.op, each)
+        start = time.perf_counter()
+        placed = given.to(device)
+        self.copied(time.perf_counter() - start)
+        return placed
 
     def result(self) -> Any:
         """Of all rows."""
         if len(self.parts) == 1:
             return self.parts[0]
-        columns = [_leaves(part) for part in self.parts]
+        columns = [leaves(part) for part in self.parts]
         kinds = [[(list(leaf.shape[1:]), leaf.dtype) for leaf in column] for column in columns]
         for kind in kinds:
             if kind != kinds[0]:
@@ -145,12 +172,6 @@ class _Call:
                 raise ValueError(f"{self.op}: fn must give the same for all rows but the first dimension, got {got}")
         joined = iter([torch.cat(column) for column in zip(*columns, strict=True)])
         return map_leaves(lambda leaf: next(joined), self.parts[0])
-
-
-def _leaves(structure: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    map_leaves(found.append, structure)
-    return found
 
 
 def _described(kind: list[tuple[list[int], torch.dtype]]) -> str:

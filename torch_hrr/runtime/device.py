@@ -458,6 +458,13 @@ def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
     return function(x)
 
 
+def leaves(x: Any) -> list[Any]:
+    """Everything in a structure but its dicts, lists and tuples, in the order of `map_leaves`."""
+    found: list[Any] = []
+    map_leaves(found.append, x)
+    return found
+
+
 def _place(op: str, x: Any, device: torch.device) -> Any:
     if isinstance(x, Tensor):
         return _move(op, x, device)
