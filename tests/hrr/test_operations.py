@@ -238,7 +238,11 @@ def test_a_batch_goes_where_the_threshold_says(system, shapes, batch_size, accel
     assert system.gpu_ops.bound == ([(a.shape, b.shape)] if accelerated else [])
 
 
-@pytest.mark.parametrize("problem", [torch.OutOfMemoryError("CUDA out of memory.")])
+@pytest.mark.parametrize(
+    "problem",
+    [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")],
+    ids=type,
+)
 def test_without_memory_on_the_accelerator_the_cpu_binds(system, problem):
     system.threshold_batch_size, system.gpu_ops = 0, FakeAccelerator(problem)
     a, b = vectors(2), vectors(2)
@@ -278,10 +282,11 @@ def test_the_threshold_is_found_once_and_only_if_needed(system, monkeypatch):
     assert calls[1:] == [(other.gpu_ops.device, DIM, torch.float32, True)]
 
 
-def test_an_accelerator_that_fails_is_given_up(system, monkeypatch):
+@pytest.mark.parametrize("kind", [torch.AcceleratorError, RuntimeError])
+def test_an_accelerator_that_fails_is_given_up(system, monkeypatch, kind):
+    problem = kind("CUDA error: unspecified launch failure")
     monkeypatch.setattr(device, "_lost", {})
     monkeypatch.setattr(device, "_warned", set())
-    problem = torch.AcceleratorError("CUDA error: unspecified launch failure")
     system.threshold_batch_size, system.gpu_ops = 0, FakeAccelerator(problem)
     failed, (a, b) = system.gpu_ops, (vectors(2), vectors(2))
     with pytest.warns(RuntimeWarning, match=r"cuda failed \(CUDA error: unspecified launch failure\); continuing on"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_hrr import hrr
-from torch_hrr.runtime import adaptive_call
+from torch_hrr.runtime import DeviceError, adaptive_call, device, resolve_device
 
 SHORTAGES = {
     "CPU": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
@@ -99,6 +99,57 @@ def test_other_errors_are_not_hidden():
 
     with pytest.raises(RuntimeError, match=r"^size mismatch$"):
         adaptive_call(fn, torch.ones(2), device="cpu")
+
+
+# As torch raises them for the libraries of CUDA, and this library for its launches.
+FAILURES = (
+    "cuFFT error: CUFFT_INTERNAL_ERROR",
+    "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k)`",
+    "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+    "bind: launch: an illegal memory access was encountered",
+)
+SHORTAGES_OF_DEVICES = (
+    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 8.87 GB)"),
+)
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_failures_that_have_no_class_of_their_own_are_the_devices(feigned_gpu, text):
+    def fn(x):
+        if x.device.type == "cuda":
+            raise RuntimeError(f"{text}\nMore advice.")
+        return x + 1
+
+    x = torch.arange(3.0)
+    near = x.to("cuda")
+    with (
+        pytest.raises(DeviceError, match=r"^adaptive_call: device cuda failed: ") as lost,
+        pytest.warns(RuntimeWarning),
+    ):
+        adaptive_call(fn, near, device="cuda")
+    assert lost.value.reason == text
+    device._lost.clear()
+    device._warned.clear()
+    with pytest.warns(RuntimeWarning, match=r"cuda failed \(") as caught:
+        assert torch.equal(adaptive_call(fn, x, device="cuda"), x + 1)
+    assert len(caught) == 1 and resolve_device("cuda").type == "cpu"
+
+
+@pytest.mark.parametrize("error", SHORTAGES_OF_DEVICES, ids=str)
+def test_shortages_without_a_class_of_their_own_are_shortages(error):
+    tried = []
+
+    def fn(x):
+        tried.append(len(x))
+        if len(x) > 2:
+            raise error
+        return x + 1
+
+    assert torch.equal(adaptive_call(fn, torch.arange(4.0), device="cpu"), torch.arange(4.0) + 1)
+    assert tried == [4, 4, 2, 2] and not device._lost
 
 
 @pytest.mark.parametrize(

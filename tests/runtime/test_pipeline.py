@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr.runtime import OptimizedTransfers, pipeline, transfers
+from torch_hrr.runtime import DeviceError, OptimizedTransfers, device, pipeline, transfers
 
 CPU = torch.device("cpu")
 
@@ -118,12 +118,32 @@ def test_every_stream_waits_for_what_it_reads(timeline):
     assert log.index(("out", "event", 2)) < waits[0] < log.index(("in", "copies", 3))
 
 
-def test_a_device_that_fails_in_the_pipeline_is_named(timeline):
-    def fn(x):
-        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+@pytest.mark.parametrize("kind", ["cuda", "xpu"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
+    ],
+    ids=type,
+)
+def test_a_device_that_fails_in_the_pipeline_is_named(timeline, monkeypatch, kind, error):
+    monkeypatch.setattr(device, "_move", lambda op, tensor, target: tensor)
 
-    with pytest.raises(RuntimeError, match=r"^pipeline: device cuda failed: CUDA error"):
-        list(transfers._overlapped(fn, [torch.ones(1)], torch.device("cuda")))
+    def fn(x):
+        raise error
+
+    run = transfers._overlapped if kind == "cuda" else transfers._one_by_one
+    with pytest.raises(DeviceError, match=rf"^pipeline: device {kind} failed: CUDA error"):
+        list(run(fn, [torch.ones(1)], torch.device(kind)))
+
+
+def test_errors_of_the_function_are_its_own():
+    def fn(x):
+        raise RuntimeError("fn's own")
+
+    with pytest.raises(RuntimeError, match=r"^fn's own$"):
+        list(pipeline(fn, [torch.ones(1)], "cpu"))
 
 
 def test_buffers_are_used_again_and_transfers_copy():

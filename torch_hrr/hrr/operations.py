@@ -11,9 +11,10 @@ from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_vectors, integer, real
 from torch_hrr.hrr import functional
+from torch_hrr.io.files import is_out_of_memory
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.calibration import binding_crossover
-from torch_hrr.runtime.device import given_up
+from torch_hrr.runtime.device import given_up, is_failure
 
 
 class HRROperations:
@@ -215,11 +216,12 @@ class HybridHRRSystem:
         if self.has_accelerator and batch_size >= self.threshold_batch_size:
             try:
                 return self.gpu_ops.bind(a, b).to(a.device)
-            except torch.OutOfMemoryError:
-                pass
-            except torch.AcceleratorError as error:
-                given_up(op, self.gpu_ops.device, error)
-                self.gpu_ops = self.cpu_ops
+            except RuntimeError as error:
+                if is_failure(error):
+                    given_up(op, self.gpu_ops.device, error)
+                    self.gpu_ops = self.cpu_ops
+                elif not is_out_of_memory(error):
+                    raise
         return self.cpu_ops.bind(a, b)
 
 

@@ -282,8 +282,8 @@ def enough_memory(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; the CPU's allocator has no class of its own."""
-    texts = ("can't allocate memory", "not enough memory", "std::bad_alloc")
+    """Whether an error says that memory ran out; the CPU's allocator, MPS and CUDA's libraries have no class for it."""
+    texts = ("can't allocate memory", "not enough memory", "std::bad_alloc", "out of memory", "_ALLOC_FAILED")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 

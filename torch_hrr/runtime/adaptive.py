@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_data, check_strided, strided
 from torch_hrr.io.files import is_out_of_memory
-from torch_hrr.runtime.device import DeviceError, given_up, leaves, map_leaves, resolve_device, wait_for
+from torch_hrr.runtime.device import given_up, is_failure, leaves, map_leaves, resolve_device, wait_for
 from torch_hrr.runtime.memory import free_caches
 
 _CPU = torch.device("cpu")
@@ -81,13 +81,13 @@ def call_in_rows(
     if target.type != "cpu":
         try:
             call.run(target)
-        except (torch.AcceleratorError, DeviceError) as error:
-            lost = given_up(op, target, error)
-            # What is on the device is lost with it; results are on the device of the batches.
-            if any(batch.device.type == target.type for batch in given):
-                raise lost from error
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if is_failure(error):
+                lost = given_up(op, target, error)
+                # What is on the device is lost with it; results are on the device of the batches.
+                if any(batch.device.type == target.type for batch in given):
+                    raise lost from error
+            elif not is_out_of_memory(error):
                 raise
     if not call.is_done:
         call.run(_CPU)

@@ -1,15 +1,17 @@
 """The device that new objects are made on: detection, choice with a graceful fallback to the CPU, and transfers."""
 
+import contextlib
 import copy
 import ctypes
 import numbers
 import os
 import pathlib
 import platform
+import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypedDict
 
@@ -18,9 +20,14 @@ from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._checks import check_data
+from torch_hrr.io.files import is_out_of_memory
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu")
+# How errors begin that torch raises for CUDA's libraries, and this library for its launches, as a plain RuntimeError.
+_FAILURE = re.compile(
+    r"(CUDA( driver)?|cuBLAS|cuFFT|cuSOLVER|cuSPARSE|cuDNN|HIP) error\b|\w+: (launch|cuda\w+): ", re.IGNORECASE
+)
 
 # The device of the process; None until it is first asked for, which settles it as "auto" would; and whether it was set.
 _process_device: torch.device | None = None
@@ -347,9 +354,28 @@ def _count(kind: str) -> int | None:
     return int(module.device_count()) if module.is_available() else 0
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether an error says that a device failed; that its memory ran out is not one."""
+    if is_out_of_memory(error):
+        return False
+    is_told = isinstance(error, RuntimeError) and _FAILURE.match(str(error)) is not None
+    return is_told or isinstance(error, DeviceError | torch.AcceleratorError)
+
+
 def failure(op: str, device: torch.device, error: BaseException) -> DeviceError:
     """The error of a device that failed, from what torch raised."""
     return error if isinstance(error, DeviceError) else DeviceError(op, device, first_line(error))
+
+
+@contextlib.contextmanager
+def failures_named(op: str, device: torch.device) -> Iterator[None]:
+    """Raises what says that the device failed as a DeviceError of the user's call."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, DeviceError) or not is_failure(error):
+            raise
+        raise failure(op, device, error) from error
 
 
 def given_up(op: str, device: torch.device, error: BaseException) -> DeviceError:
@@ -481,9 +507,8 @@ def _place(op: str, x: Any, device: torch.device) -> Any:
 
 def _move(op: str, tensor: Tensor, device: torch.device) -> Tensor:
     try:
-        return tensor.to(device)
-    except torch.AcceleratorError as error:
-        raise failure(op, tensor.device if device == _CPU else device, error) from error
+        with failures_named(op, tensor.device if device == _CPU else device):
+            return tensor.to(device)
     except NotImplementedError:
         check_data(op, "a tensor", tensor)
         raise

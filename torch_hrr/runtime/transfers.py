@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_dtype, check_elements, integer, listed, strided
-from torch_hrr.runtime.device import failure, map_leaves, moved, resolve_data_device, to_cpu
+from torch_hrr.runtime.device import failures_named, map_leaves, moved, resolve_data_device, to_cpu
 from torch_hrr.runtime.pool import Lender, Spare
 
 _CPU = torch.device("cpu")
@@ -103,18 +103,16 @@ class OptimizedTransfers:
             result: Tensor = moved(op, self.device, source)
             # What is written to the tensor later must not show, as it does not on a GPU.
             return result.clone() if result is tensor else result
-        try:
+        with failures_named(op, self.device):
             own = self._own_stream() if stream is None else stream
             current = torch.cuda.current_stream(self.device)
             # What is queued may still write the tensor, if it is on the device already.
             own.wait_stream(current)
             with torch.cuda.stream(own):
-                copied = source.to(self.device, non_blocking=True)
+                copied = source.to(self.device, non_blocking=True, copy=True)
             current.wait_stream(own)
             # The allocator must not give this memory away before the current stream is done with it.
             copied.record_stream(current)
-        except torch.AcceleratorError as error:
-            raise failure(op, self.device, error) from error
         return copied
 
     def synchronize(self) -> None:
@@ -125,10 +123,8 @@ class OptimizedTransfers:
         """
         if self._stream is None:
             return
-        try:
+        with failures_named("synchronize", self.device):
             self._stream.synchronize()
-        except torch.AcceleratorError as error:
-            raise failure("synchronize", self.device, error) from error
 
     def _own_stream(self) -> Any:
         if self._stream is None:
@@ -166,14 +162,15 @@ def pipeline(
 
 
 def _one_by_one(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
-    for batch in batches:
-        yield to_cpu(fn(moved("pipeline", device, batch)))
+    with failures_named("pipeline", device):
+        for batch in batches:
+            yield to_cpu(fn(moved("pipeline", device, batch)))
 
 
 def _overlapped(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
     lanes = _Lanes(device)
     under_way: deque[_UnderWay] = deque()
-    try:
+    with failures_named("pipeline", device):
         for batch in batches:
             near, source = lanes.copy_in(batch)
             under_way.append(lanes.copy_out(fn(near), near, source))
@@ -181,8 +178,6 @@ def _overlapped(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
-    except torch.AcceleratorError as error:
-        raise failure("pipeline", device, error) from error
 
 
 class _UnderWay:
