@@ -20,6 +20,62 @@ def test_results_are_those_of_the_loop_in_its_order():
     assert [(x.tolist(), name) for x, name in structured] == [([2.0, 2.0], "kept")] * 2
 
 
+def in_its_batch(x):
+    return x.mul_(2)
+
+
+class InOneBuffer:
+    """Doubles a batch, always into the same memory."""
+
+    def __init__(self):
+        self.buffer = torch.zeros(2)
+
+    def __call__(self, x):
+        return {"all": torch.mul(x, 2, out=self.buffer), "part": self.buffer[:1]}
+
+
+def test_results_and_batches_are_apart_on_the_cpu():
+    batches = [torch.full((2,), float(i)) for i in range(5)]
+    results = list(pipeline(in_its_batch, batches, "cpu"))
+    assert [x.tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
+    assert [x.tolist() for x in batches] == [[float(i)] * 2 for i in range(5)]
+    results = list(pipeline(InOneBuffer(), batches, "cpu"))
+    assert [x["all"].tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
+    assert [x["part"].tolist() for x in results] == [[2.0 * i] for i in range(5)]
+    (same,) = pipeline(lambda x: x, batches[:1], "cpu")
+    assert same.data_ptr() != batches[0].data_ptr()
+
+
+def test_results_of_one_buffer_are_apart_where_copies_out_are_late(timeline, monkeypatch):
+    """A stream for copies out that does nothing before the program waits for it."""
+    pending = []
+
+    def queued(leaf, target):
+        if timeline.current != "out":
+            return leaf.clone()
+        far = torch.empty_like(leaf)
+        pending.append((far, leaf))
+        return far
+
+    def copy_all(event):
+        while pending:
+            far, leaf = pending.pop()
+            far.copy_(leaf)
+
+    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
+    monkeypatch.setattr(Event, "synchronize", copy_all)
+    batches = [torch.full((2,), float(i)) for i in range(5)]
+    results = list(transfers._overlapped(InOneBuffer(), batches, torch.device("cuda")))
+    assert [x["all"].tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
+    assert [x["part"].tolist() for x in results] == [[2.0 * i] for i in range(5)]
+
+
+def test_batches_that_are_on_the_device_are_copied_there():
+    x = torch.ones(2, device="meta")
+    assert transfers._pinned(x) is not x and transfers._pinned(x).is_meta
+    assert transfers._pinned("name") == "name"
+
+
 def test_batches_are_read_as_they_are_needed():
     read = []
 
@@ -84,7 +140,12 @@ def timeline(monkeypatch):
         made.log.append((made.current, "copies", leaf.tolist()))
         return leaf.clone()
 
+    def own(leaf):
+        made.log.append((made.current, "keeps", leaf.tolist()))
+        return leaf.clone()
+
     monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
+    monkeypatch.setattr(transfers, "_own", own)
     return made
 
 
@@ -105,6 +166,7 @@ def test_every_stream_waits_for_what_it_reads(timeline):
             ("in", "copies", i),
             ("compute", "waits for", "in"),
             ("compute", "computes", i),
+            ("compute", "keeps", 10 * i),
             ("out", "waits for", "compute"),
             ("out", "copies", 10 * i),
             ("out", "event", i),

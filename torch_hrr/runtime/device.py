@@ -194,6 +194,16 @@ def moved(op: str, device: torch.device, x: Any) -> Any:
     return _mapped(op, lambda leaf: _place(op, leaf, device), x)
 
 
+def copied(op: str, device: torch.device, x: Any) -> Any:
+    """As `moved`, but tensors that are there already are copied too, so that nothing is shared."""
+
+    def copy_of(leaf: Any) -> Any:
+        placed = _place(op, leaf, device)
+        return placed.clone() if placed is leaf and isinstance(leaf, Tensor) else placed
+
+    return _mapped(op, copy_of, x)
+
+
 def to_cpu(x: Any) -> Any:
     """Moves tensors to the CPU, through dicts, lists and tuples as `to_gpu`; anything else, numpy arrays too, stays.
 

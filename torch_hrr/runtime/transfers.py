@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_dtype, check_elements, integer, listed, strided
-from torch_hrr.runtime.device import failures_named, map_leaves, moved, resolve_data_device, to_cpu
+from torch_hrr.runtime.device import copied, failures_named, map_leaves, moved, resolve_data_device
 from torch_hrr.runtime.pool import Lender, Spare
 
 _CPU = torch.device("cpu")
@@ -100,20 +100,20 @@ class OptimizedTransfers:
         if stream is not None and not isinstance(stream, torch.cuda.Stream):
             raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
         if not self.on_gpu:
-            result: Tensor = moved(op, self.device, source)
-            # What is written to the tensor later must not show, as it does not on a GPU.
-            return result.clone() if result is tensor else result
+            # What is written to the tensor later must not show, as it does not on a GPU; an array was copied before.
+            result: Tensor = (copied if source is tensor else moved)(op, self.device, source)
+            return result
         with failures_named(op, self.device):
             own = self._own_stream() if stream is None else stream
             current = torch.cuda.current_stream(self.device)
             # What is queued may still write the tensor, if it is on the device already.
             own.wait_stream(current)
             with torch.cuda.stream(own):
-                copied = source.to(self.device, non_blocking=True, copy=True)
+                near = source.to(self.device, non_blocking=True, copy=True)
             current.wait_stream(own)
             # The allocator must not give this memory away before the current stream is done with it.
-            copied.record_stream(current)
-        return copied
+            near.record_stream(current)
+        return near
 
     def synchronize(self) -> None:
         """Waits for the copies queued on this object's own stream.
@@ -139,11 +139,14 @@ def pipeline(
 
     While a batch is computed, the next one is copied to the GPU and the results of the one before to the CPU: three
     streams, at most three batches in memory. Results are those of the loop ``to_cpu(fn(to_gpu(batch)))``, bit for bit
-    and in its order. Without a GPU it is that loop.
+    and in its order. Without a GPU it is that loop. Everywhere fn gets a copy of the batch, and results are copies of
+    what it gives.
 
     Args:
         fn: Takes a batch on the device and gives tensors on it; it must not wait for the device, or nothing overlaps.
+            It may change its batch, and give the same memory every time.
         batches: Tensors or NumPy arrays, or dicts, lists and tuples of these; read one by one, one ahead at least.
+            What is in pinned memory already must not change before its results are there.
         device: As for `resolve_device`; None means the current one.
 
     Returns:
@@ -164,7 +167,8 @@ def pipeline(
 def _one_by_one(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
     with failures_named("pipeline", device):
         for batch in batches:
-            yield to_cpu(fn(moved("pipeline", device, batch)))
+            results = fn(copied("pipeline", device, batch))
+            yield map_leaves(lambda leaf: copied("pipeline", _CPU, leaf) if isinstance(leaf, Tensor) else leaf, results)
 
 
 def _overlapped(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
@@ -191,7 +195,7 @@ class _UnderWay:
     def result(self) -> Any:
         """In plain memory, since there is little that can be pinned."""
         self._done.synchronize()
-        return map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._results)
+        return map_leaves(_own, self._results)
 
 
 class _Lanes:
@@ -212,11 +216,14 @@ class _Lanes:
 
     def copy_out(self, results: Any, *used: Any) -> _UnderWay:
         """The results on their way to the CPU, once they are computed."""
+        # What fn gave it may write again for the next batch, while this is on its way. To wait for the way, which is
+        # long, would take longer than a copy within the device's memory.
+        kept = map_leaves(_own, results)
         self._out.wait_stream(self._compute)
         with torch.cuda.stream(self._out):
-            far = map_leaves(lambda leaf: self._queued(leaf, _CPU), results)
+            far = map_leaves(lambda leaf: self._queued(leaf, _CPU), kept)
             done = self._out.record_event()
-        return _UnderWay(done, far, results, *used)
+        return _UnderWay(done, far, kept, *used)
 
     @staticmethod
     def _queued(leaf: Any, device: torch.device) -> Any:
@@ -224,8 +231,15 @@ class _Lanes:
         return leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf
 
 
+def _own(leaf: Any) -> Any:
+    """A copy of a tensor where it is, by the current stream; anything else as it is."""
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
+
+
 def _pinned(leaf: Any) -> Any:
-    """Tensors of the CPU and arrays in memory that a GPU can copy from; anything else as it is."""
+    """Tensors of the CPU and arrays in memory that a GPU can copy from, copies of tensors elsewhere; or as it is."""
     own = leaf if isinstance(leaf, Tensor) else moved("pipeline", _CPU, leaf)
-    plain = isinstance(own, Tensor) and own.device == _CPU and own.layout is torch.strided and not own.is_pinned()
+    if isinstance(own, Tensor) and own.device != _CPU:
+        return _own(own)
+    plain = isinstance(own, Tensor) and own.layout is torch.strided and not own.is_pinned()
     return own.pin_memory() if plain else own
