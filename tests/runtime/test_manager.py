@@ -137,3 +137,18 @@ def test_storage_that_cannot_be_given_back(small):
     for bad in (None, torch.ones(3), torch.ones(2, 2, device="meta")):
         with pytest.raises(TypeError, match=r"^release: storage must be a matrix on cpu, got "):
             small.release(bad)
+    turned = small.allocate_vector_storage(3, 3).t_()
+    with pytest.raises(ValueError, match=text):
+        small.release(turned)
+    turned = small.allocate_vector_storage(2, 3).t_()
+    with pytest.raises(ValueError, match=text):
+        small.release(turned)
+
+
+def test_storage_comes_back_without_gradients(small):
+    for use in (lambda x: x.requires_grad_().sum().backward(), lambda x: x.copy_(torch.ones(2, 3, requires_grad=True))):
+        storage = small.allocate_vector_storage(2, 3)
+        use(storage)
+        small.release(storage)
+        again = small.allocate_vector_storage(2, 3)
+        assert again is storage and again.is_leaf and not again.requires_grad and again.grad is None

@@ -257,7 +257,9 @@ def test_a_buffer_is_given_back_once():
     moving.release(buffer)
     with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
         moving.release(buffer)
+    moving.release(moving.create_pinned_memory((1,)).requires_grad_())
     used = moving.create_pinned_memory((1,))
+    assert used is buffer and not used.requires_grad
     for other in (used.view(1), torch.ones(1).expand(5), torch.ones(1)):
         with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
             moving.release(other)

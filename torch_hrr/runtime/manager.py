@@ -120,7 +120,7 @@ class GPUMemoryManager:
             if not self._lender.take_back((storage.shape[0], storage.shape[1], storage.dtype), storage):
                 got = "storage that was given back before, or was allocated elsewhere"
                 raise ValueError(f"release: storage must be in use, got {got}")
-            self._used = max(self._used - storage.nbytes, 0)
+            self._used -= storage.nbytes
 
     def free(self) -> None:
         """Gives the memory of `memory_pool` and torch's unused memory back to the system."""

@@ -115,7 +115,7 @@ class Lender:
     def __init__(self) -> None:
         """Nothing is given out yet."""
         self.spare: Spare = {}
-        self._lent: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        self._lent: weakref.WeakValueDictionary[Hashable, Tensor] = weakref.WeakValueDictionary()
 
     def lend(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """A spare tensor of this key, else a new one, that may be written outside inference mode too."""
@@ -125,7 +125,7 @@ class Lender:
         else:
             with torch.inference_mode(False):
                 lent = make()
-        self._lent[id(lent)] = lent
+        self._lent[id(lent), key] = lent
         return lent
 
     def has_spare(self, key: Hashable) -> bool:
@@ -133,10 +133,15 @@ class Lender:
         return bool(self.spare.get(key))
 
     def take_back(self, key: Hashable, given: Tensor) -> bool:
-        """Keeps a tensor for `lend`; False if it is not out, such as a view of it, or given back before."""
-        if self._lent.get(id(given)) is not given:
+        """Keeps a tensor, less its gradient, for `lend`.
+
+        Returns:
+            False if it is not out, such as a view of it, was given back before, or is not laid out as it was lent.
+        """
+        if self._lent.get((id(given), key)) is not given or not given.is_contiguous():
             return False
-        del self._lent[id(given)]
+        del self._lent[id(given), key]
+        given.detach_().grad = None
         self.spare.setdefault(key, []).append(given)
         return True
 
