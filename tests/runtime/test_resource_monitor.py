@@ -55,6 +55,15 @@ def test_an_alert_is_raised_once_for_every_rise(monkeypatch):
     assert seen == [5.0, 7.0, 8.0]
 
 
+def test_an_alert_is_raised_in_every_run():
+    seen = []
+    running = ResourceMonitor("cpu", interval=60)
+    running.alert("rss_mb", above=0, callback=lambda sample: seen.append(sample["rss_mb"]))
+    for runs in (1, 2):
+        running.start().stop()
+        assert len(seen) == runs
+
+
 def test_an_alert_that_fails_is_a_warning(monkeypatch):
     scripted(monkeypatch, "rss_mb", [5.0, 1.0])
     running = ResourceMonitor("cpu")

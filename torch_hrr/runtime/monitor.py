@@ -82,7 +82,7 @@ class ResourceMonitor:
         """Calls a function with the sample when a metric rises above a threshold, once until it has fallen below again.
 
         It is called in the monitor's thread, the first and the last sample in that of `start` and `stop`; what it
-        raises becomes a RuntimeWarning. It may stop the monitor.
+        raises becomes a RuntimeWarning. It may stop the monitor. Every start begins below the threshold.
 
         Raises:
             TypeError: callback is not callable, or an argument of the wrong type.
@@ -106,6 +106,8 @@ class ResourceMonitor:
                 raise RuntimeError("start: monitor must be stopped, got one that is running")
             self._thread = sampler
             self._samples.clear()
+            for alert in self._alerts:
+                alert.arm()
         try:
             self._gpu = _Gpu.of(self.device)
             self._process = _Process()
@@ -194,6 +196,10 @@ class _Alert:
 
     def __init__(self, metric: str, above: float, callback: Callable[[dict[str, Any]], Any]) -> None:
         self._metric, self._above, self._callback = metric, above, callback
+        self._was_above = False
+
+    def arm(self) -> None:
+        """The next value above the threshold is a rise."""
         self._was_above = False
 
     def see(self, sample: dict[str, float | None]) -> None:
