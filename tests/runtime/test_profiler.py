@@ -3,12 +3,13 @@
 import json
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from torch_hrr import hrr
-from torch_hrr.runtime import GPUMemoryAnalysis, GPUPerformanceBenchmark, PerformanceProfiler, profiler
+from torch_hrr.runtime import DeviceError, GPUMemoryAnalysis, GPUPerformanceBenchmark, PerformanceProfiler, profiler
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +114,45 @@ def test_a_recording_is_not_ended_by_another():
     assert other.generate_report()["summary"]["operators"] > 0
 
 
-def test_a_start_that_fails_leaves_nothing_recording():
+def test_a_recording_of_another_thread_is_not_ended():
+    begun, over, found = threading.Event(), threading.Event(), []
+
+    def record():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            begun.set()
+            over.wait(60)
+            torch.ones(3).sum()
+        found.extend(event.key for event in profile.key_averages())
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(RuntimeError, match=r"^start_monitoring: torch.profiler must not be recording"):
+        PerformanceProfiler(device="cpu").start_monitoring()
+    over.set()
+    thread.join()
+    assert "aten::sum" in found
+
+
+def test_a_device_that_fails_at_the_end_leaves_nothing_recording(monkeypatch):
     made = PerformanceProfiler(device="cpu")
-    made.monitor.start()
-    with pytest.raises(RuntimeError, match=r"^start: monitor must be stopped"):
+    made.start_monitoring()
+    monkeypatch.setattr(profiler, "wait_for", Mock(side_effect=DeviceError("stop_monitoring", "cuda", "lost")))
+    with pytest.raises(DeviceError):
+        made.stop_monitoring()
+    assert not torch.autograd._profiler_enabled() and not made.monitor.is_running
+    assert made.generate_report()["samples"]
+
+
+def test_a_start_that_fails_leaves_nothing_recording(monkeypatch):
+    made = PerformanceProfiler(device="cpu")
+    with made.monitor, pytest.raises(RuntimeError, match=r"^start_monitoring: monitor must be stopped first"):
+        made.start_monitoring(3.0)
+    assert made.monitor.interval == 0.1
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match=r"^can't start new thread$"):
+        patched.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         made.start_monitoring()
-    made.monitor.stop()
+    assert not torch.autograd._profiler_enabled() and not made.monitor.is_running
     with pytest.raises(RuntimeError, match=r"^generate_report: start_monitoring must be called first"):
         made.generate_report()
     made.start_monitoring()

@@ -54,7 +54,9 @@ class OperatorRecording:
             RuntimeError: Another recording of torch.profiler is under way, which torch would end without a word.
         """
         running = OperatorRecording._running
-        if torch._C._autograd._profiler_enabled() or (running is not None and running() is not None):
+        # The first is told of every thread, the second of contexts such as torch.autograd.profiler's in this one.
+        is_recording = torch.autograd.profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled()
+        if is_recording or (running is not None and running() is not None):
             raise RuntimeError(f"{op}: torch.profiler must not be recording, got a recording that is under way")
         self.thread = threading.get_ident()
         self._trace: bytes | None = None
@@ -158,6 +160,8 @@ class PerformanceProfiler:
         """
         if self._started is not None:
             raise RuntimeError("start_monitoring: monitoring must be stopped first, got a profiler that is recording")
+        if self.monitor.is_running:
+            raise RuntimeError("start_monitoring: monitor must be stopped first, got one that is running")
         self.monitor.interval = positive("start_monitoring", "interval", interval)
         recording = OperatorRecording("start_monitoring", self.device, memory=True)
         try:
@@ -172,15 +176,18 @@ class PerformanceProfiler:
 
         Raises:
             RuntimeError: Another thread started it, in which torch.profiler must be stopped. It goes on.
+            DeviceError: Work on the device failed; what was recorded until then is kept.
         """
         if self._started is None or self._recording is None:
             return
         if self._recording.thread != threading.get_ident():
             raise RuntimeError("stop_monitoring: recording must be stopped in the thread that started it, got another")
-        wait_for("stop_monitoring", self.device)
-        self._seconds, self._started = time.perf_counter() - self._started, None
-        self.monitor.stop()
-        self._operators = self._recording.stop()
+        try:
+            wait_for("stop_monitoring", self.device)
+        finally:
+            self._seconds, self._started = time.perf_counter() - self._started, None
+            self.monitor.stop()
+            self._operators = self._recording.stop()
 
     def generate_report(self) -> dict[str, Any]:
         """What was recorded last; ends a recording that is under way.
