@@ -15,12 +15,15 @@ from typing import Any
 
 import torch
 
-from bench.targets import Measured, Session, Target
+from bench.assembly import normal_rows
+from bench.targets import Measured, Session, Target, gpu_target, in_units
 from torch_hrr.assembly import Brain, k_winners
 
 HEADING = "Baseline: a NumPy simulator that keeps the rows of every neuron that ever fired (bench/assembly_peers.py)."
 N, K, P, BETA, ROUNDS = 1_000_000, 1000, 0.01, 0.05, 20
 OPTION_N, OPTION_K, OPTION_P = 100_000, 317, 0.01
+# Of a selection on a GPU: reads of its rows.
+GPU_READS = 2.5
 SMALL_N, SMALL_K, SMALL_BATCH, SMALL_ROUNDS = 10_000, 100, 64, 25
 RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
 
@@ -199,6 +202,17 @@ def small_batch(session: Session) -> Measured:
     return Measured(found["batch"], baseline_seconds=found["calls"], speedup=found["calls"] / found["batch"], note=note)
 
 
+def reads(session: Session, *, rows: int, n: int, k: int) -> Measured:
+    """A selection in reads of its rows within the device; a copy is a read and a write."""
+    (inputs,) = normal_rows(n, rows, torch.Generator().manual_seed(session.settings.seed))
+    inputs = inputs.to(session.settings.device)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(k_winners, inputs, k),
+        "copy": partial(torch.empty_like(inputs).copy_, inputs),
+    }
+    return in_units(session, ("reads", rows, n, k), functions, per_unit=2.0)
+
+
 def plasticity(session: Session) -> Measured:
     """Late rounds that learn over the same rounds that do not; the winners hardly change."""
     brains = {name: new_brain(N, K, P, device=session.settings.device) for name in ("learning", "reading")}
@@ -254,6 +268,10 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "ties by key in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
         partial(option_cost, ties="keyed"), unit="x",
+    ),
+    *(
+        gpu_target(f"k_winners in reads, {rows}x{n}", f"k = {k}", partial(reads, rows=rows, n=n, k=k), GPU_READS)
+        for rows, n, k in ((32, 100_000, 316), (32, 1_000_000, 1000))
     ),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bench.encoding import encoded, filled, filled_into, ours, ours_into
-from bench.targets import Measured, Session, Target
+from bench.targets import Measured, Session, Target, gpu_target, in_units
 from bench.timing import Candidate, median_and_iqr, ratio
 
 HEADING = "Baseline: the faster form of torch.compile, or of eager torch; results used again (out=) or fresh."
@@ -73,6 +73,17 @@ def beside(session: Session, *, rows: int, dim: int, dtype: torch.dtype, result:
     )
 
 
+def fills(session: Session, *, rows: int, dim: int, dtype: torch.dtype) -> Measured:
+    """Our time into a result that is used again, in fills of it within the device."""
+    positions = torch.arange(rows, device=session.settings.device)
+    out = torch.zeros(rows, dim, dtype=dtype, device=session.settings.device)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(ours_into, dim, positions, out=out),
+        "fill": partial(out.fill_, 1.0),
+    }
+    return in_units(session, ("fills", rows, dim, dtype), functions)
+
+
 def target(rows: int, dim: int, dtype: torch.dtype, result: str, peer: str, aim: float) -> Target:
     """One row."""
     name = str(dtype).removeprefix("torch.")
@@ -88,13 +99,28 @@ def target(rows: int, dim: int, dtype: torch.dtype, result: str, peer: str, aim:
 # Of the specification: with a result used again, and fresh.
 AIMS = {(8192, 512): (2.0, 6.0), (65_536, 1024): (5.0, 12.0)}
 FRESH_AIM = 1.3
-TARGETS = tuple(
-    target(rows, dim, dtype, result, peer, aim)
-    for (rows, dim), (compile_aim, eager_aim) in AIMS.items()
-    for dtype in (torch.float32, torch.bfloat16)
-    for result, peer, aim in (
-        ("reused", "compile", compile_aim),
-        ("reused", "eager", eager_aim),
-        ("fresh", "compile", FRESH_AIM),
-    )
+# Of a GPU: fills of the result.
+GPU_FILLS = 1.2
+DTYPES = (torch.float32, torch.bfloat16)
+TARGETS = (
+    *(
+        target(rows, dim, dtype, result, peer, aim)
+        for (rows, dim), (compile_aim, eager_aim) in AIMS.items()
+        for dtype in DTYPES
+        for result, peer, aim in (
+            ("reused", "compile", compile_aim),
+            ("reused", "eager", eager_aim),
+            ("fresh", "compile", FRESH_AIM),
+        )
+    ),
+    *(
+        gpu_target(
+            f"{rows}x{dim} {str(dtype).removeprefix('torch.')} in fills",
+            "sinusoidal_encoding of 0 to rows - 1",
+            partial(fills, rows=rows, dim=dim, dtype=dtype),
+            GPU_FILLS,
+        )
+        for rows, dim in AIMS
+        for dtype in DTYPES
+    ),
 )

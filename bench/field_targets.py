@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.field import DECAY, DIFFUSION
-from bench.targets import Measured, Session, Target, beside
+from bench.targets import Measured, Session, Target, beside, gpu_target, in_units
 from bench.timing import Candidate, ratio
 from torch_hrr import field
 from torch_hrr.reference import field as reference
@@ -82,6 +82,16 @@ def step(session: Session, *, boundary: str, stencil: str) -> Measured:
     return measured(session, f"{boundary} {stencil}", functions, "copy")
 
 
+def copies(session: Session, *, steps: int) -> Measured:
+    """Steps in one call into a result that is used again, in copies within the device."""
+    start, out = tensors(session, 1)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(field.evolve, start, DECAY, DIFFUSION, steps, out=out),
+        "copy": partial(out.copy_, start),
+    }
+    return in_units(session, f"{steps} steps in copies", functions)
+
+
 def many_steps(session: Session, *, steps: int) -> Measured:
     """Steps in one call, beside as many calls."""
     start, out, other = tensors(session, 2)
@@ -140,6 +150,9 @@ def target(what: str, run: str, baseline: str, aim: float, measure: Callable[[Se
     return Target(what=what, run=run, measure=measure, speedup=aim, baseline=baseline)
 
 
+# Of a GPU: copies within its memory, and a robot's cycles a second.
+GPU_COPIES = {1: 1.3, 10: 3.0}
+CYCLES_PER_SECOND = 200
 # Of the specification: 1.15 copies; three times faster than single steps; four times faster than torch.compile.
 COPIES = 1 / 1.15
 TARGETS = (
@@ -159,5 +172,13 @@ TARGETS = (
     *(
         target(f"{edge}^3x64 cycle, eager", "process_robot_cycle", "plain torch", 10.0, partial(cycle, spatial=edge))
         for edge in (32, 64)
+    ),
+    *(
+        gpu_target(f"64^3x64 in copies, steps: {n}", "field_evolve with out", partial(copies, steps=n), limit)
+        for n, limit in GPU_COPIES.items()
+    ),
+    Target(
+        f"32^3x64 cycle, {CYCLES_PER_SECOND} a second", "process_robot_cycle", partial(cycle, spatial=32),
+        limit=1 / CYCLES_PER_SECOND, baseline="plain torch", needs_gpu=True,
     ),
 )  # fmt: skip

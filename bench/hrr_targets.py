@@ -14,7 +14,7 @@ from torch.fft import irfft, rfft
 from bench import gpu_figures
 from bench.entry import Inputs, vectors
 from bench.hrr import bind_fft, bind_rfft, unbind_rfft
-from bench.targets import Target, Work, growth, timed
+from bench.targets import Measured, Session, Target, Work, gpu_target, growth, in_units, timed
 from torch_hrr import hrr
 
 # Only the baselines need it, and they are left out where it is not installed.
@@ -24,6 +24,9 @@ DIM = 512
 SUPERPOSED = 1000
 # Batch -> (seconds asked for, speed-up asked for, seconds that the baseline was expected to take).
 BATCHES = {1: (0.5e-3, 2, 1e-3), 10: (1e-3, 10, 10e-3), 100: (2e-3, 50, 100e-3), 1000: (10e-3, 100, 1.0)}
+# Of bind_normalize on a GPU: times the larger of a launch and its traffic.
+GPU_TRAFFIC = 1.5
+TRAFFIC_ROWS = (1, 1000, 100_000)
 NUMPY = "NumPy, one vector at a time"
 
 
@@ -155,9 +158,24 @@ def time_target(
     )
 
 
-def gpu_target(what: str, run: str, measure: Callable[..., Any], limit: float | None = None) -> Target:
+def share_target(what: str, run: str, measure: Callable[..., Any], limit: float | None = None) -> Target:
     """A share in percent that only a GPU has."""
     return Target(what=what, run=run, measure=measure, limit=limit, unit="%", needs_gpu=True)
+
+
+def traffic(session: Session, *, rows: int, dim: int) -> Measured:
+    """bind_normalize over the larger of an empty launch and a copy of as many bytes as it reads and writes."""
+    device = session.settings.device
+    a, b = (x.to(device) for x in pair((rows, dim), torch.Generator().manual_seed(session.settings.seed)))
+    tiny = torch.zeros(1, device=device)
+    # Half of the 12 D bytes a row are read, and half are written.
+    source = torch.zeros(6 * dim * rows, dtype=torch.int8, device=device)
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": partial(hrr.bind_normalize, a, b, out=torch.empty_like(a)),
+        "launch": tiny.zero_,
+        "copy": partial(torch.empty_like(source).copy_, source),
+    }
+    return in_units(session, ("traffic", rows, dim), functions)
 
 
 def transfer(
@@ -203,7 +221,7 @@ def targets(dim: int = DIM) -> tuple[Target, ...]:
             for kind in ("pinned", "pageable")
         ),
         *(
-            gpu_target(
+            share_target(
                 f"overhead of transfers, {job}{'' if overlapped else ', in turn'}",
                 f"16 batches of 1000x{dim} from pinned memory, {job} of each, "
                 f"{'copied ahead on a side stream' if overlapped else 'copy and computation in turn'}: "
@@ -214,14 +232,14 @@ def targets(dim: int = DIM) -> tuple[Target, ...]:
             for job in gpu_figures.JOBS
             for overlapped in (True, False)
         ),
-        gpu_target(
+        share_target(
             "GPU memory usage",
             f"share of the whole device in use after a VectorStore has grown to {gpu_figures.STORED}x{dim}",
             partial(gpu_figures.memory_usage, dim=dim),
             limit=0.8,
         ),
         *(
-            gpu_target(
+            share_target(
                 f"fragmentation, store {'made large' if preallocated else 'grown'}",
                 f"1 - allocated / reserved by a VectorStore of {gpu_figures.STORED}x{dim}, "
                 f"{'capacity made in advance' if preallocated else 'doubled as it fills'}",
@@ -229,6 +247,15 @@ def targets(dim: int = DIM) -> tuple[Target, ...]:
                 limit=0.2,
             )
             for preallocated in (False, True)
+        ),
+        *(
+            gpu_target(
+                f"bind_normalize over traffic, {rows}",
+                f"bind_normalize {rows}x{dim} with out, over the larger of an empty launch and 12 D bytes a row",
+                partial(traffic, rows=rows, dim=dim),
+                GPU_TRAFFIC,
+            )
+            for rows in TRAFFIC_ROWS
         ),
     )
 

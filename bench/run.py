@@ -27,8 +27,10 @@ from bench.entry import Entry, Inputs, Peer  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
 from bench.timing import Candidate, Settings, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
 from torch_hrr._library import build_info  # noqa: E402
+from torch_hrr.runtime import get_device_info  # noqa: E402
 
 SYSTEMS = ("hrr", "assembly", "encoding", "field", "hierarchy")
+RESULTS = ROOT / "bench" / "results"
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (
@@ -215,12 +217,27 @@ def machine(settings: Settings) -> dict[str, Any]:
         "cpu": model,
         "isa": build_info()["isa"],
         "gpu": torch.cuda.get_device_name() if settings.cuda else None,
+        "driver": get_device_info()["driver"] if settings.cuda else None,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": settings.threads,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit,
     }
+
+
+def kept_at(report: dict[str, Any]) -> Path:
+    """Where a report is kept: one file for each system, device and driver."""
+    found = report["machine"]
+    parts = (report["system"], found["gpu"] or found["cpu"], found["driver"])
+    names = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts if part)
+    return RESULTS / f"{'-'.join(names)}.json"
+
+
+def write(report: dict[str, Any], path: Path) -> None:
+    """As JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -231,6 +248,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--filter", default="", help='regular expression on "op shape" and "target ..."')
     parser.add_argument("--json", type=Path, help="write machine, settings and all rounds to this file")
+    parser.add_argument("--keep", action="store_true", help="write them to bench/results, by system, device and driver")
     parser.add_argument("--plot", type=Path, help="draw the ratios into this file (.svg, .png, .pdf)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
@@ -303,8 +321,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             report["targets"].append(row)
             print(format_target(row), flush=True)
     if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        write(report, options.json)
+    if options.keep:
+        write(report, kept_at(report))
     if options.plot:
         figure.draw(report, options.plot)
     return int(any(row["error"] for row in report["entries"] + report["targets"]))

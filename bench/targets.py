@@ -76,6 +76,30 @@ def beside(found: Mapping[str, Candidate], baseline: str, note: str = "") -> Mea
     )
 
 
+def in_units(
+    session: "Session", key: Hashable, functions: Mapping[str, Callable[[], Any]], per_unit: float = 1.0
+) -> Measured:
+    """How many times "ours" takes the device's time of the other functions, the slowest of them, over `per_unit`.
+
+    Args:
+        session: The run.
+        key: What they are, for others that need them too.
+        functions: "ours" and the others, by name.
+        per_unit: How many units one call of the others is.
+    """
+
+    def measure() -> dict[str, Candidate]:
+        for function in functions.values():
+            function()
+        return session.times(functions, events=functions)
+
+    found = session.once(key, measure)
+    seconds = {name: median_and_iqr(found[f"{name} on the device"].rounds)[0] for name in functions}
+    unit = max((name for name in functions if name != "ours"), key=lambda name: seconds[name])
+    note = f"{milliseconds(seconds['ours'])}, {unit} {milliseconds(seconds[unit])}"
+    return Measured(per_unit * seconds["ours"] / seconds[unit], note=note, candidates=tuple(found.values()))
+
+
 @dataclass(frozen=True)
 class Target:
     """One row: what was asked for, and how it is measured.
@@ -106,6 +130,11 @@ class Target:
     def name(self) -> str:
         """What --filter matches: "target single bind"."""
         return f"target {self.what}"
+
+
+def gpu_target(what: str, run: str, measure: Callable[["Session"], Measured], limit: float) -> Target:
+    """A row in units of what a GPU needs at least, which only a GPU has."""
+    return Target(what=what, run=run, measure=measure, limit=limit, unit="x", needs_gpu=True)
 
 
 class Session:

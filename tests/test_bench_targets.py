@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import itertools
 import json
+import string
 import sys
 from dataclasses import replace
 from functools import partial
@@ -134,6 +135,50 @@ def test_targets_in_json_and_table(tmp_path, monkeypatch, capsys):
     assert "needs a GPU" in printed
 
 
+AIMS_OF_A_GPU = {
+    "hrr": {f"bind_normalize over traffic, {rows}": 1.5 for rows in (1, 1000, 100_000)},
+    "assembly": {f"k_winners in reads, {shape}": 2.5 for shape in ("32x100000", "32x1000000")},
+    "field": {
+        "64^3x64 in copies, steps: 1": 1.3,
+        "64^3x64 in copies, steps: 10": 3.0,
+        "32^3x64 cycle, 200 a second": 1 / 200,
+    },
+    "encoding": {
+        f"{shape} {dtype} in fills": 1.2 for shape in ("8192x512", "65536x1024") for dtype in ("float32", "bfloat16")
+    },
+    "hierarchy": {"the example on a GPU": 20e-3},
+}
+
+
+@pytest.mark.parametrize("system", run.SYSTEMS)
+def test_aims_of_a_gpu_are_in_the_tables(system):
+    table = importlib.import_module(f"bench.{system}_targets").TARGETS
+    assert len({target.name for target in table}) == len(table)
+    found = [target for target in table if target.what in AIMS_OF_A_GPU[system]]
+    assert {target.what: target.limit for target in found} == AIMS_OF_A_GPU[system]
+    for target in found:
+        row = targets.measure_target(target, targets.Session(SETTINGS))
+        assert row.keys() == KEYS and row["status"] == "needs a GPU"
+
+
+def test_results_are_kept_by_system_device_and_driver(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3 (a/b)")
+    monkeypatch.setattr(run, "get_device_info", lambda: {"driver": "580.65.06"})
+    found = run.machine(replace(SETTINGS, device="cuda"))
+    assert found["driver"] == "580.65.06" and run.machine(SETTINGS)["driver"] is None
+    report = {"system": "hrr", "machine": found}
+    assert run.kept_at(report) == tmp_path / "results" / "hrr-NVIDIA-H100-80GB-HBM3-a-b-580.65.06.json"
+    # A driver that does not tell its version, and a processor.
+    assert run.kept_at({"system": "hrr", "machine": found | {"driver": None}}).name.endswith("-HBM3-a-b.json")
+    arguments = ["hrr", "--quick", "--filter", "^target GPU memory usage$"]
+    assert run.main(arguments) == 0 and list(tmp_path.iterdir()) == []
+    assert run.main([*arguments, "--keep"]) == 0
+    (kept,) = (tmp_path / "results").iterdir()
+    assert kept.name.startswith("hrr-") and set(kept.name) <= set(string.ascii_letters + string.digits + "-.")
+    assert json.loads(kept.read_text())["targets"][0]["name"] == "target GPU memory usage"
+
+
 def test_ratios_are_drawn(tmp_path):
     def entry(op, **ratios):
         found = {kind: None if ratio is None else {"ratio": ratio} for kind, ratio in ratios.items()}
@@ -245,6 +290,33 @@ def test_overhead_is_relative_to_the_computation(feigned_gpu, monkeypatch):
     overhead = partial(gpu_figures.transfer_overhead, feigned_gpu, job="bind", dim=8)
     assert overhead(overlapped=False).value == pytest.approx(0.5)
     assert overhead(overlapped=True).value == pytest.approx(0.05)
+
+
+def test_times_in_units_of_a_gpu(feigned_gpu, monkeypatch):
+    modules = {name: importlib.import_module(f"bench.{name}_targets") for name in ("assembly", "encoding", "field")}
+    monkeypatch.setattr(modules["field"], "SHAPE", (4, 4, 4, 2))
+    for measured in (
+        hrr_targets.traffic(feigned_gpu, rows=3, dim=8),
+        modules["assembly"].reads(feigned_gpu, rows=2, n=50, k=5),
+        modules["encoding"].fills(feigned_gpu, rows=5, dim=8, dtype=torch.float32),
+        modules["field"].copies(feigned_gpu, steps=3),
+    ):
+        assert measured.value > 0 and " ms, " in measured.note
+
+
+def test_a_unit_is_the_slowest_of_the_others(feigned_gpu, monkeypatch):
+    def times(functions, events):
+        seconds = {"ours": 6e-3, "launch": 1e-3, "copy": 4e-3}
+        return {
+            f"{name} on the device": timing.Candidate(name, "fresh", "warm", None, rounds=[seconds[name]])
+            for name in functions
+            if name in events
+        }
+
+    monkeypatch.setattr(feigned_gpu, "times", times)
+    functions = dict.fromkeys(("ours", "launch", "copy"), lambda: None)
+    found = targets.in_units(feigned_gpu, "key", functions, per_unit=2.0)
+    assert found.value == pytest.approx(3.0) and found.note == "6 ms, copy 4 ms"
 
 
 def test_memory_figures(feigned_gpu):

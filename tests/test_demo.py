@@ -156,7 +156,7 @@ def test_benchmark_json(tmp_path, threads, capsys):
     assert run.main(["hrr", "--quick", "--filter", "^bind 100x256$", "--json", str(path)]) == 0
     report = json.loads(path.read_text())
     assert report.keys() == {"system", "machine", "limits", "settings", "entries", "targets"}
-    assert report["machine"].keys() == {"cpu", "isa", "gpu", "torch", "python", "threads", "date", "commit"}
+    assert report["machine"].keys() == {"cpu", "isa", "gpu", "driver", "torch", "python", "threads", "date", "commit"}
     assert report["machine"]["threads"] == 1
     assert report["targets"] == []
     (row,) = report["entries"]
