@@ -39,12 +39,21 @@ def main() -> None:
     storage = manager.allocate_vector_storage(3, 4)
     assert storage.device == device and manager.transfer_state({"x": [a]})["x"][0].device == device
     manager.release(storage)
+    # The copies of a run there count, and where everything is in place there are none.
+    there = runtime.GPUMemoryManager(NAME)
+    there.run(hrr.bind, a.to(device), b.to(device))
+    assert there.report()["transfer_share"] == 0
+    there.run(hrr.bind, a, b)
+    assert 0 < there.report()["transfer_share"] < 1
     assert manager.report()["allocated_gb"] == 0 and manager.max_memory_gb == float("inf")
     moving = runtime.OptimizedTransfers(NAME)
     assert moving.async_transfer(moving.create_pinned_memory((2,)).fill_(3.0)).cpu().tolist() == [3.0, 3.0]
     results = list(runtime.pipeline(lambda batch: hrr.bind(batch, batch), a.split(5), NAME))
     assert [len(each) for each in results] == [5, 5, 2] and all(each.device.type == "cpu" for each in results)
     assert torch.allclose(torch.cat(results), hrr.bind(a, a), atol=1e-4)
+    near = a.to(device)
+    (changed,) = runtime.pipeline(lambda batch: batch.zero_(), [near], NAME)
+    assert changed.device.type == "cpu" and not changed.any() and torch.equal(near.cpu(), a)
     profiler = runtime.PerformanceProfiler(device=NAME)
     profiler.start_monitoring()
     hrr.bind(a.to(device), b.to(device))
@@ -56,6 +65,8 @@ def main() -> None:
         os.environ["TORCH_HRR_CACHE"] = folder
         (threshold,) = runtime.calibrate(NAME, [8]).values()
         assert threshold >= 1 and runtime.calibrate(NAME, [8]) == {8: threshold}
+
+    runtime.set_device(NAME)
 
     def failing(x, y):
         if x.device.type == NAME:
@@ -70,9 +81,9 @@ def main() -> None:
         )
     else:
         raise AssertionError("a device was lost with its inputs, and nothing said so")
-    # From inputs of the CPU the call goes on, and the device is not chosen again.
+    # From inputs of the CPU the call goes on, and the device is neither chosen again nor the current one.
     assert torch.equal(runtime.adaptive_call(failing, a, b, device=NAME), expected)
-    assert runtime.resolve_device(NAME).type == "cpu"
+    assert runtime.resolve_device(NAME).type == "cpu" and runtime.get_device() == "cpu"
     print("the runtime ran")
 
 

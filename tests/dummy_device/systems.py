@@ -7,7 +7,7 @@ import torch
 from dummy import NAME, register
 
 import torch_hrr
-from torch_hrr import assembly, encoding, field, hrr, runtime
+from torch_hrr import assembly, encoding, field, hierarchy, hrr, runtime
 
 
 def main() -> None:
@@ -74,6 +74,24 @@ def main() -> None:
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
         robot.save(file.name)
         assert isinstance(torch_hrr.load(file.name), field.FieldBrain)
+
+    def learned(place):
+        manager = hierarchy.HierarchyManager()
+        layers = (hierarchy.ReactiveLayer(8, 6, device=place), hierarchy.HebbianCore(6, 4, device=place))
+        for i, layer in enumerate((*layers, hierarchy.SoftHebb(4, 3, device=place))):
+            level = hierarchy.HierarchicalLevel(i, layer.input_size, layer.output_size, i + 1)
+            level.add_layer(layer)
+            manager.add_level(level)
+        outputs = manager.process_hierarchy(torch.linspace(-1, 1, 240).view(30, 8))
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+            manager.save(file.name)
+            again = hierarchy.HierarchyManager.load(file.name, device=place)
+        outputs += again.process_batch(torch.ones(2, 5, 8))
+        assert {each.device.type for each in outputs} == {torch.device(place).type}
+        return [*(each.cpu() for each in outputs), *(layer.weight.cpu() for layer in again.levels[1].layers)]
+
+    for there, here in zip(learned(NAME), learned("cpu"), strict=True):
+        assert (there - here).abs().max() <= 1e-4
     print("every system ran")
 
 
