@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from torch_hrr import assembly, encoding, field, hrr
+from torch_hrr import assembly, encoding, field, hierarchy, hrr
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "assembly"))
 from brain_programs import PROGRAMS, assert_same, trace
@@ -186,7 +186,78 @@ def fields(small: bool, generator: torch.Generator) -> None:
                 check(f"{name}, gradient", gpu.grad, cpu.grad)
 
 
-SYSTEMS = {"hrr": vectors, "assembly": assemblies, "encoding": encodings, "field": fields}
+def hierarchies(small: bool, generator: torch.Generator, device: str = "cuda") -> None:
+    """The operator of torch_hrr.hierarchy, forward and in both modes of its derivative, and a hierarchy that learns."""
+    # Rows that a warp's registers hold, and longer ones; ticks that shared memory holds, and more.
+    shapes = (
+        ((7, 20, 5), (40, 600, 3)) if small else ((1, 1, 1), (7, 20, 5), (300, 513, 9), (33, 100, 40), (9, 1500, 70))
+    )
+    rules = ("hebb", "oja", "gha", "subspace", "bcm")
+    calls = itertools.product(shapes, rules, ("linear", "relu", "tanh"), DTYPES, (None, 3), (False, True))
+    for (ticks, n, units), rule, activation, dtype, batch, normalize in calls:
+        if small and (batch is None) != (activation == "tanh"):
+            continue
+        name = f"plastic_scan {ticks}x{n}x{units} {rule} {activation} {dtype} batch {batch} normalize {normalize}"
+        shape = (ticks, n) if batch is None else (ticks, batch, n)
+        given = [draw(generator, *shape) / n**0.5, draw(generator, units, n) / n**0.5]
+        given += [1 + draw(generator, units).abs()] if rule == "bcm" else []
+        given = [x.to(dtype) for x in given]
+
+        def call(
+            inputs: torch.Tensor,
+            weight: torch.Tensor,
+            theta: torch.Tensor | None = None,
+            options: tuple = (rule, 1e-2, activation, 2),
+            normalize: bool = normalize,
+        ) -> tuple[torch.Tensor, ...]:
+            results = hierarchy.plastic_scan(inputs, weight, *options, theta, decay=0.1, normalize=normalize)
+            return results[: 2 if theta is None else 3]
+
+        near = [x.to(device) for x in given]
+        for there, here in zip(call(*near), call(*given), strict=True):
+            check(name, there, here)
+        # On a GPU derivatives of the coupled rules are many small operators of torch, a few for each tick.
+        if dtype.itemsize < 4 or (rule in ("gha", "subspace") and (small or ticks > 10)):
+            continue
+        sides = [[x.clone().requires_grad_() for x in tensors] for tensors in (near, given)]
+        for leaves in sides:
+            sum(result.square().sum() for result in call(*leaves)).backward()
+        for there, here in zip(*sides, strict=True):
+            check(f"{name}, gradient", there.grad, here.grad)
+        ways = [draw(generator, *x.shape).to(dtype) for x in given]
+        tangents = [
+            torch.func.jvp(call, tuple(tensors), tuple(way.to(tensors[0].device) for way in ways))[1]
+            for tensors in (near, given)
+        ]
+        for there, here in zip(*tangents, strict=True):
+            check(f"{name}, tangent", there, here)
+    data = draw(generator, 20, 12).float()
+    managers = [learner(place) for place in (device, "cpu")]
+    for there, here in zip(*(manager.process_hierarchy(data) for manager in managers), strict=True):
+        check("a hierarchy", there, here)
+    states = [manager.state_dict() for manager in managers]
+    for name, here in states[1].items():
+        check(f"a hierarchy's {name}", states[0][name], here)
+
+
+def learner(device: str) -> hierarchy.HierarchyManager:
+    """A hierarchy of every kind of layer."""
+    manager = hierarchy.HierarchyManager()
+    reactive = hierarchy.ReactiveLayer(12, 16, device=device)
+    oja = hierarchy.HebbianCore(16, 10, rule="oja", lr=1e-2, device=device)
+    soft = hierarchy.SoftHebb(10, 6, device=device)
+    bcm = hierarchy.HebbianCore(6, 4, rule="bcm", device=device)
+    for i, (layers, resolution, pool) in enumerate(
+        (([reactive, oja], 1, "last"), ([soft], 2, "mean"), ([bcm], 3, "max"))
+    ):
+        level = hierarchy.HierarchicalLevel(i, layers[0].input_size, layers[-1].output_size, resolution, pool)
+        for layer in layers:
+            level.add_layer(layer)
+        manager.add_level(level)
+    return manager
+
+
+SYSTEMS = {"hrr": vectors, "assembly": assemblies, "encoding": encodings, "field": fields, "hierarchy": hierarchies}
 
 
 def main() -> None:

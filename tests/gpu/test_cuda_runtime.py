@@ -23,6 +23,25 @@ def test_a_pipeline_has_the_bits_and_the_order_of_the_loop():
         assert not any(result.is_pinned() for result in results)
 
 
+def test_a_pipeline_of_one_buffer_and_of_batches_that_are_changed():
+    buffer = torch.empty(4096, 1024, device="cuda")
+    batches = [torch.full((4096, 1024), float(i)) for i in range(8)]
+    results = list(runtime.pipeline(lambda batch: torch.mul(batch, 2, out=buffer), batches, "cuda"))
+    assert all(bool((result == 2 * i).all()) for i, result in enumerate(results))
+    near = [batch.cuda() for batch in batches]
+    for given in (batches, near):
+        results = list(runtime.pipeline(lambda batch: batch.mul_(3), given, "cuda"))
+        assert all(bool((result == 3 * i).all()) for i, result in enumerate(results))
+        assert all(bool((batch == i).all()) for i, batch in enumerate(given))
+
+
+def test_what_is_on_the_gpu_is_copied_too():
+    source = torch.ones(3, device="cuda")
+    copied = runtime.OptimizedTransfers("cuda").async_transfer(source)
+    source.fill_(2)
+    assert copied.tolist() == [1, 1, 1]
+
+
 def test_an_asynchronous_copy_is_waited_for():
     moving = runtime.OptimizedTransfers("cuda")
     source = moving.create_pinned_memory((4096, 1024))
