@@ -226,8 +226,8 @@ def plasticity(session: Session) -> Measured:
     return Measured(learning / reading, note=f"{learning:.3f} ms a round, {reading:.3f} ms without")
 
 
-def option_cost(session: Session, **options: Any) -> Measured:
-    """Late rounds of an area with an option over those of an area without."""
+def option_cost(session: Session, rounds: int = 25, **options: Any) -> Measured:
+    """Late rounds, so many a call, of an area with an option over those of an area without."""
     late = {}
     for name, own in {"with": options, "without": {}}.items():
         late[name] = Brain(p=OPTION_P, device=session.settings.device)
@@ -235,9 +235,9 @@ def option_cost(session: Session, **options: Any) -> Measured:
         late[name].add_area("A", n=OPTION_N, k=OPTION_K, beta=BETA, **own)
         late[name].project(**RECURRENT, rounds=30)
     found = interleaved(
-        session, {name: lambda _, b=brain: b.project(**RECURRENT, rounds=25) for name, brain in late.items()}, {}
+        session, {name: lambda _, b=brain: b.project(**RECURRENT, rounds=rounds) for name, brain in late.items()}, {}
     )
-    costs = {name: took / 25 * 1e3 for name, took in found.items()}
+    costs = {name: took / rounds * 1e3 for name, took in found.items()}
     return Measured(costs["with"] / costs["without"], note=f"{costs['with']:.3f} ms, {costs['without']:.3f} ms without")
 
 
@@ -264,6 +264,10 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "normalised columns in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
         partial(option_cost, normalize=True), 2, "x",
+    ),
+    Target(
+        "normalised columns, a call a round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
+        partial(option_cost, rounds=1, normalize=True), 2, "x",
     ),
     Target(
         "ties by key in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",

@@ -36,10 +36,11 @@ def test_a_saturated_column_keeps_its_winner():
     assert brain.winners("B").tolist() == [0]
 
 
-def test_a_graph_given_after_normalisation_counts():
+@pytest.mark.parametrize("always", [False, True])
+def test_a_graph_given_after_normalisation_counts(always):
     brain = Brain(p=0.1)
     for name in "AB":
-        brain.add_area(name, n=10, k=2)
+        brain.add_area(name, n=10, k=2, normalize=always)
     brain.normalize("B")
     edges = torch.zeros(10, 10)
     edges[:, 7:9] = 1

@@ -108,6 +108,14 @@ PROGRAMS = {
         ],
     ),
     "normalised always": (areas_with(normalize=True), [*A_AND_B, *project({}, BOTH, 8)]),
+    # Columns that grew are those of winners, which are others by the time that their fiber fires again.
+    "normalised always, other winners in between": (
+        areas_with(normalize=True),
+        [
+            *A_AND_B, *project({}, BOTH, 3), call("activate", "B", range(17)), *project({}, BOTH, 2),
+            *project(onto("t.B"), onto("BB"), 2), *project({}, BOTH, 3),
+        ],
+    ),
     "refracted": (areas_with(refracted=0.5), [*A_AND_B, *project(onto("s.A"), BOTH, 8)]),
     "refracted and normalised": (
         areas_with(refracted=0.01, normalize=True), [*A_AND_B, *project({}, BOTH, 6)],

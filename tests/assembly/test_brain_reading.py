@@ -91,3 +91,36 @@ def test_weights_of_stimuli_are_copies_and_survive_files(tmp_path):
     assert torch.equal(brain.stimulus_weights("s", "A"), expected)
     brain.states[0].clear(), brain._network.sources["s", "A"].clear()
     assert torch.equal(brain.stimulus_weights("s", "A"), brain.stimulus_counts("s", "A").float())
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_inputs_of_normalised_columns_are_divided_by_their_present_sums(batch):
+    """By all of them: rounds divide those alone whose weights grew."""
+    brain = brain_of(batch, normalize=True)
+    brain.connect("B", "A", p=0.3)
+
+    def fixed(weights):
+        return (weights.double() * 2**24).round()
+
+    def expect(sources):
+        received = brain.inputs("A", areas=sources)
+        for b in range(batch or 1):
+            total = torch.zeros(200, dtype=torch.float64)
+            for source in sources:
+                weights = fixed(brain.weights(source, "A", brain=b))
+                scale = torch.where(weights.sum(0) > 0, 1 / (weights.sum(0) / 2**24), 0.0)
+                winners = brain.winners(source) if batch is None else brain.winners(source)[b]
+                total += (weights[winners].sum(0) * scale * 2**16).round()
+            assert torch.equal(received if batch is None else received[b], total / 2**40) and total.any()
+
+    brain.activate("A", range(10)), brain.activate("B", range(8))
+    expect(["A", "B"])  # before the first round
+    brain.project({"s": ["A"]}, {"A": ["A"], "B": ["A"]}, rounds=5)
+    expect(["A", "B"])
+    brain.project({"t": ["A"]}, {"A": ["A"]}, rounds=2)  # other winners; B's columns rest
+    expect(["A", "B"])
+    brain.activate("A", range(10))
+    brain.project({}, {"A": ["A"], "B": ["A"]}, brains=None if batch is None else [1])
+    expect(["A", "B"])
+    brain.load_state_dict(brain.state_dict())
+    expect(["A", "B"])

@@ -223,9 +223,9 @@ def _check_area(what: str, area: AreaState) -> None:
     _within(f"support {what}", slots[:, 1], 0, area.n if sampled else capacity)
     _within(f"last_win {what}", area.last_win, 0, area.refractory_period)
     _within(f"bias {what}", area.bias, 0, LARGEST_BIAS)
+    _within(f"winners {what}", area.winners, 0, area.n - 1)
     for brain in range(brains):
         fired = area.winners[brain, : int(count[brain])]
-        _within(f"winners {what}", fired, 0, area.n - 1)
         _require((fired.diff() > 0).all(), f"winners {what}", "ascending and distinct")
         used = area.neuron_of[brain, : int(slots[brain, 0])]
         _within(f"neuron_of {what}", used, 0, area.n - 1)

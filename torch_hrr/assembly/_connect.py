@@ -71,15 +71,29 @@ def column_sums(source: AreaState, target: AreaState, fiber: FiberState, seed: i
 def scale_columns(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> None:
     """Lets the columns of a fiber count as if they were divided by their present sums; 0 where one has no synapse.
 
-    Where that is done before every round, the rounds keep the sums from now on.
+    Where that is done before every round, rounds keep the sums from now on, and divide the columns that grow by them.
     """
-    if target.normalize and not fiber.sums.numel():
-        fiber.hold("sums", column_sums(source, target, fiber, seed), persistent=False)
-    sums = fiber.sums if fiber.sums.numel() else column_sums(source, target, fiber, seed)
-    total = sums.double() / FIXED_ONE
-    scale = torch.where(total > 0, 1 / total, torch.zeros_like(total))
+    if fiber.sums.numel() and fiber.scale.shape == fiber.sums.shape:
+        return
+    sums = column_sums(source, target, fiber, seed)
+    if target.normalize:
+        fiber.hold("sums", sums, persistent=False)
+    scale = reciprocals(sums)
     if fiber.scale.shape == scale.shape:
         # In its place, where captured rounds look for it.
         fiber.scale.copy_(scale)
     else:
         fiber.hold("scale", scale)
+
+
+def scale_winners(target: AreaState, fiber: FiberState) -> None:
+    """As `scale_columns` where the sums are kept, after a round: of the winners alone, whose columns grew in it."""
+    if fiber.sums.numel():
+        # Places after the last winner hold any neurons, whose columns stay as they are.
+        fiber.scale.scatter_(1, target.winners, reciprocals(fiber.sums.gather(1, target.winners)))
+
+
+def reciprocals(sums: Tensor) -> Tensor:
+    """What columns of these sums count times: float64."""
+    total = sums.double() / FIXED_ONE
+    return torch.where(total > 0, 1 / total, torch.zeros_like(total))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr.assembly import _state
+from torch_hrr.assembly._connect import scale_winners
 from torch_hrr.assembly._network import Network, Plan, fiber_id
 from torch_hrr.assembly._sampled import SampledEngine
 
@@ -64,7 +65,13 @@ class ExactEngine:
         self._network.version += 1
         left = None
         for plan in plans:
-            left = self._run(plan, rounds, capturing)
+            try:
+                left = self._run(plan, rounds, capturing)
+            finally:
+                # Also after a failure: the rounds before it stay.
+                for pair in plan.areas:
+                    if pair in self._network.fibers:
+                        scale_winners(self._network.areas[pair[1]], self._network.fibers[pair])
         return left if capturing else None
 
     def _run(self, plan: Plan, rounds: int, capturing: bool) -> Tensor:

@@ -56,7 +56,7 @@ def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:
         (area, area.winners.clone(), area.winner_count.clone()) for area in (network.areas[name] for name in shown)
     ]
     normalized = [(area, area.normalized) for area in network.areas.values()]
-    scales = [(fiber, fiber.scale.clone()) for fiber in network.fibers.values()]
+    scales = [(fiber, fiber.scale.clone(), fiber.sums.numel() > 0) for fiber in network.fibers.values()]
     fibers, states = set(network.fibers), len(network.states)
 
     def undo() -> None:
@@ -65,8 +65,10 @@ def undoing(brain: Brain, shown: Iterable[str] = ()) -> Callable[[], None]:
             area.winner_count.copy_(count)
         for area, names in normalized:
             area.normalized = names
-        for fiber, scale in scales:
+        for fiber, scale, summed in scales:
             fiber.hold("scale", scale)
+            if not summed:
+                fiber.forget_sums()
         for pair in network.fibers.keys() - fibers:
             del network.fibers[pair]
         del network.states[states:]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from torch_hrr.assembly._connect import scale_columns
+from torch_hrr.assembly._connect import column_sums, reciprocals
 from torch_hrr.assembly._network import Network
 from torch_hrr.assembly._state import FIXED_ONE, FiberState
 
@@ -50,12 +50,12 @@ def summed_inputs(
         int64 ``[n]``, and how many of its bits are behind the point: 24, or 40 where a fiber is normalised.
     """
     area = network.areas[target]
-    fibers = [(network.areas[source], _fiber(network, source, target)) for source in sources]
-    shift = _SCALED_BITS if any(fiber.scale.numel() for _, fiber in fibers) else 0
+    fibers = [(network.areas[source], *_fiber(network, source, target)) for source in sources]
+    shift = _SCALED_BITS if any(scale.numel() for *_, scale in fibers) else 0
     total = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
     for stimulus in stimuli:
         total += _fixed(stimulus_weights(network, stimulus, target, brain)) << shift
-    for source, fiber in fibers:
+    for source, fiber, scale in fibers:
         firing = source.winners[brain, : int(source.winner_count[brain])]
         sums = torch.zeros_like(total)
         if fiber.procedural:
@@ -64,8 +64,8 @@ def summed_inputs(
         _, columns, weights = fiber.edges(brain, slots[slots >= 0])
         excess = _fixed(weights) - (FIXED_ONE if fiber.procedural else 0)
         sums.index_add_(0, area.neuron_of[brain].long()[columns], excess)
-        if fiber.scale.numel():
-            total += (sums.double() * fiber.scale[brain] * float(1 << _SCALED_BITS)).round().long()
+        if scale.numel():
+            total += (sums.double() * scale[brain] * float(1 << _SCALED_BITS)).round().long()
         else:
             total += sums << shift
     if area.bias.numel():
@@ -118,18 +118,16 @@ def _fixed(weights: Tensor) -> Tensor:
     return (weights.double() * FIXED_ONE).round().long()
 
 
-def _fiber(network: Network, source: str, target: str) -> FiberState:
-    """The fiber; one that was not used yet is not declared by reading it."""
-    known = network.fibers.get((source, target))
-    if known is not None:
-        return known
+def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tensor]:
+    """The fiber and its scales in the round to come; one that was not used yet is not declared by reading it."""
+    fiber = network.fibers.get((source, target))
     from_area, into = network.areas[source], network.areas[target]
-    config = network.fiber_config(source, target)
-    fiber = FiberState(from_area, into, config, network.brains, network.device)
-    fiber.reserve(from_area.neuron_of.shape[1])
-    if into.normalize or source in into.normalized:
-        scale_columns(from_area, into, fiber, network.seed)
-    return fiber
+    if fiber is None:
+        fiber = FiberState(from_area, into, network.fiber_config(source, target), network.brains, network.device)
+        fiber.reserve(from_area.neuron_of.shape[1])
+    if fiber.scale.numel() or not (into.normalize or source in into.normalized):
+        return fiber, fiber.scale
+    return fiber, reciprocals(column_sums(from_area, into, fiber, network.seed))
 
 
 def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:

@@ -215,6 +215,7 @@ class Network:
         if table is not None:
             chunked_edges(table, pair[0], pair[1], fiber)
             if source in pair[1].normalized:
+                fiber.forget_sums()
                 scale_columns(pair[0], pair[1], fiber, self.seed)
             self.reserve()
         self.version += 1
@@ -269,10 +270,7 @@ class Network:
         return counts
 
     def check_sums(self, op: str, areas: Collection[str]) -> None:
-        """RuntimeError unless the sums of all columns into these areas are kept, to be captured in a graph.
-
-        The scales of columns that grew since the last call are those of winners, which rounds refresh themselves.
-        """
+        """RuntimeError unless the sums of all columns into these areas are kept, to be captured in a graph."""
         if not all(fiber.sums.numel() for (_, into), fiber in self.fibers.items() if into in areas):
             raise RuntimeError(f"{op}: columns must be normalised before a CUDA graph is captured: make the call once")
 

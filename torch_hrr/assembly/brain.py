@@ -590,7 +590,7 @@ class Brain(NetworkModule):
         """Makes every fiber from an area into this one count as if its columns were divided by their present sums.
 
         The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
-        later ones a pass over potentiated synapses and the target's neurons. With normalize=True the sums are kept.
+        later ones a pass over potentiated synapses and the target's neurons. With normalize=True rounds keep the sums.
         """
         target = self._network.area("normalize", area)
         self._network.check_exact("normalize")
