@@ -197,6 +197,15 @@ def test_an_array_without_dimensions_is_a_number(system, name, good, argument):
     called(system, name, good, argument, np.array(value))
 
 
+@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("bool")))
+def test_a_bool_of_numpy_is_a_flag(system, name, good, argument):
+    signature = inspect.signature(getattr(system, name))
+    value = signature.bind(*good).arguments.get(argument, signature.parameters[argument].default)
+    called(system, name, good, argument, np.bool_(value))
+    with pytest.raises(TypeError, match=rf"^({NAMES.get(name, name)}): {argument} must be a bool, got int64$"):
+        called(system, name, good, argument, np.int64(value))
+
+
 @pytest.mark.parametrize("system", GOOD, ids=lambda system: system.__name__)
 def test_every_public_call_is_in_the_table(system):
     assert set(system.__all__) - ELSEWHERE <= set(GOOD[system]) | set(GOOD[field])

@@ -69,10 +69,19 @@ def check_out(op: str, out: Any) -> None:
         raise TypeError(f"{op}: out must be a torch.Tensor, got {type(out).__name__}")
 
 
-def check_bool(op: str, argument: str, value: bool) -> None:
-    """Raises TypeError unless the value is True or False, which the words "no" and "False" are not."""
-    if not isinstance(value, bool):
+def check_bool(op: str, argument: str, value: Any) -> bool:
+    """A bool, NumPy's too; TypeError for anything else, such as the words "no" and "False"."""
+    if not is_bool(value):
         raise TypeError(f"{op}: {argument} must be a bool, got {type(value).__name__}")
+    return bool(value)
+
+
+def is_bool(value: Any) -> bool:
+    """Whether the value is a bool, or one of NumPy's."""
+    if isinstance(value, bool | Tensor):
+        return isinstance(value, bool)
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    return kind == "b" and getattr(value, "shape", None) == ()
 
 
 def check_seed(op: str, seed: Any, argument: str = "seed") -> int:

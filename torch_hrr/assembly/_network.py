@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, choice
+from torch_hrr._checks import check_bool, choice, is_bool
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import chunked_edges, scale_columns
@@ -168,19 +168,18 @@ class Network:
         op = "add_area"
         self.check_new(op, name)
         neurons = checks.integer(op, "n", n, least=1, most=2**31 - 2)
-        bias = float(refracted) if isinstance(refracted, bool) else refracted
+        bias = float(refracted) if is_bool(refracted) else refracted
         config: dict[str, Any] = {
             "n": neurons,
             "beta": checks.number(op, "beta", beta, least=0),
             "refracted": checks.number(op, "refracted", bias, 0, _PENALTY),
-            "normalize": normalize,
+            "normalize": check_bool(op, "normalize", normalize),
             "w_max": None if w_max is None else checks.number(op, "w_max", w_max, least=1),
             "refractory_period": checks.integer(op, "refractory_period", refractory_period, least=0, most=2**16),
             "inhibition_strength": checks.number(op, "inhibition_strength", inhibition_strength, 0, _PENALTY),
             "ties": choice(op, "ties", ties, ("index", "keyed")),
         }
         config["k"] = checks.integer(op, "k", k, least=1, most=neurons, limit="n")
-        check_bool(op, "normalize", normalize)
         exact = ("refracted", "normalize", "refractory_period", "inhibition_strength")
         if self.mode == "sampled" and ties != "index":
             raise ValueError(f"{op}: ties must be 'index' in mode 'sampled', got {ties!r}")

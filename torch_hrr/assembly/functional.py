@@ -42,7 +42,7 @@ def k_winners(inputs: Tensor, k: int, sorted: bool = False) -> tuple[Tensor, Ten
     """
     op = "k_winners"
     inputs = checks.tensor(op, "inputs", inputs)
-    checks.check_bool(op, "sorted", sorted)
+    sorted = checks.check_bool(op, "sorted", sorted)
     found: Any = _ops.k_winners.default(inputs, checks.signed(op, "k", k), sorted)
     values, indices = found
     return values, indices
@@ -102,7 +102,7 @@ def _cap(op: str, inputs: Any, k: Any, temperature: Any, surrogate: Any, soft: A
     """`k_cap`, whose wrong types are errors of the user's call."""
     inputs = checks.tensor(op, "inputs", inputs)
     checks.word(op, "surrogate", surrogate)
-    checks.check_bool(op, "soft", soft)
+    soft = checks.check_bool(op, "soft", soft)
     wide = checks.real(op, "temperature", temperature)
     return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
 

@@ -4,6 +4,8 @@ Both can be scripted, exported and compiled like any module of torch. They take 
 on any device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,14 +17,15 @@ from torch_hrr.runtime.device import resolve_parameter_device
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
 
 
-def check_cap(name: str, k: int, temperature: float, surrogate: str, soft: bool = False) -> None:
-    """Checks the options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
-    integer(name, "k", k, 0)
-    positive(name, "temperature", temperature)
-    choice(name, "surrogate", surrogate, SURROGATES)
-    check_bool(name, "soft", soft)
+def check_cap(name: str, k: Any, temperature: Any, surrogate: Any, soft: Any = False) -> tuple[int, float, str, bool]:
+    """The options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
+    k = integer(name, "k", k, 0)
+    temperature = positive(name, "temperature", temperature)
+    surrogate = choice(name, "surrogate", surrogate, SURROGATES)
+    soft = check_bool(name, "soft", soft)
     if soft and surrogate in ("ste", "none"):
         raise ValueError(f"{name}: surrogate must be 'sigmoid' or 'laplace' with soft, got {surrogate!r}")
+    return k, temperature, surrogate, soft
 
 
 class KCap(nn.Module):
@@ -46,11 +49,7 @@ class KCap(nn.Module):
             TypeError: An option is of another type.
         """
         super().__init__()
-        check_cap("KCap", k, temperature, surrogate, soft)
-        self.k = int(k)
-        self.temperature = float(temperature)
-        self.surrogate = surrogate
-        self.soft = soft
+        self.k, self.temperature, self.surrogate, self.soft = check_cap("KCap", k, temperature, surrogate, soft)
 
     def forward(self, x: Tensor) -> Tensor:
         """The mask; errors as for `functional.k_cap`."""
@@ -130,18 +129,18 @@ class AssemblyLayer(nn.Module):
         super().__init__()
         in_features = integer("AssemblyLayer", "in_features", in_features, 1)
         n = integer("AssemblyLayer", "n", n, 1)
-        check_cap("AssemblyLayer", k, temperature, surrogate, soft)
+        k, temperature, surrogate, soft = check_cap("AssemblyLayer", k, temperature, surrogate, soft)
         if k > n:
             raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")
         p = probability("AssemblyLayer", "p", p)
-        check_bool("AssemblyLayer", "trainable", trainable)
-        check_bool("AssemblyLayer", "bias", bias)
+        trainable = check_bool("AssemblyLayer", "trainable", trainable)
+        bias = check_bool("AssemblyLayer", "bias", bias)
         seed = check_seed("AssemblyLayer", seed)
         self.in_features = in_features
         self.n = n
-        self.k = int(k)
+        self.k = k
         self.p = p
-        self.temperature = float(temperature)
+        self.temperature = temperature
         self.surrogate = surrogate
         self.soft = soft
         self.seed = seed

@@ -261,7 +261,7 @@ class Brain:
 
     @no_plasticity.setter
     def no_plasticity(self, value: bool) -> None:
-        checks.check_bool("Brain", "no_plasticity", value)
+        value = checks.check_bool("Brain", "no_plasticity", value)
         if value:
             self.brain.disable_plasticity()
         else:

@@ -58,7 +58,7 @@ class GPUConfig:
         op = "GPUConfig"
         switches = ("enable_gpu", "enable_mixed_precision", "memory_growth", "enable_xla", "vectorize")
         for name in (*switches, "enable_profiling"):
-            check_bool(op, name, getattr(self, name))
+            object.__setattr__(self, name, check_bool(op, name, getattr(self, name)))
         choice(op, "mixed_precision_policy", self.mixed_precision_policy, POLICIES)
         object.__setattr__(self, "min_batch_for_gpu", integer(op, "min_batch_for_gpu", self.min_batch_for_gpu, 1))
         if self.memory_limit is not None:

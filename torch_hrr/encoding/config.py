@@ -84,7 +84,7 @@ class SinusoidalConfig(Saveable):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "bool":
-                check_bool(op, field.name, value)
+                object.__setattr__(self, field.name, check_bool(op, field.name, value))
             elif field.type == "int":
                 object.__setattr__(self, field.name, integer(op, field.name, value, 1))
             elif field.type == "float":

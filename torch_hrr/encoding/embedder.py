@@ -41,7 +41,7 @@ class LearnableFrequencies(nn.Module):
         """
         super().__init__()
         op = type(self).__name__
-        check_bool(op, "log", log)
+        log = check_bool(op, "log", log)
         check_dtype(op, dtype)
         self.log = log
         dim, base = integer(op, "dim", dim, 0), positive(op, "base", base)

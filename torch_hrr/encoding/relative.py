@@ -217,7 +217,7 @@ def attention_weights(
     mask, relative_bias = optional_tensor(op, "mask", mask), optional_tensor(op, "relative_bias", relative_bias)
     check_floating(op, "query", query)
     check_floating(op, "key", key)
-    check_bool(op, "causal", causal)
+    causal = check_bool(op, "causal", causal)
     if query.dtype != key.dtype:
         raise TypeError(f"{op}: query and key must be of one dtype, got {query.dtype} and {key.dtype}")
     if query.dim() < 2 or key.dim() < 2 or query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:

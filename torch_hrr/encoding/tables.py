@@ -36,8 +36,8 @@ class MemoryStorageConfig:
     def __post_init__(self) -> None:
         """Checks every field; TypeError or ValueError."""
         op = "MemoryStorageConfig"
-        check_bool(op, "enable_gpu_acceleration", self.enable_gpu_acceleration)
-        check_bool(op, "use_gpu_memory_mapping", self.use_gpu_memory_mapping)
+        for name in ("enable_gpu_acceleration", "use_gpu_memory_mapping"):
+            object.__setattr__(self, name, check_bool(op, name, getattr(self, name)))
         object.__setattr__(self, "cache_rows", integer(op, "cache_rows", self.cache_rows, 1))
 
 
@@ -98,7 +98,7 @@ class MappedTable:
             OSError: The file cannot be read; FileNotFoundError if there is none.
             TypeError: An argument of another type.
         """
-        check_bool("MappedTable", "verify", verify)
+        verify = check_bool("MappedTable", "verify", verify)
         self.config = MemoryStorageConfig() if config is None else config
         if not isinstance(self.config, MemoryStorageConfig):
             raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")

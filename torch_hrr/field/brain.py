@@ -157,8 +157,7 @@ class FieldBrain(Saveable, nn.Module):
         self.boundary = choice(op, "boundary", boundary, ("replicate", "zeros", "circular"))
         self.threshold = number(op, "threshold", threshold, 0, 1)
         self.gain = number(op, "gain", gain, 0, LARGEST)
-        check_bool(op, "modulate", modulate)
-        self.modulate = modulate
+        self.modulate = check_bool(op, "modulate", modulate)
         self.patterns = integer(op, "patterns", patterns, 1)
         check_dtype(op, dtype)
         if dtype not in (torch.float32, torch.bfloat16):

@@ -44,7 +44,7 @@ def create_brain(
         TypeError: An argument of another type, or an unknown setting.
         ValueError: A number is outside its range.
     """
-    check_bool("create_brain", "prefer_gpu", prefer_gpu)
+    prefer_gpu = check_bool("create_brain", "prefer_gpu", prefer_gpu)
     if settings.get("device") is None:
         settings["device"] = "cuda" if prefer_gpu and has_gpu() else "cpu"
     return FieldBrain(sensory_dim, motor_dim, spatial, channels, seed=seed, **settings)
@@ -81,7 +81,7 @@ class FieldBrainFactory:
     @staticmethod
     def create_optimized_brain(force_gpu: bool = False, **settings: Any) -> FieldBrain:
         """A brain of `create_brain`; with ``force_gpu`` a RuntimeError if there is no GPU."""
-        check_bool("create_optimized_brain", "force_gpu", force_gpu)
+        force_gpu = check_bool("create_optimized_brain", "force_gpu", force_gpu)
         if force_gpu:
             if not has_gpu():
                 raise RuntimeError(

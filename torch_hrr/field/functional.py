@@ -137,7 +137,7 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
     edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
     """
     field = tensor("field_gradient", "field", field)
-    check_bool("field_gradient", "normalize", normalize)
+    normalize = check_bool("field_gradient", "normalize", normalize)
     if out is None:
         return _ops.field_gradient.default(field, normalize)
     check_out("field_gradient", out)
@@ -165,7 +165,7 @@ def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | N
     Source: as `gradient`.
     """
     field = tensor("gradient_magnitude", "field", field)
-    check_bool("gradient_magnitude", "normalize", normalize)
+    normalize = check_bool("gradient_magnitude", "normalize", normalize)
     if out is None:
         return _ops.gradient_magnitude.default(field, normalize)
     check_out("gradient_magnitude", out)

@@ -51,7 +51,7 @@ class BitLinear(nn.Module):
         op = "BitLinear"
         self.input_size = integer(op, "input_size", input_size, 1)
         self.output_size = integer(op, "output_size", output_size, 1)
-        check_bool(op, "bias", bias)
+        bias = check_bool(op, "bias", bias)
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
         drawn = drawn_weights(op, self.output_size, self.input_size, check_seed(op, seed))
         self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))

@@ -82,7 +82,7 @@ def plastic_scan(
     op = "plastic_scan"
     rule = choice(op, "rule", rule, RULES)
     activation = choice(op, "activation", activation, ACTIVATIONS)
-    check_bool(op, "normalize", normalize)
+    normalize = check_bool(op, "normalize", normalize)
     outputs, learned, thresholds = _ops.plastic_scan(
         tensor(op, "inputs", inputs),
         tensor(op, "weight", weight),

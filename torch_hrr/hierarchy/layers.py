@@ -87,7 +87,7 @@ class Layer(nn.Module):
             RuntimeError: ticks are on another device.
         """
         op = "process"
-        check_bool(op, "learn", learn)
+        learn = check_bool(op, "learn", learn)
         rows = check_vectors(op, "ticks", ticks, self.input_size, self.device, 2)
         if rows.dim() > 3 or (rows.dim() == 3 and rows.shape[1] == 0):
             shape = f"[T, {self.input_size}] or [T, B, {self.input_size}] with at least one sample"
@@ -246,7 +246,7 @@ class HebbianCore(Layer):
         if self.tau <= 1:
             raise ValueError(f"{op}: tau must be above 1, got {tau}")
         self.decay = number(op, "decay", decay, 0)
-        check_bool(op, "normalize", normalize)
+        normalize = check_bool(op, "normalize", normalize)
         self.normalize = normalize
         if normalize:
             self.weight /= self.weight.norm(dim=1, keepdim=True)

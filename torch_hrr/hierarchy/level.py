@@ -173,7 +173,7 @@ class HierarchicalLevel(nn.Module):
         return self._whole(op, "inputs", rows, learn)
 
     def _whole(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
-        check_bool(op, "learn", learn)
+        learn = check_bool(op, "learn", learn)
         self.check(op)
         outputs, keep = self._run(to_learn(op, argument, rows, self, learn and self.learns), learn)
         keep()

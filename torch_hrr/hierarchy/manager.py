@@ -176,7 +176,7 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         return handle
 
     def _check(self, op: str, learn: bool) -> None:
-        check_bool(op, "learn", learn)
+        learn = check_bool(op, "learn", learn)
         if not len(self.levels):
             raise ValueError(f"{op}: the hierarchy must have levels, got none: call add_level")
         for level in self.levels:

@@ -149,7 +149,7 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
     sources = _check_items("graph", "sources", sources, rank=2)
     targets = check_vectors("graph", "targets", targets, sources.shape[-1], sources.device, rank=2)
     check_broadcast("graph", "sources and targets", sources.shape[:-1], targets.shape[:-1])
-    check_bool("graph", "directed", directed)
+    directed = check_bool("graph", "directed", directed)
     check_seed("graph", seed)
     return functional.bind_superpose(sources, functional.permute(targets, seed) if directed else targets)
 

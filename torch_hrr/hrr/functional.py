@@ -138,7 +138,7 @@ def superpose(
     """
     vectors = tensor("superpose", "vectors", vectors)
     weights = optional_tensor("superpose", "weights", weights)
-    check_bool("superpose", "normalize", normalize)
+    normalize = check_bool("superpose", "normalize", normalize)
     eps = real("superpose", "eps", eps)
     if out is None:
         return _ops.superpose.default(vectors, weights, normalize, eps)
@@ -172,7 +172,7 @@ def bind_superpose(
     a = tensor("bind_superpose", "a", a)
     b = tensor("bind_superpose", "b", b)
     weights = optional_tensor("bind_superpose", "weights", weights)
-    check_bool("bind_superpose", "normalize", normalize)
+    normalize = check_bool("bind_superpose", "normalize", normalize)
     eps = real("bind_superpose", "eps", eps)
     return _ops.bind_superpose.default(a, b, weights, normalize, eps)
 
@@ -409,7 +409,7 @@ def random(
     n = integer("random", "n", n, 0)
     dim = integer("random", "dim", dim, 1)
     check_generator("random", generator)
-    check_bool("random", "unitary", unitary)
+    unitary = check_bool("random", "unitary", unitary)
     dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")
     if unitary:
         phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)

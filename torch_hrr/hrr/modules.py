@@ -52,10 +52,9 @@ class _Roles(nn.Module):
         name = type(self).__name__
         dim = integer(name, "dim", dim, 1)
         roles = integer(name, "roles", roles, 1)
-        check_bool(name, "unitary", unitary)
         self.dim = dim
         self.roles = roles
-        self.unitary = unitary
+        self.unitary = check_bool(name, "unitary", unitary)
         self.weight = nn.Parameter(empty_matrix(name, (roles, dim), device, dtype))
         self.reset_parameters(generator)
 
@@ -138,7 +137,7 @@ class BindSuperpose(_Roles):
         dtype: torch.dtype | None = None,
     ) -> None:
         """As `Bind`; ``normalize`` says whether records are divided by ``max(norm2, 1e-12)``."""
-        check_bool("BindSuperpose", "normalize", normalize)
+        normalize = check_bool("BindSuperpose", "normalize", normalize)
         super().__init__(dim, roles, unitary, generator=generator, device=device, dtype=dtype)
         self.normalize = normalize
 
@@ -214,7 +213,7 @@ class HRRAttention(nn.Module):
         super().__init__()
         embed_dim = integer("HRRAttention", "embed_dim", embed_dim, 1)
         num_heads = integer("HRRAttention", "num_heads", num_heads, 1)
-        check_bool("HRRAttention", "bias", bias)
+        bias = check_bool("HRRAttention", "bias", bias)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
         self.embed_dim = embed_dim

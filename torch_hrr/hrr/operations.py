@@ -95,7 +95,7 @@ class HRROperations:
         return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
 
     def _superpose(self, op: str, argument: str, vectors: Any, weights: Any, normalize: bool) -> Tensor:
-        check_bool(op, "normalize", normalize)
+        normalize = check_bool(op, "normalize", normalize)
         vectors = self._place(op, argument, vectors, rank=2)
         if weights is not None:
             weights = _as_tensor(weights)

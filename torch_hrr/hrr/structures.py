@@ -374,7 +374,7 @@ class Graph(_Structure):
         dtype: torch.dtype | None = None,
     ) -> None:
         """A graph without edges; `directed` says whether a -> b differs from b -> a, the rest is as for `Sequence`."""
-        check_bool("Graph", "directed", directed)
+        directed = check_bool("Graph", "directed", directed)
         super().__init__(dim, seed=seed, device=device, dtype=dtype)
         self.directed = directed
 

@@ -77,7 +77,7 @@ class Vocabulary(NamedVectors, Saveable):
         dim = integer("Vocabulary", "dim", dim, 1)
         check_seed("Vocabulary", seed)
         seed = int(seed)
-        check_bool("Vocabulary", "unitary", unitary)
+        unitary = check_bool("Vocabulary", "unitary", unitary)
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
         self._device = resolve_data_device(device, op="Vocabulary")

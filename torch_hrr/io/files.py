@@ -305,7 +305,7 @@ def open_mapped(
         IntegrityError, TypeError, ValueError, OSError: As `load`.
     """
     _check_options("open_mapped", format, version, key)
-    check_bool("open_mapped", "verify", verify)
+    verify = check_bool("open_mapped", "verify", verify)
     if sys.byteorder == "big":
         raise RuntimeError("open_mapped: files are little-endian, and cannot be mapped on this machine")
     with open_regular("open_mapped", path) as file:

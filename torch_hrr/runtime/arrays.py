@@ -171,7 +171,7 @@ def outer(a: Any, b: Any) -> Tensor:
 
 def _reduced(op: str, function: Any, x: Tensor, axis: Axis, keepdims: bool, **options: Any) -> Tensor:
     """`function` over an axis, several, or all for None."""
-    check_bool(op, "keepdims", keepdims)
+    keepdims = check_bool(op, "keepdims", keepdims)
     several = isinstance(axis, Sequence) and not isinstance(axis, str | bytes)
     axes: Any = range(x.dim()) if axis is None else axis if several else (axis,)
     dims = [integer(op, "axis", each) for each in axes]

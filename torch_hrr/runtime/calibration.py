@@ -50,7 +50,7 @@ def calibrate(
         ValueError: A dimension is less than 1, or torch does not know the device.
     """
     op = "calibrate"
-    check_bool(op, "fresh", fresh)
+    fresh = check_bool(op, "fresh", fresh)
     wanted = listed(op, "dimensionalities", dimensionalities, "a sequence of ints")
     dims = [integer(op, "a dimension", each, 1) for each in wanted]
     target = resolve_device(device, op=op)
