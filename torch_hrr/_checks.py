@@ -112,6 +112,14 @@ def shown(number: Any) -> Any:
     return f"an int of {number.bit_length()} bits" if large else number
 
 
+def brief(value: Any) -> str:
+    """What an error's text shows of any value: 80 characters of its repr; its type where Python writes none."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:
+        return f"{shown(value)}" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
 def integer(
     op: str, argument: str, value: Any, least: int | None = None, most: int | None = None, limit: str | None = None
 ) -> int:
@@ -262,7 +270,7 @@ def choice(op: str, argument: str, value: Any, known: Collection[str]) -> str:
     *others, last = map(repr, known)
     words = f"{', '.join(others)} or {last}" if others else last
     error = ValueError if isinstance(value, str) else TypeError
-    raise error(f"{op}: {argument} must be {words}, got {value!r:.80}")
+    raise error(f"{op}: {argument} must be {words}, got {brief(value)}")
 
 
 def check_vectors(

@@ -249,6 +249,115 @@ def test_what_is_read_cannot_be_written():
             b.connectomes_by_stimulus["s"][stranger]
 
 
+def test_what_is_assigned_is_checked_or_refused():
+    b = trained()
+    area = b.areas["A"]
+    for what, name in (
+        (area, "beta_by_area"),
+        (area, "beta_by_stimulus"),
+        (area, "name"),
+        (b, "connectomes"),
+        (b, "p"),
+    ):
+        with pytest.raises(AttributeError, match=f"'{name}'"):
+            setattr(what, name, {"A": 0.5})
+    for wrong in ("no", 1, None, np.int64(0), np.ones(2, dtype=bool)):
+        for what, name in ((area, "fixed_assembly"), (b, "no_plasticity"), (b, "save_size"), (b, "save_winners")):
+            with pytest.raises(TypeError, match=f"^{name}: {name} must be a bool, got {type(wrong).__name__}$"):
+                setattr(what, name, wrong)
+    area.fixed_assembly, b.no_plasticity, b.save_winners = np.True_, np.True_, np.array(True)
+    assert area.fixed_assembly is b.no_plasticity is b.save_winners is True
+    for views in (b.connectomes, b.connectomes["A"], b.connectomes_by_stimulus, b.connectomes_by_stimulus["s"]):
+        with pytest.raises(TypeError, match=r"^connectomes.*: weights must not be assigned"):
+            views["A"] = views
+        for stranger in ("Z", None, ["A"], np.ones(2)):
+            with pytest.raises(KeyError, match=r"connectomes.*: (area|stimulus) must be declared, got "):
+                views[stranger]
+    for mapping in (b.areas, b.area_by_name, b.stimulus_size_by_name):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            mapping["A"] = 3
+
+
+STRANGE_KEYS = [
+    None,
+    "x",
+    b"x",
+    1.5,
+    {1},
+    {},
+    True,
+    object(),
+    [1.5],
+    ["x"],
+    slice("a", None),
+    torch.ones(2).to_sparse(),
+]
+
+
+@pytest.mark.parametrize("key", STRANGE_KEYS, ids=lambda key: type(key).__name__)
+def test_a_connectome_refuses_what_is_no_index(key):
+    view = trained().connectomes["A"]["B"]
+    for argument, wrong in (("rows", key), ("rows", (key, 0)), ("columns", (0, key)), ("columns", ([0, 1], key))):
+        with pytest.raises(TypeError, match=f"^connectomes: {argument} must be "):
+            view[wrong]
+
+
+def test_a_connectome_takes_the_indices_of_numpy_and_torch():
+    view = trained().connectomes["A"]["B"]
+    whole = np.asarray(view)
+    for one in (np.int32(7), np.array(7), torch.tensor(7), np.uint8(7), 7 - 300):
+        assert np.array_equal(view[one], whole[7]) and view[one, torch.tensor(3)] == whole[7, 3]
+    for key in ((0, 1, 2), [[1]], (torch.zeros(1, 1).long(), 0), 300, (0, -201), [10**30], np.ones(3, dtype=bool)):
+        with pytest.raises(IndexError, match=r"^connectomes: (rows|columns|indices) must "):
+            view[key]
+
+
+def test_overlap_counts_neurons_of_tensors_arrays_and_sets():
+    for kind in (list, set, np.array, torch.tensor):
+        assert overlap(kind([1, 2, 3]), kind([2, 3, 9, 10])) == 2 and overlap(kind([1, 2]), kind([2]), True) == 1.0
+    assert np.isnan(overlap([1], [], percentage=True))
+    for wrong in ("12", None, 3, [1.5], [["a"]]):
+        with pytest.raises(TypeError, match=r"^overlap: b must be "):
+            overlap([1], wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda b, x: b.add_stimulus(x, 3), "add_stimulus: stimulus_name"),
+        (lambda b, x: b.add_area(x, 9, 3), "add_area: area_name"),
+        (lambda b, x: b.add_explicit_area(x, 9, 3), "add_explicit_area: area_name"),
+        (lambda b, x: b.add_explicit_area("Z", 9, x), "add_explicit_area: k"),
+        (lambda b, x: b.activate(x, 0), "activate: area_name"),
+        (lambda b, x: b.update_plasticity(x, "A", 0.1), "update_plasticity: from_area"),
+        (lambda b, x: b.update_plasticity("A", x, 0.1), "update_plasticity: to_area"),
+        (lambda b, x: b.update_plasticity("A", "B", x), "update_plasticity: new_beta"),
+        (lambda b, x: b.update_plasticities({"A": x}), "update_plasticities: area_update_map"),
+        (lambda b, x: b.update_plasticities({}, {"A": [("s", x)]}), "update_plasticities: beta"),
+        (lambda b, x: b.areas["A"].update_area_beta("B", x), "update_area_beta: new_beta"),
+        (lambda b, x: b.areas["A"].update_beta_by_stimulus(x, 0.1), "update_beta_by_stimulus: name"),
+        (lambda b, x: b.areas["A"].beta_by_area.__setitem__("B", x), "beta_by_area: beta"),
+        (lambda b, x: b.project(x), "project: areas_by_stim"),
+        (lambda b, x: b.project({}, {"A": x}), "project: dst_areas_by_src_area"),
+        (lambda b, x: b.project({"s": ["A"]}, verbose=x), "project: verbose"),
+        (lambda b, x: b.project_into(x, ["s"]), "project_into: target_area"),
+        (lambda b, x: b.project_into("A", x), "project_into: from_stimuli"),
+        (lambda b, x: b.project_into("A", ["s"], [x]), "project_into: from_areas"),
+        (lambda b, x: setattr(b.areas["A"], "winners", x), "winners: winners of 'A'"),
+        (lambda b, x: setattr(b.areas["A"], "w", x), "w: w"),
+    ],
+)
+@pytest.mark.parametrize("wrong", [object(), 1.5, np.array("x"), torch.tensor(0.5)], ids=lambda x: type(x).__name__)
+def test_errors_name_the_call_and_its_argument(call, message, wrong):
+    if wrong == 1.5 and message.endswith("beta"):
+        wrong = None
+    b = trained()
+    before = [(area.winners, area.w, len(area.saved_w), dict(area.beta_by_area)) for area in b.areas.values()]
+    with pytest.raises(TypeError, match=f"^{message} must "):
+        call(b, wrong)
+    assert [(area.winners, area.w, len(area.saved_w), dict(area.beta_by_area)) for area in b.areas.values()] == before
+
+
 def test_winners_are_assigned_whole():
     b = trained()
     area = b.areas["A"]
@@ -322,7 +431,7 @@ def test_project_into_is_a_round_into_one_area():
     twin.project({"s": ["B"]}, {"A": ["B"]})
     assert new == twin.areas["B"].num_first_winners and b.areas["B"].winners == twin.areas["B"].winners
     assert b.project_into("A", from_areas=["A"]) == b.areas["A"].num_first_winners
-    with pytest.raises(ValueError, match=r"^project_into: area must be declared"):
+    with pytest.raises(ValueError, match=r"^project_into: target_area must be declared"):
         b.project_into("C", ["s"])
 
 

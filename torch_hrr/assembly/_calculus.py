@@ -36,21 +36,21 @@ def project_in_turn(
 
 def reciprocal_project(brain: Brain, source: str, target: str, **rest: Any) -> None:
     """See `Brain.reciprocal_project`."""
-    checks.different("reciprocal_project", source, target)
+    checks.different("reciprocal_project", brain._network.areas, source=source, target=target)
     first = {source: [source, target]}
     project_in_turn(brain, "reciprocal_project", first=first, others={**first, target: [target, source]}, **rest)
 
 
 def associate(brain: Brain, a: str, b: str, c: str, **rest: Any) -> None:
     """See `Brain.associate`."""
-    checks.different("associate", a, b, c)
+    checks.different("associate", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
     project_in_turn(brain, "associate", first=first, others={**first, c: [c]}, **rest)
 
 
 def merge(brain: Brain, a: str, b: str, c: str, **rest: Any) -> None:
     """See `Brain.merge`."""
-    checks.different("merge", a, b, c)
+    checks.different("merge", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
     project_in_turn(brain, "merge", first=first, others={**first, c: [c, a, b]}, **rest)
 
@@ -62,7 +62,7 @@ def pattern_complete(brain: Brain, area: str, fraction: float, rounds: int, whic
     state = network.area(op, area)
     part = checks.number(op, "fraction", fraction, least=0)
     if not 0 < part <= 1:
-        raise ValueError(f"{op}: fraction must be in (0, 1], got {fraction}")
+        raise ValueError(f"{op}: fraction must be in (0, 1], got {checks.plain(fraction)}")
     rounds = checks.rounds(op, rounds)
     silent = network.silent([area])[area]
     if silent.intersection(which):

@@ -8,14 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import brief as brief
 from torch_hrr._checks import check_bool as check_bool
 from torch_hrr._checks import check_seed as check_seed
 from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
+from torch_hrr._checks import is_bool as is_bool
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
 from torch_hrr._checks import probability as probability
 from torch_hrr._checks import real as real
+from torch_hrr._checks import shown as shown
 from torch_hrr._checks import signed as signed
 from torch_hrr._checks import tensor as tensor
 from torch_hrr._checks import word as word
@@ -26,23 +29,36 @@ def rounds(op: str, value: Any) -> int:
     return integer(op, "rounds", value, least=0, most=2**31 - 2)
 
 
-def name(op: str, value: Any) -> None:
+def name(op: str, value: Any, argument: str = "name") -> None:
     """A name that is not empty and has bytes, of which fibers are named."""
     if not isinstance(value, str):
-        raise TypeError(f"{op}: name must be a str, got {type(value).__name__}")
+        raise TypeError(f"{op}: {argument} must be a str, got {type(value).__name__}")
     if not value:
-        raise ValueError(f"{op}: name must not be empty")
+        raise ValueError(f"{op}: {argument} must not be empty")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{op}: name must be text that UTF-8 can encode, got {value!r}") from None
+        raise ValueError(f"{op}: {argument} must be text that UTF-8 can encode, got {value!r}") from None
+
+
+def new(op: str, value: Any, known: Sequence[Collection[str]], argument: str = "name") -> None:
+    """A `name` that nothing known has."""
+    name(op, value, argument)
+    if any(value in names for names in known):
+        raise ValueError(f"{op}: {argument} must be new, got {brief(value)}")
+
+
+def exact(op: str, mode: str) -> None:
+    """A call that mode "sampled" has not."""
+    if mode != "exact":
+        raise ValueError(f"{op}: mode must be 'exact', got {mode!r}")
 
 
 def text(op: str, kind: str, value: Any) -> str:
     """Something that can be the name of an area or a stimulus."""
     if isinstance(value, str):
         return value
-    raise TypeError(f"{op}: {kind} must be a name, got {value!r:.80}")
+    raise TypeError(f"{op}: {kind} must be a name, got {brief(value)}")
 
 
 def declared(op: str, kind: str, value: Any, known: Collection[str]) -> str:
@@ -67,14 +83,31 @@ def projections(
     read: dict[str, list[str]] = {}
     for source, into in given.items():
         if source not in sources:
-            raise ValueError(f"{op}: {kind} must be declared, got {source!r}")
-        if isinstance(into, str) or not isinstance(into, Iterable):
-            raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {into!r} for {source!r}")
+            raise ValueError(f"{op}: {kind} must be declared, got {brief(source)}")
+        if not is_several(into):
+            got = f"{brief(into)} for {brief(source)}"
+            raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {got}")
         read[source] = list(into)
         for target in read[source]:
             if not isinstance(target, str) or target not in targets:
-                raise ValueError(f"{op}: area must be declared, got {target!r}")
+                raise ValueError(f"{op}: area must be declared, got {brief(target)}")
     return read
+
+
+def is_several(given: Any) -> bool:
+    """Whether it holds names, or other things, one after the other, which a name does not."""
+    return (
+        isinstance(given, Iterable)
+        and not isinstance(given, (str, bytes, bytearray))
+        and getattr(given, "shape", None) != ()
+    )
+
+
+def several(op: str, argument: str, given: Any) -> list[Any]:
+    """The names of a list or another collection, read once; which names, others check."""
+    if not is_several(given):
+        raise TypeError(f"{op}: {argument} must be a list of names, got {brief(given)}")
+    return list(given)
 
 
 def or_nothing(projections: Any) -> Any:
@@ -86,10 +119,7 @@ def listed(projections: Any) -> Any:
     """Projections with their targets as lists, to be read twice; whatever is wrong stays for `projections`."""
     if not isinstance(projections, Mapping):
         return projections
-    return {
-        source: list(targets) if isinstance(targets, Iterable) and not isinstance(targets, str) else targets
-        for source, targets in projections.items()
-    }
+    return {source: list(targets) if is_several(targets) else targets for source, targets in projections.items()}
 
 
 def updates(
@@ -101,38 +131,40 @@ def updates(
         raise TypeError(f"{op}: {argument} must be a mapping of areas to pairs, got {type(given).__name__}")
     read = []
     for target, pairs in given.items():
-        for pair in pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str) else (pairs,):
+        for pair in pairs if is_several(pairs) else (pairs,):
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-                raise TypeError(f"{op}: {argument} must give pairs of a source and a beta, got {pair!r:.80}")
+                raise TypeError(f"{op}: {argument} must give pairs of a source and a beta, got {brief(pair)}")
             source, beta = declared(op, "source", pair[0], sources), number(op, "beta", pair[1], 0)
             read.append((declared(op, "area", target, targets), source, beta))
     return read
 
 
-def neurons(op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None) -> Tensor:
+def neurons(
+    op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None, argument: str = "indices"
+) -> Tensor:
     """1 to k distinct neurons of an area, ascending: [m], or [batch, m], on the CPU, where the checks cost least."""
-    given = _integers(op, indices, n)
+    given = integers(op, indices, n, argument)
     given = given if given.numel() else given.long()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
-        raise TypeError(f"{op}: indices must be integers, got {given.dtype}")
+        raise TypeError(f"{op}: {argument} must be integers, got {given.dtype}")
     wanted = (1,) if batch is None else (1, 2)
     if given.dim() not in wanted or (given.dim() == 2 and given.shape[0] != batch):
         shape = "[m]" if batch is None else f"[m] or [{batch}, m]"
-        raise ValueError(f"{op}: indices must have shape {shape}, got {list(given.shape)}")
+        raise ValueError(f"{op}: {argument} must have shape {shape}, got {list(given.shape)}")
     if not 1 <= given.shape[-1] <= k:
-        raise ValueError(f"{op}: indices must be 1 to k = {k} neurons, got {given.shape[-1]}")
+        raise ValueError(f"{op}: {argument} must be 1 to k = {k} neurons, got {given.shape[-1]}")
     ordered = given.to(torch.int64).sort(-1).values
     if int(ordered.min()) < 0 or int(ordered.max()) >= n:
         outside = ordered.min() if int(ordered.min()) < 0 else ordered.max()
-        raise IndexError(f"{op}: indices must be in 0..{n - 1}, got {int(outside)}")
+        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {int(outside)}")
     if bool((ordered.diff(dim=-1) == 0).any()):
-        raise ValueError(f"{op}: indices must be distinct, got repeated ones")
+        raise ValueError(f"{op}: {argument} must be distinct, got repeated ones")
     return ordered
 
 
 def numbers(op: str, argument: str, given: Any, n: int) -> Tensor:
     """Any number of neurons, one by one: int64 [m], on the CPU."""
-    found = _integers(op, given, n, argument)
+    found = integers(op, given, n, argument)
     if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
         raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
     if found.dim() != 1:
@@ -151,11 +183,12 @@ def _strided(op: str, argument: str, given: Tensor) -> Tensor:
     return given
 
 
-def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor:
-    """Indices as a tensor on the CPU, of whatever dtype."""
+def integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor:
+    """Indices as a tensor on the CPU, of whatever dtype and places."""
     if isinstance(indices, Tensor):
         return _signed(op, _strided(op, argument, indices).detach().cpu(), n, argument)
-    if not hasattr(indices, "__len__") or isinstance(indices, (str, bytes, bytearray, set, frozenset, Mapping)):
+    others = (str, bytes, bytearray, set, frozenset, Mapping)
+    if not hasattr(indices, "__len__") or not is_several(indices) or isinstance(indices, others):
         raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {type(indices).__name__}")
     try:
         return _signed(op, torch.as_tensor(_copied(indices)).cpu(), n, argument)
@@ -163,8 +196,8 @@ def _integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tenso
         rows = [row if isinstance(row, (list, tuple)) else [row] for row in indices]
         large = [i for row in rows for i in row if isinstance(i, int) and not -(2**63) <= i < 2**63]
     if large:
-        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {large[0]}")
-    raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {indices!r:.80}")
+        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {shown(large[0])}")
+    raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {brief(indices)}")
 
 
 def _copied(given: Any) -> Any:
@@ -184,7 +217,7 @@ def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
 
 def assembly(op: str, argument: str, given: Any) -> Tensor:
     """Neurons of an assembly, of one brain or a batch: int64 [m] or [batch, m], where they are."""
-    found = _strided(op, argument, given) if isinstance(given, Tensor) else _integers(op, given, 2**63, argument)
+    found = _strided(op, argument, given) if isinstance(given, Tensor) else integers(op, given, 2**63, argument)
     if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
         raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
     if found.dim() not in (1, 2):
@@ -221,7 +254,7 @@ def brain(op: str, given: Any, count: int) -> int:
     """The index of a brain of a batch."""
     number = integer(op, "brain", given)
     if not 0 <= number < count:
-        raise IndexError(f"{op}: brain must be in 0..{count - 1}, got {number}")
+        raise IndexError(f"{op}: brain must be in 0..{count - 1}, got {shown(number)}")
     return number
 
 
@@ -237,7 +270,7 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         named = torch.zeros(1)
         if isinstance(given, int):
-            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {given}") from None
+            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {shown(given)}") from None
     if named.is_meta:
         raise TypeError(f"{op}: brains must hold values, got a meta tensor")
     if named.layout != torch.strided or named.is_nested:
@@ -247,7 +280,7 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
             raise ValueError(f"{op}: brains must be a mask of shape [{count}], got {list(named.shape)}")
         return [int(brain) for brain in named.nonzero().squeeze(1)]
     if (named.is_floating_point() and len(named.flatten())) or named.is_complex() or named.dim() > 1:
-        raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got {given!r:.80}")
+        raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got {brief(given)}")
     numbers = [int(brain) for brain in named.reshape(-1)]
     for brain in numbers:
         if not 0 <= brain < count:
@@ -264,7 +297,8 @@ def device(op: str, found: torch.device) -> torch.device:
     return found
 
 
-def different(op: str, *areas: str) -> None:
-    """Areas that must not be the same."""
-    if len({text(op, "area", area) for area in areas}) < len(areas):
-        raise ValueError(f"{op}: areas must be different, got {', '.join(map(repr, areas))}")
+def different(op: str, known: Collection[str], **areas: str) -> None:
+    """Areas by argument, which must be declared and not the same."""
+    names = [declared(op, argument, name, known) for argument, name in areas.items()]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{op}: areas must be different, got {', '.join(map(repr, names))}")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch import Tensor
+
+from torch_hrr.assembly import _checks as checks
 
 if TYPE_CHECKING:
     from torch_hrr.assembly.brain import Brain
 
+_OP = "connectomes"
 # Elements of rows that a view keeps.
 _KEPT = 1 << 24
 
@@ -45,18 +49,18 @@ class Connectome:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        """See the class; IndexError for a neuron that is not there."""
-        if isinstance(key, tuple):
-            row, column = key
-            if _is_index(row):
-                return self._row(row)[column]
-            rows = self._rows(row)
-            if _is_index(column):
-                return self._block(rows, _places([column], self.shape[1]))[:, 0]
-            return self._block(rows, _places(column, self.shape[1]))
-        if _is_index(key):
-            return self._row(key)
-        return Connectome(self._brain, self._source, self._target, self._rows(key))
+        """See the class; IndexError for a neuron that is not there, TypeError for what is no index."""
+        if not isinstance(key, tuple):
+            return self._row(key) if _is_index(key) else self._of_rows(self._rows(key))
+        if len(key) != 2:
+            raise IndexError(f"{_OP}: indices must be those of rows and of columns, got {len(key)} of them")
+        row, column = key
+        places = _places("columns", column, self.shape[1])
+        if _is_index(row):
+            weights = _read_only(self._row(row)[list(places)])
+            return weights[0] if _is_index(column) else weights
+        block = self._block(self._rows(row), places)
+        return block[:, 0] if _is_index(column) else block
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         """Refused: synapses change by plasticity."""
@@ -71,64 +75,90 @@ class Connectome:
         """Of all of it, as of an array."""
         return self.__array__().sum(*args, **kwargs)
 
+    def _of_rows(self, rows: Sequence[int]) -> Connectome:
+        return Connectome(self._brain, self._source, self._target, rows)
+
     def _rows(self, key: Any) -> Sequence[int]:
-        places = _places(key, len(self))
+        places = _places("rows", key, len(self))
         return places if self._chosen is None else [self._chosen[place] for place in places]
 
     def _row(self, row: Any) -> Any:
         if self._version != self._brain.version:
             self._kept, self._version = {}, self._brain.version
-        neuron = self._rows([row])[0]
-        if neuron not in self._kept:
+        (neuron,) = self._rows(row)
+        # Another thread may clear what is kept.
+        kept = self._kept.get(neuron)
+        if kept is None:
             if (len(self._kept) + 1) * self.shape[1] > _KEPT:
                 self._kept.clear()
-            self._kept[neuron] = self._block([neuron], range(self.shape[1]))[0]
-        return self._kept[neuron]
+            kept = self._kept[neuron] = self._block([neuron], range(self.shape[1]))[0]
+        return kept
 
     def _block(self, rows: Sequence[int], columns: Sequence[int]) -> Any:
-        whole = len(columns) == self.shape[1] and columns == range(self.shape[1])
+        checks.exact(_OP, self._brain.mode)
+        whole = columns == range(self.shape[1])
         weights = self._brain.weights(self._source, self._target, list(rows), None if whole else list(columns))
-        block = weights.cpu().numpy()
-        block.flags.writeable = False
-        return block
+        return _read_only(weights.cpu().numpy())
+
+
+def _read_only(block: Any) -> Any:
+    block.flags.writeable = False
+    return block
 
 
 def _is_index(key: Any) -> bool:
-    return hasattr(key, "__index__") and not isinstance(key, (bool, Tensor)) and not getattr(key, "shape", ())
+    """Whether it names one place: an int, NumPy's or a tensor's too."""
+    if checks.is_bool(key) or getattr(key, "dtype", None) == torch.bool or getattr(key, "shape", ()) != ():
+        return False
+    try:
+        operator.index(key)
+    except TypeError:
+        return False
+    return True
 
 
-def _places(key: Any, size: int) -> Sequence[int]:
-    """The places that a slice, a mask or a sequence of indices names, as NumPy reads them; IndexError outside."""
+def _places(argument: str, key: Any, size: int) -> Sequence[int]:
+    """The places that an index, a slice, a mask or a sequence of indices names, as NumPy reads them."""
     if isinstance(key, slice):
-        return range(size)[key]
-    places = torch.as_tensor(key)
-    if places.dtype == torch.bool:
-        if places.shape != (size,):
-            raise IndexError(f"connectomes: a mask must have shape [{size}], got {list(places.shape)}")
-        return [int(place) for place in places.nonzero().squeeze(1)]
-    every = range(size)
-    return [every[int(place)] for place in places.reshape(-1)]
+        try:
+            return range(size)[key]
+        except (TypeError, ValueError):
+            raise TypeError(f"{_OP}: {argument} must be a slice of ints, got {checks.brief(key)}") from None
+    if not _is_index(key) and (not checks.is_several(key) or not hasattr(key, "__len__")):
+        wanted = "an index, a slice, a mask or a sequence of indices"
+        raise TypeError(f"{_OP}: {argument} must be {wanted}, got {checks.brief(key)}")
+    found = checks.integers(_OP, [operator.index(key)] if _is_index(key) else key, size, argument)
+    if found.dtype == torch.bool:
+        if found.shape != (size,):
+            raise IndexError(f"{_OP}: {argument} must be a mask of shape [{size}], got {list(found.shape)}")
+        return [int(place) for place in found.nonzero().squeeze(1)]
+    if found.numel() and (found.is_floating_point() or found.is_complex()):
+        raise TypeError(f"{_OP}: {argument} must be integers, got {found.dtype}")
+    if found.dim() != 1:
+        raise IndexError(f"{_OP}: {argument} must have shape [m], got {list(found.shape)}")
+    outside = found[(found < -size) | (found >= size)]
+    if len(outside):
+        raise IndexError(f"{_OP}: {argument} must be in {-size}..{size - 1}, got {int(outside[0])}")
+    return [int(place) % size for place in found]
 
 
-class StimulusViews(Mapping[str, Mapping[str, Any]]):
-    """What stimuli send into areas: ``[stimulus][area]`` is a float32 array ``[n]`` that cannot be written."""
+class Views(Mapping[str, Any]):
+    """What is read of areas or stimuli by name; nothing can be assigned."""
 
-    def __init__(self, brain: Brain, stimulus: str | None = None) -> None:
-        """Of all stimuli, or of one into all areas."""
-        self._brain, self._stimulus = brain, stimulus
-
-    def _names(self) -> Mapping[str, Any]:
-        return self._brain.stimuli if self._stimulus is None else self._brain.areas
+    def __init__(self, op: str, kind: str, names: Callable[[], Collection[str]], view: Callable[[str], Any]) -> None:
+        """Of these names, each by `view`; `kind` is what they are names of."""
+        self._op, self._kind, self._names, self._view = op, kind, names, view
 
     def __getitem__(self, name: str) -> Any:
-        """The areas of a stimulus, or the array of an area; KeyError for another name."""
-        if name not in self._names():
-            raise KeyError(name)
-        if self._stimulus is None:
-            return StimulusViews(self._brain, name)
-        weights = self._brain.stimulus_weights(self._stimulus, name).cpu().numpy()
-        weights.flags.writeable = False
-        return weights
+        """What is read of this name; KeyError for another one."""
+        if not isinstance(name, str) or name not in self._names():
+            raise KeyError(f"{self._op}: {self._kind} must be declared, got {checks.brief(name)}")
+        return self._view(name)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError(f"{self._op}: weights must not be assigned; synapses grow by plasticity")
+
+    __setitem__ = __delitem__ = _refuse
 
     def __iter__(self) -> Iterator[str]:
         """The names."""
@@ -137,3 +167,17 @@ class StimulusViews(Mapping[str, Mapping[str, Any]]):
     def __len__(self) -> int:
         """How many there are."""
         return len(self._names())
+
+
+def stimulus_views(brain: Brain) -> Views:
+    """What stimuli send into areas: ``[stimulus][area]`` is a float32 array ``[n]`` that cannot be written."""
+    op = "connectomes_by_stimulus"
+
+    def weights(stimulus: str, area: str) -> Any:
+        checks.exact(op, brain.mode)
+        return _read_only(brain.stimulus_weights(stimulus, area).cpu().numpy())
+
+    def of_areas(stimulus: str) -> Views:
+        return Views(op, "area", lambda: brain.areas, functools.partial(weights, stimulus))
+
+    return Views(op, "stimulus", lambda: brain.stimuli, of_areas)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connect import column_sums, reciprocals
 from torch_hrr.assembly._network import Network
 from torch_hrr.assembly._state import FIXED_ONE, FiberState
@@ -23,10 +24,7 @@ def inputs(network: Network, area: str, stimuli: Iterable[str], areas: Iterable[
     op = "inputs"
     network.area(op, area)
     network.check_exact(op)
-    for argument, names in (("stimuli", stimuli), ("areas", areas)):
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise TypeError(f"{op}: {argument} must be a list of names, got {names!r:.80}")
-    firing, sources = list(stimuli), list(areas)
+    firing, sources = checks.several(op, "stimuli", stimuli), checks.several(op, "areas", areas)
     for name in firing:
         network.check_stimulus(op, name)
     for name in sources:

@@ -89,6 +89,11 @@ class NetworkModule(Saveable, nn.Module):
         """A number that grows with every call that may change a synapse, and so may outdate what was read before."""
         return self._network.version
 
+    def _declare_area(self, name: str, *arguments: Any, **options: Any) -> None:
+        """An area, also for a call of another name than `add_area`."""
+        self._network.declare_area(name, *arguments, **options)
+        self._engine.add_area(name)
+
     @classmethod
     def load(
         cls,

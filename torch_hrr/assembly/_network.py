@@ -109,20 +109,17 @@ class Network:
 
     # Names
 
-    def check_new(self, op: str, name: str) -> None:
-        """ValueError where a name is empty or taken."""
-        checks.name(op, name)
-        if name in self.areas or name in self.stimuli:
-            raise ValueError(f"{op}: name must be new, got {name!r}")
-
     def check_exact(self, op: str) -> None:
         """ValueError in mode "sampled"."""
-        if self.mode != "exact":
-            raise ValueError(f"{op}: mode must be 'exact', got {self.mode!r}")
+        checks.exact(op, self.mode)
 
-    def area(self, op: str, name: str) -> AreaState:
+    def area(self, op: str, name: str, argument: str = "area") -> AreaState:
         """The area of this name; ValueError where there is none."""
-        return self.areas[checks.declared(op, "area", name, self.areas)]
+        return self.areas[checks.declared(op, argument, name, self.areas)]
+
+    def ends(self, op: str, source: str, target: str) -> tuple[AreaState, AreaState]:
+        """The areas of these names, of a fiber that may not be in use."""
+        return self.area(op, source, "source"), self.area(op, target, "target")
 
     def check_stimulus(self, op: str, name: str) -> None:
         """ValueError unless there is a stimulus of this name."""
@@ -130,9 +127,9 @@ class Network:
 
     def check_pair(self, op: str, source: str, target: str) -> None:
         """ValueError unless something of the first name may fire into an area of the second."""
-        self.area(op, target)
+        self.area(op, target, "target")
         if not isinstance(source, str) or source not in self.stimuli:
-            self.area(op, source)
+            self.area(op, source, "source")
 
     def which(self, op: str, brains: Any) -> list[int]:
         """The numbers of the brains that a call is for, ascending; all of them for None."""
@@ -148,7 +145,7 @@ class Network:
 
     def declare_stimulus(self, name: str, size: int) -> None:
         """A stimulus; `Brain.add_stimulus`."""
-        self.check_new("add_stimulus", name)
+        checks.new("add_stimulus", name, (self.areas, self.stimuli))
         self.stimuli[name] = checks.integer("add_stimulus", "size", size, least=0, most=2**31 - 2)
 
     def declare_area(
@@ -163,10 +160,11 @@ class Network:
         refractory_period: int = 0,
         inhibition_strength: float = 0.0,
         ties: str = "index",
+        op: str = "add_area",
+        argument: str = "name",
     ) -> None:
-        """An area; `Brain.add_area`."""
-        op = "add_area"
-        self.check_new(op, name)
+        """An area; `Brain.add_area`, or a call of another name, with another name of its first argument."""
+        checks.new(op, name, (self.areas, self.stimuli), argument)
         neurons = checks.integer(op, "n", n, least=1, most=2**31 - 2)
         bias = float(refracted) if is_bool(refracted) else refracted
         config: dict[str, Any] = {
@@ -193,7 +191,7 @@ class Network:
         self, source: str, target: str, p: float | None, beta: float | None, w_max: float | None, edges: Tensor | None
     ) -> None:
         """Configures a fiber before its first use; `Brain.connect`."""
-        pair = (self.area("connect", source), self.area("connect", target))
+        pair = self.ends("connect", source, target)
         self.check_exact("connect")
         if (source, target) in self.fibers:
             raise ValueError(f"connect: the fiber must not have been used, got {source!r} to {target!r}")

@@ -134,8 +134,7 @@ class Brain(NetworkModule):
             ValueError: a value out of range, the name is taken, or an option that would do nothing.
         """
         penalties = (refractory_period, inhibition_strength)
-        self._network.declare_area(name, n, k, beta, refracted, normalize, w_max, *penalties, ties)
-        self._engine.add_area(name)
+        self._declare_area(name, n, k, beta, refracted, normalize, w_max, *penalties, ties)
 
     def connect(
         self,
@@ -462,7 +461,7 @@ class Brain(NetworkModule):
             IndexError: a neuron or brain that does not exist.
         """
         op = "weights"
-        ends = self._network.area(op, source), self._network.area(op, target)
+        ends = self._network.ends(op, source, target)
         self._network.check_exact(op)
         number = self._brain_of(op, brain)
         chosen = [
@@ -477,7 +476,7 @@ class Brain(NetworkModule):
 
         Sorted by source and then target neuron.
         """
-        areas = self._network.area("potentiated", source), self._network.area("potentiated", target)
+        areas = self._network.ends("potentiated", source, target)
         self._network.check_exact("potentiated")
         number = self._brain_of("potentiated", brain)
         fiber = self._network.fibers.get((source, target))
@@ -494,7 +493,7 @@ class Brain(NetworkModule):
 
     def fiber_id(self, source: str, target: str) -> int:
         """The signed 64-bit number of a fiber, as `connectome_inputs` takes it."""
-        self._network.area("fiber_id", source), self._network.area("fiber_id", target)
+        self._network.ends("fiber_id", source, target)
         return fiber_id("area", source, target)
 
     def stimulus_counts(self, stimulus: str, area: str) -> Tensor:
@@ -573,7 +572,7 @@ class Brain(NetworkModule):
     def inhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks the fiber from one area to another: it carries nothing until every lock is gone."""
         op = "inhibit_fiber"
-        self._network.area(op, source), self._network.area(op, target)
+        self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.setdefault((source, target), {})
         locks.setdefault(checks.integer(op, "lock", lock), set()).update(which)
@@ -581,7 +580,7 @@ class Brain(NetworkModule):
     def disinhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from a fiber."""
         op = "disinhibit_fiber"
-        self._network.area(op, source), self._network.area(op, target)
+        self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.get((source, target), {})
         locks.get(checks.integer(op, "lock", lock), set()).difference_update(which)

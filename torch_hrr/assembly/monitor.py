@@ -58,15 +58,12 @@ class Monitor:
         max_rounds: int = 1000,
     ) -> None:
         """See the class."""
-        for argument, value in (("areas", () if areas is None else areas), ("what", what)):
-            if isinstance(value, str) or not isinstance(value, Iterable):
-                raise TypeError(f"Monitor: {argument} must be a list of names, got {value!r:.80}")
         self._brain = _core(brain)
-        names = (
-            None if areas is None else [checks.declared("Monitor", "area", each, self._brain.areas) for each in areas]
-        )
-        self._areas = None if names is None else tuple(dict.fromkeys(names))
-        self._what = tuple(dict.fromkeys(checks.choice("Monitor", "what", each, WHAT) for each in what))
+        names = checks.several("Monitor", "areas", () if areas is None else areas)
+        names = [checks.declared("Monitor", "area", each, self._brain.areas) for each in names]
+        self._areas = None if areas is None else tuple(dict.fromkeys(names))
+        quantities = checks.several("Monitor", "what", what)
+        self._what = tuple(dict.fromkeys(checks.choice("Monitor", "what", each, WHAT) for each in quantities))
         self._max_rounds = checks.integer("Monitor", "max_rounds", max_rounds, least=1)
         self._history: dict[str, dict[str, deque[Any]]] = {}
         self._before: dict[str, Tensor] = {}

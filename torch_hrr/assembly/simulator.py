@@ -19,6 +19,7 @@ Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from torch_hrr import assembly
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._connectomes import Connectome, StimulusViews
+from torch_hrr.assembly._connectomes import Connectome, Views, stimulus_views
 
 Projections = Mapping[str, Iterable[str]]
 
@@ -56,15 +57,19 @@ class Betas(MutableMapping[str, float]):
         return self._brain.areas if self._kind == "area" else self._brain.stimuli
 
     def __getitem__(self, name: str) -> float:
-        """The plasticity that rounds use."""
-        if name not in self._names():
-            raise KeyError(name)
+        """The plasticity that rounds use; KeyError for a name of nothing."""
+        if not isinstance(name, str) or name not in self._names():
+            raise KeyError(f"beta_by_{self._kind}: {self._kind} must be declared, got {checks.brief(name)}")
         return self._brain.beta(name, self._area)
 
     def __setitem__(self, name: str, beta: float) -> None:
         """Sets the plasticity for later rounds."""
-        checks.declared(f"beta_by_{self._kind}", self._kind, name, self._names())
-        self._brain.set_beta(name, self._area, beta)
+        self._set(f"beta_by_{self._kind}", self._kind, name, "beta", beta)
+
+    def _set(self, op: str, argument: str, name: str, number: str, beta: float) -> None:
+        """For a call of this name, with these names of its arguments."""
+        checks.declared(op, argument, name, self._names())
+        self._brain.set_beta(name, self._area, checks.number(op, number, beta, least=0))
 
     def __delitem__(self, name: str) -> NoReturn:
         """Refused: every area and stimulus has one."""
@@ -100,13 +105,32 @@ class Area:
         """See the class."""
         self._brain = brain
         self._unseen = 0
-        self.name = name
-        self.explicit = explicit
-        self.beta_by_stimulus = Betas(brain, name, "stimulus")
-        self.beta_by_area = Betas(brain, name, "area")
+        self._name = name
+        self._explicit = explicit
+        self._betas = {kind: Betas(brain, name, kind) for kind in ("stimulus", "area")}
         self.saved_w: list[int] = []
         self.saved_winners: list[list[int]] = []
         self.num_first_winners = -1
+
+    @property
+    def name(self) -> str:
+        """See the class."""
+        return self._name
+
+    @property
+    def explicit(self) -> bool:
+        """See the class."""
+        return self._explicit
+
+    @property
+    def beta_by_stimulus(self) -> Betas:
+        """See the class."""
+        return self._betas["stimulus"]
+
+    @property
+    def beta_by_area(self) -> Betas:
+        """See the class."""
+        return self._betas["area"]
 
     @property
     def n(self) -> int:
@@ -134,14 +158,14 @@ class Area:
 
     @winners.setter
     def winners(self, neurons: Sequence[int] | Tensor) -> None:
-        if isinstance(neurons, (set, frozenset, dict, str, bytes)) or not hasattr(neurons, "__len__"):
+        others = (set, frozenset, dict)
+        if isinstance(neurons, others) or not checks.is_several(neurons) or not hasattr(neurons, "__len__"):
             kind = type(neurons).__name__
             raise TypeError(f"winners: winners of {self.name!r} must be a sequence of ints, got {kind}")
         if len(neurons) == 0:
             self._brain.clear(self.name)
         else:
-            indices = checks.neurons("winners", neurons, self.n, self.k, None)
-            self._brain.activate(self.name, indices)
+            self._brain.activate(self.name, checks.neurons("winners", neurons, self.n, self.k, None, "winners"))
 
     @property
     def w(self) -> int:
@@ -178,7 +202,7 @@ class Area:
 
     @fixed_assembly.setter
     def fixed_assembly(self, value: bool) -> None:
-        if value:
+        if checks.check_bool("fixed_assembly", "fixed_assembly", value):
             self.fix_assembly()
         else:
             self.unfix_assembly()
@@ -193,11 +217,11 @@ class Area:
 
     def update_beta_by_stimulus(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of a stimulus into this area."""
-        self.beta_by_stimulus[name] = new_beta
+        self.beta_by_stimulus._set("update_beta_by_stimulus", "name", name, "new_beta", new_beta)
 
     def update_area_beta(self, name: str, new_beta: float) -> None:
         """Sets the plasticity of an area into this area."""
-        self.beta_by_area[name] = new_beta
+        self.beta_by_area._set("update_area_beta", "name", name, "new_beta", new_beta)
 
 
 class Brain:
@@ -206,7 +230,8 @@ class Brain:
     Args:
         p: density of every connectome.
         save_size: whether areas keep ``saved_w``.
-        save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded.
+        save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded. Both
+            flags can be assigned.
         seed: 64 bits.
         device: where it lives.
         mode: "exact" or "sampled", as for `torch_hrr.assembly.Brain`.
@@ -230,10 +255,11 @@ class Brain:
     ) -> None:
         """See the class."""
         self.brain = assembly.Brain(p=p, seed=seed, device=device, mode=mode)
-        self.save_size = save_size
-        self.save_winners = save_winners
-        self.area_by_name: dict[str, Area] = {}
-        self.stimulus_size_by_name: dict[str, int] = {}
+        self._saves = {
+            "size": checks.check_bool("Brain", "save_size", save_size),
+            "winners": checks.check_bool("Brain", "save_winners", save_winners),
+        }
+        self._areas: dict[str, Area] = {}
         self._views: dict[tuple[str, str], Connectome] = {}
 
     @property
@@ -242,14 +268,47 @@ class Brain:
         return self.brain.p
 
     @property
+    def save_size(self) -> bool:
+        """See the class."""
+        return self._saves["size"]
+
+    @save_size.setter
+    def save_size(self, value: bool) -> None:
+        self._saves["size"] = checks.check_bool("save_size", "save_size", value)
+
+    @property
+    def save_winners(self) -> bool:
+        """See the class."""
+        return self._saves["winners"]
+
+    @save_winners.setter
+    def save_winners(self, value: bool) -> None:
+        self._saves["winners"] = checks.check_bool("save_winners", "save_winners", value)
+
+    @property
+    def area_by_name(self) -> Mapping[str, Area]:
+        """See the class."""
+        return MappingProxyType(self._areas)
+
+    @property
+    def stimulus_size_by_name(self) -> Mapping[str, int]:
+        """See the class."""
+        return MappingProxyType(self.brain.stimuli)
+
+    @property
     def connectomes(self) -> Mapping[str, Mapping[str, Connectome]]:
         """See the class."""
-        return {source: {target: self._view(source, target) for target in self.areas} for source in self.areas}
+        op = "connectomes"
+
+        def of_areas(source: str) -> Mapping[str, Connectome]:
+            return Views(op, "area", lambda: self._areas, lambda target: self._view(source, target))
+
+        return Views(op, "area", lambda: self._areas, of_areas)
 
     @property
     def connectomes_by_stimulus(self) -> Mapping[str, Mapping[str, Any]]:
         """See the class."""
-        return StimulusViews(self.brain)
+        return stimulus_views(self.brain)
 
     def _view(self, source: str, target: str) -> Connectome:
         return self._views.setdefault((source, target), Connectome(self.brain, source, target))
@@ -261,8 +320,7 @@ class Brain:
 
     @no_plasticity.setter
     def no_plasticity(self, value: bool) -> None:
-        value = checks.check_bool("Brain", "no_plasticity", value)
-        if value:
+        if checks.check_bool("no_plasticity", "no_plasticity", value):
             self.brain.disable_plasticity()
         else:
             self.brain.enable_plasticity()
@@ -270,18 +328,20 @@ class Brain:
     disable_plasticity = no_plasticity
 
     @property
-    def areas(self) -> dict[str, Area]:
+    def areas(self) -> Mapping[str, Area]:
         """The older name of `area_by_name`."""
         return self.area_by_name
 
     def add_stimulus(self, stimulus_name: str, size: int) -> None:
         """Declares a stimulus of that many neurons."""
-        self.brain.add_stimulus(stimulus_name, size)
-        self.stimulus_size_by_name[stimulus_name] = size
+        op = "add_stimulus"
+        with self.brain._lock:
+            checks.new(op, stimulus_name, (self._areas, self.brain.stimuli), "stimulus_name")
+            self.brain.add_stimulus(stimulus_name, size)
 
     def add_area(self, area_name: str, n: int, k: int, beta: float = 0.05) -> None:
         """Declares an area of n neurons of which k win."""
-        self._add_area(area_name, n, k, beta, explicit=False)
+        self._add_area("add_area", area_name, n, k, beta, explicit=False)
 
     def add_explicit_area(
         self,
@@ -309,8 +369,8 @@ class Brain:
         for argument, density in densities.items():
             if density is not None:
                 checks.probability("add_explicit_area", argument, density)
-        others = list(self.area_by_name)
-        self._add_area(area_name, n, k, beta, explicit=True)
+        others = list(self._areas)
+        self._add_area("add_explicit_area", area_name, n, k, beta, explicit=True)
         if custom_inner_p is not None:
             self.brain.connect(area_name, area_name, p=custom_inner_p)
         for other in others:
@@ -319,13 +379,15 @@ class Brain:
             if custom_in_p is not None:
                 self.brain.connect(other, area_name, p=custom_in_p)
 
-    def _add_area(self, name: str, n: int, k: int, beta: float, explicit: bool) -> None:
-        self.brain.add_area(name, n, k, beta)
-        self.area_by_name[name] = Area(self.brain, name, explicit)
+    def _add_area(self, op: str, name: str, n: int, k: int, beta: float, explicit: bool) -> None:
+        with self.brain._lock:
+            self.brain._declare_area(name, n, k, beta, op=op, argument="area_name")
+            self._areas[name] = Area(self.brain, name, explicit)
 
     def update_plasticity(self, from_area: str, to_area: str, new_beta: float) -> None:
         """Sets the plasticity of the fiber from one area to another."""
-        self._area("update_plasticity", to_area).update_area_beta(from_area, new_beta)
+        op = "update_plasticity"
+        self._area(op, "to_area", to_area).beta_by_area._set(op, "from_area", from_area, "new_beta", new_beta)
 
     def update_plasticities(
         self,
@@ -336,22 +398,22 @@ class Brain:
         op = "update_plasticities"
         given = {
             "area": checks.updates(op, "area_update_map", area_update_map, self.areas, self.areas),
-            "stimulus": checks.updates(op, "stim_update_map", stim_update_map, self.areas, self.stimulus_size_by_name),
+            "stimulus": checks.updates(op, "stim_update_map", stim_update_map, self.areas, self.brain.stimuli),
         }
-        for to_area, from_area, new_beta in given["area"]:
-            self.update_plasticity(from_area, to_area, new_beta)
-        for to_area, stimulus, new_beta in given["stimulus"]:
-            self._area(op, to_area).update_beta_by_stimulus(stimulus, new_beta)
+        for kind, updates in given.items():
+            for to_area, source, new_beta in updates:
+                self._areas[to_area]._betas[kind][source] = new_beta
 
     def activate(self, area_name: str, index: int) -> None:
         """Makes neurons k index .. k (index + 1) - 1 of an area its winners and fixes them, as for a lexicon's word."""
-        area = self._area("activate", area_name)
+        area = self._area("activate", "area_name", area_name)
         place = checks.integer("activate", "index", index)
         if not 0 <= place < area.n // area.k:
-            raise IndexError(f"activate: index must be in 0..{area.n // area.k - 1}, got {place}")
+            raise IndexError(f"activate: index must be in 0..{area.n // area.k - 1}, got {checks.shown(place)}")
         first = area.k * place
-        self.brain.activate(area_name, range(first, first + area.k))
-        area.fix_assembly()
+        with self.brain._lock:
+            self.brain.activate(area_name, range(first, first + area.k))
+            area.fix_assembly()
 
     def project(
         self,
@@ -369,19 +431,28 @@ class Brain:
         Raises:
             ValueError: an unknown name, or an area without winners that fires into another; the brain is unchanged.
         """
-        stimuli, sources = (checks.listed(checks.or_nothing(given)) for given in (areas_by_stim, dst_areas_by_src_area))
-        before = {name: area.w for name, area in self.area_by_name.items()}
-        self.brain.project(stimuli, sources)
-        targets = (target for each in (stimuli, sources) for listed in each.values() for target in listed)
-        for name in dict.fromkeys(targets):
-            area = self.area_by_name[name]
-            area.num_first_winners = area.w - before[name]
-            if self.save_size:
-                area.saved_w.append(area.w)
-            if self.save_winners:
-                area.saved_winners.append(area.winners)
-            if verbose >= 1:
-                print(f"{name}: {area.num_first_winners} new winners of {area.k}, {area.w} in all")
+        op = "project"
+        given = checks.or_nothing(areas_by_stim), checks.or_nothing(dst_areas_by_src_area)
+        stimuli = checks.projections(op, "areas_by_stim", given[0], self.brain.stimuli, self._areas, "stimulus")
+        sources = checks.projections(op, "dst_areas_by_src_area", given[1], self._areas, self._areas, "area")
+        self._round(op, stimuli, sources, verbose)
+
+    def _round(self, op: str, stimuli: Projections, sources: Projections, verbose: int) -> None:
+        """One round for the call of this name, with what areas keep of it."""
+        level = checks.integer(op, "verbose", int(verbose) if checks.is_bool(verbose) else verbose)
+        with self.brain._lock:
+            before = {name: area.w for name, area in self._areas.items()}
+            self.brain._run(op, stimuli, sources, 1, None)
+            targets = (target for each in (stimuli, sources) for listed in each.values() for target in listed)
+            for name in dict.fromkeys(targets):
+                area = self._areas[name]
+                area.num_first_winners = area.w - before[name]
+                if self.save_size:
+                    area.saved_w.append(area.w)
+                if self.save_winners:
+                    area.saved_winners.append(area.winners)
+                if level >= 1:
+                    print(f"{name}: {area.num_first_winners} new winners of {area.k}, {area.w} in all")
 
     def project_into(
         self,
@@ -401,18 +472,35 @@ class Brain:
         Returns:
             How many of the winners had never won before.
         """
+        op = "project_into"
         name = target_area.name if isinstance(target_area, Area) else target_area
-        area = self._area("project_into", name)
-        into = [name]
-        self.project(dict.fromkeys(from_stimuli, into), dict.fromkeys(from_areas, into), verbose)
+        area = self._area(op, "target_area", name)
+        stimuli, sources = (
+            {checks.declared(op, argument, each, known): [name] for each in checks.several(op, argument, given)}
+            for argument, given, known in (
+                ("from_stimuli", from_stimuli, self.brain.stimuli), ("from_areas", from_areas, self._areas),
+            )
+        )  # fmt: skip
+        self._round(op, stimuli, sources, verbose)
         return area.num_first_winners
 
-    def _area(self, op: str, name: str) -> Area:
-        return self.area_by_name[checks.declared(op, "area", name, self.area_by_name)]
+    def _area(self, op: str, argument: str, name: str) -> Area:
+        return self._areas[checks.declared(op, argument, name, self._areas)]
 
 
 def overlap(a: Iterable[int], b: Iterable[int], percentage: bool = False) -> float:
-    """How many neurons two assemblies share; with `percentage`, as a share of the second."""
-    second = set(b)
-    shared = len(set(a) & second)
-    return shared / len(second) if percentage else shared
+    """How many neurons two assemblies share; with `percentage`, as a share of the second, NaN where it has none."""
+    first, second = _neurons("a", a), _neurons("b", b)
+    shared = len(first & second)
+    if not checks.check_bool("overlap", "percentage", percentage):
+        return shared
+    return shared / len(second) if second else float("nan")
+
+
+def _neurons(argument: str, given: Any) -> set[int]:
+    """Those of an assembly: of a set, too."""
+    neurons = list(given) if isinstance(given, (set, frozenset)) else given
+    found = checks.assembly("overlap", argument, neurons)
+    if found.dim() != 1:
+        raise ValueError(f"overlap: {argument} must have shape [m], got {list(found.shape)}")
+    return set(found.tolist())
