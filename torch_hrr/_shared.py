@@ -93,11 +93,39 @@ class Shared:
         return made
 
 
-def lock_public_calls(cls: type[_HasLock]) -> None:
-    """Makes the public methods that a class defines `locked` ones."""
-    for name, method in vars(cls).copy().items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, locked(method))
+class CopiedWhole:
+    """An object of parts that change together: every copy of it, a shallow one too, shares nothing, under its lock."""
+
+    _lock: Any
+
+    def __copy__(self) -> Self:
+        """As a deep copy: two objects of the same parts would change each other."""
+        return copy.deepcopy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy of one moment."""
+        with self._lock:
+            made = type(self).__new__(type(self))
+            memo[id(self)] = made
+            taking_over: Any = getattr(made, "__setstate__", made.__dict__.update)
+            taking_over(copy.deepcopy(self.__getstate__(), memo))
+        return made
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def lock_public_calls(cls: _Class) -> _Class:
+    """Makes the public methods and properties that a class defines `locked` ones; a decorator, too."""
+    for name, member in vars(cls).copy().items():
+        if name.startswith("_"):
+            continue
+        if inspect.isfunction(member):
+            setattr(cls, name, locked(member))
+        elif isinstance(member, property):
+            get, set, delete = (call and locked(call) for call in (member.fget, member.fset, member.fdel))
+            setattr(cls, name, property(get, set, delete, member.__doc__))
+    return cls
 
 
 def locked(

@@ -7,7 +7,8 @@ import pickle
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain, Monitor, TorchBrain
+from torch_hrr.assembly import Brain, Monitor, TorchBrain, simulator
+from torch_hrr.io import files
 
 ONTO_A = ({"s": ["A"]}, {"A": ["A"]})
 
@@ -96,3 +97,86 @@ def test_threads_take_turns_at_a_brain():
     again.project({}, {"A": ["B"]})
     brain.project({}, {"A": ["B"]})
     assert torch.equal(again.winners("B"), brain.winners("B"))
+
+
+def shared(kind):
+    if kind is TorchBrain:
+        brain = TorchBrain(p=0.1, learning=True)
+    else:
+        brain = kind(0.1)
+        brain.add_stimulus("s", 40)
+    brain.add_area("A", 500, 20, 0.1)
+    brain.add_area("B", 500, 20, 0.1)
+    drive = torch.randn(500, generator=torch.Generator().manual_seed(0))
+    brain.project({"A": drive} if kind is TorchBrain else {"s": ["A"]}, {})
+    return brain
+
+
+class AsksForTheLock:
+    """Tells, when it is copied, whether another thread could use the brain meanwhile."""
+
+    def __init__(self, brain):
+        self.brain = brain
+
+    def is_free(self):
+        def taken():
+            free = self.brain._lock._lock.acquire(blocking=False)
+            if free:
+                self.brain._lock._lock.release()
+            return free
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(taken).result()
+
+    def __deepcopy__(self, memo):
+        assert not self.is_free()
+        return None
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("kind", [Brain, TorchBrain, simulator.Brain])
+def test_a_copy_is_of_one_moment_and_owns_what_it_changes(kind, copied):
+    brain = shared(kind)
+    inner = getattr(brain, "brain", brain)
+    if copied is not pickled or kind is Brain:
+        brain.probe = AsksForTheLock(brain)
+    other = copied(brain)
+    twin = getattr(other, "brain", other)
+    winners = inner.winners("A")
+    assert torch.equal(twin.winners("A"), winners) and other._lock is not brain._lock
+    twin.inhibit("A", lock=2)
+    twin.activate("A", range(5))
+    twin.disable_plasticity()
+    other.add_area("C", 10, 2)
+    assert inner.plastic and list(inner.areas) == ["A", "B"] and not inner.areas["A"].inhibited
+    assert torch.equal(inner.winners("A"), winners) and len(getattr(brain, "biases", "12")) == 2
+
+
+@pytest.mark.parametrize("kind", [Brain, TorchBrain])
+def test_a_brain_is_saved_under_its_lock(kind, monkeypatch, tmp_path):
+    brain, saved = shared(kind), []
+    save = files.save
+
+    def spy(*args, **kwargs):
+        saved.append(AsksForTheLock(brain).is_free())
+        save(*args, **kwargs)
+
+    monkeypatch.setattr(files, "save", spy)
+    brain.save(tmp_path / "brain.safetensors")
+    assert saved == [False] and kind.load(tmp_path / "brain.safetensors").winners("A").equal(brain.winners("A"))
+
+
+def test_what_is_read_of_a_brain_waits_for_its_lock():
+    brain = shared(TorchBrain)
+    area, monitor = brain.brain.areas["A"], Monitor(brain)
+    readers = [
+        lambda: brain.brain.areas, lambda: brain.brain.fibers, lambda: brain.brain.plastic, lambda: area.inhibited,
+        lambda: area.options, lambda: monitor.history, brain.memory_manager.optimize_layout, brain.brain.state_dict,
+    ]  # fmt: skip
+    with concurrent.futures.ThreadPoolExecutor(len(readers)) as pool:
+        with brain._lock:
+            waiting = [pool.submit(reader) for reader in readers]
+            done, _ = concurrent.futures.wait(waiting, timeout=0.05)
+            assert not done
+        for future in waiting:
+            future.result()

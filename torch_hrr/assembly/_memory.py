@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
 
@@ -41,12 +42,17 @@ def memory_usage(brain: Brain) -> dict[str, float]:
     }
 
 
+@lock_public_calls
 class ConnectomeMemory:
     """The memory of a brain's connectomes."""
 
     def __init__(self, brain: Brain) -> None:
         """Of this brain."""
         self._brain = brain
+
+    @property
+    def _lock(self) -> Any:
+        return self._brain._lock
 
     def allocate_connectome(self, n_source: int, n_target: int, dtype: str = "float32") -> Tensor:
         """A dense tensor of zeros on the brain's device, for a graph of your own: `Brain.connect(edges=)`.

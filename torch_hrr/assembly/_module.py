@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._shared import Lock, lock_public_calls, locked
+from torch_hrr._shared import CopiedWhole, Lock, lock_public_calls, locked
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -19,7 +20,7 @@ from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class NetworkModule(Saveable, nn.Module):
+class NetworkModule(CopiedWhole, Saveable, nn.Module):
     """The state of a `Brain` as a module of torch.
 
     Attributes:
@@ -174,6 +175,11 @@ class NetworkModule(Saveable, nn.Module):
         return result
 
     @locked
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As that of any module, of one moment; its tensors are the live ones."""
+        module: Any = super()
+        return module.state_dict(*args, **kwargs)
+
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         checkpoint.save_engines(self._engine, destination, prefix)
@@ -183,13 +189,16 @@ class NetworkModule(Saveable, nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
         checkpoint.load_engines(self._engine, state_dict, prefix, args[3])
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Of pickles, which read what it gives after this call.
+        with self._lock:
+            reduced: Any = super().__reduce_ex__(protocol)
+            function, arguments, state, *rest = reduced
+            return function, arguments, copy.deepcopy(state), *rest
+
     def __getstate__(self) -> dict[str, Any]:
         # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
-        with self._lock:
-            return {
-                **{name: value for name, value in self.__dict__.items() if name != "_lock"},
-                "_hooks": OrderedDict(),
-            }
+        return {**{name: value for name, value in self.__dict__.items() if name != "_lock"}, "_hooks": OrderedDict()}
 
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:

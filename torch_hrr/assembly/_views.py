@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly._network import inhibited
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class _Views(Mapping[_Key, _View]):
         return repr(self._views)
 
 
+@lock_public_calls
 class AreaView:
     """One area of a `Brain`, to read. With a batch, what differs from brain to brain has a leading dimension.
 
@@ -50,6 +52,10 @@ class AreaView:
         """See `Brain.areas`."""
         self._brain = brain
         self.name = name
+
+    @property
+    def _lock(self) -> Any:
+        return self._brain._lock
 
     @property
     def n(self) -> int:
@@ -109,6 +115,7 @@ class AreaView:
         return f"{type(self).__name__}({self.name!r}, n={self.n}, k={self.k}, beta={self.beta})"
 
 
+@lock_public_calls
 class FiberView:
     """The synapses from one area to another, to read.
 
@@ -122,6 +129,10 @@ class FiberView:
         self._brain = brain
         self.source = source
         self.target = target
+
+    @property
+    def _lock(self) -> Any:
+        return self._brain._lock
 
     @property
     def p(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import overlap
@@ -17,6 +18,7 @@ from torch_hrr.assembly.functional import overlap
 WHAT = ("winners", "support", "overlap")
 
 
+@lock_public_calls
 class Monitor:
     """Records the state of areas of a brain after every round, while attached.
 
@@ -70,6 +72,10 @@ class Monitor:
         self._attached = False
         self._handle: RemovableHandle | None = None
         self.rounds = 0
+
+    @property
+    def _lock(self) -> Any:
+        return self._brain._lock
 
     @property
     def history(self) -> dict[str, dict[str, list[Any]]]:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import assembly
+from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connectomes import Connectome, Views, stimulus_views
 
@@ -224,7 +225,7 @@ class Area:
         self.beta_by_area._set("update_area_beta", "name", name, "new_beta", new_beta)
 
 
-class Brain:
+class Brain(CopiedWhole):
     """Areas and stimuli under the names of the published simulator.
 
     Args:
@@ -261,6 +262,11 @@ class Brain:
         }
         self._areas: dict[str, Area] = {}
         self._views: dict[tuple[str, str], Connectome] = {}
+
+    @property
+    def _lock(self) -> Any:
+        """The brain's: threads may share both."""
+        return self.brain._lock
 
     @property
     def p(self) -> float:
@@ -335,7 +341,7 @@ class Brain:
     def add_stimulus(self, stimulus_name: str, size: int) -> None:
         """Declares a stimulus of that many neurons."""
         op = "add_stimulus"
-        with self.brain._lock:
+        with self._lock:
             checks.new(op, stimulus_name, (self._areas, self.brain.stimuli), "stimulus_name")
             self.brain.add_stimulus(stimulus_name, size)
 
@@ -380,7 +386,7 @@ class Brain:
                 self.brain.connect(other, area_name, p=custom_in_p)
 
     def _add_area(self, op: str, name: str, n: int, k: int, beta: float, explicit: bool) -> None:
-        with self.brain._lock:
+        with self._lock:
             self.brain._declare_area(name, n, k, beta, op=op, argument="area_name")
             self._areas[name] = Area(self.brain, name, explicit)
 
@@ -411,7 +417,7 @@ class Brain:
         if not 0 <= place < area.n // area.k:
             raise IndexError(f"activate: index must be in 0..{area.n // area.k - 1}, got {checks.shown(place)}")
         first = area.k * place
-        with self.brain._lock:
+        with self._lock:
             self.brain.activate(area_name, range(first, first + area.k))
             area.fix_assembly()
 
@@ -440,7 +446,7 @@ class Brain:
     def _round(self, op: str, stimuli: Projections, sources: Projections, verbose: int) -> None:
         """One round for the call of this name, with what areas keep of it."""
         level = checks.integer(op, "verbose", int(verbose) if checks.is_bool(verbose) else verbose)
-        with self.brain._lock:
+        with self._lock:
             before = {name: area.w for name, area in self._areas.items()}
             self.brain._run(op, stimuli, sources, 1, None)
             targets = (target for each in (stimuli, sources) for listed in each.values() for target in listed)

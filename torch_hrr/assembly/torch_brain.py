@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._shared import locked
+from torch_hrr._shared import CopiedWhole, locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external_rounds import ExternalRounds
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
@@ -21,7 +21,7 @@ from torch_hrr.io import Saveable
 _ops = torch.ops.torch_hrr
 
 
-class TorchBrain(Saveable, ExternalRounds):
+class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     """`Brain` with external inputs: real tensors ``[n]`` added to what an area receives from other areas.
 
     One round, all areas at once from the winners of the round before::

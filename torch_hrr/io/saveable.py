@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Mapping
@@ -48,7 +49,9 @@ class Saveable:
             TypeError, ValueError: ``key`` is not bytes or empty, or ``path`` not a regular file.
             OSError: The file cannot be written.
         """
-        files.save(path, *self._content(), format=self.file_format, version=self.file_version, key=key)
+        # What threads share must not change until it is written: its tensors are no copies.
+        with getattr(self, "_lock", None) or contextlib.nullcontext():
+            files.save(path, *self._content(), format=self.file_format, version=self.file_version, key=key)
 
     @classmethod
     def load(
