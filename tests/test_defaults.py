@@ -7,12 +7,12 @@ import torch
 from test_wrong_types import GOOD
 
 from torch_hrr import assembly, field, hrr
+from torch_hrr.assembly import simulator
 from torch_hrr.runtime import device, set_device
 
 CALLS = {
     **GOOD,
     field: {**GOOD[field], "OptimizedUnifiedFieldBrain": (), "GPUPatternLibrary": (4, 3, 2)},
-    assembly: {"AssemblyLayer": (20, 30, 3), "Brain": (), "CupyBrain": (), "TorchBrain": ()},
 }
 # Their default is written in the signature: "auto", "cpu" or 0, whatever device is set.
 WRITTEN = {"BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations"}
@@ -23,7 +23,15 @@ COMPUTING = {"ConfigurableSinusoidalEmbedder", "GPUAccelerator", "LiquidStateMac
 HOLDING = {"VectorStore", "Vocabulary"}
 HOLDING |= {"GPUMemoryAnalysis", "GPUMemoryManager", "GPUPerformanceBenchmark", "OptimizedTransfers"}
 # Not objects of tensors, or of a file.
-OTHER = {"available_memory", "calibrate", "pipeline", "resolve_device", "set_device", "HybridHRRSystem"}
+OTHER = {
+    "allocate_connectome",
+    "available_memory",
+    "calibrate",
+    "pipeline",
+    "resolve_device",
+    "set_device",
+    "HybridHRRSystem",
+}
 
 
 def held(made):
@@ -32,7 +40,7 @@ def held(made):
         return made
     if isinstance(made, hrr.Graph | hrr.HashTable | hrr.Sequence | hrr.Stack):
         return made.vector
-    if isinstance(made, assembly.TorchBrain):
+    if isinstance(made, assembly.TorchBrain | simulator.Brain):
         return torch.empty(0, device=made.brain.device)
     if isinstance(made, torch.nn.Module) and (tensors := [*made.parameters(), *made.buffers()]):
         return tensors[0]

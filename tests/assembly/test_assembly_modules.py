@@ -2,7 +2,9 @@
 
 import copy
 import io
+import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -226,3 +228,36 @@ def test_call_errors_eager_and_scripted():
             module(torch.zeros(shape))
         with pytest.raises((torch.jit.Error, RuntimeError), match=text):
             torch.jit.script(module)(torch.zeros(shape))
+
+
+def test_layers_take_arrays():
+    x = draw(3, 12)
+    numbers = x.numpy()
+    cap, area = KCap(4), AssemblyLayer(12, 30, 5, 0.3)
+    for array in (numbers, numbers[:, ::-1][:, ::-1], np.broadcast_to(numbers, (2, 3, 12))):
+        assert torch.equal(cap(array), cap(x).expand(array.shape))
+        assert torch.equal(area(array), area(x).expand(*array.shape[:-1], 30))
+    assert cap(numbers.astype(np.float64)).dtype == DOUBLE
+    # As NumPy makes them; a tensor of another dtype is the user's to convert, or autocast's.
+    assert torch.equal(area(numbers.astype(np.float64)), area(x)) and torch.equal(area(numbers > 0), area(x > 0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert area(x.half()).shape == area(x.bfloat16()).shape == (3, 30)
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong", "text"),
+    [
+        (TypeError, [[1.0] * 12], "a torch.Tensor or a NumPy array, got list"),
+        (TypeError, np.array(["a"] * 12), "an array of numbers that torch has"),
+        (TypeError, draw(3, 12).to_sparse(), "strided, got torch.sparse_coo"),
+        (TypeError, draw(3, 12).cfloat(), "real, got torch.complex64"),
+        (TypeError, draw(3, 12, dtype=DOUBLE), "torch.float32 as the weights are, got torch.float64"),
+        (RuntimeError, draw(3, 12).to("meta"), "on cpu, got meta"),
+    ],
+)
+def test_a_layer_names_what_it_cannot_take(error, wrong, text):
+    with pytest.raises(error, match=f"^AssemblyLayer: x must be {re.escape(text)}"):
+        AssemblyLayer(12, 30, 5)(wrong)
+    if not isinstance(wrong, torch.Tensor):
+        with pytest.raises(error, match=f"^KCap: x must be {re.escape(text)}"):
+            KCap(3)(wrong)

@@ -367,7 +367,7 @@ def test_losses_need_learning_and_targets_that_exist():
     brain.enable_learning()
     for error, targets, options in (
         (ValueError, {}, {}),
-        (ValueError, [1], {}),
+        (TypeError, [1], {}),
         (ValueError, {"x": [1]}, {}),
         (ValueError, {"v": range(21)}, {}),
         (ValueError, {"v": [1, 1]}, {}),

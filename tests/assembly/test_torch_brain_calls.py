@@ -312,7 +312,8 @@ def test_a_projection_without_arguments_is_the_last_one_again():
     brains = [TorchBrain(p=0.1, learning=True) for _ in range(2)]
     for brain in brains:
         brain.add_area("A", n=300, k=15)
-        brain.project()
+        with pytest.raises(RuntimeError, match=r"^project: a call must have come before to be repeated"):
+            brain.project()
         assert len(brain.winners("A")) == 0
         brain.project({"A": torch.linspace(0, 1, 300).requires_grad_() * 2}, {"A": ["A"]})
     again, told = brains
@@ -330,3 +331,17 @@ def test_a_projection_without_arguments_is_the_last_one_again():
     before = again.brain.version
     again.project()
     assert again.brain.version > before
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ({"jit": 1}, TypeError), ({"learning": "no"}, TypeError), ({"precision": "fp8"}, ValueError),
+        ({"p": 1.5}, ValueError), ({"p": "x"}, TypeError), ({"seed": 0.5}, TypeError), ({"device": 0.5}, TypeError),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [TorchBrain, CupyBrain])
+def test_settings_are_checked_by_name(kind, option, error):
+    (name,) = option
+    with pytest.raises(error, match=f"^{kind.__name__}: {name} must "):
+        kind(**{"device": "cpu", **option})

@@ -13,6 +13,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, open_pairs, received, silent, undoing
 from torch_hrr.assembly._network import Projections
 from torch_hrr.assembly.brain import Brain
+from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
 _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -30,9 +31,11 @@ class ExternalRounds(nn.Module):
     def __init__(self, device: str | int | torch.device, precision: str, p: float, seed: int) -> None:
         """See `TorchBrain`."""
         super().__init__()
-        self.precision = checks.choice("TorchBrain", "precision", precision, _PRECISIONS)
+        op = type(self).__name__
+        self.precision = checks.choice(op, "precision", precision, _PRECISIONS)
         self._dtype = _PRECISIONS[self.precision]
-        self.brain = Brain(p=p, seed=seed, device=device)
+        place = resolve_device(device, op=op)
+        self.brain = Brain(checks.probability(op, "p", p), checks.check_seed(op, seed), device=place)
         self.biases = nn.ParameterList()
         self.learning = False
         # Of the last projection: what an area received without its external input, that input, and who fired where.
@@ -60,7 +63,7 @@ class ExternalRounds(nn.Module):
     def project(
         self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
     ) -> None:
-        """Runs synchronous rounds; without external inputs and projections, those of the last call again.
+        """Runs synchronous rounds; without external inputs and projections, those of the last call of this object.
 
         Args:
             external_inputs: ``{area: tensor or array [n]}``, real numbers of at most 2^20, the same in every round.
@@ -71,13 +74,16 @@ class ExternalRounds(nn.Module):
             TypeError: an external input is neither a real tensor nor an array.
             ValueError: an unknown name, a wrong shape, a number that is not finite or too large, or a source that has
                 neither winners nor an external input and fires into another area; the brain is unchanged.
-            RuntimeError: the inputs of an area with an external input or bias differ by 2^30 (2^20 where columns are
-                normalised) or more, which only a round can tell: earlier rounds stay, of this one nothing does. In the
-                first round the brain is unchanged. Losses are those of the last call that returned.
+            RuntimeError: nothing is given, and there was no call to repeat; or the inputs of an area with an external
+                input or bias differ by 2^30 (2^20 where columns are normalised) or more, which only a round can tell:
+                earlier rounds stay, of this one nothing does. In the first round the brain is unchanged. Losses are
+                those of the last call that returned.
         """
         rounds = checks.rounds("project", rounds)
         if external_inputs is None and projections is None:
             external_inputs, projections = self._repeated, self._projections
+            if not (external_inputs or projections):
+                raise RuntimeError("project: a call must have come before to be repeated, got nothing to fire either")
         given = self._checked(external_inputs or {})
         areas = self.brain.areas
         wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")

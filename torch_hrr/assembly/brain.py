@@ -561,13 +561,13 @@ class Brain(NetworkModule):
         """Locks an area: it neither fires nor is fired into until every lock is gone."""
         state = self._network.area("inhibit", area)
         which = self._network.which("inhibit", brains)
-        state.locks.setdefault(checks.integer("inhibit", "lock", lock), set()).update(which)
+        state.locks.setdefault(checks.signed("inhibit", "lock", lock), set()).update(which)
 
     def disinhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from an area."""
         state = self._network.area("disinhibit", area)
         which = self._network.which("disinhibit", brains)
-        state.locks.get(checks.integer("disinhibit", "lock", lock), set()).difference_update(which)
+        state.locks.get(checks.signed("disinhibit", "lock", lock), set()).difference_update(which)
 
     def inhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks the fiber from one area to another: it carries nothing until every lock is gone."""
@@ -575,7 +575,7 @@ class Brain(NetworkModule):
         self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.setdefault((source, target), {})
-        locks.setdefault(checks.integer(op, "lock", lock), set()).update(which)
+        locks.setdefault(checks.signed(op, "lock", lock), set()).update(which)
 
     def disinhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from a fiber."""
@@ -583,7 +583,7 @@ class Brain(NetworkModule):
         self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.get((source, target), {})
-        locks.get(checks.integer(op, "lock", lock), set()).difference_update(which)
+        locks.get(checks.signed(op, "lock", lock), set()).difference_update(which)
 
     def normalize(self, area: str) -> None:
         """Makes every fiber from an area into this one count as if its columns were divided by their present sums.

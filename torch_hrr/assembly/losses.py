@@ -8,7 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_strided, integer, number, real, tensor
+from torch_hrr._checks import (
+    brief,
+    check_floating,
+    check_strided,
+    choice,
+    integer,
+    number,
+    positive,
+    real,
+    shown,
+    tensor,
+)
 from torch_hrr.assembly import functional
 
 AssemblyLoss = Callable[[Tensor, Tensor], Tensor]
@@ -110,7 +121,7 @@ def _margin_loss(name: str, inputs: Any, targets: Any, k: Any, margin: Any) -> T
     k, margin = integer(name, "k", k), real(name, "margin", margin)
     wanted, n = indices.shape[-1], inputs.shape[-1]
     if not wanted <= k <= n:
-        raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {k}")
+        raise ValueError(f"{name}: k must be between m = {wanted} and n = {n}, got {shown(k)}")
     if not 0 <= margin < float("inf"):
         raise ValueError(f"{name}: margin must be finite and at least 0, got {margin}")
     reached = inputs.gather(-1, indices)
@@ -122,6 +133,17 @@ def _margin_loss(name: str, inputs: Any, targets: Any, k: Any, margin: Any) -> T
     shortfall = torch.relu(margin - (reached - rival))
     mean: Tensor = shortfall.sum() / max(shortfall.numel(), 1)
     return mean
+
+
+def check_loss(op: str, loss: Any, temperature: Any, surrogate: Any, margin: Any) -> None:
+    """Checks the options of a loss, whether it uses them or not."""
+    if not isinstance(loss, str) and not callable(loss):
+        raise TypeError(f"{op}: loss must be 'overlap', 'margin' or a function, got {type(loss).__name__}")
+    if isinstance(loss, str) and loss not in ("overlap", "margin"):
+        raise ValueError(f"{op}: loss must be 'overlap', 'margin' or a function, got {brief(loss)}")
+    positive(op, "temperature", temperature)
+    choice(op, "surrogate", surrogate, ("sigmoid", "laplace"))
+    number(op, "margin", margin, 0)
 
 
 def assembly_loss(
@@ -154,15 +176,10 @@ def assembly_loss(
         ValueError: ``loss`` is another name.
         Everything else as for the loss and ``k_cap``.
     """
+    check_loss("assembly_loss", loss, temperature, surrogate, margin)
     if isinstance(loss, str):
-        if loss not in ("overlap", "margin"):
-            raise ValueError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {loss!r:.80}")
         if loss == "margin":
             return _margin_loss("assembly_loss", inputs, targets, k, margin)
-        number("assembly_loss", "margin", margin, 0)
-    elif not callable(loss):
-        raise TypeError(f"assembly_loss: loss must be 'overlap', 'margin' or a function, got {type(loss).__name__}")
-    if isinstance(loss, str):
         rows, indices = _rows_and_targets("assembly_loss", "inputs", inputs, targets)
         return _overlap_loss(functional._cap("assembly_loss", rows, k, temperature, surrogate, True), indices)
     found: Tensor = loss(functional._cap("assembly_loss", inputs, k, temperature, surrogate, True), targets)

@@ -1,7 +1,8 @@
 """Layers for networks: the k-cap, and an area of k winners over random connections.
 
 Both can be scripted, exported and compiled like any module of torch. They take float32, float64, float16 and bfloat16
-on any device, and are differentiable in their input and parameters through the surrogate of `functional.k_cap`.
+on any device, also as NumPy arrays, and are differentiable in their input and parameters through the surrogate of
+`functional.k_cap`.
 """
 
 from typing import Any
@@ -9,8 +10,21 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_bool, check_seed, choice, integer, positive, probability, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_floating,
+    check_seed,
+    check_strided,
+    choice,
+    integer,
+    placed,
+    positive,
+    probability,
+    resolve_dtype,
+    tensor,
+)
 from torch_hrr.assembly import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -53,6 +67,9 @@ class KCap(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The mask; errors as for `functional.k_cap`."""
+        if not is_scripting():
+            x = tensor("KCap", "x", x)
+            check_floating("KCap", "x", x)
         capped: Tensor = torch.ops.torch_hrr.k_cap(x, self.k, self.temperature, self.surrogate, self.soft)
         return capped
 
@@ -70,7 +87,8 @@ class AssemblyLayer(nn.Module):
     connection never get one. Connections are edges of the graph of `functional.connectome_inputs`: whether input i and
     neuron j are connected depends on i, j, p and the seed alone.
 
-    Input ``[..., in_features]``, where bool and integer tensors are converted; output ``[..., n]`` with k ones, else
+    Input ``[..., in_features]``, where bools and integers are converted to the dtype of the weights, and NumPy arrays
+    of floats, too; output ``[..., n]`` with k ones, else
     zeros. Weights are stored as a dense matrix, ``n in_features`` elements. The winners are exact for the computed
     sums, which are as deterministic as torch's matrix products, and exact while weights are 1 and inputs small
     integers.
@@ -158,7 +176,10 @@ class AssemblyLayer(nn.Module):
         self.bias = nn.Parameter(weight.new_zeros(n)) if bias else None
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What the neurons receive, ``x W^T + bias``, before the k-cap."""
+        """What the neurons receive, ``x W^T + bias``, before the k-cap; errors as for `forward`."""
+        if not is_scripting():
+            taken: Tensor = self._taken(x)
+            x = taken
         if x.dim() == 0 or x.shape[-1] != self.in_features:
             raise ValueError(f"AssemblyLayer: x must have shape [..., {self.in_features}], got {list(x.shape)}")
         if not x.is_floating_point():
@@ -169,8 +190,33 @@ class AssemblyLayer(nn.Module):
             weight = weight * edges
         return F.linear(x, weight, self.bias)
 
+    @torch.jit.unused
+    def _taken(self, x: Any) -> Tensor:
+        """The input as a tensor that fits the weights."""
+        given = placed("AssemblyLayer", "x", x, self.weight.device)
+        check_strided("AssemblyLayer", "x", given)
+        if given.is_complex():
+            raise TypeError(f"AssemblyLayer: x must be real, got {given.dtype}")
+        if not isinstance(x, Tensor):
+            return given.to(self.weight.dtype)
+        if given.device != self.weight.device:
+            raise RuntimeError(f"AssemblyLayer: x must be on {self.weight.device}, got {given.device}")
+        mixed = given.is_floating_point() and given.dtype != self.weight.dtype
+        # Autocast leaves double as it is.
+        double = torch.float64 in (given.dtype, self.weight.dtype)
+        if mixed and (double or not torch.is_autocast_enabled(given.device.type)):
+            raise TypeError(f"AssemblyLayer: x must be {self.weight.dtype} as the weights are, got {given.dtype}")
+        return given
+
     def forward(self, x: Tensor) -> Tensor:
-        """The winners; ValueError if the number of inputs is not ``in_features``."""
+        """The winners.
+
+        Raises:
+            TypeError: Neither a real strided tensor nor an array, or a tensor of floats of another dtype than the
+                weights, without autocast.
+            ValueError: The number of inputs is not ``in_features``.
+            RuntimeError: A tensor on another device than the weights.
+        """
         winners: Tensor = torch.ops.torch_hrr.k_cap(self.inputs(x), self.k, self.temperature, self.surrogate, self.soft)
         return winners
 

@@ -30,6 +30,8 @@ from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connectomes import Connectome, Views, stimulus_views
 
+__all__ = ["Area", "Brain", "overlap"]
+
 Projections = Mapping[str, Iterable[str]]
 
 
@@ -445,7 +447,7 @@ class Brain(CopiedWhole):
 
     def _round(self, op: str, stimuli: Projections, sources: Projections, verbose: int) -> None:
         """One round for the call of this name, with what areas keep of it."""
-        level = checks.integer(op, "verbose", int(verbose) if checks.is_bool(verbose) else verbose)
+        level = checks.signed(op, "verbose", int(verbose) if checks.is_bool(verbose) else verbose)
         with self._lock:
             before = {name: area.w for name, area in self._areas.items()}
             self.brain._run(op, stimuli, sources, 1, None)

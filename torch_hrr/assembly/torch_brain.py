@@ -15,7 +15,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external_rounds import ExternalRounds
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss
+from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss, check_loss
 from torch_hrr.io import Saveable
 
 _ops = torch.ops.torch_hrr
@@ -79,10 +79,10 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
         """See the class."""
         super().__init__(device, precision, p, seed)
         self.memory_manager = ConnectomeMemory(self.brain)
-        self.jit = bool(jit)
+        self.jit = checks.check_bool(type(self).__name__, "jit", jit)
         self.kernels: dict[str, Callable[..., None]] = {}
         self._samples: UsageSamples | None = None
-        if learning:
+        if checks.check_bool(type(self).__name__, "learning", learning):
             self.enable_learning()
 
     def add_area(self, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
@@ -159,20 +159,27 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
 
         Raises:
             RuntimeError: learning is not enabled.
-            ValueError, IndexError: no area, an unknown area, or neurons that the area does not have.
+            TypeError: an argument of the wrong type.
+            ValueError, IndexError: no area, an unknown area, neurons that the area does not have, or an option outside
+                its range.
         """
         if not self.learning:
             raise RuntimeError("compute_assembly_loss: learning must be enabled, got a brain that does not learn")
-        if not isinstance(target_assemblies, Mapping) or not target_assemblies:
-            raise ValueError("compute_assembly_loss: target_assemblies must be a mapping with at least one area")
+        op = "compute_assembly_loss"
+        wanted = "a mapping of areas to neurons"
+        if not isinstance(target_assemblies, Mapping):
+            raise TypeError(f"{op}: target_assemblies must be {wanted}, got {type(target_assemblies).__name__}")
+        if not target_assemblies:
+            raise ValueError(f"{op}: target_assemblies must be {wanted} with at least one, got none")
+        check_loss(op, loss, temperature, surrogate, margin)
         areas, targets = self.brain.areas, {}
         for name, indices in target_assemblies.items():
-            area = areas[checks.declared("compute_assembly_loss", "area", name, areas)]
-            targets[name] = checks.neurons("compute_assembly_loss", indices, area.n, area.k, None)
+            area = areas[checks.declared(op, "area", name, areas)]
+            targets[name] = checks.neurons(op, indices, area.n, area.k, None, "target_assemblies")
         self._make_biases(first=True)
         shifted = _compiled_loss() if self.jit else _shifted_loss
         losses = []
-        for name, wanted in targets.items():
+        for name, neurons in targets.items():
             bias = self._bias(name)
             assert bias is not None
             # Since the last round the brain may have moved to another device.
@@ -184,7 +191,7 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
             # Soft winners are those of x + c too: around the threshold the half types are finest.
             shift = constant - _ops.k_winners(constant + external.detach().double(), areas[name].k)[0].min()
             one = shifted(
-                shift, external, wanted.to(external.device), areas[name].k, loss, temperature, surrogate, margin
+                shift, external, neurons.to(external.device), areas[name].k, loss, temperature, surrogate, margin
             )
             losses.append(one.float())
         return torch.stack(losses).mean()
