@@ -54,8 +54,8 @@ class Layer {
     }
   }
 
-  // All units of a learner, tick by tick: they are coupled.
-  void run_coupled(int64_t learner) const {
+  // All units of a learner, tick by tick: they are coupled. The gains of a tick fit `gains`.
+  void run_coupled(int64_t learner, T* gains) const {
     const CoupledTicks<T> ticks(p_);
     T* const outputs = static_cast<T*>(p_.outputs) + learner * p_.ticks * p_.batch * p_.units;
     T* const residual = static_cast<T*>(p_.residual) + learner * p_.batch * p_.size;
@@ -63,7 +63,7 @@ class Layer {
       T* const y = outputs + tick * p_.batch * p_.units;
       const T* const x = ticks.input(learner, tick);
       ticks.outputs(row(learner, 0), x, y);
-      ticks.learn(x, y, row(learner, 0), residual, nullptr);
+      ticks.learn(x, y, row(learner, 0), residual, gains, nullptr);
     }
   }
 
@@ -98,15 +98,15 @@ template <typename T>
 constexpr RowKernel<PlasticParams> kPlastic = {
     [](const PlasticParams& p) { return 4 * p.ticks * p.batch * p.size * (p.coupled() ? p.units : kPlasticGroup); },
     [](const PlasticParams& p) {
-      return p.coupled() ? int64_t{0}
-                         : (plastic_tile<T>(p) + 1) * p.batch * kPlasticGroup * static_cast<int64_t>(sizeof(T));
+      const int64_t outputs = p.coupled() ? p.units : (plastic_tile<T>(p) + 1) * kPlasticGroup;
+      return outputs * p.batch * static_cast<int64_t>(sizeof(T));
     },
     [](const PlasticParams& p, int64_t begin, int64_t end, void* scratch) {
       const Layer<T> layer(p);
       const int64_t groups = plastic_groups(p);
       for (int64_t row = begin; row < end; ++row) {
         if (p.coupled()) {
-          layer.run_coupled(row);
+          layer.run_coupled(row, static_cast<T*>(scratch));
         } else {
           const int64_t first = row % groups * kPlasticGroup;
           const int64_t left = p.units - first;

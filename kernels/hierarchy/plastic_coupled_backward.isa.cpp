@@ -64,7 +64,7 @@ class CoupledGradient {
       T* const after = space_.weights(part, k + 1);
       ticks_.outputs(space_.weights(part, k), x, outputs(k));
       __builtin_memcpy(after, space_.weights(part, k), row_bytes());
-      ticks_.learn(x, outputs(k), after, residual_, space_.factors + k * p_.units);
+      ticks_.learn(x, outputs(k), after, residual_, space_.gains, space_.factors + k * p_.units);
     }
   }
 

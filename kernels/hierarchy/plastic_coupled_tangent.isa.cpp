@@ -16,9 +16,10 @@ class CoupledTangent {
     residual_ = weight_ + p_.units * p_.size;
     moved_residual_ = residual_ + p_.batch * p_.size;
     outputs_ = moved_residual_ + p_.batch * p_.size;
+    gains_ = outputs_ + p_.batch * p_.units;
   }
   static int64_t scratch_elements(const PlasticParams& p) {
-    return (p.units + 2 * p.batch) * p.size + p.batch * p.units;
+    return (p.units + 2 * p.batch) * p.size + 2 * p.batch * p.units;
   }
 
   void run(int64_t learner) {
@@ -36,6 +37,7 @@ class CoupledTangent {
       T* const dy = static_cast<T*>(d_.tangent_outputs) + number * p_.batch * p_.units;
       ticks_.outputs(weight_, x, outputs_);
       move_outputs(moved, x, dx, dy);
+      ticks_.weigh(outputs_, gains_);
       __builtin_memcpy(residual_, x, batch_bytes);
       if (dx == nullptr) {
         __builtin_memset(moved_residual_, 0, batch_bytes);
@@ -45,7 +47,7 @@ class CoupledTangent {
       if (ticks_.at_once()) {
         for (int64_t j = 0; j < p_.units; ++j) {
           move_residual(j, moved, dy);
-          ticks_.template deflate<true, false>(weight_ + j * p_.size, outputs_ + j, residual_);
+          explain<true, false>(j);
         }
       }
       for (int64_t j = 0; j < p_.units; ++j) {
@@ -54,7 +56,7 @@ class CoupledTangent {
         }
         T* const w = weight_ + j * p_.size;
         T* const v = moved + j * p_.size;
-        ticks_.learn_unit(w, outputs_ + j, residual_);
+        ticks_.at_once() ? explain<false, true>(j) : explain<true, true>(j);
         move_weight(j, v, dy);
         if (p_.normalize) {
           const T factor = normalize_row(w, p_.size);
@@ -65,6 +67,12 @@ class CoupledTangent {
   }
 
  private:
+  template <bool kExplains, bool kLearns>
+  void explain(int64_t j) const {
+    ticks_.template explain<kExplains, kLearns>(weight_ + j * p_.size, 1, outputs_ + j, gains_ + j,
+                                                {residual_, p_.size});
+  }
+
   // dy = f'(u) (dW x + W dx)
   void move_outputs(const T* moved, const T* x, const T* dx, T* dy) const {
     ticks_.products(moved, x, [&](V du, int64_t unit, int64_t b, int64_t count) {
@@ -114,6 +122,7 @@ class CoupledTangent {
   T* residual_;        // [batch, size]: what units leave of the inputs
   T* moved_residual_;  // likewise: its tangent
   T* outputs_;         // [batch, units]
+  T* gains_;           // likewise
 };
 
 template <typename T>

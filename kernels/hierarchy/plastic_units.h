@@ -19,6 +19,10 @@ constexpr int kVectors = kSumLanes / kLanes<T>;
 // Rows that one loop takes together: their partial sums fill half of the registers.
 template <typename T>
 constexpr int kTogether = kVectors<T> >= 8 ? 1 : 8 / kVectors<T>;
+// Rows and samples whose products one loop takes together: two partial sums of each pair fill three quarters of the
+// registers, of which there are twice as many with the widest vectors.
+constexpr int kTileRows = kVectorBytes == 64 ? 4 : 2;
+constexpr int kTileSamples = 3;
 
 // Partial sums of a row, folded by halves into one vector.
 template <typename T>
@@ -163,6 +167,30 @@ class UnitRows {
         });
   }
 
+  // put(b, w x_b) for every sample of a batch
+  template <typename Put>
+  void products(int64_t batch, const T* x, const Put& put) const {
+    for_rows<kTileSamples>(
+        batch, [&](int64_t b, auto samples) __attribute__((always_inline)) {
+          constexpr int kSamples = decltype(samples)::value;
+          if constexpr (kSamples == 1) {
+            put(b, products(x + b * size_));
+          } else {
+            V folded[kSamples][kLanes<T>];
+            for_rows<kTileRows>(
+                count_, [&](int64_t r, auto together) __attribute__((always_inline)) {
+                  product_tile<decltype(together)::value, kSamples>(from_ + r * size_, x + b * size_, folded, r);
+                });
+            for (int s = 0; s < kSamples; ++s) {
+              for (int64_t r = count_; r < kLanes<T>; ++r) {
+                folded[s][r] = V::broadcast(0);
+              }
+              put(b + s, sums_of<T>(folded[s]));
+            }
+          }
+        });
+  }
+
   // w v, row by row of others of the same number
   V products_of_rows(const T* others) const {
     T sums[kLanes<T>] = {};
@@ -208,21 +236,22 @@ class UnitRows {
         });
   }
 
-  // w += sum_b gain_b x_b - loss w, for a batch of inputs and the gains of all rows for each.
+  // w += sum_b gain_b x_b - loss w, for a batch of inputs and the gains of all rows for each; a block of columns for
+  // all rows, which finds its inputs in the nearest cache.
   void update(int64_t batch, const T* gains, V loss, const T* x) const {
     T losses[kLanes<T>];
     (-loss).store(losses);
-    for_rows<kTogether<T>>(
-        count_, [&](int64_t r, auto together) __attribute__((always_inline)) {
-          constexpr int kRows = decltype(together)::value;
-          int64_t i = 0;
-          for (; i + kSumLanes <= size_; i += kSumLanes) {
-            update_block<kRows, kVectors<T>>(r * size_ + i, batch, gains + r, losses + r, x + i);
-          }
-          if (i < size_) {
-            update_block<kRows, kVectors<T> / 2>(r * size_ + i, batch, gains + r, losses + r, x + i);
-          }
-        });
+    for (int64_t i = 0; i < size_; i += kSumLanes) {
+      for_rows<kTogether<T>>(
+          count_, [&](int64_t r, auto together) __attribute__((always_inline)) {
+            constexpr int kRows = decltype(together)::value;
+            if (i + kSumLanes <= size_) {
+              update_block<kRows, kVectors<T>>(r * size_ + i, batch, gains + r, losses + r, x + i);
+            } else {
+              update_block<kRows, kVectors<T> / 2>(r * size_ + i, batch, gains + r, losses + r, x + i);
+            }
+          });
+    }
   }
 
   // Of the rows where they have gone; returns what they were multiplied by.
@@ -261,6 +290,62 @@ class UnitRows {
   }
 
  private:
+  // Partial sums are taken in pairs that are added first when they are folded: a pass over the rows for each pair.
+  template <int kRows, int kSamples>
+  KERNEL_HOST_DEVICE void product_tile(const T* w, const T* x, V (&folded)[kSamples][kLanes<T>], int64_t row) const {
+    constexpr int kHalf = kVectors<T> / 2;
+    V halves[kRows][kSamples][kHalf];
+#pragma GCC unroll 1
+    for (int v = 0; v < kHalf; ++v) {
+      V sums[2][kRows][kSamples];
+#pragma GCC unroll 2
+      for (int k = 0; k < 2; ++k) {
+#pragma GCC unroll 4
+        for (int j = 0; j < kRows; ++j) {
+#pragma GCC unroll 4
+          for (int s = 0; s < kSamples; ++s) {
+            sums[k][j][s] = V::broadcast(0);
+          }
+        }
+      }
+      const auto add = [&](int64_t i, V(&own)[kRows][kSamples]) __attribute__((always_inline)) {
+        V factors[kSamples];
+#pragma GCC unroll 4
+        for (int s = 0; s < kSamples; ++s) {
+          factors[s] = V::load(x + s * size_ + i);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < kRows; ++j) {
+          const V element = V::load(w + j * size_ + i);
+#pragma GCC unroll 4
+          for (int s = 0; s < kSamples; ++s) {
+            own[j][s] = fused_multiply_add(element, factors[s], own[j][s]);
+          }
+        }
+      };
+      int64_t i = v * kLanes<T>;
+      for (; i + kRowPadding < size_; i += kSumLanes) {
+        add(i, sums[0]);
+        add(i + kRowPadding, sums[1]);
+      }
+      if (i < size_) {
+        add(i, sums[0]);
+      }
+#pragma GCC unroll 4
+      for (int j = 0; j < kRows; ++j) {
+#pragma GCC unroll 4
+        for (int s = 0; s < kSamples; ++s) {
+          halves[j][s][v] = sums[0][j][s] + sums[1][j][s];
+        }
+      }
+    }
+    for (int j = 0; j < kRows; ++j) {
+      for (int s = 0; s < kSamples; ++s) {
+        folded[s][row + j] = sum_by_halves(halves[j][s]);
+      }
+    }
+  }
+
   // kCount vectors of some rows stay in registers for the whole batch.
   template <int kRows, int kCount>
   KERNEL_HOST_DEVICE void update_block(int64_t place, int64_t batch, const T* gains, const T* losses,
@@ -340,9 +425,7 @@ struct UnitTicks {
   // A tick of several inputs, or of rows that are scaled after it; returns what the rows were multiplied by. The
   // outputs of its samples are `stride` apart; gains is workspace for kLanes numbers a sample.
   V learn(const UnitRows<T>& rows, const T* x, T* outputs, int64_t stride, T* gains, V& theta) const {
-    for (int64_t b = 0; b < p.batch; ++b) {
-      formulas.output(rows.products(x + b * p.size)).store(outputs + b * stride);
-    }
+    rows.products(p.batch, x, [&](int64_t b, V u) { formulas.output(u).store(outputs + b * stride); });
     const V square = mean_square(outputs, stride);
     for (int64_t b = 0; b < p.batch; ++b) {
       formulas.gain(V::load(outputs + b * stride), theta).store(gains + b * kLanes<T>);

@@ -195,6 +195,8 @@ CASE = OpCase(
             call(f"batch-{rule}", (6, 3, 20), 5, batched=True, rule=rule, every=2, decay=0.1, theta=rule == "bcm")
             for rule in RULES
         ),
+        # More columns than the CPU takes of a batch at a time, and odd numbers of rows and samples.
+        *(call(f"tiles-{rule}", (2, 41, 200), 7, batched=True, rule=rule) for rule in ("oja", "gha", "subspace")),
         *(call(f"normalize-{rule}", (5, 40), 6, rule=rule, normalize=True, decay=0.2) for rule in RULES),
         *(call(f"layers-{rule}", (2, 3, 7, 18), 4, rule=rule, every=3, theta=rule == "bcm") for rule in RULES),
         call("long", (1100, 30), 18, lr=0.01),
