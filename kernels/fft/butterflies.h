@@ -1,4 +1,5 @@
-// Small discrete Fourier transforms on vectors of lanes: x_k <- sum_j e^{-2 pi i jk/R} x_j for R = 2, 3, 4, 5, 8, 16.
+// Small discrete Fourier transforms on vectors of lanes: x_k <- sum_j e^{-2 pi i jk/R} x_j for R = 2, 3, 4, 5, 8, 16;
+// odd_transforms.h has the other primes.
 #pragma once
 
 #include "kernels/simd.h"
@@ -171,24 +172,6 @@ KERNEL_HOST_DEVICE void butterfly16(ComplexLanes<T, W> (&x)[16]) {
       x[4 * k + j] = x[k + 4 * j];
       x[k + 4 * j] = swapped;
     }
-  }
-}
-
-template <int R, typename T, int W>
-KERNEL_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
-  if constexpr (R == 2) {
-    butterfly2(x[0], x[1]);
-  } else if constexpr (R == 3) {
-    butterfly3<T, W>(x);
-  } else if constexpr (R == 5) {
-    butterfly5<T, W>(x);
-  } else if constexpr (R == 4) {
-    butterfly4(x[0], x[1], x[2], x[3]);
-  } else if constexpr (R == 8) {
-    butterfly8<T, W>(x);
-  } else {
-    static_assert(R == 16);
-    butterfly16<T, W>(x);
   }
 }
 

@@ -4,8 +4,8 @@
 // q < s, p < m, w_n = e^{-2 pi i/n}. The inverse (unscaled) swaps real and imaginary parts on the way in and out.
 #pragma once
 
-#include "kernels/fft/butterflies.h"
 #include "kernels/fft/fft_plan.h"
+#include "kernels/fft/odd_transforms.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
@@ -163,8 +163,8 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
   }
 }
 
-template <bool kLast, typename T, int W, typename Target>
-void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const T> source, const Target& target) {
+template <bool kLast, typename T, int W, typename Plan, typename Target>
+void dispatch_pass(const Plan& plan, int pass, int64_t stride, Split<const T> source, const Target& target) {
   const T* twiddles = plan.twiddles[pass];
   switch (plan.radix[pass]) {
     case 2:
@@ -173,6 +173,12 @@ void dispatch_pass(const FftPlan<T>& plan, int pass, int64_t stride, Split<const
       return later_pass<3, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 5:
       return later_pass<5, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    case 7:
+      return later_pass<7, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    case 11:
+      return later_pass<11, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    case 13:
+      return later_pass<13, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 4:
       return later_pass<4, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 8:

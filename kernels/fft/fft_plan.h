@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace torch_hrr::kernels {
+#include "kernels/fft/row_shape.h"
 
-constexpr int kMaxFftPasses = 9;
+namespace torch_hrr::kernels {
 
 // A Stockham transform of `size` complex points on vectors of `width` lanes. The first pass has radix `width`, so that
 // its output transposes in registers and every later pass runs over whole vectors.
@@ -37,8 +37,8 @@ constexpr int fft_width(int64_t size, int max_width) {
   return width;
 }
 
-// The plan for `size` points: a multiple of 4 from 16 to 8192 with no prime factor above 5, or a power of two up to
-// 2^20. Thread-safe; plans live until the process ends.
+// The plan for `size` points: a multiple of 4 from 16 to 2^20 with no prime factor above 13. Thread-safe; plans live
+// until the process ends.
 template <typename T>
 const FftPlan<T>& fft_plan(int64_t size, int max_width);
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/fft/row_shape.h"
 #include "kernels/hrr/safe_range.h"
 #include "kernels/macros.h"
 #include "kernels/numeric.h"
@@ -22,8 +23,8 @@ enum class Product : int32_t {
 
 enum class Algorithm : int32_t {
   kDirect,   // the O(D^2) sum
-  kNative,   // one half-length transform a row
-  kPadded,   // zero-padded to padded_length(D), folded on store
+  kNative,   // one transform of the row's own length
+  kPadded,   // zero-padded for the linear convolution, folded on store
   kLibrary,  // beyond the native transforms: the caller uses a library FFT
 };
 
@@ -46,44 +47,18 @@ constexpr Algorithm algorithm_for(int64_t dim) {
   return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
 }
 
-// The CPU transforms more lengths itself: multiples of 16 with no prime factor above 5, and much longer rows, because
-// the bits of its library FFT depend on the number of threads.
-constexpr int64_t kMaxCpuSmoothDim = 16384;
-constexpr int64_t kMaxCpuNativeDim = int64_t{1} << 20;
-constexpr int64_t kMaxCpuPaddedDim = int64_t{1} << 19;
+// The CPU transforms more lengths itself, and much longer rows, because the bits of its library FFT depend on the
+// number of threads.
+constexpr int64_t kMaxCpuNativeDim = kMaxRowTransform;
+constexpr int64_t kMaxCpuPaddedDim = kMaxRowTransform / 2;
 
-// A multiple of `step`, up to kMaxCpuSmoothDim, with no prime factor above 5.
-constexpr bool is_smooth(int64_t dim, int64_t step) {
-  int64_t rest = dim;
-  for (const int64_t factor : {2, 3, 5}) {
-    while (rest > 1 && rest % factor == 0) {
-      rest /= factor;
-    }
-  }
-  return dim > 0 && dim <= kMaxCpuSmoothDim && dim % step == 0 && rest == 1;
-}
-
-constexpr Algorithm cpu_algorithm_for(int64_t dim) {
-  if (dim <= kMaxDirectDim) {
-    return Algorithm::kDirect;
-  }
-  if (is_smooth(dim, 16) || (is_power_of_two(dim) && dim <= kMaxCpuNativeDim)) {
-    return Algorithm::kNative;
-  }
-  return dim <= kMaxCpuPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
-}
-
-// Rows whose own bins the half-length transforms give: the other multiples of 8 too, on short vectors, where padding is
-// the faster way to a product.
-constexpr bool cpu_has_native_bins(int64_t dim) {
-  return cpu_algorithm_for(dim) == Algorithm::kNative || (dim >= 32 && is_smooth(dim, 8));
-}
+Algorithm cpu_algorithm_for(int64_t dim);
+// Rows whose own bins a transform of their length gives.
+bool cpu_has_native_bins(int64_t dim);
 // Rows whose bins some kernel gives, by those transforms or by Bluestein's sum over them.
-constexpr bool cpu_has_bins(int64_t dim) {
-  return cpu_has_native_bins(dim) || dim <= kMaxCpuPaddedDim;
-}
+bool cpu_has_bins(int64_t dim);
 
-// The real length that is transformed where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the
+// The real length that a GPU transforms where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the
 // linear convolution is folded.
 constexpr int64_t transform_length(int64_t dim, Algorithm algorithm) {
   if (algorithm != Algorithm::kPadded) {

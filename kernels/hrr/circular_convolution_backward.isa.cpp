@@ -97,7 +97,30 @@ void gradient_spectra(const FftPlan<T>& plan, Product product, NormalizeFactors 
   store_middle(a, points, middle.b);
 }
 
-// sum |c|^2, Re sum c conj(g) and sum |g|^2 over the M points, c = a conv b.
+template <typename T, int W>
+void gradient_spectra(const MatrixPlan<T>& plan, Product product, NormalizeFactors factors, bool normalize,
+                      Split<T> grad, Split<T> a, Split<T> b) {
+  using V = Simd<T, W>;
+  const V grad_factor = V::broadcast(static_cast<T>(factors.grad));
+  const V c_factor = V::broadcast(static_cast<T>(factors.c));
+  for_numbers<T, W>(plan, [&](int64_t q, V) {
+    Complex<V> g = load_numbers<T, W>(grad, q);
+    const Complex<V> x = load_numbers<T, W>(a, q);
+    const Complex<V> y = load_numbers<T, W>(b, q);
+    if (product == Product::kCorrelation) {
+      store_numbers<T, W>(grad, q, multiply(g, y));
+      return store_numbers<T, W>(a, q, multiply_conjugate(x, g));
+    }
+    if (normalize) {
+      const Complex<V> c = multiply(x, y);
+      g = {multiply_add(c_factor, c.re, grad_factor * g.re), multiply_add(c_factor, c.im, grad_factor * g.im)};
+    }
+    store_numbers<T, W>(grad, q, multiply_conjugate(g, y));
+    store_numbers<T, W>(a, q, multiply_conjugate(g, x));
+  });
+}
+
+// sum |c|^2, Re sum c conj(g) and sum |g|^2 over a spectrum, c = a conv b.
 template <typename T>
 struct Moments {
   T squared;
@@ -133,6 +156,19 @@ Moments<T> spectral_moments(const FftPlan<T>& plan, Split<T> grad, Split<T> a, S
   return {inner_of_half(middle.k, middle.k, horizontal_sum(squared) + singles.squared),
           inner_of_half(middle.k, load_middle(grad, points).k, horizontal_sum(dotted) + singles.c_dot_grad),
           horizontal_sum(grad_squared) + singles.grad_squared};
+}
+
+template <typename T, int W>
+Moments<T> spectral_moments(const MatrixPlan<T>& plan, Split<T> grad, Split<T> a, Split<T> b) {
+  using V = Simd<T, W>;
+  Moments<V> sums{V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  for_numbers<T, W>(plan, [&](int64_t q, V weights) {
+    const Complex<V> c = multiply(load_numbers<T, W>(a, q), load_numbers<T, W>(b, q));
+    const Complex<V> g = load_numbers<T, W>(grad, q);
+    sums = {inner_of_bins(c, c, weights, sums.squared), inner_of_bins(c, g, weights, sums.c_dot_grad),
+            inner_of_bins(g, g, weights, sums.grad_squared)};
+  });
+  return {horizontal_sum(sums.squared), horizontal_sum(sums.c_dot_grad), horizontal_sum(sums.grad_squared)};
 }
 
 // Whether g / max(norm2(c), eps) is representable without loss.

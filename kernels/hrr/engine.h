@@ -1,7 +1,9 @@
-// How one row is multiplied: the direct sum for short rows, spectra for the others. Both offer the same steps
+// How one row is multiplied: the direct sum for short rows, spectra for the others. All offer the same steps
 // (load, clear, accumulate, finish), so that the per-row decisions are written once.
 #pragma once
 
+#include "kernels/fft/matrix_transform.h"
+#include "kernels/hrr/matrix_stage.h"
 #include "kernels/hrr/pair_stage.h"
 #include "kernels/hrr/row_scaling.h"
 
@@ -21,7 +23,23 @@ KERNEL_HOST_DEVICE T* aligned(void* memory, int64_t& used, int64_t count) {
   return result;
 }
 
-// S is the storage type, T the compute type; kFold: rows of `dim` elements are zero-padded to 2 M and folded.
+// The row of storage type, times 2^exponent, in the compute type: itself where it is that, else in the stage.
+template <typename S>
+KERNEL_HOST_DEVICE const compute_t<S>* staged_row(const S* row, int64_t dim, int exponent, compute_t<S>* stage) {
+  if constexpr (sizeof(S) == sizeof(compute_t<S>)) {
+    if (exponent == 0) {
+      return reinterpret_cast<const compute_t<S>*>(row);
+    }
+  }
+  widen_row<S>(row, dim, stage);
+  if (exponent != 0) {
+    scale_row(stage, dim, exponent);
+  }
+  return stage;
+}
+
+// Half-length transforms. S is the storage type, T the compute type; kFold: rows of `dim` elements are zero-padded to 2
+// M and folded.
 template <typename S, int W, bool kFold>
 struct SpectralEngine {
   using T = compute_t<S>;
@@ -30,9 +48,13 @@ struct SpectralEngine {
 
   const FftPlan<T>& plan;
   int64_t dim;
-  int64_t points;  // M
+  int64_t points;  // M: a spectrum's squared norm over the row's, and what the inverse multiplies by
   T* stage;        // 2 M reals
   Split<T> work;
+
+  KERNEL_HOST_DEVICE int64_t numbers() const {
+    return points + 1;
+  }
 
   KERNEL_HOST_DEVICE static int64_t split_elements(int64_t points) {
     return 2 * (points + kSplitPadding);
@@ -70,21 +92,12 @@ struct SpectralEngine {
   }
 
   void load(const S* row, int exponent, Operand spectrum) const {
-    if constexpr (sizeof(S) == sizeof(T) && !kFold) {
-      if (exponent == 0) {
-        return load_reals(reinterpret_cast<const T*>(row), spectrum);
-      }
-    }
-    widen_row<S>(row, dim, stage);
-    if (exponent != 0) {
-      scale_row(stage, dim, exponent);
-    }
-    load_reals(stage, spectrum);
+    load_reals(staged_row(row, dim, exponent, stage), spectrum);
   }
 
   void clear(Operand sum) const {
-    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(points + 1) * sizeof(T));
-    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(points + 1) * sizeof(T));
+    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(numbers()) * sizeof(T));
+    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(numbers()) * sizeof(T));
   }
 
   void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
@@ -118,6 +131,69 @@ struct SpectralEngine {
         }
       }
     }
+    return stage;
+  }
+};
+
+// Transforms of rows as matrices.
+template <typename S>
+struct MatrixEngine {
+  using T = compute_t<S>;
+  using Operand = Split<T>;
+  static constexpr int kWidth = kLanes<T>;
+
+  const MatrixPlan<T>& plan;
+  int64_t dim;
+  int64_t points;  // D: a spectrum's squared norm over the row's, and what the inverse multiplies by
+  T* stage;
+  Split<T> work;
+
+  KERNEL_HOST_DEVICE int64_t numbers() const {
+    return plan.numbers;
+  }
+  KERNEL_HOST_DEVICE static int64_t split_elements(const MatrixPlan<T>& plan) {
+    return 2 * (plan.numbers + kSplitPadding);
+  }
+  static int64_t scratch_bytes(const MatrixPlan<T>& plan, int operands) {
+    return (plan.dim + (operands + 1) * split_elements(plan)) * static_cast<int64_t>(sizeof(T)) + 64 * (operands + 2);
+  }
+
+  KERNEL_HOST_DEVICE MatrixEngine(const MatrixPlan<T>& the_plan, void* scratch, int64_t& used)
+      : plan(the_plan), dim(the_plan.dim), points(the_plan.dim) {
+    stage = aligned<T>(scratch, used, dim);
+    work = operand(scratch, used);
+  }
+  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+    T* memory = aligned<T>(scratch, used, split_elements(plan));
+    return {memory, memory + split_elements(plan) / 2};
+  }
+
+  void load_reals(const T* row, Operand spectrum) const {
+    matrix_forward(plan, row, spectrum, work);
+    for (int64_t q = plan.size; q < plan.numbers; ++q) {
+      spectrum.re[q] = 0;
+      spectrum.im[q] = 0;
+    }
+  }
+  void load(const S* row, int exponent, Operand spectrum) const {
+    load_reals(staged_row(row, dim, exponent, stage), spectrum);
+  }
+  void clear(Operand sum) const {
+    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(numbers()) * sizeof(T));
+    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(numbers()) * sizeof(T));
+  }
+  void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
+    if (product == Product::kConvolution) {
+      accumulate_spectra<Product::kConvolution, T, kWidth>(plan, a, b, weight, sum);
+    } else {
+      accumulate_spectra<Product::kCorrelation, T, kWidth>(plan, a, b, weight, sum);
+    }
+  }
+  void inverse(Operand spectrum, T scale, T* row) const {
+    matrix_inverse(plan, spectrum, work, scale, row);
+  }
+  T* finish(Product, Operand spectrum) const {
+    inverse(spectrum, T{1} / static_cast<T>(points), stage);
     return stage;
   }
 };

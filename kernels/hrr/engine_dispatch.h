@@ -9,74 +9,20 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Complex points of the transform of a row.
-constexpr int64_t transform_points(int64_t dim) {
-  return transform_length(dim, cpu_algorithm_for(dim)) / 2;
-}
-
 template <typename S>
-const FftPlan<compute_t<S>>& plan_for(int64_t dim) {
-  return fft_plan<compute_t<S>>(transform_points(dim), kLanes<compute_t<S>>);
+const MatrixPlan<compute_t<S>>& matrix_plan_for(int64_t dim) {
+  return matrix_plan<compute_t<S>>(dim, kLanes<compute_t<S>>);
 }
 
-// Calls body(engine, used) with the engine for rows of `dim` elements; `used` bytes of the scratch are taken.
-template <typename S, int W, typename Body>
-void with_spectral_engine(int64_t dim, void* scratch, const Body& body) {
-  int64_t used = 0;
-  if (cpu_algorithm_for(dim) == Algorithm::kPadded) {
-    const SpectralEngine<S, W, true> engine(plan_for<S>(dim), dim, scratch, used);
-    body(engine, used);
-  } else {
-    const SpectralEngine<S, W, false> engine(plan_for<S>(dim), dim, scratch, used);
-    body(engine, used);
-  }
-}
-
-template <typename S, typename Body>
-void with_engine(int64_t dim, void* scratch, const Body& body) {
-  if (cpu_algorithm_for(dim) == Algorithm::kDirect) {
-    int64_t used = 0;
-    const DirectEngine<S> engine(dim, scratch, used);
-    return body(engine, used);
-  }
-  const int width = fft_width(transform_points(dim), kLanes<compute_t<S>>);
-  if constexpr (kLanes<compute_t<S>> >= 16) {
-    if (width == 16) {
-      return with_spectral_engine<S, 16>(dim, scratch, body);
-    }
-  }
-  if constexpr (kLanes<compute_t<S>> >= 8) {
-    if (width == 8) {
-      return with_spectral_engine<S, 8>(dim, scratch, body);
-    }
-  }
-  with_spectral_engine<S, 4>(dim, scratch, body);
-}
-
-// Bytes for an engine with `operands` arrays and `rows` further rows of the compute type.
-template <typename S>
-int64_t scratch_bytes(int64_t dim, int operands, int rows) {
-  const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
-  if (cpu_algorithm_for(dim) == Algorithm::kDirect) {
-    return DirectEngine<S>::scratch_bytes(dim, operands) + extra;
-  }
-  return SpectralEngine<S, 4, false>::scratch_bytes(transform_points(dim), operands) + extra;
-}
-
-// True where the engine's product is a complete spectrum of the row itself, so that Parseval gives its norm.
-template <typename Engine>
-constexpr bool kNativeSpectrum = false;
-template <typename S, int W>
-constexpr bool kNativeSpectrum<SpectralEngine<S, W, false>> = true;
-
-// Calls body(engine, used) as with_engine does, with the half-length transform of rows of cpu_has_native_bins.
-template <typename S, typename Body>
-void with_native_engine(int64_t dim, void* scratch, const Body& body) {
+// Calls body(engine, used) with half-length transforms of `length` for rows of `dim` elements, of vectors as wide as
+// fit; `used` bytes of the scratch are taken.
+template <typename S, bool kFold, typename Body>
+void with_spectral_engine(int64_t length, int64_t dim, void* scratch, const Body& body) {
   using T = compute_t<S>;
-  const FftPlan<T>& plan = fft_plan<T>(dim / 2, kLanes<T>);
+  const FftPlan<T>& plan = fft_plan<T>(length / 2, kLanes<T>);
   const auto with_width = [&](auto width) {
     int64_t used = 0;
-    const SpectralEngine<S, decltype(width)::value, false> engine(plan, dim, scratch, used);
+    const SpectralEngine<S, decltype(width)::value, kFold> engine(plan, dim, scratch, used);
     body(engine, used);
   };
   if constexpr (kLanes<T> >= 16) {
@@ -91,12 +37,62 @@ void with_native_engine(int64_t dim, void* scratch, const Body& body) {
   }
   with_width(std::integral_constant<int, 4>());
 }
+
+// The same with the transforms of a row's own length, for rows of cpu_has_native_bins.
+template <typename S, typename Body>
+void with_native_engine(int64_t dim, void* scratch, const Body& body) {
+  if (row_transform(dim) == RowTransform::kPairs) {
+    return with_spectral_engine<S, false>(dim, dim, scratch, body);
+  }
+  int64_t used = 0;
+  const MatrixEngine<S> engine(matrix_plan_for<S>(dim), scratch, used);
+  body(engine, used);
+}
 template <typename S>
 int64_t native_scratch_bytes(int64_t dim, int operands) {
-  return SpectralEngine<S, 4, false>::scratch_bytes(dim / 2, operands);
+  return row_transform(dim) == RowTransform::kPairs ? SpectralEngine<S, 4, false>::scratch_bytes(dim / 2, operands)
+                                                    : MatrixEngine<S>::scratch_bytes(matrix_plan_for<S>(dim), operands);
 }
 
-// out = the row of a native spectrum whose squared norm (times M) is given; false if the row needs scaling first.
+// The same with the engine that multiplies rows of `dim` elements.
+template <typename S, typename Body>
+void with_engine(int64_t dim, void* scratch, const Body& body) {
+  const Algorithm algorithm = cpu_algorithm_for(dim);
+  if (algorithm == Algorithm::kNative) {
+    return with_native_engine<S>(dim, scratch, body);
+  }
+  if (algorithm == Algorithm::kPadded) {
+    return with_spectral_engine<S, true>(padded_row_length(dim), dim, scratch, body);
+  }
+  int64_t used = 0;
+  const DirectEngine<S> engine(dim, scratch, used);
+  body(engine, used);
+}
+
+// Bytes for an engine with `operands` arrays and `rows` further rows of the compute type.
+template <typename S>
+int64_t scratch_bytes(int64_t dim, int operands, int rows) {
+  const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
+  switch (cpu_algorithm_for(dim)) {
+    case Algorithm::kDirect:
+      return DirectEngine<S>::scratch_bytes(dim, operands) + extra;
+    case Algorithm::kNative:
+      return native_scratch_bytes<S>(dim, operands) + extra;
+    default:
+      return SpectralEngine<S, 4, true>::scratch_bytes(padded_row_length(dim) / 2, operands) + extra;
+  }
+}
+
+// True where the engine's product is a complete spectrum of the row itself, so that Parseval gives its norm.
+template <typename Engine>
+constexpr bool kNativeSpectrum = false;
+template <typename S, int W>
+constexpr bool kNativeSpectrum<SpectralEngine<S, W, false>> = true;
+template <typename S>
+constexpr bool kNativeSpectrum<MatrixEngine<S>> = true;
+
+// out = the row of a native spectrum whose squared norm, times engine.points, is given; false if the row needs scaling
+// first.
 template <typename S, typename Engine, typename T>
 bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, bool normalize, double eps, S* out) {
   const double points = static_cast<double>(engine.points);

@@ -43,8 +43,8 @@ void scaled_multibind_row(const Engine& engine, const S* vectors, int64_t items,
     const T squared = k == 0 ? squared_norm<T, W>(engine.plan, product)
                              : multiply_spectra<Product::kConvolution, true, T, W>(engine.plan, product, item, product);
     const int shift = unit_exponent(static_cast<double>(squared)) / 2;
-    scale_row(product.re, engine.points + 1, shift);
-    scale_row(product.im, engine.points + 1, shift);
+    scale_row(product.re, engine.numbers(), shift);
+    scale_row(product.im, engine.numbers(), shift);
     total += shift;
   }
   if (!finite) {

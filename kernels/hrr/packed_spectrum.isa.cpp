@@ -140,15 +140,6 @@ T unpack(const FftPlan<T>& plan, const T* row, Split<T> z) {
   return sum.total(middle);
 }
 
-template <Product kProduct, typename T>
-KERNEL_HOST_DEVICE Complex<T> product_of_bins(Complex<T> a, Complex<T> b) {
-  if constexpr (kProduct == Product::kConvolution) {
-    return multiply(a, b);
-  } else {
-    return multiply_conjugate(a, b);
-  }
-}
-
 // Z <- the half-length spectrum of the row with the bins A_k B_k (A_k conj(B_k) for correlation), Z wrapped and B
 // packed
 template <Product kProduct, int W, typename T>
@@ -168,19 +159,106 @@ void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
   z.im[middle] = -bin.im;
 }
 
-// The row times 2^exponent in the compute type: itself where it is that, else in the engine's staging row.
-template <typename S, typename Engine>
-const compute_t<S>* staged(const Engine& engine, const S* row, int exponent) {
-  if constexpr (sizeof(S) == sizeof(compute_t<S>)) {
-    if (exponent == 0) {
-      return row;
+// The numbers p lanes .. of a matrix' spectrum stand for the bins k = bin[i] + R p. Of those below D/2 the packed row
+// has the parts side by side; of those above it has their mirror images.
+enum class PackedPart { kBelow, kAbove, kAcross };
+template <typename T>
+KERNEL_HOST_DEVICE PackedPart part_of(const MatrixPlan<T>& plan, int64_t p) {
+  const int64_t first = plan.rows * p;
+  return 2 * first > plan.dim                                    ? PackedPart::kAbove
+         : first == 0 || 2 * (first + plan.rows - 1) >= plan.dim ? PackedPart::kAcross
+                                                                 : PackedPart::kBelow;
+}
+
+// visit(i, place, sign) for the first lanes' bins: where the real part is, with the imaginary one behind it, times
+// sign.
+template <typename T, typename Visit>
+KERNEL_HOST_DEVICE void for_packed_lanes(const MatrixPlan<T>& plan, int64_t p, int64_t from, const Visit& visit) {
+  const int64_t first = plan.rows * p;
+  switch (part_of(plan, p)) {
+    case PackedPart::kBelow:
+      for (int64_t i = from; i < plan.bins; ++i) {
+        visit(i, packed_real(first + plan.bin[i]), T{1});
+      }
+      return;
+    case PackedPart::kAbove:
+      for (int64_t i = from; i < plan.bins; ++i) {
+        visit(i, packed_real(plan.dim - first - plan.bin[i]), T{-1});
+      }
+      return;
+    case PackedPart::kAcross:
+      for (int64_t i = from; i < plan.bins; ++i) {
+        const int64_t bin = plan.bin_of[p * plan.lanes + i];
+        visit(i, packed_real(bin / 2), static_cast<T>(1 - 2 * (bin % 2)));
+      }
+  }
+}
+
+// row <- the packed bins of a spectrum, whose norm it returns. The first lane has its bins twice.
+template <int W, typename T>
+T pack(const MatrixPlan<T>& plan, Split<T> z, T* row) {
+  for (int64_t p = 0; p < plan.columns; ++p) {
+    const T* const re = z.re + p * plan.lanes;
+    const T* const im = z.im + p * plan.lanes;
+    const int64_t k = plan.rows * p;
+    if (2 * k <= plan.dim) {
+      row[packed_real(k)] = re[0];
+      if (0 < k && 2 * k < plan.dim) {
+        row[packed_imaginary(k)] = im[0];
+      }
+    }
+    for_packed_lanes(plan, p, 1, [&](int64_t i, int64_t place, T sign) {
+      row[place] = re[i];
+      row[place + 1] = sign * im[i];
+    });
+  }
+  return squared_norm<T, W>(plan, z);
+}
+
+// The numbers p lanes .. of the spectrum of a packed row.
+template <typename T>
+KERNEL_HOST_DEVICE void unpack_lanes(const MatrixPlan<T>& plan, const T* row, int64_t p, T* re, T* im) {
+  for_packed_lanes(plan, p, 1, [&](int64_t i, int64_t place, T sign) {
+    re[i] = row[place];
+    im[i] = sign * row[place + 1];
+  });
+  const int64_t bin = plan.bin_of[p * plan.lanes];
+  const int64_t k = bin / 2;
+  re[0] = row[packed_real(k)];
+  im[0] = 0 < k && 2 * k < plan.dim ? static_cast<T>(1 - 2 * (bin % 2)) * row[packed_imaginary(k)] : T{0};
+}
+
+template <int W, typename T>
+T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
+  for (int64_t p = 0; p < plan.columns; ++p) {
+    T* const re = z.re + p * plan.lanes;
+    T* const im = z.im + p * plan.lanes;
+    unpack_lanes(plan, row, p, re, im);
+    for (int64_t i = plan.bins; i < plan.lanes; ++i) {
+      re[i] = 0;
+      im[i] = 0;
     }
   }
-  widen_row<S>(row, engine.dim, engine.stage);
-  if (exponent != 0) {
-    scale_row(engine.stage, engine.dim, exponent);
+  for (int64_t q = plan.size; q < plan.numbers; ++q) {
+    z.re[q] = 0;
+    z.im[q] = 0;
   }
-  return engine.stage;
+  return squared_norm<T, W>(plan, z);
+}
+
+template <Product kProduct, int W, typename T>
+void multiply_packed(const MatrixPlan<T>& plan, Split<T> z, const T* packed) {
+  T re[kMaxMatrixLanes];
+  T im[kMaxMatrixLanes];
+  for (int64_t p = 0; p < plan.columns; ++p) {
+    unpack_lanes(plan, packed, p, re, im);
+    for (int64_t i = 0; i < plan.bins; ++i) {
+      const int64_t q = p * plan.lanes + i;
+      const Complex<T> bin = product_of_bins<kProduct>(Complex<T>{z.re[q], z.im[q]}, Complex<T>{re[i], im[i]});
+      z.re[q] = bin.re;
+      z.im[q] = bin.im;
+    }
+  }
 }
 
 // The transform of a row times 2^exponent, either way, without that factor in the result; false if a plain transform
@@ -195,7 +273,7 @@ bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled,
     row = out;
   }
   if (inverse) {
-    const T squared = unpack<W>(engine.plan, staged(engine, in, exponent), z);
+    const T squared = unpack<W>(engine.plan, staged_row(in, engine.dim, exponent, engine.stage), z);
     if (!scaled && !safe_squared_norm(squared)) {
       return false;
     }
@@ -276,7 +354,7 @@ void multiply_rows(const Engine& engine, Product product, const S* a, int expone
                    typename Engine::Operand z) {
   constexpr int W = Engine::kWidth;
   engine.load(a, exponent_a, z);
-  const auto* factors = staged(engine, packed, exponent_b);
+  const auto* factors = staged_row(packed, engine.dim, exponent_b, engine.stage);
   if (product == Product::kConvolution) {
     multiply_packed<Product::kConvolution, W>(engine.plan, z, factors);
   } else {

@@ -1,6 +1,6 @@
-// A row's own bins A_k and the way back, by the half-length transform where it reaches, else by Bluestein's sum.
+// A row's own bins A_k and the way back, by the transforms of its length where there are some, else by Bluestein's sum.
 //
-// Both give the same steps: load, total, share, invert, store.
+// All give the same steps: load, total, share, invert, store.
 #pragma once
 
 #include "kernels/hrr/bind_superpose_row.h"
@@ -55,8 +55,55 @@ struct NativeSpectrum {
   }
 };
 
-// Calls body(engine, used) with the SpectralEngine or ChirpEngine for rows of cpu_has_bins; `used` bytes of the scratch
-// are taken.
+// The bins of a matrix in the order of its plan, all there are; last_bin() is the last number of them.
+template <typename S>
+struct MatrixSpectrum {
+  using T = compute_t<S>;
+  using Operand = Split<T>;
+
+  const MatrixEngine<S>& engine;
+  int64_t dim;
+  T* stage;
+
+  explicit MatrixSpectrum(const MatrixEngine<S>& the_engine)
+      : engine(the_engine), dim(the_engine.dim), stage(the_engine.stage) {}
+
+  Operand operand(void* scratch, int64_t& used) const {
+    return engine.operand(scratch, used);
+  }
+  int64_t last_bin() const {
+    return engine.plan.size - 1;
+  }
+  T load(const S* source, int exponent, Operand bins) const {
+    engine.load(source, exponent, bins);
+    const MatrixPlan<T>& plan = engine.plan;
+    // The first bins of the columns come with their mirror images. Those must be exact, or maps that jump on the
+    // negative axis would take the two apart.
+    bins.im[0] = 0;
+    for (int64_t p = 1; 2 * p <= plan.columns; ++p) {
+      const int64_t place = p * plan.lanes;
+      const int64_t mirror = (plan.columns - p) * plan.lanes;
+      bins.re[mirror] = bins.re[place];
+      bins.im[mirror] = 2 * p == plan.columns ? T{0} : -bins.im[place];
+    }
+    return squared_norm<T, MatrixEngine<S>::kWidth>(plan, bins);
+  }
+  static double total(T squared) {
+    return static_cast<double>(squared);
+  }
+  double share() const {
+    return 1 / static_cast<double>(dim);
+  }
+  void invert(Operand bins) const {
+    engine.inverse(bins, T{1}, stage);
+  }
+  void store(int64_t exponent, S* out) const {
+    rescale_row(stage, dim, exponent);
+    narrow_row<S>(stage, dim, T{1}, out);
+  }
+};
+
+// Calls body(engine, used) with the engine for rows of cpu_has_bins; `used` bytes of the scratch are taken.
 template <typename S, typename Body>
 void with_spectrum_engine(int64_t dim, void* scratch, const Body& body) {
   if (cpu_has_native_bins(dim)) {
@@ -75,6 +122,10 @@ const ChirpEngine<S>& spectrum_of(const ChirpEngine<S>& engine) {
 template <typename S, int W>
 NativeSpectrum<S, SpectralEngine<S, W, false>> spectrum_of(const SpectralEngine<S, W, false>& engine) {
   return NativeSpectrum<S, SpectralEngine<S, W, false>>(engine);
+}
+template <typename S>
+MatrixSpectrum<S> spectrum_of(const MatrixEngine<S>& engine) {
+  return MatrixSpectrum<S>(engine);
 }
 
 template <typename S>

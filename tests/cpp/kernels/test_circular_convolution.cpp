@@ -15,10 +15,18 @@ std::vector<int64_t> all_dims() {
   }
   dims.insert(dims.end(),
               {63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4095, 4096, 8192, 10000, 12960});
-  // Other lengths that the CPU transforms natively; each has passes of its own.
-  for (int64_t dim = 48; dim <= kMaxNativeDim; dim += 16) {
-    if (cpu_algorithm_for(dim) == Algorithm::kNative && !is_power_of_two(dim)) {
+  // Other lengths that the CPU transforms natively: half-length passes of every radix, and every number of rows of a
+  // matrix with few columns, one more than a vector's and many.
+  for (int64_t dim = 64; dim <= 2048; dim += 32) {
+    if (row_transform(dim) == RowTransform::kPairs && !is_power_of_two(dim)) {
       dims.push_back(dim);
+    }
+  }
+  for (const int64_t rows : {3, 5, 7, 9, 11, 13, 15, 21, 25, 27}) {
+    for (const int64_t columns : {4, 7, 9, 13, 16, 22, 60, 64}) {
+      if (matrix_rows(rows * columns) == rows && row_transform(rows * columns) == RowTransform::kMatrix) {
+        dims.push_back(rows * columns);
+      }
     }
   }
   return dims;
@@ -265,21 +273,24 @@ TEST(CircularConvolutionPlan, AlgorithmsCoverEveryLength) {
   EXPECT_EQ(algorithm_for(96), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(96), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(48), Algorithm::kNative);
-  EXPECT_EQ(cpu_algorithm_for(40), Algorithm::kPadded);
-  EXPECT_EQ(cpu_algorithm_for(224), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(40), Algorithm::kNative);
+  EXPECT_EQ(cpu_algorithm_for(224), Algorithm::kNative);
+  EXPECT_EQ(cpu_algorithm_for(17), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(22), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(17 * 64), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(7680), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(16), Algorithm::kDirect);
   EXPECT_EQ(cpu_algorithm_for(10000), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(8192 + 32), Algorithm::kPadded);
-  EXPECT_EQ(cpu_algorithm_for(20000), Algorithm::kPadded);
+  EXPECT_EQ(cpu_algorithm_for(20000), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuPaddedDim - 1), Algorithm::kPadded);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuPaddedDim + 1), Algorithm::kLibrary);
   EXPECT_EQ(cpu_algorithm_for(kMaxCpuNativeDim), Algorithm::kNative);
   EXPECT_EQ(cpu_algorithm_for(2 * kMaxCpuNativeDim), Algorithm::kLibrary);
-  for (const int64_t dim : {32, 40, 48, 1000, 10000, 16384}) {
+  for (const int64_t dim : {24, 32, 40, 48, 100, 1000, 1001, 10000, 16384, 30030}) {
     EXPECT_TRUE(cpu_has_native_bins(dim)) << dim;
   }
-  for (const int64_t dim : {1, 16, 24, 100, 1001, 8192 + 8}) {
+  for (const int64_t dim : {1, 16, 22, 101, 1003, 8192 + 8}) {
     EXPECT_TRUE(!cpu_has_native_bins(dim) && cpu_has_bins(dim)) << dim;
   }
   EXPECT_FALSE(cpu_has_bins(kMaxCpuPaddedDim + 1));

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int64_t kMaxMixedSize = 8192;
 
-// Multiples of 4 with no prime factor above 5, and some of the longer powers of two.
+// Multiples of 4 with no prime factor above 5, some of 7, 11 and 13, and some of the longer ones.
 std::vector<int64_t> all_sizes() {
-  std::vector<int64_t> sizes = {16384, 65536, int64_t{1} << 20};
+  std::vector<int64_t> sizes = {28, 44, 52, 112, 616, 1456, 8008, 10000, 16384, 60 * 1001, 65536, int64_t{1} << 20};
   for (int64_t size = 16; size <= kMaxMixedSize; size += 4) {
     int64_t rest = size;
     for (const int64_t factor : {2, 3, 5}) {

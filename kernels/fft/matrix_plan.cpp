@@ -1,0 +1,110 @@
+// Builds and keeps the plans of matrix_plan.h.
+#include "kernels/fft/matrix_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/fft/odd_bins.h"
+#include "kernels/fft/plan_store.h"
+#include "kernels/fft/roots.h"
+
+namespace torch_hrr::kernels {
+namespace {
+
+template <typename T>
+struct OwnedPlan {
+  MatrixPlan<T> plan;
+  PlanNumbers<T> numbers;
+  std::vector<int32_t> bin_of;
+};
+
+template <typename T>
+std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
+  auto owned = std::make_unique<OwnedPlan<T>>();
+  MatrixPlan<T>& plan = owned->plan;
+  plan.dim = dim;
+  plan.rows = matrix_rows(dim);
+  plan.columns = dim / plan.rows;
+  plan.bins = (plan.rows + 1) / 2;
+  plan.width = max_width;
+  while (plan.width > 4 && plan.width / 2 >= plan.bins) {
+    plan.width /= 2;
+  }
+  plan.column_width = plan.width;
+  while (plan.column_width > plan.columns) {
+    plan.column_width /= 2;
+  }
+  plan.lanes = plan.width;
+  while (plan.lanes < plan.bins) {
+    plan.lanes *= 2;
+  }
+  plan.size = plan.columns * plan.lanes;
+  plan.numbers = (plan.size + kMaxMatrixLanes - 1) / kMaxMatrixLanes * kMaxMatrixLanes;
+  plan.passes = choose_radices(plan.columns, plan.radix);
+
+  std::vector<T> values;
+  const auto append_root = [&](int64_t index, int64_t n, bool imaginary) {
+    const Complex<double> root = root_of_unity(index % n, n);
+    values.push_back(static_cast<T>(imaginary ? root.im : root.re));
+  };
+  for (int i = 0; i < plan.bins; ++i) {
+    plan.bin[i] = odd_bin(static_cast<int>(plan.rows), i);
+  }
+  for (int64_t number = 0; number < kMaxMatrixLanes; ++number) {
+    const int64_t i = number % plan.lanes;
+    values.push_back(static_cast<T>(i == 0 ? 1 : i < plan.bins ? 2 : 0));
+  }
+  const size_t turns = values.size();
+  for (int64_t start = 0; start < plan.columns; start += plan.column_width) {
+    const int64_t block = std::min(start, plan.columns - plan.column_width);
+    for (int64_t i = 1; i < plan.bins; ++i) {
+      for (const bool imaginary : {false, true}) {
+        for (int64_t lane = 0; lane < plan.column_width; ++lane) {
+          append_root((block + lane) * plan.bin[i], dim, imaginary);
+        }
+      }
+    }
+  }
+  size_t offsets[kMaxFftPasses] = {};
+  int64_t n = plan.columns;
+  for (int pass = 0; pass + 1 < plan.passes; ++pass) {
+    offsets[pass] = values.size();
+    for (int64_t p = 0; p < n / plan.radix[pass]; ++p) {
+      for (int64_t k = 1; k < plan.radix[pass]; ++k) {
+        append_root(p * k, n, false);
+        append_root(p * k, n, true);
+      }
+    }
+    n /= plan.radix[pass];
+  }
+  T* const storage = owned->numbers.allocate(values.size());
+  std::copy(values.begin(), values.end(), storage);
+  plan.weights = storage;
+  plan.turns = storage + turns;
+  for (int pass = 0; pass + 1 < plan.passes; ++pass) {
+    plan.twiddles[pass] = storage + offsets[pass];
+  }
+
+  for (int64_t p = 0; p < plan.columns; ++p) {
+    for (int64_t i = 0; i < plan.lanes; ++i) {
+      const int64_t k = i < plan.bins ? (plan.bin[i] + plan.rows * p) % dim : 0;
+      owned->bin_of.push_back(static_cast<int32_t>(i >= plan.bins ? -1 : 2 * k <= dim ? 2 * k : 2 * (dim - k) + 1));
+    }
+  }
+  plan.bin_of = owned->bin_of.data();
+  return owned;
+}
+
+}  // namespace
+
+template <typename T>
+const MatrixPlan<T>& matrix_plan(int64_t dim, int max_width) {
+  // Never destroyed: threads may still run when static objects go.
+  static auto& plans = *new PlanStore<OwnedPlan<T>>();
+  return plans.get(dim, max_width, [&] { return make_plan<T>(dim, max_width); }).plan;
+}
+
+template const MatrixPlan<float>& matrix_plan<float>(int64_t, int);
+template const MatrixPlan<double>& matrix_plan<double>(int64_t, int);
+
+}  // namespace torch_hrr::kernels

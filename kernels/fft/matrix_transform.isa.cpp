@@ -1,0 +1,205 @@
+// The transforms of matrix_transform.h; compiled once per instruction set.
+#include "kernels/fft/matrix_transform.h"
+
+#include <type_traits>
+
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+namespace {
+
+// body(std::integral_constant) for the numbers of rows that matrix_rows gives
+template <typename Body>
+void with_rows(int64_t rows, const Body& body) {
+  switch (rows) {
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    case 5:
+      return body(std::integral_constant<int, 5>());
+    case 7:
+      return body(std::integral_constant<int, 7>());
+    case 9:
+      return body(std::integral_constant<int, 9>());
+    case 11:
+      return body(std::integral_constant<int, 11>());
+    case 13:
+      return body(std::integral_constant<int, 13>());
+    case 15:
+      return body(std::integral_constant<int, 15>());
+    case 21:
+      return body(std::integral_constant<int, 21>());
+    case 25:
+      return body(std::integral_constant<int, 25>());
+    default:
+      return body(std::integral_constant<int, 27>());
+  }
+}
+
+// body(std::integral_constant) for the width of vectors, of those that T has and that `most` allows
+template <typename T, int kMost, typename Body>
+void with_width(int width, const Body& body) {
+  constexpr int kWidest = kVectorBytes / static_cast<int>(sizeof(T));
+  if constexpr (kWidest >= 16 && kMost > 8) {
+    if (width == 16) {
+      return body(std::integral_constant<int, 16>());
+    }
+  }
+  if constexpr (kWidest >= 8 && kMost > 4) {
+    if (width == 8) {
+      return body(std::integral_constant<int, 8>());
+    }
+  }
+  body(std::integral_constant<int, 4>());
+}
+
+// The columns' transforms, turned, each column's bins side by side.
+template <int R, int W, typename T>
+void forward_columns(const MatrixPlan<T>& plan, const T* row, Split<T> target) {
+  using V = Simd<T, W>;
+  constexpr int kBins = odd_bins(R);
+  constexpr int kGroups = (kBins + W - 1) / W;
+  const T* turns = plan.turns;
+  for (int64_t start = 0; start < plan.columns; start += W) {
+    // The last block may repeat columns of the one before: the same numbers at the same places.
+    const int64_t column = start + W <= plan.columns ? start : plan.columns - W;
+    V x[R];
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r) {
+      x[r] = V::load(row + plan.columns * r + column);
+    }
+    ComplexLanes<T, W> y[kBins];
+    odd_forward<R, T, W>(x, y);
+#pragma GCC unroll 16
+    for (int i = 1; i < kBins; ++i) {
+      const T* const factor = turns + 2 * W * (i - 1);
+      y[i] = multiply(y[i], ComplexLanes<T, W>{V::load(factor), V::load(factor + W)});
+    }
+    turns += 2 * W * (kBins - 1);
+    const V zero = V::broadcast(0);
+#pragma GCC unroll 4
+    for (int group = 0; group < kGroups; ++group) {
+      V re[W];
+      V im[W];
+#pragma GCC unroll 16
+      for (int lane = 0; lane < W; ++lane) {
+        const int i = group * W + lane;
+        re[lane] = i < kBins ? y[i < kBins ? i : 0].re : zero;
+        im[lane] = i < kBins ? y[i < kBins ? i : 0].im : zero;
+      }
+      transpose<T, W>(re);
+      transpose<T, W>(im);
+#pragma GCC unroll 16
+      for (int j = 0; j < W; ++j) {
+        const int64_t place = (column + j) * plan.lanes + group * W;
+        re[j].store(target.re + place);
+        im[j].store(target.im + place);
+      }
+    }
+    for (int64_t lane = kGroups * W; lane < plan.lanes; lane += W) {
+      for (int j = 0; j < W; ++j) {
+        zero.store(target.re + (column + j) * plan.lanes + lane);
+        zero.store(target.im + (column + j) * plan.lanes + lane);
+      }
+    }
+  }
+}
+
+template <int R, int W, typename T>
+void inverse_columns(const MatrixPlan<T>& plan, Split<const T> source, T scale, T* row) {
+  using V = Simd<T, W>;
+  constexpr int kBins = odd_bins(R);
+  constexpr int kGroups = (kBins + W - 1) / W;
+  const V factor = V::broadcast(scale);
+  const T* turns = plan.turns;
+  for (int64_t start = 0; start < plan.columns; start += W) {
+    const int64_t column = start + W <= plan.columns ? start : plan.columns - W;
+    ComplexLanes<T, W> y[kBins];
+#pragma GCC unroll 4
+    for (int group = 0; group < kGroups; ++group) {
+      V re[W];
+      V im[W];
+#pragma GCC unroll 16
+      for (int j = 0; j < W; ++j) {
+        const int64_t place = (column + j) * plan.lanes + group * W;
+        re[j] = V::load(source.re + place);
+        im[j] = V::load(source.im + place);
+      }
+      transpose<T, W>(re);
+      transpose<T, W>(im);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < W; ++lane) {
+        if (group * W + lane < kBins) {
+          y[group * W + lane] = {re[lane], im[lane]};
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 1; i < kBins; ++i) {
+      const T* const turned = turns + 2 * W * (i - 1);
+      y[i] = multiply_conjugate(y[i], ComplexLanes<T, W>{V::load(turned), V::load(turned + W)});
+    }
+    turns += 2 * W * (kBins - 1);
+    V x[R];
+    odd_inverse<R, T, W>(y, x);
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r) {
+      (x[r] * factor).store(row + plan.columns * r + column);
+    }
+  }
+}
+
+// The passes over the columns' bins, back and forth between the arrays; returns which of the two they end in.
+template <int W, typename T>
+int column_passes(const MatrixPlan<T>& plan, const Split<T> (&arrays)[2], int from) {
+  int64_t stride = plan.lanes;
+  for (int pass = 0; pass < plan.passes; ++pass) {
+    const Split<const T> source{arrays[from].re, arrays[from].im};
+    const ToSplit<T, W> target{arrays[1 - from]};
+    if (pass + 1 < plan.passes) {
+      dispatch_pass<false, T, W>(plan, pass, stride, source, target);
+    } else {
+      dispatch_pass<true, T, W>(plan, pass, stride, source, target);
+    }
+    stride *= plan.radix[pass];
+    from = 1 - from;
+  }
+  return from;
+}
+
+}  // namespace
+
+template <typename T>
+void matrix_forward(const MatrixPlan<T>& plan, const T* row, Split<T> spectrum, Split<T> work) {
+  // The last pass writes the spectrum.
+  const Split<T> arrays[2] = {work, spectrum};
+  const int from = plan.passes % 2 == 0 ? 1 : 0;
+  with_rows(plan.rows, [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    with_width<T, odd_bins(kRows)>(plan.column_width, [&](auto width) {
+      forward_columns<kRows, decltype(width)::value>(plan, row, arrays[from]);
+    });
+  });
+  with_width<T, 16>(plan.width, [&](auto width) { column_passes<decltype(width)::value>(plan, arrays, from); });
+}
+
+template <typename T>
+void matrix_inverse(const MatrixPlan<T>& plan, Split<T> spectrum, Split<T> work, T scale, T* row) {
+  // The inverse of a complex transform: parts exchanged on both sides.
+  const Split<T> arrays[2] = {{spectrum.im, spectrum.re}, {work.im, work.re}};
+  int last = 0;
+  with_width<T, 16>(plan.width, [&](auto width) { last = column_passes<decltype(width)::value>(plan, arrays, 0); });
+  const Split<const T> source{arrays[last].im, arrays[last].re};
+  with_rows(plan.rows, [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    with_width<T, odd_bins(kRows)>(plan.column_width, [&](auto width) {
+      inverse_columns<kRows, decltype(width)::value>(plan, source, scale, row);
+    });
+  });
+}
+
+template void matrix_forward(const MatrixPlan<float>&, const float*, Split<float>, Split<float>);
+template void matrix_forward(const MatrixPlan<double>&, const double*, Split<double>, Split<double>);
+template void matrix_inverse(const MatrixPlan<float>&, Split<float>, Split<float>, float, float*);
+template void matrix_inverse(const MatrixPlan<double>&, Split<double>, Split<double>, double, double*);
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels

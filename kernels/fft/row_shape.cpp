@@ -1,0 +1,82 @@
+// The decisions of row_shape.h.
+#include "kernels/fft/row_shape.h"
+
+#include <initializer_list>
+
+namespace torch_hrr::kernels {
+namespace {
+
+constexpr int kPrimes[] = {13, 11, 7, 5, 3};
+
+bool is_smooth(int64_t n) {
+  for (const int64_t prime : {2, 3, 5, 7, 11, 13}) {
+    for (; n % prime == 0; n /= prime) {
+    }
+  }
+  return n == 1;
+}
+
+bool is_power_of_two(int64_t n) {
+  return (n & (n - 1)) == 0;
+}
+
+}  // namespace
+
+int choose_radices(int64_t n, int* radix) {
+  int count = 0;
+  for (const int prime : kPrimes) {
+    for (; n % prime == 0; n /= prime) {
+      radix[count++] = prime;
+    }
+  }
+  int log2_rest = 0;
+  while ((int64_t{1} << log2_rest) < n) {
+    ++log2_rest;
+  }
+  for (int left = (log2_rest + 3) / 4; left > 0; --left) {
+    const int bits = (log2_rest + left - 1) / left;
+    radix[count++] = 1 << bits;
+    log2_rest -= bits;
+  }
+  return count;
+}
+
+int64_t matrix_rows(int64_t n) {
+  // The more of a vector's lanes the bins of a column fill, the better: 13, 14, 11 of 16, 8, 7, 6, 5 of 8, 4, 3, 2
+  // of 4.
+  for (const int64_t rows : {25, 27, 21, 15, 13, 11, 9, 7, 5, 3}) {
+    if (n % rows == 0 && n / rows >= 4 && is_smooth(n / rows)) {
+      return rows;
+    }
+  }
+  return 0;
+}
+
+RowTransform row_transform(int64_t n) {
+  if (n <= 16 || n > kMaxRowTransform || !is_smooth(n)) {
+    return RowTransform::kNone;
+  }
+  const int64_t rows = matrix_rows(n);
+  // Vectors of 16 go into the half length.
+  if (n % 32 == 0 && (n >= 512 || rows < 9)) {
+    return RowTransform::kPairs;
+  }
+  return rows > 0 ? RowTransform::kMatrix : RowTransform::kNone;
+}
+
+int64_t padded_row_length(int64_t dim) {
+  const int64_t least = 2 * dim - 1;
+  const int64_t step = least <= 256 ? 32 : least <= 4096 ? 64 : 512;
+  for (int64_t length = (least + step - 1) / step * step;; length += step) {
+    int64_t rest = length;
+    for (const int64_t prime : {2, 3, 5}) {
+      for (; rest % prime == 0; rest /= prime) {
+      }
+    }
+    if (rest == 1 || is_power_of_two(length)) {
+      return length;
+    }
+  }
+}
+
+}  // namespace torch_hrr::kernels

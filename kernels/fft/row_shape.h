@@ -1,0 +1,34 @@
+// How the CPU transforms a real row: decided by its length alone, so that a row's bits do not depend on its batch.
+#pragma once
+
+#include <cstdint>
+
+namespace torch_hrr::kernels {
+
+enum class RowTransform : int32_t {
+  kNone,
+  kPairs,   // as half as many complex numbers: fft.h
+  kMatrix,  // as a matrix with an odd number of rows: matrix_transform.h
+};
+
+// Beyond this length no row is transformed: the bits of the CPU's library FFT depend on the number of threads.
+constexpr int64_t kMaxRowTransform = int64_t{1} << 20;
+
+// For rows of more than 16 numbers without prime factors above 13: kPairs for multiples of 32, kMatrix where
+// matrix_rows finds rows. A row that both can take goes the faster way.
+RowTransform row_transform(int64_t n);
+
+// The rows of the matrix: an odd divisor of n from 3 to 27, with at least 4 columns and no prime factor above 13 in
+// their number; 0 if there is none.
+int64_t matrix_rows(int64_t n);
+
+// The length, for kPairs, to which rows of `dim` elements are padded for their linear convolution: the cheapest from
+// 2 dim - 1 on.
+int64_t padded_row_length(int64_t dim);
+
+// The radices of the passes over n points after each other, n without prime factors above 13: few, and as even as
+// possible. Returns how many there are.
+constexpr int kMaxFftPasses = 16;
+int choose_radices(int64_t n, int* radix);
+
+}  // namespace torch_hrr::kernels
