@@ -64,6 +64,7 @@ def integers(name, argument, least, *before, **kwargs):
 
 SIZES = {"n": 10, "k": 2}
 GRAPH = torch.ones(60, 40)
+NESTED = torch.nested.nested_tensor([torch.ones(3)], layout=torch.jagged)
 
 
 def graph_with(value):
@@ -177,6 +178,10 @@ CALLS = [
     bad("potentiated", ValueError, "A", "Z", match="target must be"),
     bad("potentiated", IndexError, "A", "A", 1, match="brain"),
     bad("project", TypeError, 0, match="project: stimuli must be a mapping"),
+    # What torch can tell the sizes or values of only with an error of its own.
+    bad("project", TypeError, {"s": NESTED}, match="list of areas"),
+    bad("inputs", TypeError, "A", (), NESTED, match="areas must be a list"),
+    *[bad("connect", TypeError, "A", "C", edges=edges, match="edges") for edges in (NESTED, GRAPH.to("meta"))],
     bad("merge", TypeError, "A", "B", "C", stimuli="", match="merge: stimuli must be a mapping"),
     bad("potentiated", TypeError, "A", "A", 0.0, match="brain"),
     # Inhibition.

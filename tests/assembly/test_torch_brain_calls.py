@@ -345,3 +345,18 @@ def test_settings_are_checked_by_name(kind, option, error):
     (name,) = option
     with pytest.raises(error, match=f"^{kind.__name__}: {name} must "):
         kind(**{"device": "cpu", **option})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        torch.ones(1000, device="meta"),
+        torch.nested.nested_tensor([torch.ones(3)], layout=torch.jagged),
+        torch.ones(1000).to_sparse(),
+        torch.ones(1000).cfloat(),
+    ],
+    ids=("meta", "nested", "sparse", "complex"),
+)
+def test_an_external_input_is_real_and_dense(wrong):
+    with pytest.raises(TypeError, match=r"^project: external input of 'visual' must be a real dense tensor, got "):
+        two_areas().project({"visual": wrong}, {"visual": ["semantic"]})

@@ -96,11 +96,10 @@ def projections(
 
 def is_several(given: Any) -> bool:
     """Whether it holds names, or other things, one after the other, which a name does not."""
-    return (
-        isinstance(given, Iterable)
-        and not isinstance(given, (str, bytes, bytearray))
-        and getattr(given, "shape", None) != ()
-    )
+    if isinstance(given, Tensor):
+        return not given.is_nested and given.dim() > 0
+    others = (str, bytes, bytearray)
+    return isinstance(given, Iterable) and not isinstance(given, others) and getattr(given, "shape", None) != ()
 
 
 def several(op: str, argument: str, given: Any) -> list[Any]:
@@ -233,6 +232,10 @@ def own_graph(
     No weight exceeds `largest`, nor `w_max` if there is one.
     """
     edges = tensor(op, "edges", edges)
+    if edges.is_nested or edges.is_meta:
+        raise TypeError(
+            f"{op}: edges must be a dense or sparse tensor, got a {'meta' if edges.is_meta else 'nested'} one"
+        )
     if tuple(edges.shape) != (rows, columns):
         raise ValueError(f"{op}: edges must have shape [{rows}, {columns}], got {list(edges.shape)}")
     if edges.is_complex():

@@ -181,8 +181,10 @@ class ExternalRounds(nn.Module):
         for name, external in external_inputs.items():
             n = self.brain.areas[checks.declared("project", "area", name, self.brain.areas)].n
             external = checks.tensor("project", f"external input of {name!r}", external)
-            if external.is_complex() or external.layout != torch.strided:
-                kind = external.dtype if external.is_complex() else external.layout
+            others = external.is_complex() or external.is_nested or external.is_meta
+            if others or external.layout != torch.strided:
+                what = {"complex": external.is_complex(), "nested": external.is_nested, "meta": external.is_meta}
+                kind = next((name for name, is_so in what.items() if is_so), external.layout)
                 raise TypeError(f"project: external input of {name!r} must be a real dense tensor, got {kind}")
             if external.shape != (n,):
                 raise ValueError(
