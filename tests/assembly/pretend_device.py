@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_hrr import runtime
-from torch_hrr.assembly import _module, _sampled
+from torch_hrr.assembly import _external_rounds, _module, _sampled
 
 DEVICE = torch.device("cuda", 0)
 # To C++ the tensors are on this device, which needs no hardware and whose backward passes run.
@@ -174,7 +174,7 @@ class PretendCuda(contextlib.ExitStack):
         super().__enter__()
         patch = self.enter_context(self._monkeypatch.context())
         known = _module.resolve_device
-        for module in (_module, runtime.device):
+        for module in (_module, _external_rounds, runtime.device):
             patch.setattr(module, "resolve_device", lambda device, **op: _known_device(device, known))
         seeded = _sampled.seeded_generator
         patch.setattr(_sampled, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
