@@ -104,7 +104,8 @@ def chain_entry(sizes: tuple[int, ...], steps: int = 1000) -> Entry:
 ENTRIES = (
     *(entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
     *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
-    entry("oja", 200, 400, 20, batch=32),
+    *(entry(rule, 200, 400, 20, batch=32) for rule in ("hebb", "oja")),
+    *(entry(rule, 784, 64, 10, batch=32) for rule in ("gha", "subspace")),
     *(gradient_entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
     *(gradient_entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
     *(chain_entry((n, 20, 40)) for n in (10, 50, 100, 200, 500, 1000)),

@@ -1,18 +1,24 @@
-"""Targets of the hierarchy: the seed's example beside torch, and without learning beside its matrix products."""
+"""Targets of the hierarchy: the seed's example and its smallest beside torch, and plain operations of 1000 x 1000."""
 
+import itertools
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bench.agreement import check_agreement
 from bench.targets import Measured, Session, Target, beside
-from bench.timing import median_and_iqr
-from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, ReactiveLayer
+from bench.timing import Candidate, median_and_iqr, ratio
+from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, ReactiveLayer, plastic_scan
 
-HEADING = "Baseline: the same steps in torch, one after another, or the matrix products and tanh alone."
+HEADING = (
+    "Baseline: the same steps in torch, one after another; without learning, the matrix products and tanh of all\n"
+    "ticks with their results held as the outputs are."
+)
 SIZES = (100, 200, 400, 800)
+SMALL = (10, 20, 40)
 LR = 1e-3
 
 
@@ -55,11 +61,18 @@ def in_torch(step: Callable[..., Any], manager: HierarchyManager, data: Tensor) 
     return torch.stack(results)
 
 
-def products(manager: HierarchyManager, data: Tensor) -> Tensor:
+def products(manager: HierarchyManager, data: Tensor) -> list[Tensor]:
     """What cannot be saved without learning: a matrix product and a tanh a level, over its ticks."""
+    results = []
     for i, level in enumerate(manager.levels):
         data = torch.tanh(data[:: 2 if i else 1] @ level.layers[0].weight.T)
-    return data
+        results.append(data)
+    return results
+
+
+def held_products(manager: HierarchyManager, data: Tensor) -> list[Tensor]:
+    """Of every level the output at every step."""
+    return [result.repeat_interleave(2**i, 0)[: len(data)] for i, result in enumerate(products(manager, data))]
 
 
 def prepared(session: Session, steps: int, learn: bool = True) -> tuple[HierarchyManager, Tensor, Callable[[], Tensor]]:
@@ -83,7 +96,53 @@ def learning(session: Session, *, steps: int, peer: str) -> Measured:
     step = compiled_step() if peer == "compile" else learning_step
     in_torch(step, manager, data[:8])
     found = session.times({"ours": run, peer: lambda: in_torch(step, manager, data)})
-    return beside(found, peer, note=f"{steps / median_and_iqr(found['ours'].rounds)[0]:.0f} steps/s")
+    return beside(found, peer, note=rate(steps, found["ours"]))
+
+
+def rate(steps: int, own: Candidate) -> str:
+    """How many steps a second, in words."""
+    return f"{steps / median_and_iqr(own.rounds)[0]:.0f} steps/s"
+
+
+def small(session: Session, *, peer: str) -> Measured:
+    """1,000 steps of 10 -> 20 -> 40, both of which learn at every step."""
+    device = session.settings.device
+    generator = torch.Generator().manual_seed(session.settings.seed)
+    data = torch.randn(1000, SMALL[0], generator=generator).to(device)
+    weights = [(torch.randn(m, n, generator=generator) / n**0.5).to(device) for n, m in itertools.pairwise(SMALL)]
+    if peer == "compile" and not session.settings.compile:
+        peer = "eager"
+    step = compiled_step() if peer == "compile" else learning_step
+
+    def ours() -> Tensor:
+        outputs = data
+        for weight in weights:
+            outputs, _, _ = plastic_scan(outputs, weight, lr=LR)
+        return outputs
+
+    def loop(steps: int = len(data)) -> Tensor:
+        own = list(weights)
+        results = []
+        for x in data[:steps]:
+            for i in range(len(own)):
+                x, own[i] = step(x, own[i])
+            results.append(x)
+        return torch.stack(results)
+
+    check_agreement(peer, (loop(100).cpu(),), (ours()[:100].cpu(),))
+    found = session.times({"ours": ours, peer: loop})
+    return beside(found, peer, note=rate(len(data), found["ours"]))
+
+
+def raw(
+    session: Session, *, operation: Callable[[Tensor, Tensor], Tensor], size: tuple[int, ...], flops: float
+) -> Measured:
+    """What torch makes of a plain operation: a measure of the machine."""
+    generator = torch.Generator().manual_seed(session.settings.seed)
+    a, b = (torch.randn(size, generator=generator).to(session.settings.device) for _ in range(2))
+    own = session.times({"torch": lambda: operation(a, b)})["torch"]
+    seconds = median_and_iqr(own.rounds)[0]
+    return Measured(seconds, note=f"torch's own, {flops / seconds / 1e9:.3g} GFLOP/s", candidates=(own,))
 
 
 def whole(session: Session) -> Measured:
@@ -91,13 +150,20 @@ def whole(session: Session) -> Measured:
     _, _, run = prepared(session, 10000)
     run()
     own = session.times({"ours": run})["ours"]
-    return Measured(median_and_iqr(own.rounds)[0], candidates=(own,))
+    return Measured(median_and_iqr(own.rounds)[0], note=rate(10000, own), candidates=(own,))
 
 
 def still(session: Session) -> Measured:
     """The example without learning."""
     manager, data, run = prepared(session, 10000, learn=False)
-    return beside(session.times({"ours": run, "products": lambda: products(manager, data)}), "products")
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": run,
+        "held": partial(held_products, manager, data),
+        "products": partial(products, manager, data),
+    }
+    check_agreement("held", (held_products(manager, data)[2].cpu(),), (run().cpu(),))
+    found = session.times(functions)
+    return beside(found, "held", note=f"{ratio(found['ours'], found['products'])[0]:.3g} times the products alone")
 
 
 # Of a GPU: all 10,000 steps.
@@ -111,5 +177,10 @@ TARGETS = (
            lambda session: learning(session, steps=1000, peer="compile"), speedup=15.0, baseline="torch.compile"),
     Target("the example, 10,000 steps", "process_hierarchy", whole),
     Target("the example on a GPU", "process_hierarchy", whole, limit=GPU_SECONDS, needs_gpu=True),
-    Target("the example without learning", "process_hierarchy", still, speedup=1 / 1.3, baseline="matrix products"),
+    Target("the example without learning", "process_hierarchy", still, speedup=1 / 1.3, baseline="held products"),
+    Target("1000 steps 10-20-40, eager", "plastic_scan", partial(small, peer="eager"), baseline="eager torch"),
+    Target("1000 steps 10-20-40, compile", "plastic_scan", partial(small, peer="compile"), baseline="torch.compile"),
+    Target("matmul 1000^2", "torch", partial(raw, operation=torch.matmul, size=(1000, 1000), flops=2e9)),
+    Target("dot 1000^2", "torch", partial(raw, operation=torch.dot, size=(1000 * 1000,), flops=2e6)),
+    Target("elementwise 1000^2", "torch", partial(raw, operation=torch.mul, size=(1000, 1000), flops=1e6)),
 )  # fmt: skip
