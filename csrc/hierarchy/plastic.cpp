@@ -2,7 +2,9 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "csrc/execute.h"
 #include "csrc/hierarchy/plastic.h"
@@ -17,7 +19,7 @@ PlasticOptions options_of(const char* op, std::string_view rule, double lr, std:
   const PlasticOptions options{choice<kernels::LearningRule>(op, "rule", rule, kRules),
                                lr,
                                choice<kernels::Activation>(op, "activation", activation, kActivations),
-                               every,
+                               std::min(every, kMostBetween),
                                tau,
                                decay,
                                normalize};
@@ -29,9 +31,19 @@ PlasticOptions options_of(const char* op, std::string_view rule, double lr, std:
   return options;
 }
 
+void check_factors(const char* op, const PlasticOptions& options, at::ScalarType type) {
+  if (compute_type(type) == at::kDouble) {
+    return;
+  }
+  for (const auto& [name, value] : {std::pair{"lr", options.lr}, std::pair{"decay", options.decay}}) {
+    TORCH_CHECK_VALUE(std::isfinite(static_cast<float>(value)), op, ": ", name, " must be finite in float32, got ",
+                      value);
+  }
+}
+
 PlasticCall::PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
                          at::ScalarType result_type)
-    : type(compute_type(result_type)), time(weight.dim() - 2), every(options.every) {
+    : type(compute_type(result_type)), time(weight.dim() - 2), every(steps_between(options.every, inputs.size(time))) {
   const int64_t size = weight.size(-1);
   padding = (kernels::kRowPadding - size % kernels::kRowPadding) % kernels::kRowPadding;
   ticks = at_ticks(inputs);
@@ -147,6 +159,10 @@ struct PlasticScan : Operator {
     keep(outputs, own_outputs);
     keep(changed, own_weight.slice(-1, 0, weight.size(-1)));
     keep(thresholds, own_thresholds);
+    // Rounded to 0, a threshold would be refused by the next call.
+    if (options.rule == LearningRule::kBcm && (thresholds.scalar_type() != own.type || tau <= 2)) {
+      thresholds.masked_fill_(thresholds.eq(0), smallest_normal(thresholds.scalar_type()));
+    }
   }
 
   using Formula = PlasticFormula;
@@ -156,11 +172,15 @@ struct PlasticScan : Operator {
   }
 
  private:
+  static double smallest_normal(at::ScalarType type) {
+    return type == at::kHalf ? 0x1p-14 : type == at::kDouble ? 0x1p-1022 : 0x1p-126;
+  }
+
   // On a GPU, looking would wait for it.
   static void check_theta(const OptionalTensor& theta) {
     if (is_given(theta) && theta->is_cpu()) {
-      const Tensor bad = at::logical_not(theta->isfinite());
-      TORCH_CHECK_VALUE(!bad.any().item<bool>(), kName, ": theta must be finite, got ",
+      const Tensor bad = at::logical_not(at::logical_and(theta->isfinite(), theta->gt(0)));
+      TORCH_CHECK_VALUE(!bad.any().item<bool>(), kName, ": theta must be finite and above 0, got ",
                         theta->masked_select(bad)[0].item<double>());
     }
   }

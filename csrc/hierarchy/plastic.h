@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <tuple>
@@ -36,8 +37,17 @@ struct PlasticOptions {
   double decay;
   bool normalize;
 };
+// Beyond this no sequence has a second tick, and sums with it still fit.
+constexpr int64_t kMostBetween = int64_t{1} << 61;
 PlasticOptions options_of(const char* op, std::string_view rule, double lr, std::string_view activation, int64_t every,
                           double tau, double decay, bool normalize);
+
+// Steps from one tick to the next as strides take them: never more than there are.
+inline int64_t steps_between(int64_t every, int64_t steps) {
+  return std::min(every, std::max<int64_t>(steps, 1));
+}
+// ValueError unless what the weights are multiplied by is finite where they are computed.
+void check_factors(const char* op, const PlasticOptions& options, at::ScalarType type);
 
 // Of outputs, weight and theta.
 template <typename Int>
@@ -72,18 +82,20 @@ ScanContract<Int> scan_contract(const char* op, const PlasticOptions& options, c
   }
   at::ScalarType type = promote(inputs, weight);
   Sizes<Int> thresholds(own.begin(), own.end() - 1);
+  if (options.rule != kernels::LearningRule::kBcm) {
+    thresholds.back() = Int(0);
+  }
   if (is_given(theta)) {
-    TORCH_CHECK_VALUE(options.rule == kernels::LearningRule::kBcm, op, ": theta must be None for rule '",
-                      name_of(options.rule, kRules), "', which has none");
     const Argument third{"theta", *theta};
     check_floating(op, {first, third});
     const c10::ArrayRef<Int> found = sizes_of<Int>(*theta);
+    TORCH_CHECK_VALUE(options.rule == kernels::LearningRule::kBcm || same_sizes<Int>(found, thresholds), op,
+                      ": theta must be None or empty for rule '", name_of(options.rule, kRules), "', which has none");
     TORCH_CHECK_VALUE(same_sizes<Int>(found, thresholds), op,
                       ": theta must have the shape of weight without its last dimension, got ", found, " beside ", own);
     type = c10::promoteTypes(type, theta->scalar_type());
-  } else if (options.rule != kernels::LearningRule::kBcm) {
-    thresholds.back() = Int(0);
   }
+  check_factors(op, options, type);
   check_numel<Int>(op, outputs);
   Sizes<Int> weights(own.begin(), own.end());
   return {{{outputs, type}, {weights, type}, {thresholds, type}}};
@@ -119,8 +131,8 @@ struct PlasticCall {
   at::Tensor moving_theta(const OptionalTensor& derivative, at::IntArrayRef sizes) const;
 
   at::ScalarType type;
-  int64_t time;  // the dimension of inputs that is time
-  int64_t every;
+  int64_t time;     // the dimension of inputs that is time
+  int64_t every;    // as steps_between
   int64_t padding;  // zeros at the end of a row
   at::Tensor ticks;
   kernels::PlasticParams params;
@@ -139,8 +151,17 @@ void copy_results(const PlasticResults& to, const PlasticResults& from);
 // Without for_inputs, their gradient is [..., 0].
 PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
                                 const PlasticGradients& grads, bool for_inputs, bool keeps_all);
+// How the result of compose_backward with constant `grads` moves along `direction`. By the symmetry of second
+// derivatives it is also the gradient of the product of `grads` with the tangents of plastic_scan along `direction`.
+PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
+                                 const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
+                                 bool keeps_all);
 // The tangents of the results.
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
+                           const PlasticTensors& tangents);
+
+// The same by the operator.
+PlasticResults tangents_of(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents);
 
 // The derivatives of a call, by private operators.

@@ -1,5 +1,9 @@
 // The first derivative of plastic_scan as an operator, and the formula that calls it.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+
+#include <array>
+#include <tuple>
 
 #include "csrc/execute.h"
 #include "csrc/hierarchy/plastic.h"
@@ -13,6 +17,29 @@ using at::Tensor;
 using kernels::LearningRule;
 using kernels::PlasticBackwardParams;
 
+// The gradient is linear in those of the results: for them, its transpose is the tangent of plastic_scan. For the
+// arguments, it moves by the curvature, which is symmetric.
+struct BackwardFormula {
+  static constexpr size_t kResults = 3;
+  PlasticOptions options;
+  bool for_inputs;
+
+  // The tangent is of the arguments alone.
+  bool reads(size_t input, const Wanted& wanted) const {
+    return input < 3 || wanted[0] || wanted[1] || wanted[2];
+  }
+  variable_list backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const;
+  variable_list jvp(const Saved& inputs, const variable_list& tangents) const;
+
+  PlasticTensors direction(const Tensor& of_inputs, const Tensor& of_weight, const Tensor& of_theta) const {
+    return {of_inputs, of_weight, options.rule == LearningRule::kBcm ? of_theta : Tensor()};
+  }
+  PlasticResults curvature(const Saved& inputs, const PlasticTensors& direction, bool wants_inputs) const {
+    return compose_curvature(options, {inputs[0], inputs[1], inputs[2]}, {inputs[3], inputs[4], inputs[5]}, direction,
+                             wants_inputs, /*keeps_all=*/at::GradMode::is_enabled());
+  }
+};
+
 // The gradients of inputs, weight and theta from those of the results, absent ones being 0; without for_inputs the
 // first is [..., 0].
 struct PlasticScanBackward : Operator {
@@ -24,7 +51,7 @@ struct PlasticScanBackward : Operator {
                                    const OptionalTensor& grad_theta, std::string_view rule, double lr,
                                    std::string_view activation, int64_t every, double tau, double decay, bool normalize,
                                    bool for_inputs);
-  static constexpr Derivative kDerivative = Derivative::kComposition;
+  static constexpr Derivative kDerivative = Derivative::kFormula;
 
   template <typename Int>
   static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
@@ -99,7 +126,7 @@ struct PlasticScanBackward : Operator {
     }
     const int64_t size = weight.size(-1);
     if (for_inputs) {
-      if (every > 1 || params.scan.units == 0) {
+      if (own.every > 1 || params.scan.units == 0) {
         of_inputs.zero_();
       }
       if (params.scan.units > 0) {
@@ -107,7 +134,7 @@ struct PlasticScanBackward : Operator {
         for (int64_t block = 1; block < blocks; ++block) {
           total.add_(sums[block]);
         }
-        of_inputs.slice(own.time, 0, std::nullopt, every).copy_(total.slice(-1, 0, size));
+        of_inputs.slice(own.time, 0, std::nullopt, own.every).copy_(total.slice(-1, 0, size));
       }
     }
     of_weight.copy_(changed.slice(-1, 0, size));
@@ -128,16 +155,12 @@ struct PlasticScanBackward : Operator {
                           : with(kernels::kernel_table<kernels::PlasticBackwardKernels>());
   }
 
-  static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
-                                const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
-                                const OptionalTensor& grad_theta, std::string_view rule, double lr,
-                                std::string_view activation, int64_t every, double tau, double decay, bool normalize,
-                                bool for_inputs) {
-    return compose_backward(
-        options_of(kName, rule, lr, activation, every, tau, decay, normalize),
-        {inputs, weight, lanes::tensor_of(theta)},
-        {lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight), lanes::tensor_of(grad_theta)}, for_inputs,
-        /*keeps_all=*/true);
+  using Formula = BackwardFormula;
+  static Formula formula(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                         const OptionalTensor&, const OptionalTensor&, std::string_view rule, double lr,
+                         std::string_view activation, int64_t every, double tau, double decay, bool normalize,
+                         bool for_inputs) {
+    return {options_of(kName, rule, lr, activation, every, tau, decay, normalize), for_inputs};
   }
 };
 
@@ -145,15 +168,55 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
   register_operators<PlasticScanBackward>(m);
 }
 
+// The gradients of a call's arguments, the first three of `inputs`.
+PlasticResults gradients_of(const PlasticOptions& options, const Saved& inputs, const PlasticGradients& grads,
+                            bool for_inputs) {
+  return call<PlasticScanBackward>(inputs[0], inputs[1], optional_of(inputs[2]), optional_of(grads.outputs),
+                                   optional_of(grads.weight),
+                                   options.rule == LearningRule::kBcm ? optional_of(grads.theta) : std::nullopt,
+                                   name_of(options.rule, kRules), options.lr, name_of(options.activation, kActivations),
+                                   options.every, options.tau, options.decay, options.normalize, for_inputs);
+}
+
+variable_list BackwardFormula::backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const {
+  const PlasticTensors along = direction(for_inputs ? grads[0] : Tensor(), grads[1], grads[2]);
+  variable_list results(6);
+  if (wanted[0] || wanted[1] || wanted[2]) {
+    std::tie(results[0], results[1], results[2]) = curvature(inputs, along, wanted[0]);
+  }
+  if (wanted[3] || wanted[4] || wanted[5]) {
+    std::tie(results[3], results[4], results[5]) = tangents_of(options, {inputs[0], inputs[1], inputs[2]}, along);
+  }
+  return results;
+}
+
+variable_list BackwardFormula::jvp(const Saved& inputs, const variable_list& tangents) const {
+  const auto given = [&](size_t first) {
+    return tangents[first].defined() || tangents[first + 1].defined() || tangents[first + 2].defined();
+  };
+  std::array<Tensor, 3> moved;
+  const auto add = [&](const PlasticResults& part) {
+    const auto& [of_inputs, of_weight, of_theta] = part;
+    size_t i = 0;
+    for (const Tensor& each : {of_inputs, of_weight, of_theta}) {
+      moved[i] = moved[i].defined() ? moved[i] + each : each;
+      ++i;
+    }
+  };
+  if (given(0)) {
+    add(curvature(inputs, direction(tangents[0], tangents[1], tangents[2]), for_inputs));
+  }
+  if (given(3)) {
+    add(gradients_of(options, inputs, {tangents[3], tangents[4], tangents[5]}, for_inputs));
+  }
+  return {moved[0], moved[1], moved[2]};
+}
+
 }  // namespace
 
 variable_list PlasticFormula::backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const {
-  const bool has_theta = options.rule == LearningRule::kBcm;
-  const auto [of_inputs, of_weight, of_theta] = call<PlasticScanBackward>(
-      inputs[0], inputs[1], optional_of(inputs[2]), optional_of(grads[0]), optional_of(grads[1]),
-      has_theta ? optional_of(grads[2]) : std::nullopt, name_of(options.rule, kRules), options.lr,
-      name_of(options.activation, kActivations), options.every, options.tau, options.decay, options.normalize,
-      static_cast<bool>(wanted[0]));
+  const auto [of_inputs, of_weight, of_theta] =
+      gradients_of(options, inputs, {grads[0], grads[1], grads[2]}, wanted[0]);
   return {wanted[0] ? of_inputs : Tensor(), wanted[1] ? of_weight : Tensor(), wanted[2] ? of_theta : Tensor()};
 }
 

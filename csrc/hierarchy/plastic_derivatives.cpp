@@ -1,7 +1,8 @@
-// Derivatives of plastic_scan, tick by tick, in differentiable operators.
+// Derivatives of plastic_scan to the second order, tick by tick, in differentiable operators. Each formula is written
+// once, for tensors and for tensors with a derivative, so that the second order is the forward derivative of the first.
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/slice_backward.h>
 #include <ATen/ops/stack.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "csrc/hierarchy/plastic.h"
 #include "kernels/hierarchy/plastic_backward.h"
@@ -22,64 +24,187 @@ using c10::SymInt;
 using kernels::Activation;
 using kernels::LearningRule;
 
-// The weights and thresholds before a tick, or derivatives of both.
-struct State {
-  Tensor weight, theta;
+// A tensor and its derivative along a direction, by the rules of forward mode; no derivative is 0.
+struct Dual {
+  Tensor value, moved;
+
+  Dual() = default;
+  Dual(const Tensor& constant) : value(constant) {}  // NOLINT: a constant stands wherever a dual does
+  Dual(const Tensor& own, const Tensor& derivative) : value(own), moved(derivative) {}
+
+  bool defined() const {
+    return value.defined();
+  }
+  // Of a linear map.
+  template <typename Map>
+  Dual mapped(const Map& map) const {
+    return {map(value), moved.defined() ? map(moved) : moved};
+  }
+  Dual select(int64_t dim, int64_t index) const {
+    return mapped([&](const Tensor& x) { return x.select(dim, index); });
+  }
+  Dual squeeze(int64_t dim) const {
+    return mapped([&](const Tensor& x) { return x.squeeze(dim); });
+  }
+  Dual unsqueeze(int64_t dim) const {
+    return mapped([&](const Tensor& x) { return x.unsqueeze(dim); });
+  }
+  Dual transpose(int64_t first, int64_t second) const {
+    return mapped([&](const Tensor& x) { return x.transpose(first, second); });
+  }
+  Dual tril() const {
+    return mapped([](const Tensor& x) { return x.tril(); });
+  }
+  Dual sum(int64_t dim, bool keepdim = false) const {
+    return mapped([&](const Tensor& x) { return x.sum(dim, keepdim); });
+  }
+  Dual mean(int64_t dim) const {
+    return mapped([&](const Tensor& x) { return x.mean(dim); });
+  }
+  Dual clone() const {
+    return mapped([](const Tensor& x) { return x.clone(); });
+  }
+  // Times a number that depends on the value.
+  Dual with(const Tensor& own, const Tensor& slope) const {
+    return {own, moved.defined() ? moved * slope : moved};
+  }
+  Dual square() const {
+    return with(value.square(), 2 * value);
+  }
+  Dual sqrt() const {
+    const Tensor root = value.sqrt();
+    return with(root, 0.5 / root);
+  }
 };
 
-Tensor sum_over_batch(const Tensor& a, const Tensor& b) {
-  return at::matmul(a.transpose(-1, -2), b);
+Tensor total(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : a + b;
+}
+template <typename Product>
+Dual product_rule(const Dual& a, const Dual& b, const Product& product) {
+  return {product(a.value, b.value), total(a.moved.defined() ? product(a.moved, b.value) : Tensor(),
+                                           b.moved.defined() ? product(a.value, b.moved) : Tensor())};
+}
+Dual operator*(const Dual& a, const Dual& b) {
+  return product_rule(a, b, [](const Tensor& x, const Tensor& y) { return x * y; });
+}
+Dual matmul(const Dual& a, const Dual& b) {
+  return product_rule(a, b, [](const Tensor& x, const Tensor& y) { return at::matmul(x, y); });
+}
+Dual operator*(const at::Scalar& a, const Dual& b) {
+  return b.mapped([&](const Tensor& x) { return a * x; });
+}
+Dual operator/(const Dual& a, const at::Scalar& b) {
+  return a.mapped([&](const Tensor& x) { return x / b; });
+}
+// (a' - (a / b) b') / b
+Dual operator/(const Dual& a, const Dual& b) {
+  const Tensor quotient = a.value / b.value;
+  const Tensor moved = total(a.moved, b.moved.defined() ? -(quotient * b.moved) : b.moved);
+  return {quotient, moved.defined() ? moved / b.value : moved};
+}
+Dual operator+(const Dual& a, const Dual& b) {
+  return {a.value + b.value, total(a.moved, b.moved)};
+}
+Dual operator-(const Dual& a, const Dual& b) {
+  return {a.value - b.value, total(a.moved, b.moved.defined() ? -b.moved : b.moved)};
+}
+Dual operator-(const at::Scalar& a, const Dual& b) {
+  return {a - b.value, b.moved.defined() ? -b.moved : b.moved};
+}
+Dual tanh(const Dual& x) {
+  const Tensor own = at::tanh(x.value);
+  return x.with(own, 1 - own.square());
+}
+Dual relu(const Dual& x) {
+  return x.with(at::relu(x.value), x.value > 0);
+}
+Dual ones_like(const Dual& x) {
+  return at::ones_like(x.value);
 }
 
-// The ticks of one call; x are [..., B, n], y [..., B, m].
+const Tensor& value_of(const Tensor& x) {
+  return x;
+}
+const Tensor& value_of(const Dual& x) {
+  return x.value;
+}
+
+// The weights and thresholds before a tick, or derivatives of both.
+template <typename X>
+struct State {
+  X weight, theta;
+};
+
+// Arguments, of tangents any may be undefined, and the state before the first tick.
+template <typename X>
+struct Arguments {
+  X inputs;
+  State<X> first;
+};
+
+// In the type that is computed in.
+Arguments<Tensor> arguments_of(const PlasticOptions& options, const PlasticTensors& tensors) {
+  at::ScalarType type = compute_type(promote(tensors.inputs, tensors.weight));
+  type = tensors.theta.defined() ? c10::promoteTypes(type, tensors.theta.scalar_type()) : type;
+  const Tensor weight = tensors.weight.to(type);
+  const size_t without_last = static_cast<size_t>(tensors.weight.dim()) - 1;
+  return {tensors.inputs.to(type),
+          {weight, tensors.theta.defined() && options.rule == LearningRule::kBcm
+                       ? tensors.theta.to(type)
+                       : weight.new_ones_symint(tensors.weight.sym_sizes().slice(0, without_last))}};
+}
+// With their derivatives along `direction`.
+Arguments<Dual> arguments_of(const PlasticOptions& options, const PlasticTensors& tensors,
+                             const PlasticTensors& direction) {
+  const Arguments<Tensor> own = arguments_of(options, tensors);
+  const auto along = [](const Tensor& x, const Tensor& moved) {
+    return Dual(x, moved.defined() ? moved.to(x.scalar_type()) : moved);
+  };
+  return {along(own.inputs, direction.inputs),
+          {along(own.first.weight, direction.weight),
+           along(own.first.theta, options.rule == LearningRule::kBcm ? direction.theta : Tensor())}};
+}
+
+// The ticks of one call, of Tensor or of Dual; x are [..., B, n], y [..., B, m].
+template <typename X>
 class Ticks {
  public:
-  Ticks(const PlasticOptions& options, const PlasticTensors& tensors) : o_(options), time_(tensors.weight.dim() - 2) {
-    at::ScalarType type = compute_type(promote(tensors.inputs, tensors.weight));
-    type = tensors.theta.defined() ? c10::promoteTypes(type, tensors.theta.scalar_type()) : type;
-    inputs_ = tensors.inputs.to(type);
-    first_.weight = tensors.weight.to(type);
-    const c10::SymIntArrayRef sizes = tensors.weight.sym_sizes();
-    first_.theta = tensors.theta.defined()
-                       ? tensors.theta.to(type)
-                       : first_.weight.new_ones_symint(sizes.slice(0, static_cast<size_t>(time_) + 1));
-    batched_ = inputs_.dim() > first_.weight.dim();
-    batch_ = batched_ ? inputs_.sym_size(-2) : SymInt(1);
-    const int64_t steps = inputs_.sym_size(time_).guard_int(__FILE__, __LINE__);
-    count_ = (steps + o_.every - 1) / o_.every;
+  Ticks(const PlasticOptions& options, Arguments<X> arguments)
+      : o_(options), time_(value_of(arguments.first.weight).dim() - 2), arguments_(std::move(arguments)) {
+    const Tensor& inputs = value_of(arguments_.inputs);
+    batched_ = inputs.dim() > time_ + 2;
+    batch_ = batched_ ? inputs.sym_size(-2) : SymInt(1);
+    const int64_t steps = inputs.sym_size(time_).guard_int(__FILE__, __LINE__);
+    every_ = steps_between(o_.every, steps);
+    count_ = (steps + every_ - 1) / every_;
   }
 
   int64_t count() const {
     return count_;
   }
-  const State& first() const {
-    return first_;
+  const State<X>& first() const {
+    return arguments_.first;
   }
   bool learns_theta() const {
     return o_.rule == LearningRule::kBcm;
   }
-  Tensor zeros_like_theta() const {
-    return at::zeros_like(first_.theta);
-  }
 
-  // Of something shaped as the inputs at every step.
-  Tensor at_step(const Tensor& inputs, int64_t tick) const {
-    return with_batch(inputs.select(time_, tick * o_.every));
-  }
-  Tensor x(int64_t tick) const {
-    return at_step(inputs_, tick);
+  X x(int64_t tick) const {
+    return with_batch(arguments_.inputs.select(time_, tick * every_));
   }
   // Of something shaped as the outputs.
-  Tensor at_tick(const Tensor& outputs, int64_t tick) const {
+  X at_tick(const X& outputs, int64_t tick) const {
     return with_batch(outputs.select(time_, tick));
   }
   // Outputs, or what is shaped as they, of all ticks.
   Tensor gathered(const std::vector<Tensor>& ticks) const {
+    const Tensor& inputs = value_of(arguments_.inputs);
     if (ticks.empty()) {
-      c10::SymDimVector sizes(inputs_.sym_sizes().begin(), inputs_.sym_sizes().end());
+      c10::SymDimVector sizes(inputs.sym_sizes().begin(), inputs.sym_sizes().end());
       sizes[static_cast<size_t>(time_)] = 0;
-      sizes.back() = first_.weight.sym_size(-2);
-      return inputs_.new_zeros_symint(sizes);
+      sizes.back() = value_of(first().weight).sym_size(-2);
+      return inputs.new_zeros_symint(sizes);
     }
     std::vector<Tensor> own;
     own.reserve(ticks.size());
@@ -90,244 +215,252 @@ class Ticks {
   }
   // The gradient of the inputs at ticks as one of all inputs.
   Tensor spread(const std::vector<Tensor>& ticks) const {
+    const Tensor& inputs = value_of(arguments_.inputs);
     if (ticks.empty()) {
-      return at::zeros_like(inputs_);
+      return at::zeros_like(inputs);
     }
-    return at::slice_backward_symint(gathered(ticks), inputs_.sym_sizes(), time_, 0, inputs_.sym_size(time_), o_.every);
+    return at::slice_backward_symint(gathered(ticks), inputs.sym_sizes(), time_, 0, inputs.sym_size(time_), every_);
   }
 
-  Tensor outputs(const State& state, int64_t tick) const {
-    const Tensor u = at::matmul(x(tick), state.weight.transpose(-1, -2));
-    const Tensor y = o_.activation == Activation::kTanh ? at::tanh(u) : u;
-    return rectified() ? at::relu(y) : y;
+  X outputs(const State<X>& state, int64_t tick) const {
+    const X u = matmul(x(tick), state.weight.transpose(-1, -2));
+    const X y = o_.activation == Activation::kTanh ? tanh(u) : u;
+    return rectified() ? relu(y) : y;
   }
 
-  // The state after a tick.
-  State next(const State& state, int64_t tick) const {
-    const Tensor y = outputs(state, tick);
-    const Tensor squares = y.square().mean(-2);
-    State after;
-    after.weight = normalized(unscaled(state, x(tick), y, squares));
-    after.theta = state.theta + (squares - state.theta) / o_.tau;
-    return after;
-  }
-
-  // The tangents of outputs and of the state after a tick.
-  struct Moved {
-    Tensor y;
-    State state;
-  };
-  Moved tangent(const State& state, const State& moved, int64_t tick, const Tensor& inputs) const {
-    const Tensor own = x(tick);
-    const Tensor y = outputs(state, tick);
-    Tensor along = at::matmul(own, moved.weight.transpose(-1, -2));
-    const Tensor dx = inputs.defined() ? at_step(inputs, tick) : Tensor();
-    if (dx.defined()) {
-      along = along + at::matmul(dx, state.weight.transpose(-1, -2));
-    }
-    const Tensor dy = along * slope(y);
-    const Tensor squares = y.square().mean(-2);
-    const Tensor dsquares = 2 * (y * dy).mean(-2);
-    Tensor taught = y;
-    Tensor dtaught = dy;
-    if (learns_theta()) {
-      taught = y * (y - state.theta.unsqueeze(-2));
-      dtaught = dy * (2 * y - state.theta.unsqueeze(-2)) - y * moved.theta.unsqueeze(-2);
-    }
-    Tensor step = sum_over_batch(dtaught, own);
-    if (dx.defined()) {
-      step = step + sum_over_batch(taught, dx);
-    }
-    step = step / batch_;
-    if (o_.rule == LearningRule::kOja) {
-      step = step - dsquares.unsqueeze(-1) * state.weight - squares.unsqueeze(-1) * moved.weight;
-    } else if (kernels::is_coupled(o_.rule)) {
-      const Tensor products = coupled(sum_over_batch(y, y) / batch_);
-      const Tensor dproducts = coupled((sum_over_batch(dy, y) + sum_over_batch(y, dy)) / batch_);
-      step = step - at::matmul(dproducts, state.weight) - at::matmul(products, moved.weight);
-    }
-    Moved after;
-    after.y = dy;
-    after.state.weight = (1 - o_.lr * o_.decay) * moved.weight + o_.lr * step;
-    after.state.theta = moved.theta + (dsquares - moved.theta) / o_.tau;
+  // The state after a tick with outputs y.
+  State<X> next(const State<X>& state, int64_t tick, const X& y) const {
+    const X squares = y.square().mean(-2);
+    State<X> after;
+    after.weight = unscaled(state, x(tick), y, squares);
     if (o_.normalize) {
-      const Tensor plain = unscaled(state, own, y, squares);
-      after.state.weight = through_normalization(plain, after.state.weight);
+      after.weight = Scaled(after.weight).unit();
     }
+    after.theta = state.theta + (squares - state.theta) / o_.tau;
     return after;
   }
 
   // From the gradients of the outputs (undefined: 0) and of the state after a tick, those of its inputs and of the
   // state before; that of the inputs is undefined if it is not wanted.
   struct Pulled {
-    Tensor x;
-    State state;
+    X x;
+    State<X> state;
   };
-  Pulled pull(const State& state, int64_t tick, const Tensor& grad, const State& after, bool for_inputs) const {
-    const Tensor own = x(tick);
-    const Tensor y = outputs(state, tick);
-    const Tensor squares = y.square().mean(-2);
-    // The projection is its own transpose.
-    const Tensor weight =
-        o_.normalize ? through_normalization(unscaled(state, own, y, squares), after.weight) : after.weight;
-    const Tensor step = o_.lr * weight;
-    const Tensor mean_step = step / batch_;
+  Pulled pull(const State<X>& state, int64_t tick, const X& grad, const State<X>& after, bool for_inputs) const {
+    const X own = x(tick);
+    const X y = outputs(state, tick);
+    const X squares = y.square().mean(-2);
+    X weight = after.weight;
+    if (o_.normalize) {
+      weight = Scaled(unscaled(state, own, y, squares)).across(weight);
+    }
+    const X step = o_.lr * weight;
+    const X mean_step = step / batch_;
     Pulled before;
     before.state.weight = (1 - o_.lr * o_.decay) * weight;
     before.state.theta = (1 - 1 / o_.tau) * after.theta;
-    Tensor dsquares = after.theta / o_.tau;
-    Tensor dy = at::matmul(own, mean_step.transpose(-1, -2));  // of taught
-    Tensor taught = y;
+    X dsquares = after.theta / o_.tau;
+    X dy = matmul(own, mean_step.transpose(-1, -2));  // of taught
+    X taught = y;
     if (learns_theta()) {
-      const Tensor theta = state.theta.unsqueeze(-2);
+      const X theta = state.theta.unsqueeze(-2);
       taught = y * (y - theta);
       before.state.theta = before.state.theta - (dy * y).sum(-2);
       dy = dy * (2 * y - theta);
     }
     if (for_inputs) {
-      before.x = at::matmul(taught, mean_step);
+      before.x = matmul(taught, mean_step);
     }
     if (o_.rule == LearningRule::kOja) {
       before.state.weight = before.state.weight - squares.unsqueeze(-1) * step;
       dsquares = dsquares - (step * state.weight).sum(-1);
     } else if (kernels::is_coupled(o_.rule)) {
-      const Tensor products = coupled(sum_over_batch(y, y) / batch_);
-      before.state.weight = before.state.weight - at::matmul(products.transpose(-1, -2), step);
-      const Tensor dproducts = coupled(at::matmul(mean_step, state.weight.transpose(-1, -2)));
-      dy = dy - at::matmul(y, dproducts + dproducts.transpose(-1, -2));
+      const X products = coupled(sum_over_batch(y, y) / batch_);
+      before.state.weight = before.state.weight - matmul(products.transpose(-1, -2), step);
+      const X dproducts = coupled(matmul(mean_step, state.weight.transpose(-1, -2)));
+      dy = dy - matmul(y, dproducts + dproducts.transpose(-1, -2));
     }
     dy = dy + 2 * y * (dsquares / batch_).unsqueeze(-2);
-    const Tensor du = (grad.defined() ? dy + grad : dy) * slope(y);
+    const X du = (grad.defined() ? dy + grad : dy) * slope(y);
     before.state.weight = before.state.weight + sum_over_batch(du, own);
     if (for_inputs) {
-      before.x = before.x + at::matmul(du, state.weight);
+      before.x = before.x + matmul(du, state.weight);
     }
     return before;
   }
 
  private:
+  // Rows as scale times rows whose squares neither over- nor underflow, and their norms; a row of zeros has norm 1. The
+  // scale is a constant: what is made of both does not depend on it.
+  struct Scaled {
+    Tensor scale;
+    X rows, norms;
+
+    explicit Scaled(const X& weight) {
+      const Tensor largest = value_of(weight).detach().abs().amax(-1, /*keepdim=*/true);
+      scale = at::where(largest > 0, largest, 1);
+      rows = weight / scale;
+      const X squares = rows.square().sum(-1, /*keepdim=*/true);
+      norms = (squares + at::where(value_of(squares) > 0, 0, at::ones_like(value_of(squares)))).sqrt();
+    }
+    X unit() const {
+      return rows / norms;
+    }
+    // The derivative of unit() along `moved`, and its own transpose: what lies across the row, divided by its norm.
+    X across(const X& moved) const {
+      const X own = unit();
+      return (moved - own * (own * moved).sum(-1, /*keepdim=*/true)) / norms / scale;
+    }
+  };
+
   bool rectified() const {
     return learns_theta() || o_.activation == Activation::kRelu;
   }
-  Tensor with_batch(const Tensor& tick) const {
+  X with_batch(const X& tick) const {
     return batched_ ? tick : tick.unsqueeze(-2);
   }
-  Tensor coupled(const Tensor& products) const {
+  static X sum_over_batch(const X& a, const X& b) {
+    return matmul(a.transpose(-1, -2), b);
+  }
+  X coupled(const X& products) const {
     return o_.rule == LearningRule::kGha ? products.tril() : products;
   }
   // f'(u) from f(u)
-  Tensor slope(const Tensor& y) const {
-    const Tensor own = o_.activation == Activation::kTanh ? 1 - y.square() : at::ones_like(y);
-    return rectified() ? own * (y > 0) : own;
+  X slope(const X& y) const {
+    const X own = o_.activation == Activation::kTanh ? 1 - y.square() : ones_like(y);
+    return rectified() ? own * (value_of(y) > 0) : own;
   }
-  Tensor unscaled(const State& state, const Tensor& x, const Tensor& y, const Tensor& squares) const {
-    const Tensor taught = learns_theta() ? y * (y - state.theta.unsqueeze(-2)) : y;
-    Tensor step = sum_over_batch(taught, x) / batch_;
+  X unscaled(const State<X>& state, const X& x, const X& y, const X& squares) const {
+    const X taught = learns_theta() ? y * (y - state.theta.unsqueeze(-2)) : y;
+    X step = sum_over_batch(taught, x) / batch_;
     if (o_.rule == LearningRule::kOja) {
       step = step - squares.unsqueeze(-1) * state.weight;
     } else if (kernels::is_coupled(o_.rule)) {
-      step = step - at::matmul(coupled(sum_over_batch(y, y) / batch_), state.weight);
+      step = step - matmul(coupled(sum_over_batch(y, y) / batch_), state.weight);
     }
     return (1 - o_.lr * o_.decay) * state.weight + o_.lr * step;
-  }
-  // Norms of rows; 1 for a row of zeros, which normalisation leaves alone.
-  static Tensor norms(const Tensor& weight) {
-    const Tensor squares = weight.square().sum(-1, /*keepdim=*/true);
-    return at::where(squares > 0, squares, 1).sqrt();
-  }
-  Tensor normalized(const Tensor& weight) const {
-    return o_.normalize ? weight / norms(weight) : weight;
-  }
-  // The derivative of normalisation at `weight` along `moved`: what lies across the row, divided by its norm.
-  static Tensor through_normalization(const Tensor& weight, const Tensor& moved) {
-    const Tensor norm = norms(weight);
-    const Tensor unit = weight / norm;
-    return (moved - unit * (unit * moved).sum(-1, /*keepdim=*/true)) / norm;
   }
 
   const PlasticOptions& o_;
   int64_t time_;
-  Tensor inputs_;
-  State first_;
+  Arguments<X> arguments_;
   bool batched_ = false;
   SymInt batch_;
+  int64_t every_ = 1;
   int64_t count_ = 0;
 };
 
-// The states before the ticks from `begin` to `end`, from that before the first.
-std::vector<State> states_of(const Ticks& ticks, const State& first, int64_t begin, int64_t end) {
-  std::vector<State> states{first};
-  for (int64_t tick = begin; tick + 1 < end; ++tick) {
-    states.push_back(ticks.next(states.back(), tick));
-  }
-  return states;
-}
-
-}  // namespace
-
-PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
-                                const PlasticGradients& grads, bool for_inputs, bool keeps_all) {
-  const Ticks ticks(options, tensors);
-  const auto in_type = [&](const Tensor& grad) {
-    return grad.defined() ? grad.to(ticks.first().weight.scalar_type()) : grad;
-  };
-  const Tensor outputs = in_type(grads.outputs);
-  State after;
-  // A copy: without ticks it is the result, which is never an argument.
-  after.weight = grads.weight.defined() ? in_type(grads.weight).clone() : at::zeros_like(ticks.first().weight);
-  after.theta = ticks.learns_theta() && grads.theta.defined() ? in_type(grads.theta).clone() : ticks.zeros_like_theta();
+// The gradients of all inputs, as ticks, and of the state before the first tick.
+template <typename X>
+struct PulledBack {
+  std::vector<X> inputs;
+  State<X> state;
+};
+template <typename X>
+PulledBack<X> pull_back(const Ticks<X>& ticks, const X& outputs, State<X> after, bool for_inputs, bool keeps_all) {
   // States are kept where a part of this many ticks begins, and within one part at a time.
   const int64_t part = std::max<int64_t>(1, keeps_all ? ticks.count() : kernels::plastic_part(ticks.count()));
-  std::vector<State> starts;
-  State state = ticks.first();
+  const auto next = [&](const State<X>& state, int64_t tick) {
+    return ticks.next(state, tick, ticks.outputs(state, tick));
+  };
+  std::vector<State<X>> starts;
+  State<X> state = ticks.first();
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
     if (tick % part == 0) {
       starts.push_back(state);
     }
     // What follows the last start is made again with its part.
     if (tick < (ticks.count() - 1) / part * part) {
-      state = ticks.next(state, tick);
+      state = next(state, tick);
     }
   }
-  std::vector<Tensor> pulled(static_cast<size_t>(for_inputs ? ticks.count() : 0));
+  std::vector<X> pulled(static_cast<size_t>(for_inputs ? ticks.count() : 0));
   for (size_t i = starts.size(); i-- > 0;) {
     const int64_t begin = static_cast<int64_t>(i) * part;
     const int64_t end = std::min(begin + part, ticks.count());
-    const std::vector<State> states = states_of(ticks, starts[i], begin, end);
+    std::vector<State<X>> states{starts[i]};
+    for (int64_t tick = begin; tick + 1 < end; ++tick) {
+      states.push_back(next(states.back(), tick));
+    }
     for (int64_t tick = end - 1; tick >= begin; --tick) {
-      const Tensor grad = outputs.defined() ? ticks.at_tick(outputs, tick) : outputs;
-      Ticks::Pulled before = ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after, for_inputs);
+      const X grad = outputs.defined() ? ticks.at_tick(outputs, tick) : outputs;
+      typename Ticks<X>::Pulled before =
+          ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after, for_inputs);
       if (for_inputs) {
         pulled[static_cast<size_t>(tick)] = before.x;
       }
       after = before.state;
     }
   }
-  // Of the gradient of the weights, so that it has a history wherever the others have one.
-  const Tensor none = after.weight.slice(-2, 0, 0).sum(-1);
-  return {for_inputs ? ticks.spread(pulled) : none, after.weight, ticks.learns_theta() ? after.theta : none};
+  return {std::move(pulled), std::move(after)};
+}
+
+// The gradient of the state after all ticks: copies, since without ticks they are results, which are never arguments.
+State<Tensor> last_gradient(const Ticks<Tensor>& ticks, const PlasticGradients& grads) {
+  const State<Tensor>& first = ticks.first();
+  const auto or_zeros = [](const Tensor& grad, const Tensor& like) {
+    return grad.defined() ? grad.to(like.scalar_type()).clone() : at::zeros_like(like);
+  };
+  return {or_zeros(grads.weight, first.weight), or_zeros(ticks.learns_theta() ? grads.theta : Tensor(), first.theta)};
+}
+
+Tensor or_zeros_like(const Tensor& moved, const Tensor& value) {
+  return moved.defined() ? moved : at::zeros_like(value);
+}
+
+// Of the gradient of the weights, so that it has a history wherever the others have one.
+Tensor none_of(const Tensor& weight) {
+  return weight.slice(-2, 0, 0).sum(-1);
+}
+
+}  // namespace
+
+PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
+                                const PlasticGradients& grads, bool for_inputs, bool keeps_all) {
+  const Ticks<Tensor> ticks(options, arguments_of(options, tensors));
+  const State<Tensor> after = last_gradient(ticks, grads);
+  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.scalar_type()) : grads.outputs;
+  const auto [pulled, state] = pull_back(ticks, outputs, after, for_inputs, keeps_all);
+  const Tensor none = none_of(state.weight);
+  return {for_inputs ? ticks.spread(pulled) : none, state.weight, ticks.learns_theta() ? state.theta : none};
+}
+
+PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
+                                 const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
+                                 bool keeps_all) {
+  const Arguments<Dual> arguments = arguments_of(options, tensors, direction);
+  const Ticks<Tensor> own(options, arguments_of(options, tensors));
+  const Ticks<Dual> ticks(options, arguments);
+  const State<Tensor> after = last_gradient(own, grads);
+  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.scalar_type()) : grads.outputs;
+  const auto [pulled, state] = pull_back<Dual>(ticks, outputs, {after.weight, after.theta}, for_inputs, keeps_all);
+  const Tensor weight = or_zeros_like(state.weight.moved, state.weight.value);
+  const Tensor none = none_of(weight);
+  std::vector<Tensor> moved;
+  for (const Dual& tick : pulled) {
+    moved.push_back(or_zeros_like(tick.moved, tick.value));
+  }
+  return {for_inputs ? own.spread(moved) : none, weight,
+          ticks.learns_theta() ? or_zeros_like(state.theta.moved, state.theta.value) : none};
 }
 
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents) {
-  const Ticks ticks(options, tensors);
-  State state = ticks.first();
-  const auto or_zeros = [&](const Tensor& tangent, const Tensor& like) {
-    return tangent.defined() ? tangent.to(like.scalar_type()) : at::zeros_like(like);
-  };
-  // Copies: without ticks they are results, which are never arguments.
-  State moved{or_zeros(tangents.weight, state.weight).clone(), or_zeros(tangents.theta, state.theta).clone()};
-  const Tensor dx = tangents.inputs.defined() ? tangents.inputs.to(state.weight.scalar_type()) : tangents.inputs;
+  Arguments<Dual> arguments = arguments_of(options, tensors, tangents);
+  for (Dual* const x : {&arguments.first.weight, &arguments.first.theta}) {
+    // Copies: without ticks they are results, which are never arguments.
+    x->moved = x->moved.defined() ? x->moved.clone() : at::zeros_like(x->value);
+  }
+  const Ticks<Dual> ticks(options, arguments);
+  State<Dual> state = ticks.first();
   std::vector<Tensor> outputs;
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
-    Ticks::Moved after = ticks.tangent(state, moved, tick, dx);
-    state = ticks.next(state, tick);
-    outputs.push_back(after.y);
-    moved = after.state;
+    const Dual y = ticks.outputs(state, tick);
+    state = ticks.next(state, tick, y);
+    outputs.push_back(y.moved);
   }
-  // Of the tangent of the weights, so that it has a history wherever the others have one.
-  const Tensor none = moved.weight.slice(-2, 0, 0).sum(-1);
-  return {ticks.gathered(outputs), moved.weight, ticks.learns_theta() ? moved.theta : none};
+  const Tensor none = none_of(state.weight.moved);
+  return {ticks.gathered(outputs), state.weight.moved, ticks.learns_theta() ? state.theta.moved : none};
 }
 
 }  // namespace torch_hrr::hierarchy

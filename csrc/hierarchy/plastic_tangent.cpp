@@ -119,11 +119,17 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
 
 }  // namespace
 
+PlasticResults tangents_of(const PlasticOptions& options, const PlasticTensors& tensors,
+                           const PlasticTensors& tangents) {
+  return call<PlasticScanTangent>(
+      tensors.inputs, tensors.weight, optional_of(tensors.theta), optional_of(tangents.inputs),
+      optional_of(tangents.weight), optional_of(tangents.theta), name_of(options.rule, kRules), options.lr,
+      name_of(options.activation, kActivations), options.every, options.tau, options.decay, options.normalize);
+}
+
 variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tangents) const {
-  const auto [outputs, weight, theta] = call<PlasticScanTangent>(
-      inputs[0], inputs[1], optional_of(inputs[2]), optional_of(tangents[0]), optional_of(tangents[1]),
-      optional_of(tangents[2]), name_of(options.rule, kRules), options.lr, name_of(options.activation, kActivations),
-      options.every, options.tau, options.decay, options.normalize);
+  const auto [outputs, weight, theta] =
+      tangents_of(options, {inputs[0], inputs[1], inputs[2]}, {tangents[0], tangents[1], tangents[2]});
   return {outputs, weight, theta};
 }
 

@@ -41,11 +41,15 @@ class WarpRow {
   }
   // Returns what the row was multiplied by.
   KERNEL_DEVICE T normalize() {
-    T squares = 0;
-    for_elements([&](T& w, int64_t) { squares = fused_multiply_add(w, w, squares); });
-    const T factor = norm_factor(warp_sum(squares));
+    T squares = squared_norm();
+    const T scale = norm_scale(squares);
+    if (scale != T{1}) {
+      for_elements([&](T& w, int64_t) { w = w * scale; });
+      squares = squared_norm();
+    }
+    const T factor = norm_factor(squares);
     for_elements([&](T& w, int64_t) { w = w * factor; });
-    return factor;
+    return whole_factor(squares, scale);
   }
 
   // What lies across a row of norm 1, times the factor that made it one.
@@ -88,6 +92,12 @@ class WarpRow {
   }
 
  private:
+  KERNEL_DEVICE T squared_norm() {
+    T squares = 0;
+    for_elements([&](T& w, int64_t) { squares = fused_multiply_add(w, w, squares); });
+    return warp_sum(squares);
+  }
+
   T* row_;
   int64_t size_;
   T own_[kChunks > 0 ? kChunks : 1];

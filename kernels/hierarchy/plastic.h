@@ -163,5 +163,25 @@ KERNEL_HOST_DEVICE T norm_factor(T squares) {
   return squares > T{0} ? T{1} / square_root(squares) : T{1};
 }
 
+// The power of two by which a row is multiplied before its squares are summed again: 1 unless this sum of them
+// overflowed or lost bits to underflow.
+template <typename T>
+KERNEL_HOST_DEVICE T norm_scale(T squares) {
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr T kLeast = static_cast<T>(kSingle ? 0x1p-90 : 0x1p-900);
+  constexpr T kMost = static_cast<T>(kSingle ? 0x1.fffffep127 : 0x1.fffffffffffffp1023);
+  constexpr T kUp = static_cast<T>(kSingle ? 0x1p100 : 0x1p950);
+  constexpr T kDown = static_cast<T>(kSingle ? 0x1p-76 : 0x1p-600);
+  return squares < kLeast ? kUp : squares > kMost ? kDown : T{1};
+}
+
+// The two factors together, as far as T holds them, of a row with this squared norm after the first.
+template <typename T>
+KERNEL_HOST_DEVICE T whole_factor(T squares, T scale) {
+  constexpr T kMost = static_cast<T>(sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023);
+  const T factor = squares > T{0} ? norm_factor(squares) * scale : T{1};
+  return factor > kMost ? kMost : factor;
+}
+
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -77,16 +77,25 @@ KERNEL_HOST_DEVICE T dot(const T* a, const T* b, int64_t size) {
   return horizontal_sum(sums.folded());
 }
 
-// row / |row|; returns what the row was multiplied by.
 template <typename T>
-KERNEL_HOST_DEVICE T normalize_row(T* row, int64_t size) {
+KERNEL_HOST_DEVICE void multiply_row(T* row, int64_t size, T factor) {
   using V = Vector<T>;
-  const T factor = norm_factor(dot(row, row, size));
   const V factors = V::broadcast(factor);
   for (int64_t i = 0; i < size; i += V::kLanes) {
     (V::load(row + i) * factors).store(row + i);
   }
-  return factor;
+}
+// row / |row|; returns what the row was multiplied by.
+template <typename T>
+KERNEL_HOST_DEVICE T normalize_row(T* row, int64_t size) {
+  T squares = dot(row, row, size);
+  const T scale = norm_scale(squares);
+  if (scale != T{1}) {
+    multiply_row(row, size, scale);
+    squares = dot(row, row, size);
+  }
+  multiply_row(row, size, norm_factor(squares));
+  return whole_factor(squares, scale);
 }
 
 template <int kRows>

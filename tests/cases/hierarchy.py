@@ -133,9 +133,9 @@ def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, 
     shape = re.escape("theta must have the shape of weight without its last dimension, got ")
     table.replace("theta", "size", lambda _: torch.ones(3), ValueError, shape)
     table.replace("theta", "rank", lambda _: torch.ones(1, 2), ValueError, shape)
-    table.add("theta", "rule", lambda _: {"rule": "oja"}, ValueError, "theta must be None for rule 'oja'")
-    for value in (-INF, NAN, INF):
-        text = f"theta must be finite, got {value:g}"
+    table.add("theta", "rule", lambda _: {"rule": "oja"}, ValueError, "theta must be None or empty for rule 'oja'")
+    for value in (-INF, NAN, INF, 0.0, -1.0):
+        text = f"theta must be finite and above 0, got {value:g}"
         # NaN differs from itself where a test looks for changes. A derivative does not look.
         if value == value and not more:
             table.replace(
@@ -160,6 +160,9 @@ def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, 
             "every": ("at least 1", (0, -1)),
         },
     )
+    for argument in ("lr", "decay"):
+        large = {"theta": None, "rule": "oja", argument: 1e39}
+        table.add(argument, "float32", lambda _, own=large: own, ValueError, f"{argument} must be finite in float32")
     overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
     table.add(
         "inputs",
@@ -374,8 +377,6 @@ BACKWARD = derivative(
     backward_sizes,
     samples=(backward(call("weights", (7, 20), 18), for_inputs=False),),
     lane_samples=(backward(call("weights", (3, 3), 2, rule="bcm"), for_inputs=False),),
-    # Only what is computed from them.
-    unread=("theta", *(argument.name for argument in GRADS)),
 )
 TANGENT = derivative(
     "_plastic_scan_tangent",

@@ -18,11 +18,11 @@ struct Learned {
 template <typename T>
 class Problem {
  public:
-  Problem(const Shape& shape, LearningRule rule, Activation activation, bool normalize)
+  Problem(const Shape& shape, LearningRule rule, Activation activation, bool normalize, double size = 0.1)
       : shape_(shape), params_(call_of(shape, rule, activation, normalize)) {
     Draw<T> draw;
     inputs_ = draw(shape.learners * shape.ticks * shape.batch * shape.size, 1);
-    weight_ = draw(shape.learners * shape.units * shape.size, 0.1);
+    weight_ = draw(shape.learners * shape.units * shape.size, size);
     theta_ = std::vector<T>(static_cast<size_t>(shape.learners * shape.units), T(0.75));
   }
 
@@ -78,6 +78,22 @@ TYPED_TEST(PlasticTypes, AreBitwiseTheCpus) {
       [](const auto& problem, int number) {
         return problem.on_gpu(number % 3 == 2 ? 0 : kPlasticSharedBytes / (1 + 3 * (number % 3)));
       });
+}
+
+TYPED_TEST(PlasticTypes, NormalisesRowsWhoseSquaresOverflowOrUnderflow) {
+  const bool single = sizeof(TypeParam) == 4;
+  for (const double size : {single ? 1e30 : 1e300, single ? 1e-30 : 1e-300, single ? 1e-42 : 1e-318}) {
+    for (const int64_t row : {int64_t{48}, int64_t{1040}}) {
+      const Problem<TypeParam> problem({1, 1, 1, 3, row}, LearningRule::kHebb, Activation::kTanh, true, size);
+      const Learned<TypeParam> learned = problem.on_cpu();
+      EXPECT_EQ(problem.on_gpu(), learned);
+      TypeParam squares = 0;
+      for (const TypeParam w : learned.weight) {
+        squares += w * w;
+      }
+      EXPECT_NEAR(squares, 3, 1e-4);
+    }
+  }
 }
 
 TEST(Plastic, DoesNotDependOnTheSchedule) {

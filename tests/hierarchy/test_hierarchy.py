@@ -147,6 +147,22 @@ def test_without_learning_nothing_but_time_changes_and_gradients_flow():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_hierarchy_is_a_module_that_changes_nothing(pool):
+    manager = hierarchy(pool)
+    manager.process_hierarchy(data(5))
+    before, samples = state(manager), torch.stack([data(7), data(7, seed=1)])
+    expected = manager.process_batch(samples, learn=False)
+    for own, other, alone in zip(manager(samples), expected, manager(samples[1]), strict=True):
+        assert torch.equal(own, other)
+        torch.testing.assert_close(own[1], alone)
+    assert torch.equal(manager.levels[0](samples[None])[0], expected[0])
+    assert manager(samples[:, :0])[1].shape == (2, 0, 5)
+    exported = torch.export.export(manager, (samples[0],)).module()
+    assert all(torch.equal(a, b) for a, b in zip(exported(samples[1]), manager(samples[1]), strict=True))
+    assert same_state(manager, before)
+
+
 def test_a_file_goes_on_in_the_middle_of_a_window(tmp_path):
     manager = hierarchy(resolutions=(2, 4))
     manager.process_hierarchy(data(7))
@@ -193,6 +209,21 @@ def test_a_monitor_keeps_the_last_steps():
         monitor.records(2)
 
 
+def test_a_monitor_follows_its_hierarchy_and_holds_squares_of_half_types():
+    manager = hierarchy(reactive=True)
+    monitor = Monitor(manager, capacity=10)
+    manager.process_hierarchy(data(3))
+    for layer in (layer for level in manager.levels for layer in level.layers):
+        layer.activation = "linear"
+    manager.double()
+    manager.process_hierarchy(data(4).double(), learn=False)
+    assert monitor.records(0).dtype == torch.float64 and len(monitor.records(0)) == 7
+    manager.half()
+    manager.process_hierarchy(3000 * data(4), learn=False)
+    assert monitor.records(0).dtype == torch.float32
+    assert monitor.records(0).isfinite().all() and monitor.records(0)[-1, 1] > 300
+
+
 def refusals():
     empty, filled = HierarchyManager(), hierarchy()
     no_layers = HierarchyManager()
@@ -205,6 +236,9 @@ def refusals():
     late.add_layer(ReactiveLayer(6, 8))
     double = HierarchicalLevel(0, 6, 9)
     double.add_layer(ReactiveLayer(6, 6))
+    core, soft = HebbianCore(6, 4, rule="bcm", lr=1e-3), SoftHebb(6, 4)
+    core.theta[0] = 0
+    altered = HebbianCore(6, 4, dtype=torch.float64, lr=1e39).float()
     bad = hierarchy()
     bad.levels[1].layers[0].theta[2] = torch.nan
     return [
@@ -235,6 +269,19 @@ def refusals():
         (lambda: HebbianCore(6, 9, rule="Hebb"), ValueError, "HebbianCore: rule must be"),
         (lambda: HebbianCore(6, 9, lr=-1), ValueError, "HebbianCore: lr must be"),
         (lambda: HebbianCore(6, 9, tau=1), ValueError, "HebbianCore: tau must be above 1, got 1"),
+        (lambda: HebbianCore(6, 9, lr=1e39), ValueError, r"HebbianCore: lr must be finite in float32, got 1e\+39"),
+        (lambda: HebbianCore(6, 9, decay=1e39), ValueError, "HebbianCore: decay must be finite in float32"),
+        (lambda: SoftHebb(6, 9, lr=1e39), ValueError, "SoftHebb: lr must be finite in float32"),
+        (lambda: SoftHebb(6, 9, temperature=1e-60), ValueError, "SoftHebb: temperature must be above 0 in float32"),
+        (lambda: altered.process(data(), True), ValueError, "process: lr must be finite in float32"),
+        (lambda: core.process(data(), True), ValueError, "process: theta must be finite and above 0, got 0"),
+        (lambda: core(data()[:, 1:]), ValueError, r"HebbianCore: x must have shape \[\.\.\., 6\], got \[37, 5\]"),
+        (lambda: core(data().double()), TypeError, "HebbianCore: x must be torch.float32 as the weights, got torch.fl"),
+        (lambda: soft(data().to("meta")), RuntimeError, "SoftHebb: x must be on cpu as the weights, got meta"),
+        (lambda: ReactiveLayer(6, 4)([1.0]), TypeError, "ReactiveLayer: x must be a torch.Tensor, got list"),
+        (lambda: BitLinear(6, 4)(torch.ones(())), ValueError, r"BitLinear: x must have shape \[\.\.\., 6\], got \[\]"),
+        (lambda: filled(data()[0]), ValueError, r"HierarchyManager: data must have shape \[\.\.\., T, 6\], got \[6\]"),
+        (lambda: filled.levels[1](data()), ValueError, r"HierarchicalLevel: inputs must have shape \[\.\.\., T, 9\]"),
         (lambda: HebbianCore(0, 9), ValueError, "HebbianCore: input_size must be at least 1, got 0"),
         (lambda: HierarchicalLevel(0, 6, 9, 0), ValueError, "temporal_resolution must be at least 1, got 0"),
         (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),

@@ -92,12 +92,79 @@ def test_one_call_is_bit_equal_to_calls_of_parts(rule, dtype, batch):
     own, threshold = weight, None
     for part in (inputs[:2], inputs[2:14], inputs[14:]):
         y, own, threshold = plastic_scan(part, own, **options, theta=threshold)
-        threshold = threshold if rule == "bcm" else None
         parts.append(y)
     assert torch.equal(torch.cat(parts), outputs)
     assert torch.equal(own, learned)
-    assert threshold is None or torch.equal(threshold, theta)
+    assert torch.equal(threshold, theta)
     assert not torch.equal(learned, weight)
+
+
+@pytest.mark.parametrize(("dtype", "exponents"), ((torch.float32, (100, -100)), (torch.float64, (1000, -1000))))
+@pytest.mark.parametrize("rule", RULES)
+def test_rows_of_any_size_are_normalised_to_the_same_bits(rule, dtype, exponents):
+    """Their squares would over- or underflow; a power of two changes nothing else, in the derivatives neither."""
+    inputs, weight, moved = torch.zeros(2, 37, dtype=dtype), *torch.randn(2, 5, 37, dtype=dtype)
+
+    def scan(weight):
+        return plastic_scan(inputs, weight, rule=rule, normalize=True)[1]
+
+    def results(scale):
+        own = scale * weight
+        along = torch.func.jvp(scan, (own,), (scale * moved,))[1]
+        across = torch.func.vjp(scan, own)[1](moved)[0]
+        second = torch.func.grad(lambda w: (torch.func.vjp(scan, w)[1](moved)[0] * scale).sin().sum())(own)
+        return scan(own), along, across * scale, second * scale
+
+    expected = results(torch.ones((), dtype=dtype))
+    assert torch.allclose(expected[0].norm(dim=1), torch.ones(5, dtype=dtype))
+    for exponent in exponents:
+        for own, other in zip(results(torch.tensor(2.0, dtype=dtype) ** exponent), expected, strict=True):
+            assert torch.equal(own, other)
+
+
+@pytest.mark.parametrize("every", (2**61, 2**62 + 1, 2**63 - 1))
+def test_steps_beyond_the_inputs_leave_one_tick(every):
+    inputs, weight = torch.randn(5, 2, 3), torch.randn(2, 3)
+
+    def results(every):
+        own = [x.clone().requires_grad_() for x in (inputs, weight)]
+        outputs, learned, _ = plastic_scan(*own, every=every)
+        gradients = torch.autograd.grad(outputs.sum() + learned.square().sum(), own, create_graph=True)
+        second = torch.autograd.grad(sum(x.square().sum() for x in gradients), own)
+        return (
+            outputs,
+            learned,
+            *gradients,
+            *second,
+            torch.func.jvp(lambda x: plastic_scan(x, weight, every=every)[1], (inputs,), (inputs,))[1],
+        )
+
+    for own, other in zip(results(every), results(5), strict=True):
+        assert torch.equal(own, other)
+    meta = plastic_scan(inputs.to("meta"), weight.to("meta"), every=every)
+    assert meta[0].shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize("tau", (1.5, 100.0))
+def test_theta_stays_above_0_however_long_a_unit_is_silent(tau):
+    weight = torch.zeros(1, 3, dtype=torch.float16 if tau > 2 else torch.float32)
+    _, _, theta = plastic_scan(weight.new_zeros(4000, 3), weight, rule="bcm", tau=tau)
+    assert (theta > 0).all()
+    _, _, theta = plastic_scan(weight.new_ones(1, 3), weight, rule="bcm", tau=tau, theta=theta)
+    assert (theta > 0).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_second_derivative_keeps_the_weights_of_few_ticks(rule):
+    """The graph of the first holds fewer numbers than the weights after half of the ticks."""
+    inputs, weight = torch.randn(400, 8), (torch.randn(16, 8) / 3).requires_grad_()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        _, learned, _ = plastic_scan(inputs, weight, rule=rule)
+        (gradient,) = torch.autograd.grad(learned.square().sum(), weight, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), weight)
+    assert sum(kept) < 200 * weight.numel()
+    assert second.isfinite().all() and second.norm() > 0
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
-from torch_hrr.hierarchy.layers import drawn_weights
+from torch_hrr.hierarchy.layers import check_rows, drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
 
 
@@ -63,7 +63,8 @@ class BitLinear(nn.Module):
         return (self.weight.detach() / gamma).round().clamp(-1, 1).to(torch.int8), gamma
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x Q(W)^T + b``, ``[..., m]``."""
+        """``x Q(W)^T + b``, ``[..., m]``; errors as of `check_rows`."""
+        check_rows("BitLinear", x, self.weight)
         signs, gamma = self.quantized()
         weight = self.weight + (signs * gamma - self.weight).detach()
         return nn.functional.linear(x, weight, self.bias)

@@ -37,27 +37,29 @@ def plastic_scan(
     * ``"bcm"``: ``dW_j = E[y_j (y_j - theta_j) x]`` with outputs ``relu(f(W x))``, then
       ``theta_j += (E[y_j^2] - theta_j) / tau``
 
-    With ``normalize`` every row is then scaled to norm 1; a row of zeros stays one. Half types are computed in float32
-    and rounded once, at the end of the call.
+    With ``normalize`` every row is then scaled to norm 1, however large or small it is; a row of zeros stays one. Half
+    types are computed in float32 and rounded once, at the end of the call.
 
     Differentiable in every mode with respect to inputs, weight and theta. Backward runs the ticks again and keeps the
     weights of about ``2 sqrt(T)`` of them; it and forward mode have kernels, on the CPU for all rules, on a GPU for
-    hebb, oja and bcm. A second derivative keeps those of all ticks. Deterministic: T ticks in one call are bit-equal
-    to T calls in float32 and float64, and the same bits come from every instruction set, with any number of threads
-    and whatever the layout. Cost: for hebb, oja and bcm each row of weights stays in the nearest cache for all ticks,
-    on a GPU in a warp's registers; gha and subspace read and write all weights twice a tick.
+    hebb, oja and bcm. Second derivatives run torch's operators tick by tick. A gradient of a gradient keeps the weights
+    of about ``2 sqrt(T)`` ticks too; a gradient through forward mode, and third derivatives, keep those of all.
+    Deterministic: T ticks in one call are bit-equal to T calls in float32 and float64, and the same bits come from
+    every instruction set, with any number of threads and whatever the layout. Cost: for hebb, oja and bcm each row of
+    weights stays in the nearest cache for all ticks, on a GPU in a warp's registers; gha and subspace read and write
+    all weights twice a tick.
 
     Args:
         inputs: ``[..., T, n]``, or ``[..., T, B, n]`` with B samples a tick; float32, float64, float16 or bfloat16; a
             NumPy array is copied.
         weight: ``[..., m, n]``; its leading dimensions are layers that learn apart, the same as those of inputs.
         rule: "hebb", "oja", "gha", "subspace" or "bcm".
-        lr: learning rate, at least 0. Oja's rules are stable while lr times the largest eigenvalue of ``E[x x^T]`` is
-            below 1.
+        lr: learning rate, at least 0 and finite in the dtype that is computed in. Oja's rules are stable while lr times
+            the largest eigenvalue of ``E[x x^T]`` is below 1.
         activation: f: "linear", "relu" or "tanh".
         every: steps from one tick to the next, at least 1; the inputs in between are skipped.
-        theta: ``[..., m]`` of rule "bcm", which is stable where it is above 0; None means 1. Whether it is finite is
-            checked on the CPU alone, since reading it back from a GPU would wait for the device.
+        theta: ``[..., m]`` of rule "bcm", finite and above 0, which is checked on the CPU alone, since reading it back
+            from a GPU would wait for the device; None means 1. Other rules take None or the empty one they return.
         tau: time constant of theta in ticks, above 1.
         decay: share of the weights, times lr, that is lost at every tick; at least 0.
         normalize: whether rows are scaled to norm 1 after every update.
@@ -70,7 +72,7 @@ def plastic_scan(
     Raises:
         TypeError: a tensor is of a dtype not named above, sparse or nested, or an option of another type.
         ValueError: a number is outside its range, a shape does not fit, rule or activation is unknown, or theta is
-            given to a rule without one.
+            given to a rule without one, or on the CPU is not finite and above 0.
         RuntimeError: devices differ.
 
     Source: Hebb, The Organization of Behavior, 1949; Oja, A simplified neuron model as a principal component analyzer,

@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import (
     check_bool,
     check_elements,
     check_finite,
+    check_floating,
     check_seed,
     check_vectors,
     choice,
@@ -35,6 +37,27 @@ def drawn_weights(op: str, output_size: int, input_size: int, seed: int) -> Tens
     drawn = torch.randn(output_size, input_size, generator=generator, device="cpu", dtype=torch.float32)
     weight: Tensor = drawn / input_size**0.5
     return weight
+
+
+def check_rows(op: str, x: Tensor, weight: Tensor) -> None:
+    """ValueError unless the shape is ``[..., n]`` for weights ``[m, n]``, TypeError for another dtype than theirs."""
+    if not is_scripting():
+        check_floating(op, "x", x)
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(weight.device.type):
+            raise TypeError(f"{op}: x must be {weight.dtype} as the weights, got {x.dtype}")
+        if x.device != weight.device:
+            raise RuntimeError(f"{op}: x must be on {weight.device} as the weights, got {x.device}")
+    if x.dim() == 0 or x.shape[-1] != weight.shape[-1]:
+        raise ValueError(f"{op}: x must have shape [..., {weight.shape[-1]}], got {list(x.shape)}")
+
+
+def rate(op: str, argument: str, value: Any, dtype: torch.dtype) -> float:
+    """A float of at least 0 that is finite in what weights of the dtype are computed in."""
+    checked = number(op, argument, value, 0)
+    # Half types are computed in float32.
+    if dtype != torch.float64 and checked > torch.finfo(torch.float32).max:
+        raise ValueError(f"{op}: {argument} must be finite in float32, got {checked:g}")
+    return checked
 
 
 def writable(module: nn.Module, name: str) -> Tensor:
@@ -83,11 +106,13 @@ class Layer(nn.Module):
 
         Raises:
             TypeError: ticks are not a floating tensor or array, or learn is not a bool.
-            ValueError: A shape that does not fit, or NaN or infinity to learn from. The layer is unchanged.
+            ValueError: A shape that does not fit, NaN or infinity to learn from, or a setting or a theta that was
+                changed to one that is none. The layer is unchanged.
             RuntimeError: ticks are on another device.
         """
         op = "process"
         learn = check_bool(op, "learn", learn)
+        self.check(op)
         rows = check_vectors(op, "ticks", ticks, self.input_size, self.device, 2)
         if rows.dim() > 3 or (rows.dim() == 3 and rows.shape[1] == 0):
             shape = f"[T, {self.input_size}] or [T, B, {self.input_size}] with at least one sample"
@@ -115,7 +140,7 @@ class Layer(nn.Module):
             writable(self, name).copy_(value)
 
     def check(self, op: str) -> None:
-        """ValueError if the state of the layer would be an error in `process`."""
+        """TypeError or ValueError if settings or state of the layer would be an error in `process`."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -183,7 +208,8 @@ class ReactiveLayer(Layer):
         return {**super().settings(), "activation": self.activation}
 
     def forward(self, x: Tensor) -> Tensor:
-        """``f(x W^T + b)``, ``[..., m]``."""
+        """``f(x W^T + b)``, ``[..., m]``; errors as of `check_rows`."""
+        check_rows("ReactiveLayer", x, self.weight)
         return activated(nn.functional.linear(x, self.weight, self.bias), self.activation)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -240,15 +266,9 @@ class HebbianCore(Layer):
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
         op = "HebbianCore"
         self.rule = choice(op, "rule", rule, RULES)
-        self.lr = number(op, "lr", lr, 0)
-        self.activation = choice(op, "activation", activation, ACTIVATIONS)
-        self.tau = number(op, "tau", tau)
-        if self.tau <= 1:
-            raise ValueError(f"{op}: tau must be above 1, got {tau}")
-        self.decay = number(op, "decay", decay, 0)
-        normalize = check_bool(op, "normalize", normalize)
-        self.normalize = normalize
-        if normalize:
+        self.lr, self.activation, self.tau, self.decay, self.normalize = lr, activation, tau, decay, normalize
+        self._check_settings(op)
+        if self.normalize:
             self.weight /= self.weight.norm(dim=1, keepdim=True)
         self.register_buffer("theta", self.weight.new_ones(self.output_size if self.rule == "bcm" else 0))
         if self.rule == "bcm" and self.lr * self.tau >= _FAST_THETA:
@@ -265,11 +285,22 @@ class HebbianCore(Layer):
         return {**super().settings(), **{name: getattr(self, name) for name in own}}
 
     def forward(self, x: Tensor) -> Tensor:
-        """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative."""
+        """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `check_rows`."""
+        check_rows("HebbianCore", x, self.weight)
         return outputs_of(x, self.weight, self.rule, self.activation)
 
+    def _check_settings(self, op: str) -> None:
+        self.lr = rate(op, "lr", self.lr, self.dtype)
+        self.activation = choice(op, "activation", self.activation, ACTIVATIONS)
+        self.tau = number(op, "tau", self.tau)
+        if self.tau <= 1:
+            raise ValueError(f"{op}: tau must be above 1, got {self.tau:g}")
+        self.decay = rate(op, "decay", self.decay, self.dtype)
+        self.normalize = check_bool(op, "normalize", self.normalize)
+
     def check(self, op: str) -> None:
-        """ValueError unless theta is finite and above 0, as far as the CPU holds it and nothing is traced."""
+        """As for a new layer; ValueError unless theta is finite and above 0, if the CPU holds it and nothing traces."""
+        self._check_settings(op)
         if self.rule != "bcm" or self.theta.device.type != "cpu" or torch.compiler.is_compiling():
             return
         if not bool(((self.theta > 0) & self.theta.isfinite()).all()):

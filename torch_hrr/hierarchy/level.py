@@ -172,6 +172,27 @@ class HierarchicalLevel(nn.Module):
             raise ValueError(f"{op}: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
         return self._whole(op, "inputs", rows, learn)
 
+    def forward(self, inputs: Any) -> Tensor:
+        """Outputs ``[..., T, output_size]`` of sequences ``[..., T, input_size]``, each from step 0, without learning.
+
+        Nothing changes, time neither; as of `HierarchyManager.process_batch` with ``learn=False``.
+
+        Raises:
+            As `process`.
+        """
+        op = "HierarchicalLevel"
+        rows = real(op, "inputs", inputs)
+        if rows.dim() < 2 or rows.shape[-1] != self.input_size:
+            raise ValueError(f"{op}: inputs must have shape [..., T, {self.input_size}], got {list(rows.shape)}")
+        self.check(op)
+        return self._apart(rows)
+
+    def _apart(self, rows: Tensor) -> Tensor:
+        """`forward` of checked sequences."""
+        samples = rows.reshape(rows.shape[:-2].numel(), *rows.shape[-2:]).transpose(0, 1)
+        outputs = self._run_batch(samples, False)[0].transpose(0, 1)
+        return outputs.reshape(*rows.shape[:-1], self.output_size)
+
     def _whole(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
         learn = check_bool(op, "learn", learn)
         self.check(op)

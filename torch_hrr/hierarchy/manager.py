@@ -142,6 +142,27 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         results = self._through(tuple(self.levels), HierarchicalLevel._run_batch, rows, learn)
         return [outputs.transpose(0, 1) for outputs in results]
 
+    @locked
+    def forward(self, data: Any) -> list[Tensor]:
+        """For every level its outputs ``[..., T, output_size]`` of sequences ``[..., T, n]``, without learning.
+
+        Each sequence starts at step 0, and nothing changes, time neither: what `process_batch` gives with
+        ``learn=False``. Gradients flow to the data.
+
+        Raises:
+            As `process_hierarchy`.
+        """
+        op = "HierarchyManager"
+        self._check(op, False)
+        rows, size = real(op, "data", data), self.levels[0].input_size
+        if rows.dim() < 2 or rows.shape[-1] != size:
+            raise ValueError(f"{op}: data must have shape [..., T, {size}], got {list(rows.shape)}")
+        results = []
+        for level in self.levels:
+            rows = level._apart(rows)
+            results.append(rows)
+        return results
+
     @staticmethod
     def _through(levels: tuple[HierarchicalLevel, ...], run: Any, rows: Tensor, learn: bool) -> list[Tensor]:
         """The outputs of all levels, which change once the last one is computed: all or, after an error, none."""

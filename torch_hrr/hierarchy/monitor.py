@@ -17,6 +17,8 @@ COLUMNS = ("mean", "rms", "active", "change")
 class Monitor:
     """Statistics of every step of every level, in rings of fixed size on the levels' device: nothing waits for it.
 
+    Rings follow where the hierarchy is moved, and to its dtype, but are never of a half type.
+
     Of each step it keeps the mean of the outputs, their root mean square, the share above 0, and the root mean square
     of the change since the step before (0 at the first).
 
@@ -45,7 +47,15 @@ class Monitor:
         self.capacity = integer(op, "capacity", capacity, 1)
         check_elements(op, "a ring", (self.capacity, len(COLUMNS)))
         with torch.inference_mode(False):
-            self._rings: list[Tensor] = [level.held.new_zeros(self.capacity, len(COLUMNS)) for level in manager.levels]
+            self._rings: list[Tensor] = [
+                torch.zeros(
+                    self.capacity,
+                    len(COLUMNS),
+                    device=level.held.device,
+                    dtype=torch.promote_types(level.held.dtype, torch.float32),
+                )
+                for level in manager.levels
+            ]
         self._last: list[Tensor | None] = [None] * len(manager.levels)
         self._recorded = [0] * len(manager.levels)
         self._watch(True)
@@ -72,6 +82,8 @@ class Monitor:
         number = self._numbers.get(id(level))
         if number is None or not len(outputs):
             return
+        # Half types would not hold the squares.
+        outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         last = self._last[number]
         before = torch.cat([(outputs[:1] if last is None else last.to(outputs).unsqueeze(0)), outputs[:-1]])
         rows = torch.stack(
@@ -85,8 +97,12 @@ class Monitor:
         )[-self.capacity :]
         end = self._recorded[number] + len(outputs)
         ring = self._rings[number]
+        if ring.device != rows.device or ring.dtype != rows.dtype:
+            # The hierarchy was moved.
+            with torch.inference_mode(False):
+                ring = self._rings[number] = ring.to(rows)
         places = torch.arange(end - len(rows), end, device=ring.device) % self.capacity
-        ring.index_copy_(0, places, rows.to(ring))
+        ring.index_copy_(0, places, rows)
         self._recorded[number] = end
         self._last[number] = outputs[-1].clone()
 

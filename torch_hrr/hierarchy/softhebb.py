@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import number, positive
-from torch_hrr.hierarchy.layers import Layer
+from torch_hrr._checks import positive
+from torch_hrr.hierarchy.layers import Layer, check_rows, rate
 
 
 class SoftHebb(Layer):
@@ -50,16 +50,23 @@ class SoftHebb(Layer):
             ValueError: A number is outside its range.
         """
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
-        op = "SoftHebb"
-        self.lr = number(op, "lr", lr, 0)
-        self.temperature = positive(op, "temperature", temperature)
+        self.lr, self.temperature = lr, temperature
+        self.check("SoftHebb")
+
+    def check(self, op: str) -> None:
+        """TypeError or ValueError for settings that are none."""
+        self.lr = rate(op, "lr", self.lr, self.dtype)
+        self.temperature = positive(op, "temperature", self.temperature)
+        if self.dtype != torch.float64 and self.temperature < torch.finfo(torch.float32).tiny:
+            raise ValueError(f"{op}: temperature must be above 0 in float32, got {self.temperature:g}")
 
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""
         return {**super().settings(), "lr": self.lr, "temperature": self.temperature}
 
     def forward(self, x: Tensor) -> Tensor:
-        """``softmax(x W^T / temperature)``, ``[..., m]``, without learning."""
+        """``softmax(x W^T / temperature)``, ``[..., m]``, without learning; errors as of `check_rows`."""
+        check_rows("SoftHebb", x, self.weight)
         return torch.softmax(x @ self.weight.mT / self.temperature, -1)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:

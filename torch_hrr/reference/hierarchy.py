@@ -60,15 +60,18 @@ def _ticks(
     normalize: bool,
 ) -> Iterator[_Tick]:
     """The ticks of `plastic_scan`, one by one."""
-    state = torch.ones_like(weight[..., 0]) if theta is None else theta
+    state = torch.ones_like(weight[..., 0]) if theta is None or rule != "bcm" else theta
     for tick in inputs.movedim(weight.dim() - 2, 0)[::every]:
         x = tick if inputs.dim() > weight.dim() else tick.unsqueeze(-2)
         y = outputs_of(x, weight, rule, activation)
         learned, norm = weight + lr * (step_of(x, y, weight, rule, state) - decay * weight), None
         if normalize:
-            length = torch.linalg.vector_norm(learned, dim=-1, keepdim=True)
-            norm = torch.where(length > 0, length, 1.0)
-            learned = learned / norm
+            # Squares of the row itself might over- or underflow.
+            largest = learned.detach().abs().amax(-1, keepdim=True)
+            largest = torch.where(largest > 0, largest, 1.0)
+            length = torch.linalg.vector_norm(learned / largest, dim=-1, keepdim=True)
+            length = torch.where(length > 0, length, 1.0)
+            learned, norm = learned / largest / length, largest * length
         after = state + (y.square().mean(-2) - state) / tau
         yield _Tick(x, y, weight, state, learned, after, norm)
         weight, state = learned, after
@@ -104,7 +107,7 @@ def plastic_scan(
     """``W += lr (dW - decay W)`` at ticks 0, every, 2 every, ...; outputs, weight and theta."""
     given, wide = _dtypes(inputs, weight, theta)
     inputs, weight = inputs.to(wide), weight.to(wide)
-    state = torch.ones_like(weight[..., 0]) if theta is None else theta.to(wide)
+    state = torch.ones_like(weight[..., 0]) if theta is None or rule != "bcm" else theta.to(wide)
     outputs = []
     learned = weight
     for tick in _ticks(inputs, weight, state, rule, lr, activation, every, tau, decay, normalize):
