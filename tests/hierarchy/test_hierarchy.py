@@ -280,6 +280,8 @@ def refusals():
         (lambda: soft(data().to("meta")), RuntimeError, "SoftHebb: x must be on cpu as the weights, got meta"),
         (lambda: ReactiveLayer(6, 4)([1.0]), TypeError, "ReactiveLayer: x must be a torch.Tensor, got list"),
         (lambda: BitLinear(6, 4)(torch.ones(())), ValueError, r"BitLinear: x must have shape \[\.\.\., 6\], got \[\]"),
+        (lambda: filled.load_state_dict(5), TypeError, "load_state_dict: state_dict must be a dict, got int"),
+        (lambda: filled.load_state_dict({}, "no"), TypeError, "load_state_dict: strict must be a bool, got str"),
         (lambda: filled(data()[0]), ValueError, r"HierarchyManager: data must have shape \[\.\.\., T, 6\], got \[6\]"),
         (lambda: filled.levels[1](data()), ValueError, r"HierarchicalLevel: inputs must have shape \[\.\.\., T, 9\]"),
         (lambda: HebbianCore(0, 9), ValueError, "HebbianCore: input_size must be at least 1, got 0"),

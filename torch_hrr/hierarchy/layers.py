@@ -265,8 +265,8 @@ class HebbianCore(Layer):
         """
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
         op = "HebbianCore"
-        self.rule = choice(op, "rule", rule, RULES)
-        self.lr, self.activation, self.tau, self.decay, self.normalize = lr, activation, tau, decay, normalize
+        self.rule, self.lr, self.activation = rule, lr, activation
+        self.tau, self.decay, self.normalize = tau, decay, normalize
         self._check_settings(op)
         if self.normalize:
             self.weight /= self.weight.norm(dim=1, keepdim=True)
@@ -290,6 +290,7 @@ class HebbianCore(Layer):
         return outputs_of(x, self.weight, self.rule, self.activation)
 
     def _check_settings(self, op: str) -> None:
+        self.rule = choice(op, "rule", self.rule, RULES)
         self.lr = rate(op, "lr", self.lr, self.dtype)
         self.activation = choice(op, "activation", self.activation, ACTIVATIONS)
         self.tau = number(op, "tau", self.tau)

@@ -209,6 +209,10 @@ class HierarchyManager(Shared, Saveable, nn.Module):
     @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module, but after an error the hierarchy is unchanged."""
+        op = "load_state_dict"
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"{op}: state_dict must be a dict, got {type(state_dict).__name__}")
+        strict, assign = check_bool(op, "strict", strict), check_bool(op, "assign", assign)
         before = copy.deepcopy(self.state_dict())
         try:
             return super().load_state_dict(state_dict, strict=strict, assign=assign)
