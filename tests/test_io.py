@@ -219,7 +219,7 @@ def test_options_are_checked(path, options, kind, reason):
 @pytest.mark.parametrize("save", [save, files.save_in_pieces])
 def test_a_header_that_readers_refuse_is_not_written(path, monkeypatch, save):
     monkeypatch.setattr(files, "_MAX_HEADER", 1000)
-    with pytest.raises(ValueError, match=r"^save: names and metadata must fit in 1000 bytes, got \d{4}$"):
+    with pytest.raises(ValueError, match=rf"^{save.__name__}: names and metadata must fit in 1000 bytes, got \d{{4}}$"):
         save(path, small(), {"x": "y" * 1000}, format=FORMAT, version=1)
     assert os.listdir(path.parent) == []
 

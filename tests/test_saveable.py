@@ -222,7 +222,7 @@ def test_another_class_says_what_the_file_holds(tmp_path):
 def test_what_is_no_regular_file_is_an_error_and_not_a_wait(read, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, "/dev/zero"):
-        with pytest.raises(ValueError, match=r"^(load|open_mapped): path must name a regular file, got "):
+        with pytest.raises(ValueError, match=r"^(load|MappedTable): path must name a regular file, got "):
             read(path)
 
 

@@ -1,6 +1,7 @@
 """Every argument of the public calls: a wrong type is a TypeError with its name."""
 
 import inspect
+import os
 import re
 
 import numpy as np
@@ -14,6 +15,9 @@ from torch_hrr.assembly._memory import ConnectomeMemory
 A = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
 FIELD = torch.rand(3, 4, 5, 2, generator=torch.Generator().manual_seed(1))
 SPECTRUM = hrr.spectrum(A)
+
+TOKENS = torch.arange(3)
+LABELS = torch.ones(3, 3)
 
 LEVELS = hierarchy.HierarchyManager()
 LEVELS.add_level(hierarchy.HierarchicalLevel(0, 3, 2))
@@ -31,13 +35,20 @@ def brain_of(make=lambda p: assembly.Brain(p, batch=2)):
     return brain
 
 
+def vocabulary():
+    words = hrr.Vocabulary(8)
+    words.populate("A; B")
+    return words
+
+
 class Methods:
     """The public methods of a class, each time those of another object."""
 
     def __init__(self, make, kind):
         self._make = make
         self.__name__ = f"{kind.__module__}.{kind.__name__}"
-        bases = [base for base in kind.__mro__ if base.__module__.startswith("torch_hrr.assembly")]
+        own = [base for base in kind.__mro__ if base.__module__.startswith("torch_hrr.")]
+        bases = [base for base in own if not base.__module__.startswith("torch_hrr.io")]
         self.__all__ = [name for base in bases for name, each in vars(base).items() if inspect.isfunction(each)]
         self.__all__ = [name for name in self.__all__ if not name.startswith("_")]
 
@@ -163,6 +174,87 @@ GOOD = {
         "unbind_spectrum": (A, SPECTRUM),
         "unitary": (A,),
     },
+    Methods(lambda: hrr.Bind(8), hrr.Bind): {"forward": (A,), "reset_parameters": ()},
+    Methods(lambda: hrr.BindSuperpose(8, 3), hrr.BindSuperpose): {"forward": (A,), "reset_parameters": ()},
+    Methods(lambda: hrr.Unbind(8), hrr.Unbind): {"forward": (A,), "reset_parameters": ()},
+    Methods(lambda: hrr.HRRAttention(8), hrr.HRRAttention): {
+        "attention_weights": (A,),
+        "forward": (A,),
+        "reset_parameters": (),
+    },
+    Methods(lambda: hrr.HRRMultiLabelLoss(3, 8), hrr.HRRMultiLabelLoss): {
+        "encode": (LABELS,),
+        "forward": (A, LABELS),
+        "scores": (A,),
+    },
+    Methods(lambda: hrr.HRROperations(8, "cpu"), hrr.HRROperations): {
+        "batch_bind": (A, A),
+        "batch_superpose": (A,),
+        "bind": (A, A),
+        "fused_bind_normalize": (A, A),
+        "random": (),
+        "superpose": (A,),
+        "unbind": (A, A),
+        "unitary_random": (),
+    },
+    Methods(lambda: hrr.HybridHRRSystem(8, "cpu"), hrr.HybridHRRSystem): {"adaptive_bind": (A, A)},
+    Methods(lambda: hrr.ItemMemory(A), hrr.ItemMemory): {"cleanup": (A,), "to": ("cpu",)},
+    Methods(lambda: hrr.Resonator([A, A]), hrr.Resonator): {"factorize": (A,)},
+    Methods(vocabulary, hrr.Vocabulary): {
+        "add": ("D", A[0]),
+        "cleanup": (A,),
+        "parse": ("A",),
+        "populate": ("D",),
+        "to": ("cpu",),
+    },
+    Methods(lambda: hrr.Record({"a": A[0]}), hrr.Record): {"get": ("a",), "remove": ("a",), "set": ("a", A[0])},
+    Methods(lambda: hrr.Sequence(8), hrr.Sequence): {"append": (A[0],), "extend": (A,)},
+    Methods(lambda: hrr.HashTable(8), hrr.HashTable): {"add": (A[0], A[1]), "get": (A[0],), "remove": (A[0], A[1])},
+    Methods(lambda: hrr.Graph(8), hrr.Graph): {
+        "add": (A[0], A[1]),
+        "neighbours": (A[0],),
+        "remove": (A[0], A[1]),
+        "sources": (A[0],),
+    },
+    Methods(lambda: encoding.GPUAccelerator(), encoding.GPUAccelerator): {
+        "batch_embedding_lookup": (A, TOKENS),
+        "compile": (len,),
+        "move": ("cpu",),
+        "optimal_batch_size": (1,),
+        "optimized_attention_weights": (A, A),
+        "parallel_frequency_computation": (4,),
+        "place": (A,),
+        "train_step": (torch.ones((), requires_grad=True), None),
+        "vectorized_sinusoidal_encoding": (A, 4),
+    },
+    Methods(lambda: encoding.RelativePositionBias(2), encoding.RelativePositionBias): {"forward": (2, 3)},
+    Methods(encoding.ConfigurableSinusoidalEmbedder, encoding.ConfigurableSinusoidalEmbedder): {
+        "adapt_embedding_dimension": (16,),
+        "adapt_to_vocabulary": (2000,),
+        "attention_weights": (A, A),
+        "benchmark_gpu_performance": (1, 2, 1),
+        "embed": (TOKENS,),
+        "forward": (TOKENS,),
+        "optimize_for_gpu": (),
+        "save_config": (os.devnull,),
+    },
+    Methods(lambda: encoding.LiquidStateMachine(3, 20), encoding.LiquidStateMachine): {
+        "fit": (A[:, :3], A, 0),
+        "to": ("cpu",),
+        "run": (A[:, :3],),
+    },
+    Methods(lambda: field.FieldBrain(3, 2, 4, 8), field.FieldBrain): {"step": (A[0, :3],)},
+    Methods(lambda: field.DynamicField((4, 4, 4, 1)), field.DynamicField): {
+        "forward": (),
+        "peaks": (),
+        "reset": (),
+        "stimulus": ((1, 1, 1), 1.0),
+        "step": (),
+    },
+    Methods(lambda: field.PatternLibrary(4, 3, 2), field.PatternLibrary): {
+        "find_best_pattern": (A[0, :3],),
+        "store": (A[0, :3], A[0, :2]),
+    },
     encoding: {
         "ConfigurableSinusoidalEmbedder": (),
         "GPUAccelerator": (),
@@ -232,13 +324,13 @@ GOOD = {
 NAMES = {
     "BatchHRROperations": "HRROperations",
     "PyTorchHRROperations": "HRROperations",
-    "LSMClassifier": "LSMClassifier|LiquidStateMachine",
-    "LSMRegressor": "LSMRegressor|LiquidStateMachine",
+    "ConfigurableSinusoidalEmbedder.forward": "embed",
+    "DynamicField.forward": "step",
+    "HRRAttention.attention_weights": "HRRAttention",
+    "HRRMultiLabelLoss.encode": "HRRMultiLabelLoss",
+    "HRRMultiLabelLoss.scores": "HRRMultiLabelLoss",
     "add_fiber": "connect",
-    "create_brain": "create_brain|FieldBrain",
-    "evolve": "field_evolve",
     "freeze": "fix_assembly",
-    "gradient": "field_gradient",
     "project_rounds": "project",
 }
 INDICES = {("at", "index"), ("activate", "index"), ("potentiated", "brain"), ("weights", "brain")}
@@ -253,8 +345,18 @@ ELSEWHERE = {
     # No arguments, or a state: tests/assembly/test_brain_states.py; files: tests/test_saveable.py.
     *("disable_learning", "disable_plasticity", "enable_learning", "enable_plasticity", "extra_repr", "fix_assembly"),
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
+    *("autocast", "calibrate", "clear", "content", "copy", "describe", "info", "reset", "role_vectors"),
+    *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
+    # Files, indices, settings of any name, iterators.
+    *("chunks", "configure", "disable_gpu_profiling", "names_of", "predict", "process_robot_cycle", "stop_profiling"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
+
+
+def named(system, name):
+    """What the message calls it: a layer that is called, by its class."""
+    kind = system.__name__.rpartition(".")[2]
+    return NAMES.get(f"{kind}.{name}", kind if name == "forward" else NAMES.get(name, name))
 
 
 class Strange:
@@ -279,7 +381,7 @@ def called(system, name, good, argument, value):
 
 @pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls()))
 def test_a_wrong_type_is_named(system, name, good, argument):
-    message = rf"^({NAMES.get(name, name)}): ({re.escape(argument)}|dtype of 'a') must be .+, got "
+    message = rf"^({named(system, name)}): ({re.escape(argument)}|dtype of 'a') must be .+, got "
     with pytest.raises(TypeError, match=message):
         called(system, name, good, argument, Strange())
 
@@ -289,7 +391,7 @@ def test_a_wrong_type_is_named(system, name, good, argument):
     "value", (torch.ones(1), torch.ones(2).to_sparse(), np.ones(2)), ids=("tensor", "sparse", "array")
 )
 def test_a_tensor_is_no_number(system, name, good, argument, value):
-    message = rf"^({NAMES.get(name, name)}): {argument} must be (a number|an int), got {type(value).__name__}$"
+    message = rf"^({named(system, name)}): {argument} must be (a number|an int), got {type(value).__name__}$"
     with pytest.raises(TypeError, match=message):
         called(system, name, good, argument, value)
 
@@ -299,7 +401,7 @@ def test_a_number_too_large_is_named(system, name, good, argument):
     if argument == "seed" or (name, argument) in {("connectome_inputs", "fiber"), ("connectome_inputs", "brain")}:
         return  # modulo 2^64
     error = IndexError if (name, argument) in INDICES else ValueError
-    with pytest.raises(error, match=rf"^({NAMES.get(name, name)}): {argument} must be .+, got an int of 16610 bits$"):
+    with pytest.raises(error, match=rf"^({named(system, name)}): {argument} must be .+, got an int of 16610 bits$"):
         called(system, name, good, argument, 10**5000)
 
 
@@ -315,7 +417,7 @@ def test_a_bool_of_numpy_is_a_flag(system, name, good, argument):
     signature = inspect.signature(getattr(system, name))
     value = signature.bind(*good).arguments.get(argument, signature.parameters[argument].default)
     called(system, name, good, argument, np.bool_(value))
-    with pytest.raises(TypeError, match=rf"^({NAMES.get(name, name)}): {argument} must be a bool, got int64$"):
+    with pytest.raises(TypeError, match=rf"^({named(system, name)}): {argument} must be a bool, got int64$"):
         called(system, name, good, argument, np.int64(value))
 
 

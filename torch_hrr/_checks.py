@@ -39,8 +39,10 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
     if not hasattr(value, "__array__"):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
     try:
-        # A copy: torch takes neither negative strides nor memory that it may not write.
-        return torch.as_tensor(value.__array__().copy())
+        # A copy: torch takes neither negative strides nor memory that it may not write, nor another byte order.
+        array = value.__array__()
+        native = array.dtype.isnative
+        return torch.as_tensor(array.copy() if native else array.astype(array.dtype.newbyteorder("=")))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
 
@@ -90,6 +92,13 @@ def check_seed(op: str, seed: Any, argument: str = "seed") -> int:
         return integer(op, argument, seed)
     bits = integer(op, argument, seed) % 2**64
     return bits - 2**64 if bits >= 2**63 else bits
+
+
+def renamed(error: Exception, inner: str, own: str) -> Exception:
+    """An error of the call `inner` in the name of the call that the user made; any other error as it is."""
+    text = str(error)
+    known = type(error) in (TypeError, ValueError, IndexError, RuntimeError) and text.startswith(f"{inner}: ")
+    return type(error)(own + text.removeprefix(inner)) if known else error
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:
@@ -178,7 +187,9 @@ def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
     # An array or a tensor without dimensions is iterable by its type alone.
     # Bytes hold ints, and sets are in any order.
     others = (str, bytes, bytearray, set, frozenset, dict)
-    if isinstance(values, others) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
+    # A nested tensor has no shape.
+    nested = isinstance(values, Tensor) and values.is_nested
+    if nested or isinstance(values, others) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
         raise TypeError(f"{op}: {argument} must be {wanted}, got {type(values).__name__}")
     return list(values)
 

@@ -276,7 +276,7 @@ def test_a_benchmark_leaves_a_recording_and_the_default_generator_alone():
 
 def test_the_accelerator_goes_with_the_table():
     module = embedder()
-    module.accelerator.move(torch.device("cuda", 1))
+    module.accelerator._work_on(torch.device("cuda", 1))
     module.to("cpu")
     assert module.accelerator.device.type == "cpu" and module.get_gpu_acceleration_info()["device"] == "cpu"
     double = embedder(precision="float64", use_mixed_precision=True)

@@ -31,13 +31,13 @@ def test_vectorized_encoding(vectorize):
         ([1, 2], {}, TypeError, "positions must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
         (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
-        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base must be finite and above 0"),
-        (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "scale must be finite"),
+        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base_frequency must be finite and above 0"),
+        (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "frequency_scaling must be a finite number"),
     ],
     ids=range(5),
 )
 def test_what_cannot_be_encoded(vectorize, positions, options, error, text):
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=f"^vectorized_sinusoidal_encoding: {text}"):
         accelerator(vectorize=vectorize).vectorized_sinusoidal_encoding(positions, 4, **options)
 
 

@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import subprocess
 
+import numpy as np
 import pytest
 import torch
 
@@ -72,6 +73,14 @@ def test_the_rows_used_last_stay(saved):
     assert mapped.hit_rate == mapped.hits / (mapped.hits + mapped.misses) > 0
     mapped.clear_cache()
     assert mapped.hit_rate == 0 and look_up(2) == (0, 1)
+
+
+def test_ids_may_be_an_array_and_must_hold_data(saved):
+    table = MappedTable(saved[1])
+    ids = np.array([3, 1, 3])
+    assert torch.equal(table(ids), table(torch.from_numpy(ids)))
+    with pytest.raises(ValueError, match=r"^MappedTable: ids must hold data, got a meta tensor$"):
+        table(torch.zeros(2, dtype=torch.int64, device="meta"))
 
 
 def test_without_a_cache_nothing_is_hit(saved):

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +34,12 @@ def test_a_cycle_returns_motor_and_state():
     assert len(motor) == 5 and all(-1 <= value <= 1 for value in motor)
     assert set(state) == STATE and state["cycle"] == 1 and state["cycle_time_ms"] > 0
     assert own.process_robot_cycle(torch.zeros(16), reward=0.5)[1]["cycle"] == 2
+
+
+def test_sensors_may_be_an_array():
+    own, other = brain(), brain()
+    values = np.array(SENSORY)
+    assert torch.equal(own.step(values), other.step(torch.from_numpy(values)))
 
 
 @dtypes

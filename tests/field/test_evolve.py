@@ -253,11 +253,11 @@ def test_keys_advance():
 @pytest.mark.parametrize("bad", (math.nan, -0.1, 1.5))
 def test_tensors_of_decay_and_diffusion_are_checked(bad):
     start, good = torch.zeros(2, 2, 2, 2), torch.tensor(0.1)
-    with pytest.raises(ValueError, match=r"^field_evolve: decay must be in"):
+    with pytest.raises(ValueError, match=r"^evolve: decay must be in"):
         field.evolve(start, torch.tensor(bad), good)
-    with pytest.raises(ValueError, match=r"^field_evolve: diffusion must be in"):
+    with pytest.raises(ValueError, match=r"^evolve: diffusion must be in"):
         field.evolve(start, good, torch.tensor(bad))
-    with pytest.raises(TypeError, match=r"^field_evolve: decay and diffusion must be floats where out is given"):
+    with pytest.raises(TypeError, match=r"^evolve: decay and diffusion must be floats where out is given"):
         field.evolve(start, good, 0.1, out=torch.empty_like(start))
 
 
@@ -289,7 +289,7 @@ def test_gradients_with_noise(boundary, stencil):
 
 
 def test_vmap_over_noise_is_an_error():
-    with pytest.raises(RuntimeError, match=r"^field_evolve: key must not be given within vmap"):
+    with pytest.raises(RuntimeError, match=r"^evolve: key must not be given within vmap"):
         torch.vmap(lambda x: field.evolve(x, 0.1, 0.1, noise=1.0, key=field.random_key(0)))(torch.zeros(2, 2, 2, 2, 2))
 
 
@@ -298,7 +298,7 @@ def test_vmap_over_noise_is_an_error():
     [
         (
             lambda: field.evolve(draw(2, 2, 2, 1), 0.1, 0.1, noise=None),
-            "field_evolve: noise must be a number, got None",
+            "evolve: noise must be a number, got None",
         ),
         (
             lambda: field.evolve(draw(2, 2, 2, 1), 0.1, 0.1, noise=torch.tensor(0.1)),

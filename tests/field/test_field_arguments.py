@@ -16,12 +16,12 @@ def test_arrays_are_fields():
 
 @pytest.mark.parametrize("wrong", [[[[[1.0]]]], None, "field", 1.0])
 def test_what_is_no_field_is_an_argument_of_the_wrong_type(wrong):
-    with pytest.raises(TypeError, match=r"^field_evolve: field must be a torch\.Tensor or a NumPy array, got "):
+    with pytest.raises(TypeError, match=r"^evolve: field must be a torch\.Tensor or a NumPy array, got "):
         field.evolve(wrong, 0.1, 0.1)
 
 
 @pytest.mark.parametrize("argument", ["decay", "diffusion", "steps", "noise"])
 def test_a_bool_is_no_number(argument):
     numbers = {"decay": 0.1, "diffusion": 0.1, "steps": 1, "noise": 0.0}
-    with pytest.raises(TypeError, match=rf"^field_evolve: {argument} must be (a number|an int), got bool$"):
+    with pytest.raises(TypeError, match=rf"^evolve: {argument} must be (a number|an int), got bool$"):
         field.evolve(torch.zeros(2, 2, 2, 1), **{**numbers, argument: True})

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -170,3 +171,12 @@ def test_decoder_and_encoder_check_their_arguments():
 
 def test_repr_shows_the_settings():
     assert repr(HRRMultiLabelLoss(7, 12)) == "HRRMultiLabelLoss(7, 12, missing_weight=1.0, reduction='mean')"
+
+
+def test_arrays_and_autocast_give_the_bits_of_tensors_without():
+    loss = HRRMultiLabelLoss(3, 16, generator=torch.Generator().manual_seed(0))
+    targets = np.array([[1, 0, 1], [0, 1, 0]])
+    encoded = loss.encode(torch.from_numpy(targets))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(loss.encode(targets), encoded)
+    assert torch.equal(loss(encoded.double().numpy(), targets), loss(encoded, torch.from_numpy(targets)))

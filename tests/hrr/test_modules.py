@@ -1,5 +1,6 @@
 """Layers against their formulas written out in sums, what they promise, and their errors."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -273,3 +274,27 @@ def test_other_calls_check_their_arguments():
     for module, inputs in ((Bind(4), (3, 4)), (Unbind(4), (3, 4)), (BindSuperpose(4, 3), (3, 4))):
         with pytest.raises(TypeError):
             module(torch.zeros(inputs, dtype=torch.complex64))
+
+
+LAYERS = (
+    (lambda: Bind(8), (3, 8)),
+    (lambda: Unbind(8, 2), (3, 8)),
+    (lambda: BindSuperpose(8, 2), (3, 2, 8)),
+    (lambda: HRRAttention(8, 2), (3, 8)),
+)
+
+
+@pytest.mark.parametrize(("make", "shape"), LAYERS)
+def test_an_array_is_the_tensor_in_the_dtype_of_the_parameters(make, shape):
+    layer = make()
+    x = np.random.default_rng(0).standard_normal(shape)
+    assert torch.equal(layer(x), layer(torch.from_numpy(x).float()))
+    with pytest.raises(TypeError, match=rf"^{type(layer).__name__}: x must be .*, got torch.int64$"):
+        layer(np.ones(shape, dtype=np.int64))
+
+
+@pytest.mark.parametrize(("make", "shape"), LAYERS)
+def test_a_tensor_of_another_device_is_named(make, shape):
+    layer = make()
+    with pytest.raises(RuntimeError, match=rf"^{type(layer).__name__}: x must be on cpu, got meta$"):
+        layer(torch.ones(shape, device="meta"))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 
 import pytest
 import torch
@@ -67,6 +68,14 @@ def test_a_damaged_file_is_measured_anew(folder, text):
     (folder / "crossovers.json").write_text(text)
     assert calibration.crossover("kept", modelled(0, 2), 8, GPU) == 1
     assert len(json.loads((folder / "crossovers.json").read_text())) == 1
+
+
+@pytest.mark.parametrize("make", (os.mkfifo, os.mkdir))
+def test_what_is_not_a_file_is_an_error_and_no_wait(folder, make):
+    folder.mkdir()
+    make(folder / "crossovers.json")
+    with pytest.raises(ValueError, match=r"^calibrate: path must name a regular file, got .*crossovers\.json$"):
+        calibration.crossover("kept", modelled(0, 2), 8, GPU)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, folder):

@@ -13,7 +13,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import runtime
-from torch_hrr._checks import check_bool, check_dtype, checked_path, choice, integer, number, positive, strided
+from torch_hrr._checks import (
+    check_bool,
+    check_data,
+    check_dtype,
+    check_strided,
+    checked_path,
+    choice,
+    integer,
+    number,
+    positive,
+    renamed,
+    strided,
+)
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
 from torch_hrr.runtime.memory import limit_memory
@@ -96,13 +108,17 @@ class GPUAccelerator:
         self.config = GPUConfig() if config is None else config
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
-        self.move(choose_device(self.config.enable_gpu, device, "GPUAccelerator"))
+        self._work_on(choose_device(self.config.enable_gpu, device, "GPUAccelerator"))
         self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
 
-    def move(self, device: torch.device) -> None:
+    def move(self, device: torch.device | str | int) -> None:
         """Makes another device the one to work on; the loss scale starts anew."""
+        self._work_on(runtime.resolve_device(device, op="move"))
+
+    def _work_on(self, device: torch.device) -> None:
+        """`move` to a device that is known to work."""
         self.device = device
         scales = self.config.compute_dtype == torch.float16
         self.scaler = torch.amp.GradScaler("cuda" if self.on_gpu else "cpu", enabled=scales)
@@ -119,7 +135,13 @@ class GPUAccelerator:
 
     def place(self, x: Tensor) -> Tensor:
         """Moves a tensor to the device, unless its first dimension is below ``min_batch_for_gpu``."""
-        x = strided("place", "x", x)
+        return self._placed("place", "x", x)
+
+    def _placed(self, op: str, argument: str, x: Tensor) -> Tensor:
+        """`place`, with errors in the name of a call."""
+        x = strided(op, argument, x)
+        if self.device.type != "meta":
+            check_data(op, argument, x)
         large = x.dim() == 0 or x.shape[0] >= self.config.min_batch_for_gpu
         return x.to(self.device, non_blocking=True) if large else x
 
@@ -131,14 +153,27 @@ class GPUAccelerator:
     def train_step(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
         """Backward pass and step: scales the loss, unscales gradients, and skips steps with infinite ones.
 
+        Raises:
+            TypeError: ``loss`` is not a tensor, or ``optimizer`` not an optimizer of torch's.
+            ValueError: ``loss`` is not one number that requires a gradient.
+
         Source: Micikevicius et al., Mixed precision training, ICLR 2018; `torch.amp.GradScaler` does it.
         """
+        op = "train_step"
+        check_strided(op, "loss", loss)
+        if loss.numel() != 1 or not loss.requires_grad:
+            got = f"shape {list(loss.shape)}, requires_grad={loss.requires_grad}"
+            raise ValueError(f"{op}: loss must be one number that requires a gradient, got {got}")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"{op}: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
         self.scaler.scale(loss).backward()
         self.scaler.step(optimizer)
         self.scaler.update()
 
     def compile(self, function: _Function) -> _Function:
         """The function through torch.compile, with ``enable_xla``; else as it is."""
+        if not callable(function):
+            raise TypeError(f"compile: function must be callable, got {type(function).__name__}")
         return torch.compile(function) if self.config.enable_xla else function  # type: ignore[return-value]
 
     def vectorized_sinusoidal_encoding(
@@ -151,12 +186,18 @@ class GPUAccelerator:
         layout: str = "interleaved",
     ) -> Tensor:
         """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
-        positions = strided("vectorized_sinusoidal_encoding", "positions", positions)
-        positions, dtype = self.place(positions), self.config.compute_dtype
-        numbers = (embedding_dim, base_frequency, frequency_scaling, phase_shift, layout)
-        if self.config.vectorize:
-            return functional.sinusoidal_encoding(positions, *numbers, dtype)
-        checked = functional.check_ladder(positions, *numbers, dtype)
+        op = "vectorized_sinusoidal_encoding"
+        positions = strided(op, "positions", positions)
+        dim, base = integer(op, "embedding_dim", embedding_dim, 0), positive(op, "base_frequency", base_frequency)
+        scale, phase = number(op, "frequency_scaling", frequency_scaling), number(op, "phase_shift", phase_shift)
+        numbers = (dim, base, scale, phase, choice(op, "layout", layout, relative.LAYOUTS))
+        positions, dtype = self._placed(op, "positions", positions), self.config.compute_dtype
+        try:
+            if self.config.vectorize:
+                return functional.sinusoidal_encoding(positions, *numbers, dtype)
+            checked = functional.check_ladder(positions, *numbers, dtype)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "sinusoidal_encoding", op) from None
         return reference.sinusoidal_encoding(positions, *numbers, checked)
 
     def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
@@ -169,6 +210,16 @@ class GPUAccelerator:
         table, ids = strided(op, "table", table), strided(op, "ids", ids)
         if table.dim() != 2:
             raise ValueError(f"{op}: table must have shape [V, dim], got {list(table.shape)}")
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")
+        if self.device.type != "meta":
+            check_data(op, "table", table)
+            check_data(op, "ids", ids)
+        if ids.is_cpu and table.is_cpu and ids.numel():
+            least, most = map(int, torch.aminmax(ids))
+            if least < 0 or most >= len(table):
+                outside = least if least < 0 else most
+                raise IndexError(f"{op}: ids must be in 0..{len(table) - 1}, got {outside}")
         if padding_id is not None:
             padding_id = integer(op, "padding_id", padding_id, 0, table.shape[0] - 1)
         ids = ids.to(table.device)
@@ -201,12 +252,15 @@ class GPUAccelerator:
     ) -> Tensor:
         """`attention_weights`, after `place` of the queries, in the queries' dtype; errors as there."""
         op = "optimized_attention_weights"
-        query, key = self.place(strided(op, "query", query)), strided(op, "key", key)
+        query, key = self._placed(op, "query", query), strided(op, "key", key)
         mask = None if mask is None else strided(op, "mask", mask)
         relative_bias = None if relative_bias is None else strided(op, "relative_bias", relative_bias)
         key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
         relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
-        return relative.attention_weights(query, key, mask, relative_bias, causal)
+        try:
+            return relative.attention_weights(query, key, mask, relative_bias, causal)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "attention_weights", op) from None
 
     def available_memory(self) -> int:
         """Bytes that tensors can still take: the memory actually free, within the memory limit."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, strided
+from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, renamed, strided
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
@@ -162,20 +162,34 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
                 `embed_positions`.
         """
         if not is_scripting():
-            ids = strided("embed", "ids", ids)
-            if ids.dim() == 0:
-                raise ValueError("embed: ids must have shape [..., L], got a number")
-            if positions is not None:
-                positions = strided("embed", "positions", positions)
-            if self.checkpointed and torch.is_grad_enabled():
-                again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
-                return again
+            checked: Tensor = self._checked(ids, positions)
+            return checked
         return self._embed(ids, positions)
 
     def embed(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         """The same as calling the module."""
         embedded: Tensor = self(ids, positions)
         return embedded
+
+    @torch.jit.unused
+    def _checked(self, ids: Any, positions: Any) -> Tensor:
+        """`_embed` of tensors or arrays, whose errors are in the name of `embed`."""
+        op, device = "embed", self._device()
+        ids = strided(op, "ids", ids)
+        if ids.dim() == 0:
+            raise ValueError(f"{op}: ids must have shape [..., L], got a number")
+        if positions is not None:
+            positions = strided(op, "positions", positions)
+        for name, given in (("ids", ids), ("positions", positions)):
+            if given is not None and given.is_meta and device.type != "meta":
+                raise ValueError(f"{op}: {name} must hold data, got a meta tensor")
+        try:
+            if self.checkpointed and torch.is_grad_enabled():
+                again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
+                return again
+            return self._embed(ids, positions)
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise renamed(error, "embed_positions", op) from None
 
     def _embed(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         padding, weight = self.padding, self.weight
@@ -382,6 +396,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             ValueError: A number is outside its range.
         """
         op = "optimize_for_gpu"
+        training = check_bool(op, "training", training)
         length = self.config.max_sequence_length if sequence_length is None else sequence_length
         length = integer(op, "sequence_length", length, 1)
         available = None
@@ -429,7 +444,10 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
     def save_config(self, path: str | os.PathLike[str]) -> None:
         """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read."""
-        self.config.save(path)
+        try:
+            self.config.save(path)
+        except (TypeError, ValueError) as error:
+            raise renamed(error, "save", "save_config") from None
 
     @classmethod
     def load_config(
@@ -524,7 +542,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         module: Any = super()
         moved: Self = module._apply(fn, recurse)
         if self.weight is not None and self.weight.device not in (self.accelerator.device, torch.device("meta")):
-            self.accelerator.move(self.weight.device)
+            self.accelerator._work_on(self.weight.device)
         return moved
 
     def _table_dtype(self) -> torch.dtype:

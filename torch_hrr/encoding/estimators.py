@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number
+from torch_hrr._checks import check_seed, integer, number, renamed
 from torch_hrr._random import seeded_generator
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
@@ -68,7 +68,10 @@ class _Estimator(Saveable):
             input_dim = config.embedding_dim
             settings = {**_TOKEN_SETTINGS, "input_scaling": input_dim**-0.5, **settings}
         settings.setdefault("device", _device(self.embedder, gpu_config))
-        self.machine = LiquidStateMachine(input_dim, embedder=self.embedder, **settings)
+        try:
+            self.machine = LiquidStateMachine(input_dim, embedder=self.embedder, **settings)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "LiquidStateMachine", op) from None
 
     def __repr__(self) -> str:
         """The machine's settings, and whether there is a read-out."""

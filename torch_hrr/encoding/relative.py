@@ -10,6 +10,7 @@ from torch._jit_internal import is_scripting
 from torch_hrr._checks import (
     check_bool,
     check_broadcast,
+    check_elements,
     check_floating,
     check_strided,
     choice,
@@ -17,7 +18,9 @@ from torch_hrr._checks import (
     number,
     optional_tensor,
     real,
+    renamed,
     resolve_dtype,
+    signed,
     strided,
     tensor,
 )
@@ -90,7 +93,12 @@ def rotate(
             )
     wide = x.float() if x.dtype in _HALVES else x
     half = x.shape[-1] // 2
-    waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(positions, 2 * half, base, scale, 0.0, "half", wide.dtype)
+    try:
+        waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(
+            positions, 2 * half, base, scale, 0.0, "half", wide.dtype
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "sinusoidal_encoding", "rotate") from None
     sine, cosine = waves[..., :half], waves[..., half:]
     if layout == "half":
         s, c = wide[..., :half], wide[..., half:]
@@ -143,6 +151,7 @@ class RelativePositionBias(nn.Module):
         self.window = integer(name, "window", window, 1)
         self.heads = integer(name, "heads", heads, 1)
         self.features = integer(name, "features", features, 0)
+        check_elements(name, "weight", (self.heads, self.features or 2 * self.window + 1))
         self.base = number(name, "base", base)
         check_settings(name, self.features, self.base)
         width = self.features or 2 * self.window + 1
@@ -160,13 +169,19 @@ class RelativePositionBias(nn.Module):
 
         Raises:
             TypeError: An argument is not an int.
-            ValueError: ``queries`` or ``keys`` is negative.
+            ValueError: ``queries`` or ``keys`` is negative, or a number too large.
         """
         # Left out where it is scripted, which checks types itself.
         if not is_scripting():
             op = type(self).__name__
             queries, keys = integer(op, "queries", queries, 0), integer(op, "keys", keys, 0)
-            first_query = integer(op, "first_query", first_query)
+            first_query = signed(op, "first_query", first_query)
+            # What a tracer holds needs no such bounds.
+            sized = type(queries) is type(keys) is type(first_query) is int and not torch.compiler.is_compiling()
+            if sized:
+                check_elements(op, "the bias", (self.heads, queries, keys))
+            if sized and not -(2**63) < first_query - keys <= first_query + queries < 2**63:
+                raise ValueError(f"{op}: first_query must leave all distances below 2^63, got {first_query}")
         # Every distance once: the bias is constant along diagonals. Descending j - i, ascending i - j.
         distances = torch.arange(first_query - keys + 1, first_query + queries, device=self.weight.device)
         if self.features:

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr import io
-from torch_hrr._checks import FLOATING, check_bool, check_floating, checked_path, integer, tensor
+from torch_hrr._checks import FLOATING, check_bool, check_data, check_floating, checked_path, integer, strided, tensor
 from torch_hrr.encoding.acceleration import choose_device
-from torch_hrr.io import IntegrityError
+from torch_hrr.io import IntegrityError, open_mapped, save_in_pieces
 
 _FORMAT = "torch_hrr.embedding_table"
 _VERSION = 1
@@ -58,7 +57,7 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     check_floating("save_table", "table", table)
     if table.dim() != 2 or 0 in table.shape:
         raise ValueError(f"save_table: table must have shape [V, dim], both at least 1, got {list(table.shape)}")
-    io.save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION)
+    save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION, op="save_table")
 
 
 class MappedTable:
@@ -98,15 +97,14 @@ class MappedTable:
             OSError: The file cannot be read; FileNotFoundError if there is none.
             TypeError: An argument of another type.
         """
-        verify = check_bool("MappedTable", "verify", verify)
         self.config = MemoryStorageConfig() if config is None else config
         if not isinstance(self.config, MemoryStorageConfig):
             raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")
         path = checked_path("MappedTable", path)
-        tensors, _ = io.open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify)
+        tensors, _ = open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify, op="MappedTable")
         table = tensors.get("table")
         if table is None or len(tensors) > 1 or table.dim() != 2 or 0 in table.shape or table.dtype not in FLOATING:
-            raise IntegrityError(f"load: {path} must hold one floating table [V, dim]")
+            raise IntegrityError(f"MappedTable: {path} must hold one floating table [V, dim]")
         self._path, self._table = os.path.abspath(path), table
         wanted = self.config.enable_gpu_acceleration
         self.device = choose_device(wanted, device, "MappedTable")
@@ -162,11 +160,13 @@ class MappedTable:
 
         Raises:
             IndexError: An id is outside 0 to V - 1.
-            TypeError: ``ids`` is not int32 or int64.
+            TypeError: ``ids`` is not a tensor or array of int32 or int64.
+            ValueError: ``ids`` is a meta tensor.
         """
-        if not isinstance(ids, Tensor) or ids.dtype not in (torch.int32, torch.int64):
-            got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
-            raise TypeError(f"MappedTable: ids must be int32 or int64, got {got}")
+        ids = strided("MappedTable", "ids", ids)
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"MappedTable: ids must be int32 or int64, got {ids.dtype}")
+        check_data("MappedTable", "ids", ids)
         tokens, inverse = torch.unique(ids.detach().cpu().to(torch.int64), return_inverse=True)
         if tokens.numel() and not 0 <= int(tokens[0]) <= int(tokens[-1]) < self.shape[0]:
             outside = int(tokens[0]) if int(tokens[0]) < 0 else int(tokens[-1])

@@ -22,6 +22,7 @@ from torch_hrr._checks import (
     choice,
     integer,
     number,
+    placed,
     plain,
 )
 from torch_hrr._random import seeded_generator
@@ -192,8 +193,8 @@ class FieldBrain(Saveable, nn.Module):
         """The device part of a cycle.
 
         Args:
-            sensory: ``[sensory_dim]``, floating, on the brain's device. Its values are not checked: NaN stays in the
-                brain.
+            sensory: ``[sensory_dim]``, floating, on the brain's device, or an array. Its values are not checked: NaN
+                stays in the brain.
             reward: For what the last motor did; a number or a tensor of one element on the device.
 
         Returns:
@@ -204,6 +205,7 @@ class FieldBrain(Saveable, nn.Module):
             TypeError: An argument is of another type or dtype.
             ValueError: A shape or a device is another. The brain is unchanged.
         """
+        sensory = placed("step", "sensory", sensory, self.device)
         check_floating("step", "sensory", sensory)
         if sensory.shape != (self.sensory_dim,):
             raise ValueError(f"step: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _library
-from torch_hrr._checks import check_bool, check_seed
+from torch_hrr._checks import check_bool, check_seed, renamed
 from torch_hrr.field import functional
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.runtime import resolve_device
@@ -47,7 +47,10 @@ def create_brain(
     prefer_gpu = check_bool("create_brain", "prefer_gpu", prefer_gpu)
     if settings.get("device") is None:
         settings["device"] = "cuda" if prefer_gpu and has_gpu() else "cpu"
-    return FieldBrain(sensory_dim, motor_dim, spatial, channels, seed=seed, **settings)
+    try:
+        return FieldBrain(sensory_dim, motor_dim, spatial, channels, seed=seed, **settings)
+    except (TypeError, ValueError) as error:
+        raise renamed(error, "FieldBrain", "create_brain") from None
 
 
 class FieldBrainFactory:

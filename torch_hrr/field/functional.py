@@ -13,6 +13,7 @@ from torch_hrr._checks import (
     integer,
     optional_tensor,
     real,
+    renamed,
     signed,
     strided,
     tensor,
@@ -83,29 +84,33 @@ def evolve(
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
     easy as 1, 2, 3, SC 2011.
     """
-    field, key = tensor("field_evolve", "field", field), optional_tensor("field_evolve", "key", key)
+    op = "evolve"
+    field, key = tensor(op, "field", field), optional_tensor(op, "key", key)
     if out is not None:
-        check_out("field_evolve", out)
+        check_out(op, out)
     if not isinstance(decay, Tensor):
-        decay = real("field_evolve", "decay", decay)
+        decay = real(op, "decay", decay)
     if not isinstance(diffusion, Tensor):
-        diffusion = real("field_evolve", "diffusion", diffusion)
-    steps = signed("field_evolve", "steps", steps)
-    noise = real("field_evolve", "noise", noise)
-    word("field_evolve", "boundary", boundary)
-    word("field_evolve", "stencil", stencil)
+        diffusion = real(op, "diffusion", diffusion)
+    steps = signed(op, "steps", steps)
+    noise = real(op, "noise", noise)
+    word(op, "boundary", boundary)
+    word(op, "stencil", stencil)
     if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"field_evolve: generator must be a torch.Generator or None, got {type(generator).__name__}")
+        raise TypeError(f"{op}: generator must be a torch.Generator or None, got {type(generator).__name__}")
     if noise > 0 and key is None:
         key = drawn_key(field.device, generator)
-    if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
-        if out is not None:
-            raise TypeError("field_evolve: decay and diffusion must be floats where out is given, got a tensor")
-        numbers = (_number(decay), _number(diffusion))
-        return _ops.field_evolve.Tensor(field, *numbers, steps, boundary, stencil, noise, key)
-    if out is None:
-        return _ops.field_evolve.default(field, decay, diffusion, steps, boundary, stencil, noise, key)
-    _ops.field_evolve.out(field, decay, diffusion, steps, boundary, stencil, noise, key, out=out)
+    try:
+        if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
+            if out is not None:
+                raise TypeError(f"{op}: decay and diffusion must be floats where out is given, got a tensor")
+            numbers = (_number(decay), _number(diffusion))
+            return _ops.field_evolve.Tensor(field, *numbers, steps, boundary, stencil, noise, key)
+        if out is None:
+            return _ops.field_evolve.default(field, decay, diffusion, steps, boundary, stencil, noise, key)
+        _ops.field_evolve.out(field, decay, diffusion, steps, boundary, stencil, noise, key, out=out)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "field_evolve", op) from None
     return out
 
 
@@ -136,12 +141,16 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
     Source: Sobel and Feldman, An isotropic 3x3 image gradient operator, 1968; Zucker and Hummel, A three-dimensional
     edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
     """
-    field = tensor("field_gradient", "field", field)
-    normalize = check_bool("field_gradient", "normalize", normalize)
-    if out is None:
-        return _ops.field_gradient.default(field, normalize)
-    check_out("field_gradient", out)
-    _ops.field_gradient.out(field, normalize, out=out)
+    op = "gradient"
+    field = tensor(op, "field", field)
+    normalize = check_bool(op, "normalize", normalize)
+    try:
+        if out is None:
+            return _ops.field_gradient.default(field, normalize)
+        check_out(op, out)
+        _ops.field_gradient.out(field, normalize, out=out)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "field_gradient", op) from None
     return out
 
 

@@ -6,7 +6,7 @@ from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import choice, integer, number
-from torch_hrr.hrr.modules import check_rows, check_tensor, draw_rows, empty_matrix, widen
+from torch_hrr.hrr.modules import draw_rows, empty_matrix, taken, taken_rows, widen
 
 
 class HRRMultiLabelLoss(nn.Module):
@@ -100,8 +100,8 @@ class HRRMultiLabelLoss(nn.Module):
             RuntimeError: A tensor is on another device than the vectors.
             TypeError: ``s`` is of a dtype the operators do not take, or ``targets`` is complex.
         """
-        check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
-        self._check_targets(targets)
+        s = taken_rows("HRRMultiLabelLoss", "s", s, 0, self.dim, self.labels)
+        targets = self._taken_targets(targets)
         if targets.shape[:-1] != s.shape[:-1]:
             raise ValueError(
                 f"HRRMultiLabelLoss: targets must have the leading dimensions {list(s.shape[:-1])} of s, "
@@ -129,26 +129,35 @@ class HRRMultiLabelLoss(nn.Module):
         Raises:
             ValueError: D is not the last dimension.
         """
-        check_rows("HRRMultiLabelLoss", "s", s, 0, self.dim)
+        s = taken_rows("HRRMultiLabelLoss", "s", s, 0, self.dim, self.labels)
         return self._cosines(s, self.present)
 
     @torch.jit.export
     def encode(self, targets: Tensor) -> Tensor:
-        """The vector of a set of labels, ``sum over l of targets_l bind(p, c_l)``: ``[..., L]`` to ``[..., D]``."""
-        self._check_targets(targets)
+        """The vector of a set of labels, ``sum over l of targets_l bind(p, c_l)``: ``[..., L]`` to ``[..., D]``.
+
+        In the dtype of the vectors, under autocast too.
+        """
+        targets = self._taken_targets(targets)
+        if is_scripting():
+            return self._encoded(targets)
+        else:
+            with full_precision(targets.device):
+                return self._encoded(targets)
+
+    def _encoded(self, targets: Tensor) -> Tensor:
         encoded: Tensor = torch.ops.torch_hrr.bind(targets.to(self.labels.dtype) @ self.labels, self.present)
         return encoded
 
-    def _check_targets(self, targets: Tensor) -> None:
-        check_tensor("HRRMultiLabelLoss", "targets", targets, False)
+    def _taken_targets(self, targets: Tensor) -> Tensor:
+        targets = taken("HRRMultiLabelLoss", "targets", targets, self.labels, False)
         if targets.is_complex():
             raise TypeError(f"HRRMultiLabelLoss: targets must be real, got {targets.dtype}")
-        if targets.device != self.labels.device:
-            raise RuntimeError(f"HRRMultiLabelLoss: targets must be on {self.labels.device}, got {targets.device}")
         if targets.dim() == 0 or targets.shape[-1] != self.num_labels:
             raise ValueError(
                 f"HRRMultiLabelLoss: targets must have shape [..., {self.num_labels}], got {list(targets.shape)}"
             )
+        return targets
 
     def _cosines(self, s: Tensor, cue: Tensor) -> Tensor:
         """Cosines of ``unbind(s, cue)`` with every label, under autocast too in the dtype of ``s``, widened."""

@@ -1,9 +1,9 @@
 """Layers for networks: binding with learnable roles, records, and attention by unbinding a superposition.
 
 All can be scripted, exported and compiled like any module of torch. They take float32, float64, float16 and bfloat16 on
-any device, and are differentiable in input and parameters. Their parameters are drawn on the CPU, so that a generator
-gives the same ones on every device, and live on the given device, else on that of `runtime.set_device`, else on torch's
-default device.
+any device, and are differentiable in input and parameters. NumPy arrays go to the device and dtype of the parameters.
+Parameters are drawn on the CPU, so that a generator gives the same ones on every device, and live on the given device,
+else on that of `runtime.set_device`, else on torch's default device.
 """
 
 import torch
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_bool, check_floating, check_generator, check_strided, integer, resolve_dtype
+from torch_hrr._checks import check_bool, check_floating, check_generator, check_strided, integer, placed, resolve_dtype
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -55,12 +55,13 @@ class _Roles(nn.Module):
         self.dim = dim
         self.roles = roles
         self.unitary = check_bool(name, "unitary", unitary)
+        check_generator(name, generator)
         self.weight = nn.Parameter(empty_matrix(name, (roles, dim), device, dtype))
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws the roles anew."""
-        draw_rows(type(self).__name__, self.weight, generator, self.unitary)
+        draw_rows("reset_parameters", self.weight, generator, self.unitary)
 
     def role_vectors(self) -> Tensor:
         """The roles in use, ``[K, D]``: the parameter, or its projection onto unitary vectors."""
@@ -86,10 +87,10 @@ class Bind(_Roles):
 
     def forward(self, x: Tensor) -> Tensor:
         """Binds; ValueError for another shape, TypeError for another dtype than above."""
-        check_tensor("Bind", "x", x)
+        x = taken("Bind", "x", x, self.weight)
         roles = self.role_vectors()
         if self.roles == 1:
-            check_rows("Bind", "x", x, 0, self.dim)
+            x = taken_rows("Bind", "x", x, 0, self.dim, self.weight)
             roles = roles[0]
         elif x.dim() < 2 or x.shape[-1] != self.dim or (x.shape[-2] != self.roles and x.shape[-2] != 1):
             raise ValueError(f"Bind: x must have shape [..., {self.roles}, {self.dim}], got {list(x.shape)}")
@@ -108,7 +109,7 @@ class Unbind(_Roles):
 
     def forward(self, x: Tensor) -> Tensor:
         """Unbinds; ValueError for another shape, TypeError for another dtype than above."""
-        check_rows("Unbind", "x", x, 0, self.dim)
+        x = taken_rows("Unbind", "x", x, 0, self.dim, self.weight)
         roles = self.role_vectors()
         if self.roles == 1:
             roles = roles[0]
@@ -143,9 +144,9 @@ class BindSuperpose(_Roles):
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """Makes the record; ValueError for another shape, TypeError for another dtype than above."""
-        check_rows("BindSuperpose", "x", x, self.roles, self.dim)
+        x = taken_rows("BindSuperpose", "x", x, self.roles, self.dim, self.weight)
         if weights is not None:
-            check_rows("BindSuperpose", "weights", weights, 0, self.roles)
+            weights = taken_rows("BindSuperpose", "weights", weights, 0, self.roles, self.weight)
         record: Tensor = torch.ops.torch_hrr.bind_superpose(self.role_vectors(), x, weights, self.normalize)
         return record
 
@@ -214,6 +215,7 @@ class HRRAttention(nn.Module):
         embed_dim = integer("HRRAttention", "embed_dim", embed_dim, 1)
         num_heads = integer("HRRAttention", "num_heads", num_heads, 1)
         bias = check_bool("HRRAttention", "bias", bias)
+        check_generator("HRRAttention", generator)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
         self.embed_dim = embed_dim
@@ -226,8 +228,8 @@ class HRRAttention(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws the projections anew and sets biases to 0."""
-        draw_rows("HRRAttention", self.in_weight, generator)
-        draw_rows("HRRAttention", self.out_weight, generator)
+        draw_rows("reset_parameters", self.in_weight, generator)
+        draw_rows("reset_parameters", self.out_weight, generator)
         for bias in (self.in_bias, self.out_bias):
             if bias is not None:
                 nn.init.zeros_(bias)
@@ -259,15 +261,12 @@ class HRRAttention(nn.Module):
 
     def _attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Values ``[..., heads, T, E / heads]`` and their weights ``[..., heads, T]``."""
-        check_tensor("HRRAttention", "x", x)
+        x = taken("HRRAttention", "x", x, self.in_weight)
         if x.dim() < 2 or x.shape[-1] != self.embed_dim:
             raise ValueError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
-        # The product of a meta tensor with a weight that holds data is no error of torch's.
-        if x.device != self.in_weight.device:
-            raise RuntimeError(f"HRRAttention: x must be on {self.in_weight.device}, got {x.device}")
         kept: Tensor | None = None
         if mask is not None:
-            check_tensor("HRRAttention", "key_padding_mask", mask, False)
+            mask = taken("HRRAttention", "key_padding_mask", mask, self.in_weight, False)
             if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
                 raise ValueError(
                     f"HRRAttention: key_padding_mask must be bool of shape {list(x.shape[:-1])}, "
@@ -297,21 +296,32 @@ def widen(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.float16 or x.dtype == torch.bfloat16 else x
 
 
-def check_tensor(name: str, argument: str, x: Tensor, floating: bool = True) -> None:
-    """`check_floating` or `check_strided`; nothing in TorchScript, where compiler and operators check."""
-    if not is_scripting():
+def taken(name: str, argument: str, x: Tensor, weight: Tensor, floating: bool = True) -> Tensor:
+    """What a layer takes beside its parameters; as it is in TorchScript, where compiler and operators check.
+
+    A tensor is checked, and must be where they are. An array goes there, and into their dtype if it must be floating.
+    """
+    if is_scripting():
+        return x
+    else:
+        given = placed(name, argument, x, weight.device)
         check = check_floating if floating else check_strided
-        check(name, argument, x)
+        check(name, argument, given)
+        # The product of a meta tensor with a weight that holds data is no error of torch's.
+        if given.device != weight.device:
+            raise RuntimeError(f"{name}: {argument} must be on {weight.device}, got {given.device}")
+        return given.to(weight.dtype) if floating and given is not x else given
 
 
-def check_rows(name: str, argument: str, x: Tensor, items: int, dim: int) -> None:
-    """Raises ValueError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items; `check_tensor`."""
-    check_tensor(name, argument, x)
+def taken_rows(name: str, argument: str, x: Tensor, items: int, dim: int, weight: Tensor) -> Tensor:
+    """As `taken`; ValueError unless the shape is ``[..., items, dim]``, or ``[..., dim]`` for no items."""
+    x = taken(name, argument, x, weight)
     if items == 0:
         if x.dim() == 0 or x.shape[-1] != dim:
             raise ValueError(f"{name}: {argument} must have shape [..., {dim}], got {list(x.shape)}")
     elif x.dim() < 2 or x.shape[-1] != dim or x.shape[-2] != items:
         raise ValueError(f"{name}: {argument} must have shape [..., {items}, {dim}], got {list(x.shape)}")
+    return x
 
 
 def empty_matrix(

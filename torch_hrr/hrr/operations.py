@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_broadcast, check_data, check_dtype, check_vectors, integer, real
+from torch_hrr._checks import (
+    check_bool,
+    check_broadcast,
+    check_data,
+    check_dtype,
+    check_generator,
+    check_vectors,
+    integer,
+    real,
+    renamed,
+)
 from torch_hrr.hrr import functional
 from torch_hrr.io.files import is_out_of_memory
 from torch_hrr.runtime import resolve_device
@@ -36,10 +45,10 @@ class HRROperations:
 
     Raises:
         ValueError: `dimensionality` is less than 1, or torch does not know `device`. Of a method: an argument is on
-            meta and the device is not.
+            meta and the device is not, or it has another last dimension, too few dimensions, or some that do not
+            broadcast.
         TypeError: `dimensionality` is not an int, or `dtype` is not supported. Of a method: an argument is not a real
             floating-point tensor or array.
-        RuntimeError: Of a method: an argument has another last dimension, or too few dimensions.
     """
 
     def __init__(
@@ -62,11 +71,11 @@ class HRROperations:
 
     def bind(self, a: Any, b: Any) -> Tensor:
         """Circular convolution, `hrr.bind`: ``[..., D]``."""
-        return functional.bind(self._place("bind", "a", a), self._place("bind", "b", b))
+        return functional.bind(*self._pair("bind", a, b))
 
     def unbind(self, bound: Any, role: Any) -> Tensor:
         """Circular correlation, `hrr.unbind`: ``[..., D]``."""
-        return functional.unbind(self._place("unbind", "bound", bound), self._place("unbind", "role", role))
+        return functional.unbind(*self._pair("unbind", bound, role, ("bound", "role")))
 
     def superpose(self, vectors: Any, weights: Any = None, normalize: bool = True) -> Tensor:
         """Weighted sum, `hrr.superpose`: ``[..., K, D]`` and weights ``[..., K]`` to ``[..., D]``, of unit norm."""
@@ -74,8 +83,7 @@ class HRROperations:
 
     def batch_bind(self, a_batch: Any, b_batch: Any) -> Tensor:
         """`bind` of whole batches: ``[..., B, D]`` and ``[..., B, D]`` to ``[..., B, D]``."""
-        a = self._place("batch_bind", "a_batch", a_batch, rank=2)
-        return functional.bind(a, self._place("batch_bind", "b_batch", b_batch, rank=2))
+        return functional.bind(*self._pair("batch_bind", a_batch, b_batch, ("a_batch", "b_batch"), 2))
 
     def batch_superpose(self, vectors_batch: Any, weights: Any = None) -> Tensor:
         """Unit sums of a batch of sets: ``[B, K, D]`` and weights ``[B, K]`` or ``[K]`` to ``[B, D]``."""
@@ -83,8 +91,7 @@ class HRROperations:
 
     def fused_bind_normalize(self, a: Any, b: Any) -> Tensor:
         """Binding of unit norm in one pass, `hrr.bind_normalize`: ``[..., D]``."""
-        op = "fused_bind_normalize"
-        return functional.bind_normalize(self._place(op, "a", a), self._place(op, "b", b))
+        return functional.bind_normalize(*self._pair("fused_bind_normalize", a, b))
 
     def random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Random vectors, elements from N(0, 1/D), `hrr.random`: ``[n, D]``; the generator is a CPU one."""
@@ -92,19 +99,31 @@ class HRROperations:
 
     def unitary_random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Random unitary vectors, which `unbind` inverts exactly, `hrr.random`: ``[n, D]``."""
+        n = integer("unitary_random", "n", n, 0)
+        check_generator("unitary_random", generator)
         return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
 
     def _superpose(self, op: str, argument: str, vectors: Any, weights: Any, normalize: bool) -> Tensor:
         normalize = check_bool(op, "normalize", normalize)
         vectors = self._place(op, argument, vectors, rank=2)
         if weights is not None:
-            weights = _as_tensor(weights)
             weights = check_vectors(op, "weights", weights)
             weights = self._move(op, "weights", weights)
-        return functional.superpose(vectors, weights, normalize)
+        try:
+            return functional.superpose(vectors, weights, normalize)
+        except (ValueError, RuntimeError) as error:
+            raise renamed(error, "superpose", op) from None
+
+    def _pair(
+        self, op: str, first: Any, second: Any, names: tuple[str, str] = ("a", "b"), rank: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """Two operands whose leading dimensions broadcast."""
+        a, b = self._place(op, names[0], first, rank), self._place(op, names[1], second, rank)
+        check_broadcast(op, " and ".join(names), a.shape[:-1], b.shape[:-1])
+        return a, b
 
     def _place(self, op: str, argument: str, value: Any, rank: int = 1) -> Tensor:
-        value = check_vectors(op, argument, _as_tensor(value), self.dimensionality, rank=rank)
+        value = check_vectors(op, argument, value, self.dimensionality, rank=rank)
         return self._move(op, argument, value)
 
     def _move(self, op: str, argument: str, value: Tensor) -> Tensor:
@@ -204,9 +223,8 @@ class HybridHRRSystem:
             RuntimeError: The shapes do not match each other or D, or the devices differ.
         """
         op = "adaptive_bind"
-        a, b = _as_tensor(a), _as_tensor(b)
-        check_vectors(op, "a", a, self.dimensionality)
-        check_vectors(op, "b", b, self.dimensionality, a.device)
+        a = check_vectors(op, "a", a, self.dimensionality)
+        b = check_vectors(op, "b", b, self.dimensionality, a.device)
         rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
         if batch_size is None:
             batch_size = rows
@@ -223,12 +241,3 @@ class HybridHRRSystem:
                 elif not is_out_of_memory(error):
                     raise
         return self.cpu_ops.bind(a, b)
-
-
-def _as_tensor(value: Any) -> Any:
-    """A copy of a numpy array as a tensor; anything else as it is."""
-    # Whoever holds an array has imported numpy; torch_hrr itself does not need it.
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, numpy.ndarray):
-        return value
-    return torch.from_numpy(numpy.array(value, dtype=value.dtype.newbyteorder("="), order="C"))

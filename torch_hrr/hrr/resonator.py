@@ -68,7 +68,7 @@ class Resonator(Saveable):
     Raises:
         TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or of another
             dtype than the first.
-        ValueError: There is no codebook, one is not ``[M, D]`` or empty, or `seed` is outside its range.
+        ValueError: There is no codebook, or one is not ``[M, D]`` or empty.
         RuntimeError: A codebook differs from the first in D or device.
 
     Source: Frady, Kent, Olshausen, Sommer, Resonator networks 1, Neural Computation 32(12), 2020.
@@ -94,8 +94,7 @@ class Resonator(Saveable):
             check_vectors("Resonator", "codebooks", book, books[0].shape[1], books[0].device)
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
-        check_seed("Resonator", seed)
-        seed = int(seed)
+        seed = check_seed("Resonator", seed)
         dtype = compute_dtype(books[0].dtype)
         self.seed = seed
         self.codebooks = tuple(

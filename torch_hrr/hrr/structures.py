@@ -102,7 +102,7 @@ class Record(Shared, Saveable):
 
     def __getitem__(self, role: str) -> Tensor:
         """The noisy filler, as `get`."""
-        return self.get(role)
+        return functional.unbind(self.vector, self._role("Record", role))
 
     @locked
     def remove(self, role: str) -> None:

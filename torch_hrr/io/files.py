@@ -137,18 +137,18 @@ def save(
     tensors = _checked_content("save", tensors, metadata)
     data = {name: to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
-    header = _checked_header(format, version, metadata, entries, key)
+    header = _checked_header("save", format, version, metadata, entries, key)
     write_atomically(os.path.realpath(target), [header, *(data[name] for name in _layout(entries))])
 
 
 def _checked_header(
-    format: str, version: int, metadata: Mapping[str, Any], entries: Mapping[str, _Entry], key: bytes | None
+    op: str, format: str, version: int, metadata: Mapping[str, Any], entries: Mapping[str, _Entry], key: bytes | None
 ) -> bytes:
     """The header of a file with these entries; ValueError where names and metadata are too long for one."""
     manifest = {"format": format, "metadata": dict(metadata), "tensors": _as_json(entries), "version": version}
     header = _header(_json(manifest), entries, key)
     if len(header) - _PREFIX_BYTES > _MAX_HEADER:
-        raise ValueError(f"save: names and metadata must fit in {_MAX_HEADER} bytes, got {len(header) - _PREFIX_BYTES}")
+        raise ValueError(f"{op}: names and metadata must fit in {_MAX_HEADER} bytes, got {len(header) - _PREFIX_BYTES}")
     return header
 
 
@@ -159,25 +159,24 @@ def save_in_pieces(
     *,
     format: str,
     version: int,
+    op: str = "save_in_pieces",
 ) -> None:
     """Writes the file that `save` writes, with memory for only a piece of it: for tensors that are mapped themselves.
 
-    Elements are read twice, to be hashed and to be written.
+    Elements are read twice, to be hashed and to be written. Errors are in the name of `op`.
 
     Raises:
-        RuntimeError: A tensor changed during the call; nothing is written.
-        TypeError, ValueError, OSError: As `save`.
+        RuntimeError: A tensor changed during the call; nothing is written. TypeError, ValueError, OSError: As `save`.
     """
-    target = checked_path("save", path)
-    _check_options("save", format, version, None)
-    tensors = _checked_content("save", tensors, metadata)
-    entries = {}
+    target = checked_path(op, path)
+    _check_options(op, format, version, None)
+    tensors, entries = _checked_content(op, tensors, metadata), {}
     for name, tensor in tensors.items():
         hashed = hashlib.sha256()
         for piece in _pieces(tensor):
             hashed.update(piece)
         entries[name] = _Entry(_DTYPE_NAMES[tensor.dtype], hashed.hexdigest(), tuple(tensor.shape))
-    header = _checked_header(format, version, metadata, entries, None)
+    header = _checked_header(op, format, version, metadata, entries, None)
 
     def chunks() -> Iterator[bytes | bytearray]:
         yield header
@@ -187,15 +186,15 @@ def save_in_pieces(
                 hashed.update(piece)
                 yield piece
             if hashed.hexdigest() != entries[name].sha256:
-                raise RuntimeError(f"save: tensors[{name!r}] must not change while it is written")
+                raise RuntimeError(f"{op}: tensors[{name!r}] must not change while it is written")
 
-    write_atomically(os.path.realpath(target), chunks())
+    write_atomically(os.path.realpath(target), chunks(), op)
 
 
 def _pieces(tensor: Tensor) -> Iterator[bytearray]:
-    """The bytes of `_to_bytes`, some rows at a time."""
-    row = max(math.prod(tensor.shape[1:]) * tensor.element_size(), 1)
-    rows = torch.split(tensor, max(_PIECE // row, 1)) if tensor.dim() else (tensor,)
+    """The bytes of `to_bytes`, some rows at a time."""
+    many = _PIECE // max(math.prod(tensor.shape[1:]) * tensor.element_size(), 1)
+    rows = torch.split(tensor, max(many, 1)) if tensor.dim() else (tensor,)
     return (to_bytes(part) for part in rows)
 
 
@@ -244,14 +243,14 @@ def load(
         return {name: tensor.to(place) for name, tensor in tensors.items()}, metadata
 
 
-def format_of(path: str | os.PathLike[str], key: bytes | None = None) -> str:
-    """The format of a file that `save` wrote; its header is checked, its tensors are not. Errors as `load`."""
-    _check_options("load", "any", 0, key)
-    with open_regular("load", path) as file:
+def format_of(path: str | os.PathLike[str], key: bytes | None = None, *, op: str = "format_of") -> str:
+    """The format of a file that `save` wrote; its header is checked, its tensors are not. Errors as `load`, by `op`."""
+    _check_options(op, "any", 0, key)
+    with open_regular(op, path) as file:
         try:
             return str(_read_header(file, None, 0, key)[1]["format"])
         except IntegrityError as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
+            raise IntegrityError(f"{op}: {os.fsdecode(path)} {error}") from None
 
 
 def open_regular(op: str, path: str | os.PathLike[str]) -> io.BufferedReader:
@@ -292,7 +291,13 @@ def _first_line(error: BaseException) -> str:
 
 
 def open_mapped(
-    path: str | os.PathLike[str], *, format: str, version: int = 1, key: bytes | None = None, verify: bool = True
+    path: str | os.PathLike[str],
+    *,
+    format: str,
+    version: int = 1,
+    key: bytes | None = None,
+    verify: bool = True,
+    op: str = "open_mapped",
 ) -> _Content:
     """As `load`, but the tensors map the file: a page is read when its elements are, and writing ends the process.
 
@@ -304,11 +309,11 @@ def open_mapped(
         RuntimeError: The machine is big-endian, while files are little-endian.
         IntegrityError, TypeError, ValueError, OSError: As `load`.
     """
-    _check_options("open_mapped", format, version, key)
-    verify = check_bool("open_mapped", "verify", verify)
+    _check_options(op, format, version, key)
+    verify = check_bool(op, "verify", verify)
     if sys.byteorder == "big":
-        raise RuntimeError("open_mapped: files are little-endian, and cannot be mapped on this machine")
-    with open_regular("open_mapped", path) as file:
+        raise RuntimeError(f"{op}: files are little-endian, and cannot be mapped on this machine")
+    with open_regular(op, path) as file:
         try:
             at, manifest, entries = _read_header(file, format, version, key)
             tensors = {}
@@ -325,7 +330,7 @@ def open_mapped(
                 # What was read to be verified is dropped: a page that is cached in a large block maps the whole block.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         except IntegrityError as error:
-            raise IntegrityError(f"load: {os.fsdecode(path)} {error}") from None
+            raise IntegrityError(f"{op}: {os.fsdecode(path)} {error}") from None
     return {name: tensors[name] for name in sorted(tensors)}, manifest["metadata"]
 
 

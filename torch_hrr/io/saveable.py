@@ -163,7 +163,7 @@ def load(
         torch_hrr.IntegrityError: The file is damaged, does not fit the key, or holds nothing that this version knows.
         Others: As for `Saveable.load`.
     """
-    found = files.format_of(path, key)
+    found = files.format_of(path, key, op="load")
     if found not in _CLASSES:
         raise IntegrityError(f"load: {os.fsdecode(path)} must hold an object of torch_hrr, got {found!r}")
     given = options if device is None else {**options, "device": device}

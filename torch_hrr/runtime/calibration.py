@@ -16,7 +16,7 @@ import torch
 from torch_hrr._checks import check_bool, integer, listed
 from torch_hrr._library import build_info
 from torch_hrr._ops import ops
-from torch_hrr.io.files import write_json
+from torch_hrr.io.files import open_regular, write_json
 from torch_hrr.runtime.device import get_device_info, resolve_device
 
 _LARGEST_OPERAND = 2**22
@@ -47,7 +47,8 @@ def calibrate(
 
     Raises:
         TypeError: An argument of the wrong type.
-        ValueError: A dimension is less than 1, or torch does not know the device.
+        ValueError: A dimension is less than 1, or torch does not know the device; or what is at the place of the
+            file is not a regular one.
     """
     op = "calibrate"
     fresh = check_bool(op, "fresh", fresh)
@@ -125,13 +126,18 @@ def _file() -> pathlib.Path:
 
 
 def _read() -> dict[str, Any]:
-    """What is known; nothing where the file is missing or damaged."""
+    """What is known; nothing where the file is missing or damaged, and ValueError for one that is not regular."""
     try:
-        found = json.loads(_file().read_text())
+        with open_regular("calibrate", _file()) as file:
+            text = file.read()
+    except (OSError, RuntimeError):
+        return {}
+    try:
+        found = json.loads(text)
         if not isinstance(found, dict):
             return {}
         return {key: value for key, value in found.items() if value is None or (type(value) is int and value >= 1)}
-    except (OSError, ValueError, RuntimeError):
+    except ValueError:
         return {}
 
 
