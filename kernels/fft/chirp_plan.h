@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/fft/row_shape.h"
 #include "kernels/macros.h"
 
 namespace torch_hrr::kernels {
@@ -39,30 +40,6 @@ constexpr int64_t chirp_numbers(int64_t dim, int64_t length) {
 // Numbers of work that a ChirpTransform takes: two arrays of complex numbers, each array on its own cache lines.
 constexpr int64_t chirp_work(int64_t length) {
   return 4 * (length + 32);
-}
-
-// The least L for rows of D elements: a multiple of 16 with no prime factor above 5, or a power of two above 8192.
-constexpr int64_t chirp_length(int64_t dim) {
-  constexpr int64_t kMaxMixed = 8192;
-  const int64_t least = dim + dim / 2;
-  if (least > kMaxMixed) {
-    int64_t length = kMaxMixed;
-    while (length < least) {
-      length *= 2;
-    }
-    return length;
-  }
-  int64_t best = kMaxMixed;
-  for (int64_t fives = 1; 16 * fives <= kMaxMixed; fives *= 5) {
-    for (int64_t threes = fives; 16 * threes <= kMaxMixed; threes *= 3) {
-      int64_t length = 16 * threes;
-      while (length < least) {
-        length *= 2;
-      }
-      best = length < best ? length : best;
-    }
-  }
-  return best;
 }
 
 KERNEL_ISA_END

@@ -8,16 +8,22 @@ namespace {
 
 constexpr int kPrimes[] = {13, 11, 7, 5, 3};
 
-bool is_smooth(int64_t n) {
+// Whether n has no prime factor above `largest`.
+bool is_smooth(int64_t n, int64_t largest = 13) {
   for (const int64_t prime : {2, 3, 5, 7, 11, 13}) {
-    for (; n % prime == 0; n /= prime) {
+    for (; prime <= largest && n % prime == 0; n /= prime) {
     }
   }
   return n == 1;
 }
 
-bool is_power_of_two(int64_t n) {
-  return (n & (n - 1)) == 0;
+// The least multiple of a power of two, from `least` on, without prime factors above 5: those passes are the fastest.
+int64_t smooth_multiple(int64_t step, int64_t least) {
+  int64_t length = least < step ? step : (least + step - 1) / step * step;
+  while (!is_smooth(length, 5)) {
+    length += step;
+  }
+  return length;
 }
 
 }  // namespace
@@ -66,17 +72,12 @@ RowTransform row_transform(int64_t n) {
 
 int64_t padded_row_length(int64_t dim) {
   const int64_t least = 2 * dim - 1;
-  const int64_t step = least <= 256 ? 32 : least <= 4096 ? 64 : 512;
-  for (int64_t length = (least + step - 1) / step * step;; length += step) {
-    int64_t rest = length;
-    for (const int64_t prime : {2, 3, 5}) {
-      for (; rest % prime == 0; rest /= prime) {
-      }
-    }
-    if (rest == 1 || is_power_of_two(length)) {
-      return length;
-    }
-  }
+  return smooth_multiple(least <= 256 ? 32 : least <= 4096 ? 64 : 512, least);
+}
+
+int64_t chirp_length(int64_t dim) {
+  const int64_t least = dim + dim / 2;
+  return smooth_multiple(least <= 8192 ? 16 : 512, least);
 }
 
 }  // namespace torch_hrr::kernels
