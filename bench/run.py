@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import importlib
+import itertools
 import json
 import platform
 import re
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench import figure  # noqa: E402
+from bench import figure, hrr_lengths  # noqa: E402
 from bench.agreement import check_agreement  # noqa: E402
 from bench.entry import Entry, Inputs, Peer  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
@@ -253,6 +254,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile peers out")
+    parser.add_argument("--lengths", action="store_true", help="of hrr: every operator at every kind of length")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, warm only, no compile")
     options = parser.parse_args(argv)
     if options.rounds < 1 or options.threads < 1:
@@ -261,9 +263,41 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         re.compile(options.filter)
     except re.error as error:
         parser.error(f"--filter must be a regular expression, got {options.filter!r}: {error}")
+    if options.lengths and options.system != "hrr":
+        parser.error(f"--lengths is a table of hrr, got {options.system}")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error(f"--device cuda needs a GPU that torch {torch.__version__} can see, found none")
     return options
+
+
+def run_lengths(options: argparse.Namespace, settings: Settings) -> int:
+    """The table of lengths, a line a size; 1 if an entry disagrees with torch or none matches."""
+    entries = [entry for entry in hrr_lengths.ENTRIES if re.search(options.filter, entry.name)]
+    if not entries:
+        print(f"no entry matches {options.filter!r}", file=sys.stderr)
+        return 1
+    limits = machine_limits(settings.threads, settings.cuda)
+    report: dict[str, Any] = {
+        "system": "hrr-lengths", "machine": machine(settings), "limits": limits, "settings": vars(settings),
+        "entries": [], "targets": [],
+    }  # fmt: skip
+    print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    print(hrr_lengths.heading())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for shape, group in itertools.groupby(entries, key=lambda entry: entry.shape):
+            found = [measure(entry, settings, limits) for entry in group]
+            report["entries"] += found
+            print(hrr_lengths.line(shape, found), flush=True)
+    missed = hrr_lengths.below(report["entries"])
+    print(f"{len(report['entries']) - len(missed)} of {len(report['entries'])} at their floor or above; * is below")
+    if options.json:
+        write(report, options.json)
+    if options.keep:
+        write(report, kept_at(report))
+    if options.plot:
+        hrr_lengths.draw(report, options.plot)
+    return int(any(row["error"] for row in report["entries"]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -275,10 +309,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         block_seconds=1e-3 if options.quick else 4e-3,
         threads=options.threads,
         device=options.device,
-        cold=not options.quick,
-        compile=not (options.quick or options.no_compile),
+        cold=not (options.quick or options.lengths),
+        compile=not (options.quick or options.no_compile or options.lengths),
         seed=options.seed,
     )
+    if options.lengths:
+        return run_lengths(options, settings)
     system = importlib.import_module(f"bench.{options.system}")
     all_entries: tuple[Entry, ...] = system.ENTRIES
     mean_aims: dict[str, float] = getattr(system, "MEAN_AIMS", {})

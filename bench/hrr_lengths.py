@@ -1,0 +1,154 @@
+"""The HRR operators at every kind of length: `python bench/run.py hrr --lengths [--plot docs/hrr_lengths.svg]`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fft import irfft, rfft
+
+from bench import hrr as products
+from bench import hrr_algebra as algebra
+from bench.entry import Entry, Inputs, Peer
+from torch_hrr import hrr
+
+ROWS = (1, 100, 1000)
+LENGTHS = (
+    50, 64, 100, 128, 200, 243, 256, 300, 343, 500, 512, 600, 1000, 1001, 1006, 1009, 1024, 1500, 2000, 2187, 2500,
+    3000, 4096, 5000, 10000, 15000, 20000, 24576, 32768,
+)  # fmt: skip
+FACTORS = 4
+# Floors of time of torch's form / ours: of products at lengths without prime factors above 7, and of all else.
+SMOOTH_FLOOR = 1.3
+FLOOR = 1.0
+
+
+def half_power(a: Tensor) -> Tensor:
+    """The square root of every row."""
+    return hrr.bind_power(a, 0.5)
+
+
+def half_power_rfft(a: Tensor) -> Tensor:
+    """irfft(sqrt(rfft)), of the principal branch too."""
+    return irfft(rfft(a).sqrt(), n=a.shape[-1])
+
+
+def spectrum_rfft(a: Tensor) -> Tensor:
+    """The bins, in torch's own layout."""
+    return rfft(a)
+
+
+def packed(bins: Tensor, a: Tensor) -> Tensor:
+    """The bins as hrr.spectrum packs them."""
+    real = torch.view_as_real(bins).flatten(-2)
+    kept = torch.cat([real[..., :1], real[..., 2:]], -1)
+    return kept[..., : a.shape[-1]]
+
+
+def unitary_rows(dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Rows without small bins, which would magnify rounding beyond what two results agree on."""
+    return (hrr.unitary(torch.randn(batch, dim, generator=generator)),)
+
+
+def backward(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Inputs]:
+    """Forward and both gradients."""
+    return partial(products.forward_backward, op)
+
+
+Operator = tuple[Callable[..., Any], Callable[..., Any], Callable[[int, int, torch.Generator], Inputs]]
+# Ours, torch's form, inputs by length, batch and generator.
+OPERATORS: dict[str, Operator] = {
+    "bind": (hrr.bind, products.bind_rfft, products.two_vectors),
+    "unbind": (hrr.unbind, products.unbind_rfft, products.two_vectors),
+    "bind_normalize": (hrr.bind_normalize, products.bind_normalize_rfft, products.two_vectors),
+    "inverse": (hrr.inverse, algebra.inverse_rfft, unitary_rows),
+    "unitary": (hrr.unitary, algebra.unitary_rfft, algebra.one),
+    "bind_power": (half_power, half_power_rfft, algebra.one),
+    "spectrum": (hrr.spectrum, spectrum_rfft, algebra.one),
+    "multibind": (hrr.multibind, algebra.multibind_fold, partial(algebra.many, FACTORS)),
+    "backward": (backward(hrr.bind), backward(products.bind_rfft), products.two_leaves_and_gradient),
+}
+PRODUCTS = ("bind", "unbind", "bind_normalize")
+
+
+def largest_factor(n: int) -> int:
+    """The largest prime factor of n > 1."""
+    largest, factor = 1, 2
+    while factor * factor <= n:
+        while n % factor == 0:
+            largest, n = factor, n // factor
+        factor += 1
+    return max(largest, n)
+
+
+def floor_of(op: str, dim: int) -> float:
+    """What the ratio should not fall below."""
+    return SMOOTH_FLOOR if op in PRODUCTS and largest_factor(dim) <= 7 else FLOOR
+
+
+def entry(op: str, rows: int, dim: int) -> Entry:
+    """One operator at one size."""
+    ours, theirs, inputs = OPERATORS[op]
+    # Vectors read and written.
+    moved = {"multibind": FACTORS + 1, "backward": 5}.get(op, 3 if op in PRODUCTS else 2)
+    return Entry(
+        op, f"{rows}x{dim}", rows, partial(inputs, dim), ours,
+        (Peer("torch.fft", theirs, compared=packed if op == "spectrum" else None),),
+        4 * moved * rows * dim, floor=floor_of(op, dim),
+    )  # fmt: skip
+
+
+ENTRIES = tuple(entry(op, rows, dim) for dim in LENGTHS for rows in ROWS for op in OPERATORS)
+
+
+def heading() -> str:
+    """The first line of the table."""
+    return " ".join(["    D  rows", *(f"{op[:8]:>8}" for op in OPERATORS)])
+
+
+def line(size: str, found: Sequence[dict[str, Any]]) -> str:
+    """The ratios at one size, those below their floor marked."""
+    rows, dim = size.split("x")
+    cells = {row["op"]: row for row in found}
+
+    def cell(op: str) -> str:
+        row = cells.get(op)
+        if row is None or row["error"]:
+            return "-" if row is None else "ERROR"
+        value = row["judged"]["ratio"]
+        return f"{value:.2f}{' ' if value >= row['floor'] else '*'}"
+
+    return " ".join([f"{dim:>5} {rows:>5}", *(f"{cell(op):>8}" for op in OPERATORS)])
+
+
+def below(found: Iterable[dict[str, Any]]) -> list[str]:
+    """The entries that miss their floor."""
+    return [f"{row['op']} {row['shape']}" for row in found if not row["error"] and row["met"] == "no"]
+
+
+def draw(report: dict[str, Any], path: Path) -> None:
+    """Ratios over the length, a panel for every number of rows and a line for every operator."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    panels = figure.subplots(len(ROWS), 1, sharex=True)
+    for axes, rows in zip(panels, ROWS, strict=True):
+        for op in OPERATORS:
+            known = [
+                (int(row["shape"].split("x")[1]), row["judged"]["ratio"])
+                for row in report["entries"]
+                if row["op"] == op and row["shape"].startswith(f"{rows}x") and not row["error"]
+            ]
+            if known:
+                axes.plot(*zip(*known, strict=True), marker=".", linewidth=0.8, label=op)
+        axes.axhline(1, color="black", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_ylabel(f"times as fast, {rows} row{'s' * (rows > 1)}")
+    panels[-1].set_xlabel("D")
+    panels[0].legend(ncols=3, fontsize="small")
+    figure.suptitle(f"Operators over torch.fft, one thread, {report['machine']['cpu']}", fontsize="medium")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
