@@ -70,6 +70,29 @@ def permute_gather(a: Tensor, table: Tensor) -> Tensor:
     return a[..., table]
 
 
+def features(count: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Values of `count` features, and unitary bases whose real bins are 1: of others, torch's form is no product."""
+    phases = (2 * torch.rand(count, dim // 2 + 1, generator=generator) - 1) * torch.pi
+    phases[:, [0, -1]] = 0
+    return torch.randn(batch, count, generator=generator), irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
+
+
+def encode_ours(values: Tensor, bases: Tensor) -> Tensor:
+    """One product of phases."""
+    return hrr.fractional_power_encoding(bases, values)
+
+
+def encode_rfft(values: Tensor, bases: Tensor) -> Tensor:
+    """irfft(exp(i sum of phases)) in float32, for unitary bases."""
+    phases = values @ rfft(bases).angle()
+    return irfft(torch.polar(torch.ones_like(phases), phases), n=bases.shape[-1])
+
+
+def encode_fold(values: Tensor, bases: Tensor) -> Tensor:
+    """Power by power, bound together."""
+    return hrr.multibind(hrr.bind_power(bases, values))
+
+
 def many(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
     """`batch` sets of `items` vectors."""
     return (vectors(batch, items, dim, generator=generator),)
@@ -222,6 +245,10 @@ ENTRIES: tuple[Entry, ...] = (
     *algebra(100, 1024),
     permutation(100, 1024),
     permutation(16, 126, 1024),
+    entry(
+        "power encoding of 64", "100x64", 100, partial(features, 64, 1024), encode_ours,
+        (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024,
+    ),
     entry(
         "cleanup among 1000", "100x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
         (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 1100 * 1024,

@@ -76,6 +76,7 @@ CALLS = {
     "at": (lambda a: hrr.at(a, 1), A),
     "ngrams": (lambda a: hrr.ngrams(a, 2), A),
     "graph": (hrr.graph, A, B),
+    "fractional_power_encoding": (hrr.fractional_power_encoding, A, B[:, : len(A)]),
     "cosine_similarity": (hrr.cosine_similarity, A, B),
     "ItemMemory": (lambda items, query: hrr.ItemMemory(items).cleanup(query, 2), A, B),
     "Resonator": (lambda one, two, x: hrr.Resonator([one, two]).factorize(x, 5).cosines, A, B, C),

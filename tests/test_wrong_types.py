@@ -160,6 +160,7 @@ GOOD = {
         "bind_spectrum": (A, SPECTRUM),
         "bind_superpose": (A, A),
         "cosine_similarity": (A, A),
+        "fractional_power_encoding": (A, A[:, : A.shape[0]]),
         "from_spectrum": (SPECTRUM,),
         "graph": (A, A),
         "inverse": (A,),

@@ -4,7 +4,7 @@ Vectors are rows of the last dimension D; leading dimensions broadcast. float32,
 types are stored as such and computed in float32.
 """
 
-from torch_hrr.hrr.encoders import at, graph, ngrams, sequence
+from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
     bind_normalize,
@@ -58,6 +58,7 @@ __all__ = [
     "bind_spectrum",
     "bind_superpose",
     "cosine_similarity",
+    "fractional_power_encoding",
     "from_spectrum",
     "graph",
     "inverse",
