@@ -182,6 +182,7 @@ BAD_CONTENT = [
     ({"w": torch.ones(2, device="meta")}, {}, ValueError, "must hold data, got a meta tensor"),
     ({}, {"x": float("nan")}, ValueError, r"metadata\['x'\] must be finite, got nan"),
     ({}, {"x": [1, float("-inf")]}, ValueError, r"metadata\['x'\]\[1\] must be finite, got -inf"),
+    ({}, {"x": [-(10**5000)]}, ValueError, r"metadata\['x'\]\[0\] must be below 2\^1000 .*, got an int of 16610 bits"),
     ({}, {"x": b"y"}, TypeError, r"metadata\['x'\] must be None, bool, .* got bytes"),
     ({}, {"x": {1: 2}}, TypeError, r"names in metadata\['x'\] must be str, got int"),
     ({}, {"x": "\udfff"}, ValueError, r"metadata\['x'\] must be valid Unicode"),
@@ -205,6 +206,7 @@ def test_content_that_cannot_be_saved(path, tensors, metadata, kind, reason):
         ({"key": b""}, ValueError, "key must not be empty"),
         ({"version": "1"}, TypeError, "version must be an int, got str"),
         ({"version": True}, TypeError, "version must be an int, got bool"),
+        ({"version": -1}, ValueError, "version must be at least 0, got -1"),
         ({"format": 1}, TypeError, "format must be str, got int"),
     ],
 )
@@ -222,6 +224,12 @@ def test_a_header_that_readers_refuse_is_not_written(path, monkeypatch, save):
     with pytest.raises(ValueError, match=rf"^{save.__name__}: names and metadata must fit in 1000 bytes, got \d{{4}}$"):
         save(path, small(), {"x": "y" * 1000}, format=FORMAT, version=1)
     assert os.listdir(path.parent) == []
+
+
+def test_a_version_may_be_an_integer_of_numpy(path):
+    save(path, small(), {}, format=FORMAT, version=np.int64(2))
+    assert_same(load(path, format=FORMAT, version=2)[0], small())
+    assert_same(load(path, format=FORMAT, version=np.array(2, np.uint8))[0], small())
 
 
 def test_deep_metadata_and_tuples(path):

@@ -41,6 +41,26 @@ def vocabulary():
     return words
 
 
+def store():
+    vectors = hrr.VectorStore(8)
+    vectors.add("a", A[0])
+    return vectors
+
+
+def stack():
+    items = hrr.Stack(8)
+    items.push(A[0])
+    return items
+
+
+SERIES = A[:, None, :3]
+WORDS = encoding.SinusoidalConfig(vocab_size=4, embedding_dim=4, padding_id=None, enable_gpu_acceleration=False)
+REGRESSOR = encoding.LSMRegressor(input_dim=3, units=5).fit(SERIES, SERIES, 0)
+CLASSIFIER = encoding.LSMClassifier(input_dim=3, units=5).fit(SERIES, TOKENS)
+GENERATOR = encoding.LSMGenerator(WORDS, units=5).fit(TOKENS, warmup=0, streams=1)
+MACHINE = encoding.LiquidStateMachine(3, 20).fit(A[:, :3], A, 0)
+
+
 class Methods:
     """The public methods of a class, each time those of another object."""
 
@@ -199,17 +219,37 @@ GOOD = {
         "unitary_random": (),
     },
     Methods(lambda: hrr.HybridHRRSystem(8, "cpu"), hrr.HybridHRRSystem): {"adaptive_bind": (A, A)},
-    Methods(lambda: hrr.ItemMemory(A), hrr.ItemMemory): {"cleanup": (A,), "to": ("cpu",)},
+    Methods(lambda: hrr.ItemMemory(A, ["a", "b", "c"]), hrr.ItemMemory): {
+        "cleanup": (A,),
+        "names_of": (TOKENS,),
+        "to": ("cpu",),
+    },
     Methods(lambda: hrr.Resonator([A, A]), hrr.Resonator): {"factorize": (A,)},
     Methods(vocabulary, hrr.Vocabulary): {
         "add": ("D", A[0]),
         "cleanup": (A,),
+        "names_of": (0,),
         "parse": ("A",),
         "populate": ("D",),
         "to": ("cpu",),
     },
     Methods(lambda: hrr.Record({"a": A[0]}), hrr.Record): {"get": ("a",), "remove": ("a",), "set": ("a", A[0])},
     Methods(lambda: hrr.Sequence(8), hrr.Sequence): {"append": (A[0],), "extend": (A,)},
+    Methods(stack, hrr.Stack): {
+        "pop": (hrr.ItemMemory(A),),
+        "push": (A[0],),
+        "top": (hrr.ItemMemory(A),),
+    },
+    Methods(store, hrr.VectorStore): {
+        "add": ("b", A[1]),
+        "add_many": (["b"], A[:1]),
+        "digest": (),
+        "get_many": (["a"],),
+        "remove": ("a",),
+        "to": ("cpu",),
+        "update": ("a", A[1]),
+        "verify": (),
+    },
     Methods(lambda: hrr.HashTable(8), hrr.HashTable): {"add": (A[0], A[1]), "get": (A[0],), "remove": (A[0], A[1])},
     Methods(lambda: hrr.Graph(8), hrr.Graph): {
         "add": (A[0], A[1]),
@@ -225,6 +265,7 @@ GOOD = {
         "optimized_attention_weights": (A, A),
         "parallel_frequency_computation": (4,),
         "place": (A,),
+        "stop_profiling": (),
         "train_step": (torch.ones((), requires_grad=True), None),
         "vectorized_sinusoidal_encoding": (A, 4),
     },
@@ -234,17 +275,35 @@ GOOD = {
         "adapt_to_vocabulary": (2000,),
         "attention_weights": (A, A),
         "benchmark_gpu_performance": (1, 2, 1),
+        "disable_gpu_profiling": (),
         "embed": (TOKENS,),
         "forward": (TOKENS,),
         "optimize_for_gpu": (),
         "save_config": (os.devnull,),
     },
-    Methods(lambda: encoding.LiquidStateMachine(3, 20), encoding.LiquidStateMachine): {
+    Methods(lambda: MACHINE, encoding.LiquidStateMachine): {
+        "chunks": (A[:, :3],),
         "fit": (A[:, :3], A, 0),
+        "predict": (A[:, :3],),
         "to": ("cpu",),
         "run": (A[:, :3],),
     },
-    Methods(lambda: field.FieldBrain(3, 2, 4, 8), field.FieldBrain): {"step": (A[0, :3],)},
+    Methods(lambda: REGRESSOR, encoding.LSMRegressor): {"fit": (SERIES, SERIES, 0), "predict": (SERIES,)},
+    Methods(lambda: CLASSIFIER, encoding.LSMClassifier): {
+        "fit": (SERIES, TOKENS),
+        "predict": (SERIES,),
+        "predict_proba": (SERIES,),
+    },
+    Methods(lambda: GENERATOR, encoding.LSMGenerator): {
+        "bits": (TOKENS,),
+        "fit": (TOKENS, 0, 1),
+        "generate": (2,),
+        "predict_proba": (TOKENS,),
+    },
+    Methods(lambda: field.FieldBrain(3, 2, 4, 8), field.FieldBrain): {
+        "process_robot_cycle": (A[0, :3],),
+        "step": (A[0, :3],),
+    },
     Methods(lambda: field.DynamicField((4, 4, 4, 1)), field.DynamicField): {
         "forward": (),
         "peaks": (),
@@ -348,8 +407,8 @@ ELSEWHERE = {
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
     *("autocast", "calibrate", "clear", "content", "copy", "describe", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
-    # Files, indices, settings of any name, iterators.
-    *("chunks", "configure", "disable_gpu_profiling", "names_of", "predict", "process_robot_cycle", "stop_profiling"),
+    # Settings of any name: test_settings_of_any_name_are_named.
+    *("chunks_for", "configure", "profiled"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 
@@ -426,3 +485,29 @@ def test_a_bool_of_numpy_is_a_flag(system, name, good, argument):
 def test_every_public_call_is_in_the_table(system):
     assert set(system.__all__) - ELSEWHERE <= set(GOOD[system]) | set(GOOD[field])
     assert set(GOOD[system]) <= set(system.__all__)
+
+
+@pytest.mark.parametrize("call", (encoding.LSMRegressor, encoding.LSMClassifier, encoding.LSMGenerator))
+def test_settings_of_any_name_are_named(call):
+    for value in (Strange(), torch.ones(1), "3"):
+        with pytest.raises(TypeError, match=rf"^{call.__name__}: units must be an int, got "):
+            call(units=value)
+    with pytest.raises(TypeError, match=rf"^{call.__name__}: settings must be those of LiquidStateMachine, got unit$"):
+        call(unit=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    (
+        ("configure", lambda **changes: field.DynamicField((4, 4, 4, 1)).configure(**changes)),
+        ("DynamicField", lambda **changes: field.DynamicField((4, 4, 4, 1), **changes)),
+    ),
+    ids=("configure", "DynamicField"),
+)
+def test_parameters_of_a_field_are_named(name, call):
+    with pytest.raises(TypeError, match=rf"^{name}: parameter must be one of tau, .+, got tua$"):
+        call(tua=3.0)
+    with pytest.raises(TypeError, match=rf"^{name}: tau must be a number, got Strange$"):
+        call(tau=Strange())
+    with pytest.raises(ValueError, match=rf"^{name}: sigma_excitation must be at most the longest axis = 4, got 9$"):
+        call(sigma_excitation=9.0)

@@ -105,7 +105,7 @@ def check_dtype(op: str, dtype: torch.dtype) -> None:
     """Raises TypeError unless the operators take the dtype."""
     # By type first: an array among the values compared would give an array.
     if not isinstance(dtype, torch.dtype) or dtype not in FLOATING:
-        raise TypeError(f"{op}: dtype must be float32, float64, float16 or bfloat16, got {dtype!r:.80}")
+        raise TypeError(f"{op}: dtype must be float32, float64, float16 or bfloat16, got {brief(dtype)}")
 
 
 def resolve_dtype(op: str, dtype: torch.dtype | None) -> torch.dtype:
@@ -223,8 +223,8 @@ def real(op: str, argument: str, value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     """The number of a NumPy array without dimensions; anything else as it is."""
-    # Python's first: of a number that torch.compile holds no attribute can be asked.
-    if isinstance(value, int | float | Tensor) or not hasattr(value, "__array__"):
+    # Python's first: of a number that torch.compile holds no attribute can be asked. NumPy's text is a str.
+    if isinstance(value, int | float | str | bytes | Tensor) or not hasattr(value, "__array__"):
         return value
     return value[()] if getattr(value, "shape", None) == () else value
 
@@ -235,17 +235,17 @@ def word(op: str, argument: str, value: Any) -> None:
         raise TypeError(f"{op}: {argument} must be a str, got {type(value).__name__}")
 
 
-def checked_path(op: str, path: Any) -> str:
+def checked_path(op: str, path: Any, argument: str = "path") -> str:
     """The path as text; TypeError for what is none, ValueError where no file can have it."""
     if not isinstance(path, str | bytes | os.PathLike):
-        raise TypeError(f"{op}: path must be a str or an os.PathLike, got {type(path).__name__}")
+        raise TypeError(f"{op}: {argument} must be a str or an os.PathLike, got {type(path).__name__}")
     text = os.fsdecode(path)
     try:
         possible = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
         possible = False
     if not possible:
-        raise ValueError(f"{op}: path must be one that a file can have, got {text!r:.80}")
+        raise ValueError(f"{op}: {argument} must be one that a file can have, got {text!r:.80}")
     return text
 
 
@@ -368,7 +368,7 @@ def check_names(op: str, names: Sequence[str], *, different: bool = True) -> tup
     """
     several = isinstance(names, Sequence) and not isinstance(names, str)
     if not several or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{op}: names must be a sequence of str, got {names!r:.80}")
+        raise TypeError(f"{op}: names must be a sequence of str, got {brief(names)}")
     if different and len(set(names)) < len(names):
         repeated = next(name for index, name in enumerate(names) if name in names[:index])
         raise ValueError(f"{op}: names must be different, got {repeated!r} twice")

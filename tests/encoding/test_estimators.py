@@ -300,7 +300,7 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
     [
         (lambda: LSMRegressor({}), TypeError, "LSMRegressor: config must be a SinusoidalConfig or None, got dict"),
         (lambda: LSMClassifier(None, 1), TypeError, "LSMClassifier: gpu_config must be a GPUConfig or None, got int"),
-        (lambda: LSMGenerator(CONFIG, units=0), ValueError, "LiquidStateMachine: units must be at least 1"),
+        (lambda: LSMGenerator(CONFIG, units=0), ValueError, "LSMGenerator: units must be at least 1"),
         (lambda: LSMRegressor(units=5).predict(np.zeros(5)), RuntimeError, "predict: the regressor must have"),
         (lambda: LSMRegressor(units=5).fit([1.0], [1.0]), TypeError, "fit: x must be a torch.Tensor or a NumPy array"),
         (lambda: LSMRegressor(units=5).fit(np.zeros(9), np.zeros(8)), ValueError, "fit: x and y must have the same"),

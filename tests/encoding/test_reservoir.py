@@ -327,5 +327,5 @@ def test_tokens_enter_through_the_embedder_at_position_zero(tmp_path):
         m.run(torch.zeros(20))
     with pytest.raises(ValueError, match=r"^run: x must have shape \[T\] or \[B, T\], got \[1, 1, 20\]"):
         m.run(tokens[None, :1])
-    with pytest.raises(ValueError, match=r"^embedder: rows must have width 3, got shape"):
+    with pytest.raises(ValueError, match=r"^run: embedder must give rows of width 3, got shape"):
         LiquidStateMachine(3, 30, embedder=rows).run(tokens)

@@ -186,14 +186,18 @@ def test_damaged_files(tmp_path):
         ((torch.tensor([0.1, 0.2, math.inf, 0.1]),), ValueError, "must be finite and at most 1e\\+06"),
         (([0.1, 0.2, 1e300, 0.1],), ValueError, "must be finite and at most 1e\\+06"),
         ((["a"] * 4,), TypeError, "a value of sensory must be a number, got str"),
-        (("1234",), TypeError, "sensory must hold numbers, got str"),
+        (("1234",), TypeError, "sensory must be numbers, got str"),
         ((SENSORY, -2e6), ValueError, "must be finite and at most 1e\\+06"),
-        ((3.0,), TypeError, "sensory must hold numbers"),
+        ((3.0,), TypeError, "sensory must be numbers, got float"),
         ((torch.ones(4, 1),), ValueError, "sensory must have 4 values"),
         ((SENSORY, math.nan), ValueError, "reward must be a finite number"),
         ((SENSORY, "1"), TypeError, "reward must be a number"),
+        ((SENSORY, np.ones(2)), TypeError, "reward must be a number, got ndarray"),
+        ((np.array(["a"] * 4),), TypeError, "a value of sensory must be a number, got str"),
+        ((set(SENSORY),), TypeError, "sensory must be numbers, got set"),
+        ((torch.ones(4, device="meta"),), ValueError, "sensory must hold data, got a meta tensor"),
     ],
-    ids=range(11),
+    ids=range(15),
 )
 def test_bad_input_leaves_the_brain_unchanged(arguments, error, text):
     own = brain()
@@ -350,6 +354,14 @@ def test_the_names_of_the_older_program():
     assert torch.equal(own.fused_field_evolution(start, 0.1, 0.1), field.evolve(start, 0.1, 0.1))
     assert torch.equal(own.batched_gradient_extraction(start), field.gradient(start))
     assert field.OptimizedUnifiedFieldBrain is field.FieldBrain and field.GPUPatternLibrary is field.PatternLibrary
+
+
+def test_a_reward_may_be_an_array_of_one_number():
+    sensory = torch.tensor(SENSORY)
+    for reward in (np.array([0.5]), np.array(0.5), np.float32(0.5), torch.tensor([[0.5]])):
+        own, other = brain(), brain()
+        assert torch.equal(own.step(sensory, reward), other.step(sensory, 0.5))
+    assert brain().process_robot_cycle(SENSORY, np.array([0.5]))[0] == brain().process_robot_cycle(SENSORY, 0.5)[0]
 
 
 def test_a_step_refuses_what_does_not_fit_and_changes_nothing():

@@ -1,5 +1,7 @@
 """Layers against their formulas written out in sums, what they promise, and their errors."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -185,6 +187,17 @@ class LargestResult(TorchDispatchMode):
         tensors = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
         self.numel = max([self.numel, *(x.numel() for x in tensors)])
         return result
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_attention_computes_in_the_wider_dtype(bias):
+    module = HRRAttention(8, 2, bias, generator=seeded())
+    x = torch.randn(2, 5, 8, generator=seeded(), dtype=DOUBLE)
+    mask = torch.arange(5).ge(3).expand(2, 5)
+    expected = copy.deepcopy(module).double()(x, mask)
+    assert torch.equal(module(x, mask), expected)
+    half = x.to(torch.bfloat16)
+    assert torch.equal(module(half), module(half.float()))
 
 
 def test_memory_of_attention_is_linear_in_the_length():

@@ -85,6 +85,9 @@ def test_error_text_names_the_operation_and_the_value(two_gpus):
         set_device("cuda:7")
     with pytest.raises(ValueError, match=r"^GPUContext: device must be .*, got 'gpu'$"), GPUContext("gpu"):
         pass
+    for index in (10**5000, -(10**5000)):
+        with pytest.raises(ValueError, match=r"^resolve_device: device must be .*, got an int of 16610 bits$"):
+            resolve_device(index)
     for wrong in (True, 1.0, b"cpu", torch.tensor(0)):
         with pytest.raises(TypeError, match=rf"^resolve_device: device must be .*, got {type(wrong).__name__}$"):
             resolve_device(wrong)

@@ -304,13 +304,17 @@ class GPUAccelerator:
             ``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside; empty if
             nothing was recorded.
         """
+        return self.profiled("stop_profiling", trace)
+
+    def profiled(self, op: str, trace: str | os.PathLike[str] | None) -> dict[str, dict[str, float]]:
+        """`stop_profiling` under the name of the user's call."""
+        path = None if trace is None else checked_path(op, trace, "trace")
         if self._profile is None:
             return {}
-        path = None if trace is None else checked_path("stop_profiling", trace)
         profile, self._profile = self._profile, None
         operators = profile.stop()
         if path is not None:
-            profile.save("stop_profiling", path)
+            profile.save(op, path)
         return operators
 
     def _limit_memory(self, limit: int) -> None:

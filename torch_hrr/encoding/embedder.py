@@ -17,7 +17,7 @@ from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladde
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
-from torch_hrr.io import Saveable
+from torch_hrr.io import IntegrityError, Saveable
 from torch_hrr.reference import encoding as reference
 
 _MEGABYTE = 2**20
@@ -440,7 +440,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
     def disable_gpu_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """What was recorded since `enable_gpu_profiling`, as `GPUAccelerator.stop_profiling` returns it."""
-        return self.accelerator.stop_profiling(trace)
+        return self.accelerator.profiled("disable_gpu_profiling", trace)
 
     def save_config(self, path: str | os.PathLike[str]) -> None:
         """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read."""
@@ -459,7 +459,13 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         device: torch.device | str | int | None = None,
     ) -> Self:
         """A new embedder with the configuration in a file, its table drawn anew; errors as `SinusoidalConfig.load`."""
-        return cls(SinusoidalConfig.load(path), table, generator=generator, device=device)
+        try:
+            config = SinusoidalConfig.load(path)
+        except IntegrityError as error:
+            raise IntegrityError("load_config" + str(error).removeprefix("load")) from None
+        except (TypeError, ValueError) as error:
+            raise renamed(error, "load", "load_config") from None
+        return cls(config, table, generator=generator, device=device)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.state_dict(), {"config": self.config.to_metadata()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -54,6 +55,10 @@ class _Estimator(Saveable):
             ValueError: An argument outside its range.
         """
         op = type(self).__name__
+        known = inspect.signature(LiquidStateMachine).parameters.keys() - {"input_dim", "embedder"}
+        for name in settings:
+            if name not in known:
+                raise TypeError(f"{op}: settings must be those of LiquidStateMachine, got {name}")
         if config is not None and not isinstance(config, SinusoidalConfig):
             raise TypeError(f"{op}: config must be a SinusoidalConfig or None, got {type(config).__name__}")
         if gpu_config is not None and not isinstance(gpu_config, GPUConfig):
@@ -280,7 +285,7 @@ class LSMClassifier(_Softmax):
             raise ValueError(f"fit: y must have shape [{len(given)}], got {list(labels.shape)}")
         check_warmup("fit", 0, given)
         classes, label = torch.unique(labels.to(self.machine.device), return_inverse=True)
-        features = self._features(given)
+        features = self._features("fit", given)
         # States may be finite where an infinite input drives them.
         numbers = [features] if self.embedder is not None else [given.to(self.machine.dtype), features]
         if not all(bool(each.isfinite().all()) for each in numbers):
@@ -297,12 +302,12 @@ class LSMClassifier(_Softmax):
         """
         self._fitted("predict_proba")
         given = self._batch("predict_proba", x)
-        return self._log_probabilities("predict_proba", self._features(given)).exp()
+        return self._log_probabilities("predict_proba", self._features("predict_proba", given)).exp()
 
     def predict(self, x: Any) -> Tensor:
         """The most probable labels, int64 ``[B]``; errors as for `predict_proba`, and ValueError if x holds NaN."""
         self._fitted("predict")
-        logs = self._log_probabilities("predict", self._features(self._batch("predict", x)))
+        logs = self._log_probabilities("predict", self._features("predict", self._batch("predict", x)))
         if bool(logs.isnan().any()):
             raise ValueError("predict: x must be finite, got NaN or infinity")
         return self.classes[logs.argmax(-1).cpu()]
@@ -314,7 +319,7 @@ class LSMClassifier(_Softmax):
             raise ValueError(f"{op}: x must have shape {wanted}, got {list(given.shape)}")
         return given
 
-    def _features(self, given: Tensor) -> Tensor:
+    def _features(self, op: str, given: Tensor) -> Tensor:
         """Mean and last state of the steps that are not padding, ``[B, 2 units]``; zeros where all are."""
         padding = None if self.embedder is None else self.embedder.config.padding_id
         counted = torch.ones(given.shape[:2], dtype=torch.bool, device=self.machine.device)
@@ -325,7 +330,7 @@ class LSMClassifier(_Softmax):
         last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)
         total = torch.zeros(len(given), self.machine.units, dtype=torch.float64, device=counted.device)
         final = torch.zeros_like(total)
-        for begin, states in self.machine.chunks(given):
+        for begin, states in self.machine.chunks_for(op, given):
             end = begin + states.shape[1]
             total += torch.einsum("btn,bt->bn", states.double(), counted[:, begin:end].double())
             here = ((last >= begin) & (last < end)).nonzero().squeeze(-1)

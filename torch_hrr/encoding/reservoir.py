@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, integer, number
+from torch_hrr._checks import brief, check_bool, integer, number, renamed
 from torch_hrr._random import seeded_generator
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
@@ -93,7 +93,7 @@ class LiquidStateMachine(Saveable):
         self._configure(op, input_dim, units, spectral_radius, leak, input_scaling, density, ridge, seed)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {dtype!r:.80}")
+            raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {brief(dtype)}")
         target = _resolve(op, device)
         self._embedder = _check_embedder(op, embedder)
         self._readout: tuple[Tensor, Tensor] | None = None
@@ -184,7 +184,7 @@ class LiquidStateMachine(Saveable):
         inputs, batched = self._inputs("run", x)
         start = self._start("run", state, len(inputs))
         states = start.new_empty(*inputs.shape[:2], self.units)
-        for begin, chunk in self._chunks(inputs, start, None):
+        for begin, chunk in self._chunks("run", inputs, start, None):
             states[:, begin : begin + chunk.shape[1]] = chunk
         return states if batched else states.squeeze(0)
 
@@ -202,10 +202,16 @@ class LiquidStateMachine(Saveable):
         Raises:
             TypeError, ValueError, IndexError: As for `run`, before the first chunk.
         """
-        inputs, _ = self._inputs("chunks", x)
-        start = self._start("chunks", state, len(inputs))
-        steps = None if steps is None else integer("chunks", "steps", steps, 1)
-        return self._chunks(inputs, start, steps)
+        return self.chunks_for("chunks", x, state, steps)
+
+    def chunks_for(
+        self, op: str, x: Any, state: Tensor | None = None, steps: int | None = None
+    ) -> Iterator[tuple[int, Tensor]]:
+        """`chunks` under the name of the user's call."""
+        inputs, _ = self._inputs(op, x)
+        start = self._start(op, state, len(inputs))
+        steps = None if steps is None else integer(op, "steps", steps, 1)
+        return self._chunks(op, inputs, start, steps)
 
     def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
         """Learns the read-out from inputs and targets; the reservoir stays as it is.
@@ -240,7 +246,7 @@ class LiquidStateMachine(Saveable):
             if not bool(values.isfinite().all()):
                 raise ValueError(f"fit: {name} must be finite in {values.dtype}, got NaN or infinity")
         moments = Moments(self.units, targets.shape[-1], self.device)
-        for begin, chunk in self._chunks(inputs, self._start("fit", None, len(inputs)), None):
+        for begin, chunk in self._chunks("fit", inputs, self._start("fit", None, len(inputs)), None):
             skipped = min(max(warmup - begin, 0), chunk.shape[1])
             kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format)
             part = targets[:, begin + skipped : begin + chunk.shape[1]]
@@ -265,7 +271,7 @@ class LiquidStateMachine(Saveable):
         inputs, batched = self._inputs("predict", x)
         start = self._start("predict", None, len(inputs))
         result = start.new_empty(*inputs.shape[:2], len(constant))
-        for begin, chunk in self._chunks(inputs, start, None):
+        for begin, chunk in self._chunks("predict", inputs, start, None):
             result[:, begin : begin + chunk.shape[1]] = chunk.to(torch.float64) @ weights + constant
         return result if batched else result.squeeze(0)
 
@@ -463,16 +469,21 @@ class LiquidStateMachine(Saveable):
             raise ValueError(f"{op}: state must have shape [{batch}, {self.units}], got {list(start.shape)}")
         return start.view(batch, self.units)
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def _embed(self, op: str, tokens: Tensor) -> Tensor:
         assert self._embedder is not None
-        embedded = self._embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
+        try:
+            embedded = self._embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise renamed(error, "embed", op) from None
         if embedded.shape != (*tokens.shape, self.input_dim):
-            raise ValueError(f"embedder: rows must have width {self.input_dim}, got shape {list(embedded.shape)}")
+            raise ValueError(
+                f"{op}: embedder must give rows of width {self.input_dim}, got shape {list(embedded.shape)}"
+            )
         rows: Tensor = embedded.to(self.device, self.dtype)
         return rows
 
     @torch.no_grad()
-    def _chunks(self, inputs: Tensor, state: Tensor, length: int | None) -> Iterator[tuple[int, Tensor]]:
+    def _chunks(self, op: str, inputs: Tensor, state: Tensor, length: int | None) -> Iterator[tuple[int, Tensor]]:
         """The first step of each chunk and the states ``[B, n, units]`` there."""
         batch, steps = inputs.shape[:2]
         if not batch:
@@ -489,7 +500,7 @@ class LiquidStateMachine(Saveable):
             # Not in a half type, whatever the caller's autocast says.
             with torch.autocast(self.device.type, enabled=False):
                 if self._embedder is not None:
-                    part = self._embed(part)
+                    part = self._embed(op, part)
                 if alone:
                     chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
                 else:

@@ -7,20 +7,24 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import (
+    brief,
     check_bool,
+    check_data,
     check_dtype,
+    check_elements,
     check_floating,
     check_seed,
     check_strided,
     choice,
     integer,
+    listed,
     number,
     placed,
     plain,
@@ -152,6 +156,7 @@ class FieldBrain(Saveable, nn.Module):
         self.motor_dim = integer(op, "motor_dim", motor_dim, 1)
         self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim)
         self.spatial = _sizes(op, spatial)
+        check_elements(op, "the field", (*self.spatial, self.channels))
         self.decay = number(op, "decay", decay, 0, 1)
         self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
         self.noise = number(op, "noise", noise, 0, LARGEST)
@@ -195,7 +200,7 @@ class FieldBrain(Saveable, nn.Module):
         Args:
             sensory: ``[sensory_dim]``, floating, on the brain's device, or an array. Its values are not checked: NaN
                 stays in the brain.
-            reward: For what the last motor did; a number or a tensor of one element on the device.
+            reward: For what the last motor did; a number, a tensor of one element on the device, or an array of one.
 
         Returns:
             ``[motor_dim + 6]`` float32: the motor, then the metrics, in the order of `METRICS`. The next step writes
@@ -219,7 +224,7 @@ class FieldBrain(Saveable, nn.Module):
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
         sensory = sensory.to(torch.float32)
         if not isinstance(reward, Tensor):
-            reward = torch.full_like(self.mean_reward, number("step", "reward", reward, -LARGEST, LARGEST))
+            reward = torch.full_like(self.mean_reward, number("step", "reward", _single(reward), -LARGEST, LARGEST))
         reward = reward.to(torch.float32).reshape(1)
 
         error = (sensory - self.prediction).abs().mean()
@@ -483,19 +488,19 @@ class FieldBrain(Saveable, nn.Module):
             check_strided(op, "sensory", sensory)
             if sensory.is_complex() or sensory.dtype is torch.bool:
                 raise TypeError(f"{op}: sensory must be real, got {sensory.dtype}")
+            check_data(op, "sensory", sensory)
             values = sensory.detach().to("cpu", torch.float32)
-        elif isinstance(sensory, str) or not isinstance(sensory, Iterable):
-            raise TypeError(f"{op}: sensory must hold numbers, got {type(sensory).__name__}")
         else:
-            numbers = [number(op, "a value of sensory", plain(value)) for value in sensory]
+            given = listed(op, "sensory", sensory, "numbers")
+            numbers = [number(op, "a value of sensory", plain(value)) for value in given]
             values = torch.tensor(numbers, dtype=torch.float64, device="cpu").to(torch.float32)
         if values.shape != (self.sensory_dim,):
             raise ValueError(f"{op}: sensory must have {self.sensory_dim} values, got shape {list(values.shape)}")
-        own = torch.tensor([number(op, "reward", reward)], dtype=torch.float64, device="cpu")
-        given = torch.cat((values, own.to(torch.float32)))
-        if not bool((given.abs() <= LARGEST).all()):
+        own = torch.tensor([number(op, "reward", _single(reward))], dtype=torch.float64, device="cpu")
+        both = torch.cat((values, own.to(torch.float32)))
+        if not bool((both.abs() <= LARGEST).all()):
             raise ValueError(f"{op}: sensory and reward must be finite and at most {LARGEST:g} in absolute value")
-        return given
+        return both
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """As of every module; the field is under the name that a brain without cycles has."""
@@ -513,6 +518,13 @@ class FieldBrain(Saveable, nn.Module):
         return {name: t for name, t in self.state_dict().items() if name not in skipped} | {"field": self.field}
 
 
+def _single(value: Any) -> Any:
+    """The number of an array of one element; anything else as it is."""
+    if isinstance(value, int | float | str | bytes | Tensor) or not hasattr(value, "__array__"):
+        return value
+    return value.reshape(()) if math.prod(getattr(value, "shape", ())) == 1 else value
+
+
 def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     if hasattr(spatial, "__index__"):
         edge = integer(op, "spatial", spatial, 1)
@@ -520,6 +532,6 @@ def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     if isinstance(spatial, str) or not isinstance(spatial, Sequence):
         raise TypeError(f"{op}: spatial must be an int or depth, height and width, got {type(spatial).__name__}")
     if len(spatial) != 3:
-        raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {spatial!r:.80}")
+        raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {brief(spatial)}")
     depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
     return depth, height, width

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_seed, check_strided, choice, integer, listed, number, placed, sizes
+from torch_hrr._checks import brief, check_seed, check_strided, choice, integer, listed, number, placed, renamed, sizes
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -175,10 +175,10 @@ class DynamicField(Saveable, nn.Module):
             raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
-            raise TypeError(f"{op}: dtype must be float32 or float64, got {dtype!r:.80}")
+            raise TypeError(f"{op}: dtype must be float32 or float64, got {brief(dtype)}")
         device = resolve_parameter_device(device, op=op)
         self.seed = check_seed(op, seed)
-        self.configure(**config)
+        self._configure(op, config)
         level = self.config.resting_level
         self.register_buffer("activation", torch.full(self.shape, level, dtype=dtype, device=device))
         self.register_buffer("noise_key", random_key(self.seed, device))
@@ -189,17 +189,23 @@ class DynamicField(Saveable, nn.Module):
         Raises:
             TypeError, ValueError: As for the class; the field is unchanged.
         """
+        self._configure("configure", changes)
+
+    def _configure(self, op: str, changes: dict[str, Any]) -> None:
         known = [field.name for field in dataclasses.fields(DynamicFieldConfig)]
         for name in changes:
             if name not in known:
-                raise TypeError(f"DynamicField: parameter must be one of {', '.join(known)}, got {name}")
-        config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
+                raise TypeError(f"{op}: parameter must be one of {', '.join(known)}, got {name}")
+        try:
+            config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
+        except (TypeError, ValueError) as error:
+            raise renamed(error, "DynamicFieldConfig", op) from None
         longest = max(self.shape[-4:-1])
         widths = {"sigma_excitation": config.excitation, "sigma_inhibition": config.inhibition}
         for name, strength in widths.items():
             if strength > 0 and getattr(config, name) > longest:
                 raise ValueError(
-                    f"DynamicField: {name} must be at most the longest axis = {longest}, got {getattr(config, name):g}"
+                    f"{op}: {name} must be at most the longest axis = {longest}, got {getattr(config, name):g}"
                 )
         # What has no strength may have any width.
         narrow = config.sigma_excitation**2 if config.excitation or config.inhibition else 0.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import checked_path, integer, listed, number, strided
+from torch_hrr._checks import brief, checked_path, integer, listed, number, strided
 from torch_hrr.io import write_atomically
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def plot_activity(
     op = "plot_activity"
     metrics = listed(op, "metrics", metrics, "a list of names")
     if not all(isinstance(name, str) for name in metrics):
-        raise TypeError(f"{op}: metrics must be a list of names, got {metrics!r:.80}")
+        raise TypeError(f"{op}: metrics must be a list of names, got {brief(metrics)}")
     if not metrics:
         raise ValueError(f"{op}: metrics must name at least one, got none")
     columns: dict[str, list[float]] = {name: [] for name in ("cycle", *metrics)}

@@ -252,7 +252,7 @@ class HRRAttention(nn.Module):
         """
         values, weights = self._attend(x, key_padding_mask)
         heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)
-        return F.linear(heads, self.out_weight, self.out_bias)
+        return _linear(heads, self.out_weight, self.out_bias)
 
     @torch.jit.export
     def attention_weights(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
@@ -275,7 +275,7 @@ class HRRAttention(nn.Module):
             x = x.masked_fill(mask.unsqueeze(-1), 0.0)
             mask = mask.unsqueeze(-2)
             kept = mask.logical_not().to(x.dtype)
-        projected = F.linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))
+        projected = _linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))
         queries, keys, values = projected.unbind(-3)
         queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
         superposed: Tensor = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True)
@@ -289,6 +289,12 @@ class HRRAttention(nn.Module):
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
         return f"{self.embed_dim}, num_heads={self.num_heads}, bias={self.in_bias is not None}"
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The product in the wider of the two dtypes, as that of the operators; under autocast in its own."""
+    kind = torch.promote_types(x.dtype, weight.dtype)
+    return F.linear(x.to(kind), weight.to(kind), None if bias is None else bias.to(kind))
 
 
 def widen(x: Tensor) -> Tensor:

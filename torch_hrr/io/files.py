@@ -30,8 +30,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, checked_path
-from torch_hrr._checks import tensor as as_tensor
+from torch_hrr._checks import check_bool, check_data, checked_path, integer, shown, strided
 
 _DTYPES = {
     "BF16": torch.bfloat16,
@@ -133,7 +132,7 @@ def save(
     Cost: one host copy of the tensors, hashed once and written once.
     """
     target = checked_path("save", path)
-    _check_options("save", format, version, key)
+    version = _checked_options("save", format, version, key)
     tensors = _checked_content("save", tensors, metadata)
     data = {name: to_bytes(tensor) for name, tensor in tensors.items()}
     entries = {name: _Entry.of(tensor, data[name]) for name, tensor in tensors.items()}
@@ -169,7 +168,7 @@ def save_in_pieces(
         RuntimeError: A tensor changed during the call; nothing is written. TypeError, ValueError, OSError: As `save`.
     """
     target = checked_path(op, path)
-    _check_options(op, format, version, None)
+    version = _checked_options(op, format, version, None)
     tensors, entries = _checked_content(op, tensors, metadata), {}
     for name, tensor in tensors.items():
         hashed = hashlib.sha256()
@@ -233,7 +232,7 @@ def load(
     # Not imported above: the package's modules save themselves with this one.
     from torch_hrr.runtime.device import resolve_device
 
-    _check_options("load", format, version, key)
+    version = _checked_options("load", format, version, key)
     place = resolve_device(device, op="load")
     with open_regular("load", path) as file, enough_memory(path):
         try:
@@ -245,7 +244,7 @@ def load(
 
 def format_of(path: str | os.PathLike[str], key: bytes | None = None, *, op: str = "format_of") -> str:
     """The format of a file that `save` wrote; its header is checked, its tensors are not. Errors as `load`, by `op`."""
-    _check_options(op, "any", 0, key)
+    _checked_options(op, "any", 0, key)
     with open_regular(op, path) as file:
         try:
             return str(_read_header(file, None, 0, key)[1]["format"])
@@ -309,7 +308,7 @@ def open_mapped(
         RuntimeError: The machine is big-endian, while files are little-endian.
         IntegrityError, TypeError, ValueError, OSError: As `load`.
     """
-    _check_options(op, format, version, key)
+    version = _checked_options(op, format, version, key)
     verify = check_bool(op, "verify", verify)
     if sys.byteorder == "big":
         raise RuntimeError(f"{op}: files are little-endian, and cannot be mapped on this machine")
@@ -501,14 +500,15 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _check_options(op: str, format: str, version: int, key: bytes | None) -> None:
+def _checked_options(op: str, format: str, version: Any, key: Any) -> int:
+    """The version, NumPy's too, after checks of all three."""
     check_text(op, "format", format)
-    if type(version) is not int:
-        raise TypeError(f"{op}: version must be an int, got {type(version).__name__}")
+    number = integer(op, "version", version, 0)
     if key is not None and not isinstance(key, bytes):
         raise TypeError(f"{op}: key must be bytes or None, got {type(key).__name__}")
     if key == b"":
         raise ValueError(f"{op}: key must not be empty, got b''")
+    return number
 
 
 def _checked_content(op: str, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -521,13 +521,10 @@ def _checked_content(op: str, tensors: Mapping[str, Any], metadata: Mapping[str,
         check_text(op, "names of tensors", name)
         if name == "__metadata__":
             raise ValueError(f"{op}: names of tensors must not be reserved, got '__metadata__'")
-        tensor = checked[name] = as_tensor(op, f"tensors[{name!r}]", given)
+        tensor = checked[name] = strided(op, f"tensors[{name!r}]", given)
         if tensor.dtype not in _DTYPE_NAMES:
             raise TypeError(f"{op}: tensors[{name!r}] must have a dtype of safetensors, got {tensor.dtype}")
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            raise TypeError(f"{op}: tensors[{name!r}] must be strided, got {tensor.layout}, nested={tensor.is_nested}")
-        if tensor.is_meta:
-            raise ValueError(f"{op}: tensors[{name!r}] must hold data, got a meta tensor")
+        check_data(op, f"tensors[{name!r}]", tensor)
     _check_metadata(op, "metadata", dict(metadata), 0)
     return checked
 
@@ -544,6 +541,9 @@ def _check_metadata(op: str, where: str, value: Any, depth: int) -> None:
             _check_metadata(op, f"{where}[{index}]", item, depth + 1)
     elif isinstance(value, str):
         check_text(op, where, value)
+    elif isinstance(value, int) and value.bit_length() > 1000:
+        # Python writes and reads none of more than 4300 digits.
+        raise ValueError(f"{op}: {where} must be below 2^1000 in absolute value, got {shown(value)}")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{op}: {where} must be finite, got {value}")
     elif value is not None and not isinstance(value, int | float):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _library
-from torch_hrr._checks import check_data
+from torch_hrr._checks import brief, check_data, shown
 from torch_hrr.io.files import is_out_of_memory
 
 _CPU = torch.device("cpu")
@@ -326,14 +326,16 @@ def named_device(op: str, device: torch.device | str | int) -> torch.device:
         # torch takes indices modulo 2^8.
         count = _count(kind) or 2**7
         if not 0 <= index < count:
-            raise ValueError(f"{op}: device must be an index from 0 to {count - 1}, got {index}")
+            raise ValueError(f"{op}: device must be an index from 0 to {count - 1}, got {shown(index)}")
         return torch.device(kind, index)
     if not isinstance(device, torch.device | str):
         raise TypeError(f"{op}: device must be a torch.device, a name or an index, got {type(device).__name__}")
     try:
         return torch.device(device)
     except RuntimeError:
-        raise ValueError(f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {device!r:.80}") from None
+        raise ValueError(
+            f"{op}: device must be 'auto', 'cpu', 'cuda' or one torch knows, got {brief(device)}"
+        ) from None
 
 
 def _has_kernels(kind: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_data, check_elements, integer, listed
+from torch_hrr._checks import FLOATING, brief, check_data, check_elements, integer, listed
 from torch_hrr.runtime.device import resolve_device
 
 _OTHERS = (torch.bool, torch.int32, torch.int64)
@@ -54,7 +54,7 @@ class TensorPool(Mapping[str, Tensor]):
                 own, kind = given
             if not isinstance(kind, torch.dtype) or kind not in (*FLOATING, *_OTHERS):
                 raise TypeError(
-                    f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {kind!r:.80}"
+                    f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {brief(kind)}"
                 )
             lengths = listed("TensorPool", f"shape of {name!r}", own, "a sequence of ints")
             shape = [integer("TensorPool", f"a size of {name!r}", length, 0) for length in lengths]
