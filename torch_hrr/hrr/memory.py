@@ -19,6 +19,7 @@ from torch_hrr._checks import (
     shown,
     tensor,
 )
+from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.io import Saveable
@@ -120,12 +121,11 @@ class ItemMemory(Saveable):
         query, top_k = self._check_query(query, top_k)
         with full_precision(query.device):
             cosines = self._cosines(query)
-            if self._is_plain and top_k == 1:
-                # NaN is then the whole row, whose first element it is.
-                largest, indices = cosines.max(-1, keepdim=True)
+            if self._is_plain:
+                # NaN is then the whole row, in the order of the indices.
+                largest, indices = _ops.k_winners.default(cosines, top_k, True)
             else:
-                if not self._is_plain:
-                    cosines = cosines.index_select(-1, self._first)
+                cosines = cosines.index_select(-1, self._first)
                 indices = _largest(cosines.detach(), top_k)
                 largest = cosines.gather(-1, indices)
             return largest.clamp(-1, 1), indices
@@ -238,6 +238,11 @@ def normalize(vectors: Tensor) -> Tensor:
     return functional.superpose(vectors.unsqueeze(-2), eps=torch.finfo(vectors.dtype).tiny)
 
 
+def _largest(cosines: Tensor, top_k: int) -> Tensor:
+    """Indices of the largest values, best first and of equals the lower first; NaN counts as the least."""
+    return _ops.k_winners.default(cosines.nan_to_num(-torch.inf), top_k, True)[1]
+
+
 def _first_copies(items: Tensor) -> Tensor:
     """For every row the index of the first row equal to it, itself where there is none.
 
@@ -264,29 +269,3 @@ def _words(items: Tensor) -> Tensor:
     """
     words = (items + 0.0).view(torch.int32).long()
     return words ^ ((words >> 16) & 0xFFFF)
-
-
-def _largest(cosines: Tensor, top_k: int) -> Tensor:
-    """Indices of the largest values, best first and of equals the lower first; NaN counts as the least."""
-    # Adding 0 makes negative zeros positive, which must not tell equals apart.
-    values = cosines.nan_to_num(-torch.inf) + 0.0
-    if top_k == 1:
-        return values.max(-1, keepdim=True).indices
-    count = values.shape[-1]
-    # topk breaks ties as it likes, so it gets different integers.
-    if values.dtype == torch.float32:
-        # Integers in the order of the values, above those that count down with the index.
-        bits = values.view(torch.int32)
-        ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
-        return count - 1 - ((ordered + _downwards(count, values)).topk(top_k).values & 0xFFFFFFFF)
-    # Wider values leave no bits for the index: first by side of the threshold, then by index, and the few left sorted.
-    threshold = values.topk(top_k).values[..., -1:]
-    lowest_first = _downwards(count, values) + 1
-    scores = torch.where(values > threshold, lowest_first + count, lowest_first)
-    indices = torch.where(values >= threshold, scores, 0).topk(top_k).indices.sort(-1).values
-    best = values.gather(-1, indices).sort(dim=-1, descending=True, stable=True).indices
-    return indices.gather(-1, best)
-
-
-def _downwards(count: int, like: Tensor) -> Tensor:
-    return torch.arange(count - 1, -1, -1, device=like.device)
