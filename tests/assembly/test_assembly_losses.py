@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from torch_hrr.assembly import assembly_loss, assembly_margin_loss, assembly_overlap_loss, k_cap
+from torch_hrr.assembly import TorchBrain, assembly_loss, assembly_margin_loss, assembly_overlap_loss, k_cap
 
 DOUBLE = torch.float64
 
@@ -131,7 +131,7 @@ ERRORS = [
         TypeError,
         "assembly_loss: loss must be 'overlap', 'margin' or a function",
     ),
-    (lambda x, t: assembly_loss(x, t, 7), ValueError, "k_cap: k must be between 0 and n = 6, got 7"),
+    (lambda x, t: assembly_loss(x, t, 7), ValueError, "assembly_loss: k must be between 0 and n = 6, got 7"),
 ]
 
 
@@ -139,3 +139,19 @@ ERRORS = [
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call(*GOOD)
+
+
+def test_a_wrong_number_of_winners_is_named():
+    for loss in ("overlap", lambda soft, targets: soft.sum()):
+        with pytest.raises(ValueError, match=r"^assembly_loss: k must be between 0 and n = 20, got -1$"):
+            assembly_loss(draw(5, 20), subsets(5, 20, 3), -1, loss)
+
+
+def test_what_is_no_mapping_of_inputs_is_named():
+    brain = TorchBrain(p=0.1)
+    brain.add_area("A", 20, 3)
+    for given in (torch.ones(20), [], 0):
+        with pytest.raises(TypeError, match=r"^project: external_inputs must be a mapping of areas to tensors, got "):
+            brain.project(given, {"A": ["A"]})
+        with pytest.raises(TypeError, match=r"^project: projections must be "):
+            brain.project({"A": torch.ones(20)}, given)

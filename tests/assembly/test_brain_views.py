@@ -155,6 +155,7 @@ def test_overlap():
     both = overlap(torch.tensor([[1, 2, -1], [4, 5, 6]]), torch.tensor([[1, -1], [6, 7]]))
     assert both.tolist() == [1.0, 0.5] and both.dtype == torch.float64
     assert overlap([1, 2], torch.tensor([[1, 2], [2, 3]])).tolist() == [1.0, 0.5]
+    assert overlap([1, 2], torch.zeros(0, 2).long()).shape == overlap(torch.zeros(0, 2).long(), [1]).shape == (0,)
     for wrong, error in (([0.5], TypeError), (None, TypeError), (torch.zeros(1, 1, 1).long(), ValueError)):
         with pytest.raises(error, match=r"^overlap: a must "):
             overlap(wrong, [1])

@@ -89,6 +89,8 @@ def test_attention_weights_go_where_queries_go():
     assert torch.equal(found, attention_weights(q, k, mask, bias, causal=True))
     elsewhere = GPUAccelerator(GPUConfig(min_batch_for_gpu=2), device="meta")
     assert elsewhere.optimized_attention_weights(q, k, mask, bias).is_meta
+    with pytest.raises(ValueError, match=r"^optimized_attention_weights: key must hold data, got a meta tensor$"):
+        accelerator().optimized_attention_weights(q, k.to("meta"))
 
 
 def test_small_batches_stay_where_they_are():

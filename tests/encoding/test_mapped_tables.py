@@ -81,6 +81,8 @@ def test_ids_may_be_an_array_and_must_hold_data(saved):
     assert torch.equal(table(ids), table(torch.from_numpy(ids)))
     with pytest.raises(ValueError, match=r"^MappedTable: ids must hold data, got a meta tensor$"):
         table(torch.zeros(2, dtype=torch.int64, device="meta"))
+    with pytest.raises(IndexError, match=r"^gather: ids must be in 0\.\.\d+, got -1$"):
+        table.gather(np.array([-1]))
 
 
 def test_without_a_cache_nothing_is_hit(saved):

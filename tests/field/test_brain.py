@@ -353,6 +353,10 @@ def test_the_names_of_the_older_program():
     own = field.BatchedFieldOperations
     assert torch.equal(own.fused_field_evolution(start, 0.1, 0.1), field.evolve(start, 0.1, 0.1))
     assert torch.equal(own.batched_gradient_extraction(start), field.gradient(start))
+    with pytest.raises(TypeError, match=r"^fused_field_evolution: field must be a torch\.Tensor"):
+        own.fused_field_evolution("field")
+    with pytest.raises(TypeError, match=r"^batched_gradient_extraction: field must be a torch\.Tensor"):
+        own.batched_gradient_extraction("field")
     assert field.OptimizedUnifiedFieldBrain is field.FieldBrain and field.GPUPatternLibrary is field.PatternLibrary
 
 

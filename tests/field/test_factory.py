@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_hrr.field import FieldBrainFactory
+from torch_hrr.field import FieldBrainFactory, create_brain
 
 SMALL = {"sensory_dim": 3, "motor_dim": 2, "spatial": 4, "channels": 6, "prefer_gpu": False}
 
@@ -20,8 +20,15 @@ def test_seeds_count_up_modulo_2_to_the_64():
     factory = FieldBrainFactory(seed=2**64 - 2, **SMALL)
     keys = [factory.create().key[0].item() for _ in range(3)]
     assert keys == [-2, -1, 0]
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        factory.create(seed=3, colour="blue")
+    for op, call in (
+        ("create", factory.create),
+        ("create_optimized_brain", FieldBrainFactory.create_optimized_brain),
+        ("create_brain", create_brain),
+    ):
+        with pytest.raises(TypeError, match=rf"^{op}: settings must be arguments of FieldBrain .*, got colour$"):
+            call(seed=3, colour="blue")
+        with pytest.raises(ValueError, match=rf"^{op}: decay must be "):
+            call(decay=2.0)
     assert factory.made == 3
 
 

@@ -50,6 +50,8 @@ def test_planes_that_do_not_fit_are_errors():
         split.evolve(0.1, 0.1, 1.5)
     with pytest.raises(TypeError, match=r"key must be a torch\.Tensor"):
         split.evolve(0.1, 0.1, noise=1.0, key=[1, 2])
+    with pytest.raises(ValueError, match=r"^SplitField\.evolve: decay must be in"):
+        split.evolve(2.0, 0.1)
 
 
 def test_planes_given_stay_as_they_are():

@@ -84,9 +84,10 @@ class ExternalRounds(nn.Module):
             external_inputs, projections = self._repeated, self._projections
             if not (external_inputs or projections):
                 raise RuntimeError("project: a call must have come before to be repeated, got nothing to fire either")
-        given = self._checked(external_inputs or {})
+        given = self._checked({} if external_inputs is None else external_inputs)
         areas = self.brain.areas
-        wanted = checks.projections("project", "projections", projections or {}, areas, areas, "area")
+        wanted = {} if projections is None else projections
+        wanted = checks.projections("project", "projections", wanted, areas, areas, "area")
         pairs = open_pairs(self.brain, wanted)
         reached = dict.fromkeys(target for _, target in pairs)
         firing = dict.fromkeys(source for source, target in pairs if source != target)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import renamed
 from torch_hrr._ops import ops as _ops
 from torch_hrr.assembly import _checks as checks
 
@@ -99,12 +100,15 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
 
 
 def _cap(op: str, inputs: Any, k: Any, temperature: Any, surrogate: Any, soft: Any) -> Tensor:
-    """`k_cap`, whose wrong types are errors of the user's call."""
+    """`k_cap`, whose errors are those of the user's call."""
     inputs = checks.tensor(op, "inputs", inputs)
     checks.word(op, "surrogate", surrogate)
     soft = checks.check_bool(op, "soft", soft)
     wide = checks.real(op, "temperature", temperature)
-    return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
+    try:
+        return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "k_cap", op) from None
 
 
 def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, brain: int = 0) -> Tensor:
@@ -175,9 +179,10 @@ def overlap(a: Any, b: Any) -> float | Tensor:
     first, second = checks.assembly("overlap", "a", a), checks.assembly("overlap", "b", b)
     if first.dim() == second.dim() == 2 and len(first) != len(second):
         raise ValueError(f"overlap: a and b must have the same batch, got {len(first)} and {len(second)}")
-    rows = max(len(part) if part.dim() == 2 else 1 for part in (first, second))
+    rows = next((len(part) for part in (first, second) if part.dim() == 2), 1)
     pairs = zip(*(part.expand(rows, -1) for part in (first, second.to(first.device))), strict=True)
-    shared = torch.stack([(torch.isin(now, then) & (now >= 0)).sum() for then, now in pairs]).double()
+    counts = [(torch.isin(now, then) & (now >= 0)).sum() for then, now in pairs]
+    shared = (torch.stack(counts) if counts else first.new_zeros(0)).double()
     # By a tensor: a GPU multiplies by the reciprocal of a number, which may be one bit off.
     shares = shared / (second >= 0).sum(-1).to(shared.device).expand(rows).double()
     return float(shares) if first.dim() == second.dim() == 1 else shares

@@ -255,6 +255,9 @@ class GPUAccelerator:
         query, key = self._placed(op, "query", query), strided(op, "key", key)
         mask = None if mask is None else strided(op, "mask", mask)
         relative_bias = None if relative_bias is None else strided(op, "relative_bias", relative_bias)
+        for name, given in (("key", key), ("mask", mask), ("relative_bias", relative_bias)):
+            if given is not None and not query.is_meta:
+                check_data(op, name, given)
         key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
         relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
         try:

@@ -195,7 +195,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         padding, weight = self.padding, self.weight
         if self.table is not None:
             # The different rows of this call are a small table, and the ids numbers of its rows.
-            tokens, weight, ids = self.table.gather(ids)
+            tokens, weight, ids = self.table.gathered("embed", ids)
             place = (tokens == padding).nonzero()
             padding = int(place[0, 0]) if len(place) else -1
             if self.result_dtype is None:

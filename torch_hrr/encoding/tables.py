@@ -146,8 +146,6 @@ class MappedTable:
         self._clock = 0
         self.hits = self.misses = 0
 
-    # Host work, at which a compiled graph ends.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def gather(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The distinct rows that ids ask for, and which row each id has.
 
@@ -163,21 +161,28 @@ class MappedTable:
             TypeError: ``ids`` is not a tensor or array of int32 or int64.
             ValueError: ``ids`` is a meta tensor.
         """
-        ids = strided("MappedTable", "ids", ids)
+        found: tuple[Tensor, Tensor, Tensor] = self.gathered("gather", ids)
+        return found
+
+    # Host work, at which a compiled graph ends.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def gathered(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`gather` under the name of the user's call."""
+        ids = strided(op, "ids", ids)
         if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"MappedTable: ids must be int32 or int64, got {ids.dtype}")
-        check_data("MappedTable", "ids", ids)
+            raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")
+        check_data(op, "ids", ids)
         tokens, inverse = torch.unique(ids.detach().cpu().to(torch.int64), return_inverse=True)
         if tokens.numel() and not 0 <= int(tokens[0]) <= int(tokens[-1]) < self.shape[0]:
             outside = int(tokens[0]) if int(tokens[0]) < 0 else int(tokens[-1])
-            raise IndexError(f"MappedTable: ids must be in 0..{self.shape[0] - 1}, got {outside}")
+            raise IndexError(f"{op}: ids must be in 0..{self.shape[0] - 1}, got {outside}")
         with self._lock:
             rows = self._cached(tokens) if len(self._cache) else self._fetch(tokens)
         return tokens, rows, inverse.to(self.device, non_blocking=True)
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The rows of ids, ``[..., dim]``, on the device; errors as for `gather`."""
-        _, rows, inverse = self.gather(ids)
+        _, rows, inverse = self.gathered("MappedTable", ids)
         served: Tensor = rows[inverse]
         return served
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,13 +45,23 @@ def create_brain(
         TypeError: An argument of another type, or an unknown setting.
         ValueError: A number is outside its range.
     """
-    prefer_gpu = check_bool("create_brain", "prefer_gpu", prefer_gpu)
+    own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": spatial, "channels": channels, "seed": seed}
+    return _created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
+
+
+def _created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
+    """`create_brain` under the name of the user's call."""
+    prefer_gpu = check_bool(op, "prefer_gpu", prefer_gpu)
+    known = inspect.signature(FieldBrain).parameters
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{op}: settings must be arguments of FieldBrain or prefer_gpu, got {name}")
     if settings.get("device") is None:
         settings["device"] = "cuda" if prefer_gpu and has_gpu() else "cpu"
     try:
-        return FieldBrain(sensory_dim, motor_dim, spatial, channels, seed=seed, **settings)
+        return FieldBrain(**settings)
     except (TypeError, ValueError) as error:
-        raise renamed(error, "FieldBrain", "create_brain") from None
+        raise renamed(error, "FieldBrain", op) from None
 
 
 class FieldBrainFactory:
@@ -77,7 +88,7 @@ class FieldBrainFactory:
             seed = self.settings.get("seed", 0)
             check_seed("create", seed)
             own["seed"] = seed + self.made
-        brain = create_brain(**own)
+        brain = _created("create", **own)
         self.made += 1
         return brain
 
@@ -91,7 +102,7 @@ class FieldBrainFactory:
                     "create_optimized_brain: force_gpu must be False, as no GPU is there that can be used"
                 )
             settings["device"] = resolve_device("cuda", op="create_optimized_brain")
-        return create_brain(**settings)
+        return _created("create_optimized_brain", **settings)
 
 
 class BatchedFieldOperations:
@@ -102,12 +113,18 @@ class BatchedFieldOperations:
         field: Tensor, decay_rate: float = 0.02, diffusion_strength: float = 0.05, noise: float = 0.0, **options: Any
     ) -> Tensor:
         """`evolve`: decay, diffusion and spontaneous activity in one pass; options as there."""
-        return functional.evolve(field, decay_rate, diffusion_strength, noise=noise, **options)
+        try:
+            return functional.evolve(field, decay_rate, diffusion_strength, noise=noise, **options)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "evolve", "fused_field_evolution") from None
 
     @staticmethod
     def batched_gradient_extraction(field: Tensor) -> Tensor:
         """`gradient`: the derivatives of all channels in one pass."""
-        return functional.gradient(field)
+        try:
+            return functional.gradient(field)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "gradient", "batched_gradient_extraction") from None
 
 
 OptimizedUnifiedFieldBrain = FieldBrain

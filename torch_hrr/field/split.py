@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, integer, real, strided, tensor
+from torch_hrr._checks import FLOATING, check_floating, integer, real, renamed, strided, tensor
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
@@ -108,7 +108,10 @@ class SplitField:
         # On no plane at all, which checks the arguments before ranks wait for one another.
         nothing = self._state.narrow(_DEPTH, 0, 0)
         checked = key if key is not None else functional.random_key(0, nothing.device)
-        functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+        try:
+            functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise renamed(error, "evolve", op) from None
         if key is not None:
             key = key.clone()
         elif noise > 0:

@@ -11,7 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_bool, check_floating, check_generator, check_strided, integer, placed, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_elements,
+    check_floating,
+    check_generator,
+    check_strided,
+    integer,
+    placed,
+    resolve_dtype,
+)
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -335,6 +344,7 @@ def empty_matrix(
 ) -> Tensor:
     """A matrix to be filled; TypeError for a dtype the operators do not take."""
     dtype = resolve_dtype(name, dtype)
+    check_elements(name, "the parameters", shape)
     return torch.empty(shape, device=resolve_parameter_device(device, op=name), dtype=dtype)
 
 
