@@ -99,6 +99,7 @@ def test_bad_calls_are_named():
         (lambda: runtime.dot(A, A), ValueError, "dot: a and b must agree"),
         (lambda: runtime.matmul(A, A), ValueError, "matmul: a and b must be matrices that fit"),
         (lambda: runtime.sum(A, axis=2), IndexError, r"sum: axis must be in -2\.\.1, got 2"),
+        (lambda: runtime.sum(A, axis=10**5000), IndexError, r"sum: axis must be in -2\.\.1, got an int of 16610 bits"),
         (lambda: runtime.zeros(-1), ValueError, "zeros: shape must be at least 0, got -1"),
         (lambda: runtime.zeros(2**62, 4), ValueError, "zeros: shape must have fewer than"),
         (lambda: runtime.exp("x"), TypeError, "exp: x must be a tensor"),

@@ -243,6 +243,11 @@ def test_buffers_are_used_again_and_transfers_copy():
         (lambda t: t.async_transfer(torch.ones(1), stream=3), TypeError, "async_transfer: stream must be"),
         (lambda t: pipeline(3, [], "cpu"), TypeError, "pipeline: fn must be callable, got int"),
         (lambda t: pipeline(torch.sin, 3, "cpu"), TypeError, "pipeline: batches must be an iterable, got int"),
+        (
+            lambda t: pipeline(torch.sin, torch.nested.as_nested_tensor([torch.ones(2)], layout=torch.jagged), "cpu"),
+            TypeError,
+            "pipeline: batches must be an iterable, got NestedTensor",
+        ),
         (lambda t: pipeline(torch.sin, [], "meta"), ValueError, "pipeline: device must hold data, got meta"),
     ],
 )

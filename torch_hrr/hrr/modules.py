@@ -252,7 +252,7 @@ class HRRAttention(nn.Module):
                 values there, even NaN, are ignored.
 
         Returns:
-            ``[..., T, E]``; zero, or the output bias, at padding.
+            ``[..., T, E]``; zero, or the output bias, at padding. In the wider of the dtypes of ``x`` and the weights.
 
         Raises:
             TypeError: ``x`` or the mask is not a tensor, or ``x`` of a dtype the operators do not take.

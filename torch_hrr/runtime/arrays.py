@@ -15,7 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_bool, check_elements, check_strided, integer, number, placed, signed
+from torch_hrr._checks import (
+    FLOATING,
+    check_bool,
+    check_elements,
+    check_strided,
+    integer,
+    number,
+    placed,
+    shown,
+    signed,
+)
 from torch_hrr.runtime.device import resolve_device
 
 Axis = int | Sequence[int] | None
@@ -177,7 +187,7 @@ def _reduced(op: str, function: Any, x: Tensor, axis: Axis, keepdims: bool, **op
     dims = [integer(op, "axis", each) for each in axes]
     for dim in dims:
         if not -x.dim() <= dim < x.dim():
-            raise IndexError(f"{op}: axis must be in {-x.dim()}..{x.dim() - 1}, got {dim}")
+            raise IndexError(f"{op}: axis must be in {-x.dim()}..{x.dim() - 1}, got {shown(dim)}")
     if len({dim % x.dim() for dim in dims}) < len(dims):
         raise ValueError(f"{op}: axis must not name an axis twice, got {dims}")
     if not dims:

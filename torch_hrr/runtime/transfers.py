@@ -159,7 +159,9 @@ def pipeline(
     if not callable(fn):
         raise TypeError(f"pipeline: fn must be callable, got {type(fn).__name__}")
     # An array or a tensor without dimensions is iterable by its type alone.
-    if not isinstance(batches, Iterable) or getattr(batches, "shape", None) == ():
+    # A nested tensor has no shape.
+    nested = isinstance(batches, Tensor) and batches.is_nested
+    if nested or not isinstance(batches, Iterable) or getattr(batches, "shape", None) == ():
         raise TypeError(f"pipeline: batches must be an iterable, got {type(batches).__name__}")
     target = resolve_data_device(device, op="pipeline")
     return _overlapped(fn, batches, target) if target.type == "cuda" else _one_by_one(fn, batches, target)
