@@ -408,7 +408,7 @@ ELSEWHERE = {
     *("autocast", "calibrate", "clear", "content", "copy", "describe", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name: test_settings_of_any_name_are_named.
-    *("chunks_for", "configure", "gathered", "profiled"),
+    "configure",
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 

@@ -307,9 +307,9 @@ class GPUAccelerator:
             ``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside; empty if
             nothing was recorded.
         """
-        return self.profiled("stop_profiling", trace)
+        return self._profiled("stop_profiling", trace)
 
-    def profiled(self, op: str, trace: str | os.PathLike[str] | None) -> dict[str, dict[str, float]]:
+    def _profiled(self, op: str, trace: str | os.PathLike[str] | None) -> dict[str, dict[str, float]]:
         """`stop_profiling` under the name of the user's call."""
         path = None if trace is None else checked_path(op, trace, "trace")
         if self._profile is None:

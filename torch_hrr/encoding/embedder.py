@@ -195,7 +195,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         padding, weight = self.padding, self.weight
         if self.table is not None:
             # The different rows of this call are a small table, and the ids numbers of its rows.
-            tokens, weight, ids = self.table.gathered("embed", ids)
+            tokens, weight, ids = self.table._gathered("embed", ids)
             place = (tokens == padding).nonzero()
             padding = int(place[0, 0]) if len(place) else -1
             if self.result_dtype is None:
@@ -440,7 +440,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
 
     def disable_gpu_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
         """What was recorded since `enable_gpu_profiling`, as `GPUAccelerator.stop_profiling` returns it."""
-        return self.accelerator.profiled("disable_gpu_profiling", trace)
+        return self.accelerator._profiled("disable_gpu_profiling", trace)
 
     def save_config(self, path: str | os.PathLike[str]) -> None:
         """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read."""

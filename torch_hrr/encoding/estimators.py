@@ -330,7 +330,7 @@ class LSMClassifier(_Softmax):
         last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)
         total = torch.zeros(len(given), self.machine.units, dtype=torch.float64, device=counted.device)
         final = torch.zeros_like(total)
-        for begin, states in self.machine.chunks_for(op, given):
+        for begin, states in self.machine._chunks_for(op, given):
             end = begin + states.shape[1]
             total += torch.einsum("btn,bt->bn", states.double(), counted[:, begin:end].double())
             here = ((last >= begin) & (last < end)).nonzero().squeeze(-1)

@@ -202,9 +202,9 @@ class LiquidStateMachine(Saveable):
         Raises:
             TypeError, ValueError, IndexError: As for `run`, before the first chunk.
         """
-        return self.chunks_for("chunks", x, state, steps)
+        return self._chunks_for("chunks", x, state, steps)
 
-    def chunks_for(
+    def _chunks_for(
         self, op: str, x: Any, state: Tensor | None = None, steps: int | None = None
     ) -> Iterator[tuple[int, Tensor]]:
         """`chunks` under the name of the user's call."""

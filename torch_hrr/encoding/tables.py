@@ -161,12 +161,12 @@ class MappedTable:
             TypeError: ``ids`` is not a tensor or array of int32 or int64.
             ValueError: ``ids`` is a meta tensor.
         """
-        found: tuple[Tensor, Tensor, Tensor] = self.gathered("gather", ids)
+        found: tuple[Tensor, Tensor, Tensor] = self._gathered("gather", ids)
         return found
 
     # Host work, at which a compiled graph ends.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def gathered(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _gathered(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`gather` under the name of the user's call."""
         ids = strided(op, "ids", ids)
         if ids.dtype not in (torch.int32, torch.int64):
@@ -182,7 +182,7 @@ class MappedTable:
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The rows of ids, ``[..., dim]``, on the device; errors as for `gather`."""
-        _, rows, inverse = self.gathered("MappedTable", ids)
+        _, rows, inverse = self._gathered("MappedTable", ids)
         served: Tensor = rows[inverse]
         return served
 
