@@ -10,8 +10,9 @@ from torch_hrr import assembly, field, hrr
 from torch_hrr.assembly import simulator
 from torch_hrr.runtime import device, set_device
 
+# Those that make an object, not the methods of one.
 CALLS = {
-    **GOOD,
+    **{system: known for system, known in GOOD.items() if inspect.ismodule(system)},
     field: {**GOOD[field], "OptimizedUnifiedFieldBrain": (), "GPUPatternLibrary": (4, 3, 2)},
 }
 # Their default is written in the signature: "auto", "cpu" or 0, whatever device is set.
