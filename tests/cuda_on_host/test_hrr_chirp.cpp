@@ -26,8 +26,8 @@ void expect_map_agrees(const DeviceChirp& chirp, SpectralMapParams params) {
   // The Jacobian of a row whose bins are all real is zero but for rounding.
   const bool zero = params.kind == SpectralMap::kUnitaryJacobian && params.dim <= 2;
   const std::vector<double> scales(static_cast<size_t>(params.rows), 1);
-  // Bins of 0.3 magnify what both transforms round.
-  expect_rows_agree(on_cuda, on_cpu, params.dim, zero ? scales : std::vector<double>{}, 4 * kUlps);
+  // Bins of 0.3 magnify what both transforms round, and the CPU has other transforms for most of these lengths.
+  expect_rows_agree(on_cuda, on_cpu, params.dim, zero ? scales : std::vector<double>{}, 6 * kUlps);
 }
 
 std::vector<double> packed(const DeviceChirp& chirp, const Rows<double>& in, int64_t rows, bool inverse,

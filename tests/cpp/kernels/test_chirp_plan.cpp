@@ -30,7 +30,7 @@ TEST(ChirpPlan, LengthsHoldEveryLagAndHaveATransform) {
       }
     }
     ASSERT_EQ(rest, 1) << dim;
-    ASSERT_LE(length, dim < 20 ? 48 : 2 * dim) << dim;
+    ASSERT_LE(length, dim < 24 ? 48 : 2 * dim) << dim;
   }
 }
 
