@@ -60,6 +60,8 @@ def test_bad_input_raises_where_a_gradient_is_asked_for(case, error):
 NOT_NONE = {"out-undefined", "exponent-undefined"}
 # The operator names a dtype as C++ does.
 PYTHON_NAMES = {"Long": "torch.int64", "ComplexFloat": "torch.complex64", "Bool": "torch.bool"}
+# Errors name what the user called.
+PYTHON_CALLS = {"field_evolve": "evolve", "field_gradient": "gradient"}
 # Where one argument types the result by default, the Python function lets `out` do so.
 OUT_DECIDES = {"out-dtype", "out-half"}
 
@@ -79,6 +81,7 @@ def test_the_python_function_raises_the_same(case, error):
         message = f"^{case.name}: {error.argument} must be a torch.Tensor( or a NumPy array)?, got NoneType"
     if error.argument == "dtype" and error.defect in PYTHON_NAMES:
         message = message.replace(error.defect, PYTHON_NAMES[error.defect])
+    message = message.replace(case.name, PYTHON_CALLS.get(case.name, case.name))
     with pytest.raises(error.error, match=message):
         case.wrapper(**error.make())
 
