@@ -182,14 +182,17 @@ def check_elements(op: str, argument: str, lengths: Sequence[int]) -> None:
         raise ValueError(f"{op}: {argument} must have fewer than 2^59 elements, got sizes {list(lengths)}")
 
 
+def is_iterable(value: Any) -> bool:
+    """Whether the value holds things one after the other; not every tensor or array does, though its type says so."""
+    if isinstance(value, Tensor):
+        return not value.is_nested and value.dim() > 0
+    return isinstance(value, Iterable) and getattr(value, "shape", None) != ()
+
+
 def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
     """What an iterable other than a str or a set holds; TypeError for anything else, which says what is `wanted`."""
-    # An array or a tensor without dimensions is iterable by its type alone.
     # Bytes hold ints, and sets are in any order.
-    others = (str, bytes, bytearray, set, frozenset, dict)
-    # A nested tensor has no shape.
-    nested = isinstance(values, Tensor) and values.is_nested
-    if nested or isinstance(values, others) or not isinstance(values, Iterable) or getattr(values, "shape", None) == ():
+    if isinstance(values, str | bytes | bytearray | set | frozenset | dict) or not is_iterable(values):
         raise TypeError(f"{op}: {argument} must be {wanted}, got {type(values).__name__}")
     return list(values)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch_hrr._checks import check_seed as check_seed
 from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import is_bool as is_bool
+from torch_hrr._checks import is_iterable as is_iterable
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
 from torch_hrr._checks import probability as probability
@@ -96,10 +97,7 @@ def projections(
 
 def is_several(given: Any) -> bool:
     """Whether it holds names, or other things, one after the other, which a name does not."""
-    if isinstance(given, Tensor):
-        return not given.is_nested and given.dim() > 0
-    others = (str, bytes, bytearray)
-    return isinstance(given, Iterable) and not isinstance(given, others) and getattr(given, "shape", None) != ()
+    return not isinstance(given, str | bytes | bytearray) and is_iterable(given)
 
 
 def several(op: str, argument: str, given: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_dtype, check_elements, integer, listed, strided
+from torch_hrr._checks import check_dtype, check_elements, integer, is_iterable, listed, strided
 from torch_hrr.runtime.device import copied, failures_named, map_leaves, moved, resolve_data_device
 from torch_hrr.runtime.pool import Lender, Spare
 
@@ -158,10 +158,7 @@ def pipeline(
     """
     if not callable(fn):
         raise TypeError(f"pipeline: fn must be callable, got {type(fn).__name__}")
-    # An array or a tensor without dimensions is iterable by its type alone.
-    # A nested tensor has no shape.
-    nested = isinstance(batches, Tensor) and batches.is_nested
-    if nested or not isinstance(batches, Iterable) or getattr(batches, "shape", None) == ():
+    if not is_iterable(batches):
         raise TypeError(f"pipeline: batches must be an iterable, got {type(batches).__name__}")
     target = resolve_data_device(device, op="pipeline")
     return _overlapped(fn, batches, target) if target.type == "cuda" else _one_by_one(fn, batches, target)
