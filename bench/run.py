@@ -270,34 +270,44 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def started(system: str, settings: Settings) -> dict[str, Any]:
+    """A report without rows yet; prints what its figures depend on."""
+    report: dict[str, Any] = {
+        "system": system, "machine": machine(settings), "limits": machine_limits(settings.threads, settings.cuda),
+        "settings": vars(settings), "entries": [], "targets": [],
+    }  # fmt: skip
+    print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    return report
+
+
+def finished(report: dict[str, Any], options: argparse.Namespace, draw: Callable[[dict[str, Any], Path], None]) -> int:
+    """Writes and draws the report where the options say so; 1 if a row of it is an error."""
+    if options.json:
+        write(report, options.json)
+    if options.keep:
+        write(report, kept_at(report))
+    if options.plot:
+        draw(report, options.plot)
+    return int(any(row["error"] for row in report["entries"] + report["targets"]))
+
+
 def run_lengths(options: argparse.Namespace, settings: Settings) -> int:
     """The table of lengths, a line a size; 1 if an entry disagrees with torch or none matches."""
     entries = [entry for entry in hrr_lengths.ENTRIES if re.search(options.filter, entry.name)]
     if not entries:
         print(f"no entry matches {options.filter!r}", file=sys.stderr)
         return 1
-    limits = machine_limits(settings.threads, settings.cuda)
-    report: dict[str, Any] = {
-        "system": "hrr-lengths", "machine": machine(settings), "limits": limits, "settings": vars(settings),
-        "entries": [], "targets": [],
-    }  # fmt: skip
-    print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    report = started("hrr-lengths", settings)
     print(hrr_lengths.heading())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for shape, group in itertools.groupby(entries, key=lambda entry: entry.shape):
-            found = [measure(entry, settings, limits) for entry in group]
+            found = [measure(entry, settings, report["limits"]) for entry in group]
             report["entries"] += found
             print(hrr_lengths.line(shape, found), flush=True)
     missed = hrr_lengths.below(report["entries"])
     print(f"{len(report['entries']) - len(missed)} of {len(report['entries'])} at their floor or above; * is below")
-    if options.json:
-        write(report, options.json)
-    if options.keep:
-        write(report, kept_at(report))
-    if options.plot:
-        hrr_lengths.draw(report, options.plot)
-    return int(any(row["error"] for row in report["entries"]))
+    return finished(report, options, hrr_lengths.draw)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -326,18 +336,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = [each.name for each in (*all_entries, *all_targets)]
         print(f"no entry matches {options.filter!r}; there are:", *known, sep="\n  ", file=sys.stderr)
         return 1
-    limits = machine_limits(settings.threads, settings.cuda)
-    report: dict[str, Any] = {
-        "system": options.system, "machine": machine(settings), "limits": limits, "settings": vars(settings),
-        "entries": [], "targets": [],
-    }  # fmt: skip
-    print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    report = started(options.system, settings)
     if entries:
         print(format_cells([name for name, _ in COLUMNS]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for entry in entries:
-            row = measure(entry, settings, limits)
+            row = measure(entry, settings, report["limits"])
             report["entries"].append(row)
             print(format_row(row), flush=True)
             if entry.aim_peer and not row["error"]:
@@ -356,13 +361,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             row = measure_target(target, session)
             report["targets"].append(row)
             print(format_target(row), flush=True)
-    if options.json:
-        write(report, options.json)
-    if options.keep:
-        write(report, kept_at(report))
-    if options.plot:
-        figure.draw(report, options.plot)
-    return int(any(row["error"] for row in report["entries"] + report["targets"]))
+    return finished(report, options, figure.draw)
 
 
 if __name__ == "__main__":
