@@ -1,5 +1,5 @@
-// Small discrete Fourier transforms on vectors of lanes: x_k <- sum_j e^{-2 pi i jk/R} x_j for R = 2, 3, 4, 5, 8, 16;
-// odd_transforms.h has the other primes.
+// Small discrete Fourier transforms on vectors of lanes: x_k <- sum_j e^{-2 pi i jk/R} x_j for R = 2, 4, 8, 16;
+// odd_transforms.h has the odd primes.
 #pragma once
 
 #include "kernels/simd.h"
@@ -45,40 +45,6 @@ template <typename T, int W>
 KERNEL_HOST_DEVICE ComplexLanes<T, W> multiple(double s, ComplexLanes<T, W> b) {
   const Simd<T, W> factor = Simd<T, W>::broadcast(static_cast<T>(s));
   return {factor * b.re, factor * b.im};
-}
-
-template <typename T, int W>
-KERNEL_HOST_DEVICE void butterfly3(ComplexLanes<T, W> (&x)[3]) {
-  using C = ComplexLanes<T, W>;
-  constexpr double kSin = 0.86602540378443864676;  // of a third of a turn; its cosine is -1/2
-  const C sum = add(x[1], x[2]);
-  const C turned = multiple(kSin, subtract(x[1], x[2]));
-  const C middle = add_multiple(x[0], -0.5, sum);
-  x[0] = add(x[0], sum);
-  x[1] = subtract_i(middle, turned);
-  x[2] = add_i(middle, turned);
-}
-
-template <typename T, int W>
-KERNEL_HOST_DEVICE void butterfly5(ComplexLanes<T, W> (&x)[5]) {
-  using C = ComplexLanes<T, W>;
-  constexpr double kCos1 = 0.30901699437494742410;  // of one and two fifths of a turn
-  constexpr double kCos2 = -0.80901699437494742410;
-  constexpr double kSin1 = 0.95105651629515357212;
-  constexpr double kSin2 = 0.58778525229247312917;
-  const C sum1 = add(x[1], x[4]);
-  const C sum2 = add(x[2], x[3]);
-  const C difference1 = subtract(x[1], x[4]);
-  const C difference2 = subtract(x[2], x[3]);
-  const C middle1 = add_multiple(add_multiple(x[0], kCos1, sum1), kCos2, sum2);
-  const C middle2 = add_multiple(add_multiple(x[0], kCos2, sum1), kCos1, sum2);
-  const C turned1 = add_multiple(multiple(kSin1, difference1), kSin2, difference2);
-  const C turned2 = add_multiple(multiple(kSin2, difference1), -kSin1, difference2);
-  x[0] = add(x[0], add(sum1, sum2));
-  x[1] = subtract_i(middle1, turned1);
-  x[2] = subtract_i(middle2, turned2);
-  x[3] = add_i(middle2, turned2);
-  x[4] = add_i(middle1, turned1);
 }
 
 template <typename C>

@@ -8,18 +8,19 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// cos and sin of 2 pi index / size: the series of Taylor on an eighth of a turn, for constants of the compiler.
-constexpr double taylor(double x, double first, int order) {
-  double term = first;
-  double sum = 0;
-  for (int n = order; n < order + 24; n += 2) {
+// cos and sin of 2 pi index / size: the series of Taylor on an eighth of a turn, for constants of the compiler. In long
+// double, so that they are the nearest doubles.
+constexpr long double taylor(long double x, long double first, int order) {
+  long double term = first;
+  long double sum = 0;
+  for (int n = order; n < order + 26; n += 2) {
     sum += term;
     term *= -x * x / ((n + 1) * (n + 2));
   }
   return sum;
 }
-constexpr double cosine_of_part(int index, int size);
-constexpr double sine_of_part(int index, int size) {
+constexpr long double cosine_of_part(int index, int size);
+constexpr long double sine_of_part(int index, int size) {
   index = (index % size + size) % size;
   if (2 * index > size) {
     return -sine_of_part(size - index, size);
@@ -30,10 +31,10 @@ constexpr double sine_of_part(int index, int size) {
   if (8 * index > size) {
     return cosine_of_part(size - 4 * index, 4 * size);
   }
-  const double x = kTurn * index / size;
+  const long double x = 6.283185307179586476925286766559L * index / size;
   return taylor(x, x, 1);
 }
-constexpr double cosine_of_part(int index, int size) {
+constexpr long double cosine_of_part(int index, int size) {
   index = (index % size + size) % size;
   if (2 * index > size) {
     return cosine_of_part(size - index, size);
@@ -44,7 +45,7 @@ constexpr double cosine_of_part(int index, int size) {
   if (8 * index > size) {
     return sine_of_part(size - 4 * index, 4 * size);
   }
-  return taylor(kTurn * index / size, 1, 0);
+  return taylor(6.283185307179586476925286766559L * index / size, 1, 0);
 }
 
 // The multiples of a part of a turn, as numbers that a loop may index.
@@ -57,8 +58,8 @@ template <int N>
 constexpr PartsOfTurn<N> make_parts() {
   PartsOfTurn<N> parts{};
   for (int i = 0; i < N; ++i) {
-    parts.cosine[i] = cosine_of_part(i, N);
-    parts.sine[i] = sine_of_part(i, N);
+    parts.cosine[i] = static_cast<double>(cosine_of_part(i, N));
+    parts.sine[i] = static_cast<double>(sine_of_part(i, N));
   }
   return parts;
 }
@@ -72,13 +73,18 @@ KERNEL_HOST_DEVICE void butterfly_prime(ComplexLanes<T, W> (&x)[P]) {
   constexpr int kHalf = (P - 1) / 2;
   C sum[kHalf];
   C difference[kHalf];
-  const C first = x[0];
 #pragma GCC unroll 8
   for (int j = 1; j <= kHalf; ++j) {
     sum[j - 1] = add(x[j], x[P - j]);
     difference[j - 1] = subtract(x[j], x[P - j]);
-    x[0] = add(x[0], sum[j - 1]);
   }
+  const C first = x[0];
+  C total = sum[0];
+#pragma GCC unroll 8
+  for (int j = 1; j < kHalf; ++j) {
+    total = add(total, sum[j]);
+  }
+  x[0] = add(first, total);
 #pragma GCC unroll 8
   for (int k = 1; k <= kHalf; ++k) {
     C middle = add_multiple(first, kPartsOfTurn<P>.cosine[k], sum[0]);
@@ -97,10 +103,6 @@ template <int R, typename T, int W>
 KERNEL_HOST_DEVICE void butterfly(ComplexLanes<T, W> (&x)[R]) {
   if constexpr (R == 2) {
     butterfly2(x[0], x[1]);
-  } else if constexpr (R == 3) {
-    butterfly3<T, W>(x);
-  } else if constexpr (R == 5) {
-    butterfly5<T, W>(x);
   } else if constexpr (R == 4) {
     butterfly4(x[0], x[1], x[2], x[3]);
   } else if constexpr (R == 8) {

@@ -38,6 +38,21 @@ KERNEL_HOST_DEVICE const compute_t<S>* staged_row(const S* row, int64_t dim, int
   return stage;
 }
 
+template <typename T>
+KERNEL_HOST_DEVICE void clear_spectrum(Split<T> z, int64_t numbers) {
+  __builtin_memset(static_cast<void*>(z.re), 0, static_cast<size_t>(numbers) * sizeof(T));
+  __builtin_memset(static_cast<void*>(z.im), 0, static_cast<size_t>(numbers) * sizeof(T));
+}
+// sum <- sum + weight (a (*) b) for the spectra of either kind of plan
+template <typename T, int W, typename Plan>
+void accumulate_product(const Plan& plan, Product product, Split<T> a, Split<T> b, T weight, Split<T> sum) {
+  if (product == Product::kConvolution) {
+    accumulate_spectra<Product::kConvolution, T, W>(plan, a, b, weight, sum);
+  } else {
+    accumulate_spectra<Product::kCorrelation, T, W>(plan, a, b, weight, sum);
+  }
+}
+
 // Half-length transforms. S is the storage type, T the compute type; kFold: rows of `dim` elements are zero-padded to 2
 // M and folded.
 template <typename S, int W, bool kFold>
@@ -96,16 +111,11 @@ struct SpectralEngine {
   }
 
   void clear(Operand sum) const {
-    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(numbers()) * sizeof(T));
-    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(numbers()) * sizeof(T));
+    clear_spectrum(sum, numbers());
   }
 
   void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
-    if (product == Product::kConvolution) {
-      accumulate_spectra<Product::kConvolution, T, W>(plan, a, b, weight, sum);
-    } else {
-      accumulate_spectra<Product::kCorrelation, T, W>(plan, a, b, weight, sum);
-    }
+    accumulate_product<T, W>(plan, product, a, b, weight, sum);
   }
 
   // The inverse transform of a spectrum, which it overwrites, times `scale`: 2 M reals.
@@ -179,15 +189,10 @@ struct MatrixEngine {
     load_reals(staged_row(row, dim, exponent, stage), spectrum);
   }
   void clear(Operand sum) const {
-    __builtin_memset(static_cast<void*>(sum.re), 0, static_cast<size_t>(numbers()) * sizeof(T));
-    __builtin_memset(static_cast<void*>(sum.im), 0, static_cast<size_t>(numbers()) * sizeof(T));
+    clear_spectrum(sum, numbers());
   }
   void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
-    if (product == Product::kConvolution) {
-      accumulate_spectra<Product::kConvolution, T, kWidth>(plan, a, b, weight, sum);
-    } else {
-      accumulate_spectra<Product::kCorrelation, T, kWidth>(plan, a, b, weight, sum);
-    }
+    accumulate_product<T, kWidth>(plan, product, a, b, weight, sum);
   }
   void inverse(Operand spectrum, T scale, T* row) const {
     matrix_inverse(plan, spectrum, work, scale, row);
