@@ -89,12 +89,6 @@ at::Tensor PlasticCall::moving_theta(const OptionalTensor& derivative, at::IntAr
   return moving;
 }
 
-void copy_results(const PlasticResults& to, const PlasticResults& from) {
-  std::get<0>(to).copy_(std::get<0>(from));
-  std::get<1>(to).copy_(std::get<1>(from));
-  std::get<2>(to).copy_(std::get<2>(from));
-}
-
 namespace {
 
 using at::Tensor;

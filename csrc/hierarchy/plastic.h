@@ -1,5 +1,5 @@
-// plastic_scan and its derivatives: options, contract, operands of kernels, and the derivatives as compositions of
-// differentiable operators.
+// plastic_scan and its derivatives: options, contract, operands of kernels, and as compositions of differentiable
+// operators what has no kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -138,7 +138,7 @@ struct PlasticCall {
   kernels::PlasticParams params;
 };
 
-// The derivatives in differentiable operators: of inputs, weight and theta, from those of the results.
+// Arguments of a call or derivatives of them, and gradients of its results.
 struct PlasticTensors {
   at::Tensor inputs, weight, theta;  // theta may be undefined, of tangents any, which are then 0
 };
@@ -146,21 +146,18 @@ struct PlasticGradients {
   at::Tensor outputs, weight, theta;  // any may be undefined, and is 0
 };
 using PlasticResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-void copy_results(const PlasticResults& to, const PlasticResults& from);
+// How the gradients of inputs, weight and theta for constant `grads` move along `direction`. By the symmetry of second
+// derivatives it is also the gradient of the product of `grads` with the tangents of plastic_scan along `direction`.
 // Weights are kept of about 2 sqrt(T) ticks at a time, or with `keeps_all` of all, where it is differentiated itself.
 // Without for_inputs, their gradient is [..., 0].
-PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
-                                const PlasticGradients& grads, bool for_inputs, bool keeps_all);
-// How the result of compose_backward with constant `grads` moves along `direction`. By the symmetry of second
-// derivatives it is also the gradient of the product of `grads` with the tangents of plastic_scan along `direction`.
 PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
                                  const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
                                  bool keeps_all);
-// The tangents of the results.
+// The tangents of the results, for a derivative of them.
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents);
 
-// The same by the operator.
+// The same by the operator, which has kernels.
 PlasticResults tangents_of(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents);
 

@@ -85,13 +85,6 @@ struct PlasticScanBackward : Operator {
                   bool for_inputs) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [of_inputs, of_weight, of_theta] = results;
-    if (kernels::is_coupled(options.rule) && !inputs.is_cpu()) {
-      const PlasticGradients grads{lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight),
-                                   lanes::tensor_of(grad_theta)};
-      copy_results(results, compose_backward(options, {inputs, weight, lanes::tensor_of(theta)}, grads, for_inputs,
-                                             /*keeps_all=*/false));
-      return;
-    }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
     PlasticBackwardParams params;
     params.scan = own.params;

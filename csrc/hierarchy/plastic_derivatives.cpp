@@ -1,5 +1,5 @@
-// Derivatives of plastic_scan to the second order, tick by tick, in differentiable operators. Each formula is written
-// once, for tensors and for tensors with a derivative, so that the second order is the forward derivative of the first.
+// The second derivatives of plastic_scan, and tangents that can be differentiated, tick by tick in operators of torch:
+// the formulas of a tick and of its gradient for tensors that move along a direction.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones_like.h>
@@ -123,56 +123,39 @@ Dual ones_like(const Dual& x) {
   return at::ones_like(x.value);
 }
 
-const Tensor& value_of(const Tensor& x) {
-  return x;
-}
-const Tensor& value_of(const Dual& x) {
-  return x.value;
-}
-
 // The weights and thresholds before a tick, or derivatives of both.
-template <typename X>
 struct State {
-  X weight, theta;
+  Dual weight, theta;
 };
 
 // Arguments, of tangents any may be undefined, and the state before the first tick.
-template <typename X>
 struct Arguments {
-  X inputs;
-  State<X> first;
+  Dual inputs;
+  State first;
 };
 
-// In the type that is computed in.
-Arguments<Tensor> arguments_of(const PlasticOptions& options, const PlasticTensors& tensors) {
+// In the type that is computed in, with their derivatives along `direction`.
+Arguments arguments_of(const PlasticOptions& options, const PlasticTensors& tensors, const PlasticTensors& direction) {
+  const bool learns_theta = options.rule == LearningRule::kBcm;
   at::ScalarType type = compute_type(promote(tensors.inputs, tensors.weight));
   type = tensors.theta.defined() ? c10::promoteTypes(type, tensors.theta.scalar_type()) : type;
-  const Tensor weight = tensors.weight.to(type);
-  const size_t without_last = static_cast<size_t>(tensors.weight.dim()) - 1;
-  return {tensors.inputs.to(type),
-          {weight, tensors.theta.defined() && options.rule == LearningRule::kBcm
-                       ? tensors.theta.to(type)
-                       : weight.new_ones_symint(tensors.weight.sym_sizes().slice(0, without_last))}};
-}
-// With their derivatives along `direction`.
-Arguments<Dual> arguments_of(const PlasticOptions& options, const PlasticTensors& tensors,
-                             const PlasticTensors& direction) {
-  const Arguments<Tensor> own = arguments_of(options, tensors);
-  const auto along = [](const Tensor& x, const Tensor& moved) {
-    return Dual(x, moved.defined() ? moved.to(x.scalar_type()) : moved);
+  const auto along = [&](const Tensor& x, const Tensor& moved) {
+    return Dual(x.to(type), moved.defined() ? moved.to(type) : moved);
   };
-  return {along(own.inputs, direction.inputs),
-          {along(own.first.weight, direction.weight),
-           along(own.first.theta, options.rule == LearningRule::kBcm ? direction.theta : Tensor())}};
+  const Dual weight = along(tensors.weight, direction.weight);
+  const size_t without_last = static_cast<size_t>(tensors.weight.dim()) - 1;
+  const Tensor theta = tensors.theta.defined() && learns_theta
+                           ? tensors.theta
+                           : weight.value.new_ones_symint(tensors.weight.sym_sizes().slice(0, without_last));
+  return {along(tensors.inputs, direction.inputs), {weight, along(theta, learns_theta ? direction.theta : Tensor())}};
 }
 
-// The ticks of one call, of Tensor or of Dual; x are [..., B, n], y [..., B, m].
-template <typename X>
+// The ticks of one call; x are [..., B, n], y [..., B, m].
 class Ticks {
  public:
-  Ticks(const PlasticOptions& options, Arguments<X> arguments)
-      : o_(options), time_(value_of(arguments.first.weight).dim() - 2), arguments_(std::move(arguments)) {
-    const Tensor& inputs = value_of(arguments_.inputs);
+  Ticks(const PlasticOptions& options, Arguments arguments)
+      : o_(options), time_(arguments.first.weight.value.dim() - 2), arguments_(std::move(arguments)) {
+    const Tensor& inputs = arguments_.inputs.value;
     batched_ = inputs.dim() > time_ + 2;
     batch_ = batched_ ? inputs.sym_size(-2) : SymInt(1);
     const int64_t steps = inputs.sym_size(time_).guard_int(__FILE__, __LINE__);
@@ -183,27 +166,27 @@ class Ticks {
   int64_t count() const {
     return count_;
   }
-  const State<X>& first() const {
+  const State& first() const {
     return arguments_.first;
   }
   bool learns_theta() const {
     return o_.rule == LearningRule::kBcm;
   }
 
-  X x(int64_t tick) const {
+  Dual x(int64_t tick) const {
     return with_batch(arguments_.inputs.select(time_, tick * every_));
   }
   // Of something shaped as the outputs.
-  X at_tick(const X& outputs, int64_t tick) const {
+  Dual at_tick(const Dual& outputs, int64_t tick) const {
     return with_batch(outputs.select(time_, tick));
   }
   // Outputs, or what is shaped as they, of all ticks.
   Tensor gathered(const std::vector<Tensor>& ticks) const {
-    const Tensor& inputs = value_of(arguments_.inputs);
+    const Tensor& inputs = arguments_.inputs.value;
     if (ticks.empty()) {
       c10::SymDimVector sizes(inputs.sym_sizes().begin(), inputs.sym_sizes().end());
       sizes[static_cast<size_t>(time_)] = 0;
-      sizes.back() = value_of(first().weight).sym_size(-2);
+      sizes.back() = first().weight.value.sym_size(-2);
       return inputs.new_zeros_symint(sizes);
     }
     std::vector<Tensor> own;
@@ -215,23 +198,23 @@ class Ticks {
   }
   // The gradient of the inputs at ticks as one of all inputs.
   Tensor spread(const std::vector<Tensor>& ticks) const {
-    const Tensor& inputs = value_of(arguments_.inputs);
+    const Tensor& inputs = arguments_.inputs.value;
     if (ticks.empty()) {
       return at::zeros_like(inputs);
     }
     return at::slice_backward_symint(gathered(ticks), inputs.sym_sizes(), time_, 0, inputs.sym_size(time_), every_);
   }
 
-  X outputs(const State<X>& state, int64_t tick) const {
-    const X u = matmul(x(tick), state.weight.transpose(-1, -2));
-    const X y = o_.activation == Activation::kTanh ? tanh(u) : u;
+  Dual outputs(const State& state, int64_t tick) const {
+    const Dual u = matmul(x(tick), state.weight.transpose(-1, -2));
+    const Dual y = o_.activation == Activation::kTanh ? tanh(u) : u;
     return rectified() ? relu(y) : y;
   }
 
   // The state after a tick with outputs y.
-  State<X> next(const State<X>& state, int64_t tick, const X& y) const {
-    const X squares = y.square().mean(-2);
-    State<X> after;
+  State next(const State& state, int64_t tick, const Dual& y) const {
+    const Dual squares = y.square().mean(-2);
+    State after;
     after.weight = unscaled(state, x(tick), y, squares);
     if (o_.normalize) {
       after.weight = Scaled(after.weight).unit();
@@ -243,27 +226,27 @@ class Ticks {
   // From the gradients of the outputs (undefined: 0) and of the state after a tick, those of its inputs and of the
   // state before; that of the inputs is undefined if it is not wanted.
   struct Pulled {
-    X x;
-    State<X> state;
+    Dual x;
+    State state;
   };
-  Pulled pull(const State<X>& state, int64_t tick, const X& grad, const State<X>& after, bool for_inputs) const {
-    const X own = x(tick);
-    const X y = outputs(state, tick);
-    const X squares = y.square().mean(-2);
-    X weight = after.weight;
+  Pulled pull(const State& state, int64_t tick, const Dual& grad, const State& after, bool for_inputs) const {
+    const Dual own = x(tick);
+    const Dual y = outputs(state, tick);
+    const Dual squares = y.square().mean(-2);
+    Dual weight = after.weight;
     if (o_.normalize) {
       weight = Scaled(unscaled(state, own, y, squares)).across(weight);
     }
-    const X step = o_.lr * weight;
-    const X mean_step = step / batch_;
+    const Dual step = o_.lr * weight;
+    const Dual mean_step = step / batch_;
     Pulled before;
     before.state.weight = (1 - o_.lr * o_.decay) * weight;
     before.state.theta = (1 - 1 / o_.tau) * after.theta;
-    X dsquares = after.theta / o_.tau;
-    X dy = matmul(own, mean_step.transpose(-1, -2));  // of taught
-    X taught = y;
+    Dual dsquares = after.theta / o_.tau;
+    Dual dy = matmul(own, mean_step.transpose(-1, -2));  // of taught
+    Dual taught = y;
     if (learns_theta()) {
-      const X theta = state.theta.unsqueeze(-2);
+      const Dual theta = state.theta.unsqueeze(-2);
       taught = y * (y - theta);
       before.state.theta = before.state.theta - (dy * y).sum(-2);
       dy = dy * (2 * y - theta);
@@ -275,13 +258,13 @@ class Ticks {
       before.state.weight = before.state.weight - squares.unsqueeze(-1) * step;
       dsquares = dsquares - (step * state.weight).sum(-1);
     } else if (kernels::is_coupled(o_.rule)) {
-      const X products = coupled(sum_over_batch(y, y) / batch_);
+      const Dual products = coupled(sum_over_batch(y, y) / batch_);
       before.state.weight = before.state.weight - matmul(products.transpose(-1, -2), step);
-      const X dproducts = coupled(matmul(mean_step, state.weight.transpose(-1, -2)));
+      const Dual dproducts = coupled(matmul(mean_step, state.weight.transpose(-1, -2)));
       dy = dy - matmul(y, dproducts + dproducts.transpose(-1, -2));
     }
     dy = dy + 2 * y * (dsquares / batch_).unsqueeze(-2);
-    const X du = (grad.defined() ? dy + grad : dy) * slope(y);
+    const Dual du = (grad.defined() ? dy + grad : dy) * slope(y);
     before.state.weight = before.state.weight + sum_over_batch(du, own);
     if (for_inputs) {
       before.x = before.x + matmul(du, state.weight);
@@ -294,21 +277,21 @@ class Ticks {
   // scale is a constant: what is made of both does not depend on it.
   struct Scaled {
     Tensor scale;
-    X rows, norms;
+    Dual rows, norms;
 
-    explicit Scaled(const X& weight) {
-      const Tensor largest = value_of(weight).detach().abs().amax(-1, /*keepdim=*/true);
+    explicit Scaled(const Dual& weight) {
+      const Tensor largest = weight.value.detach().abs().amax(-1, /*keepdim=*/true);
       scale = at::where(largest > 0, largest, 1);
       rows = weight / scale;
-      const X squares = rows.square().sum(-1, /*keepdim=*/true);
-      norms = (squares + at::where(value_of(squares) > 0, 0, at::ones_like(value_of(squares)))).sqrt();
+      const Dual squares = rows.square().sum(-1, /*keepdim=*/true);
+      norms = (squares + at::where(squares.value > 0, 0, at::ones_like(squares.value))).sqrt();
     }
-    X unit() const {
+    Dual unit() const {
       return rows / norms;
     }
     // The derivative of unit() along `moved`, and its own transpose: what lies across the row, divided by its norm.
-    X across(const X& moved) const {
-      const X own = unit();
+    Dual across(const Dual& moved) const {
+      const Dual own = unit();
       return (moved - own * (own * moved).sum(-1, /*keepdim=*/true)) / norms / scale;
     }
   };
@@ -316,23 +299,23 @@ class Ticks {
   bool rectified() const {
     return learns_theta() || o_.activation == Activation::kRelu;
   }
-  X with_batch(const X& tick) const {
+  Dual with_batch(const Dual& tick) const {
     return batched_ ? tick : tick.unsqueeze(-2);
   }
-  static X sum_over_batch(const X& a, const X& b) {
+  static Dual sum_over_batch(const Dual& a, const Dual& b) {
     return matmul(a.transpose(-1, -2), b);
   }
-  X coupled(const X& products) const {
+  Dual coupled(const Dual& products) const {
     return o_.rule == LearningRule::kGha ? products.tril() : products;
   }
   // f'(u) from f(u)
-  X slope(const X& y) const {
-    const X own = o_.activation == Activation::kTanh ? 1 - y.square() : ones_like(y);
-    return rectified() ? own * (value_of(y) > 0) : own;
+  Dual slope(const Dual& y) const {
+    const Dual own = o_.activation == Activation::kTanh ? 1 - y.square() : ones_like(y);
+    return rectified() ? own * (y.value > 0) : own;
   }
-  X unscaled(const State<X>& state, const X& x, const X& y, const X& squares) const {
-    const X taught = learns_theta() ? y * (y - state.theta.unsqueeze(-2)) : y;
-    X step = sum_over_batch(taught, x) / batch_;
+  Dual unscaled(const State& state, const Dual& x, const Dual& y, const Dual& squares) const {
+    const Dual taught = learns_theta() ? y * (y - state.theta.unsqueeze(-2)) : y;
+    Dual step = sum_over_batch(taught, x) / batch_;
     if (o_.rule == LearningRule::kOja) {
       step = step - squares.unsqueeze(-1) * state.weight;
     } else if (kernels::is_coupled(o_.rule)) {
@@ -343,7 +326,7 @@ class Ticks {
 
   const PlasticOptions& o_;
   int64_t time_;
-  Arguments<X> arguments_;
+  Arguments arguments_;
   bool batched_ = false;
   SymInt batch_;
   int64_t every_ = 1;
@@ -351,20 +334,18 @@ class Ticks {
 };
 
 // The gradients of all inputs, as ticks, and of the state before the first tick.
-template <typename X>
 struct PulledBack {
-  std::vector<X> inputs;
-  State<X> state;
+  std::vector<Dual> inputs;
+  State state;
 };
-template <typename X>
-PulledBack<X> pull_back(const Ticks<X>& ticks, const X& outputs, State<X> after, bool for_inputs, bool keeps_all) {
+PulledBack pull_back(const Ticks& ticks, const Dual& outputs, State after, bool for_inputs, bool keeps_all) {
   // States are kept where a part of this many ticks begins, and within one part at a time.
   const int64_t part = std::max<int64_t>(1, keeps_all ? ticks.count() : kernels::plastic_part(ticks.count()));
-  const auto next = [&](const State<X>& state, int64_t tick) {
+  const auto next = [&](const State& state, int64_t tick) {
     return ticks.next(state, tick, ticks.outputs(state, tick));
   };
-  std::vector<State<X>> starts;
-  State<X> state = ticks.first();
+  std::vector<State> starts;
+  State state = ticks.first();
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
     if (tick % part == 0) {
       starts.push_back(state);
@@ -374,18 +355,17 @@ PulledBack<X> pull_back(const Ticks<X>& ticks, const X& outputs, State<X> after,
       state = next(state, tick);
     }
   }
-  std::vector<X> pulled(static_cast<size_t>(for_inputs ? ticks.count() : 0));
+  std::vector<Dual> pulled(static_cast<size_t>(for_inputs ? ticks.count() : 0));
   for (size_t i = starts.size(); i-- > 0;) {
     const int64_t begin = static_cast<int64_t>(i) * part;
     const int64_t end = std::min(begin + part, ticks.count());
-    std::vector<State<X>> states{starts[i]};
+    std::vector<State> states{starts[i]};
     for (int64_t tick = begin; tick + 1 < end; ++tick) {
       states.push_back(next(states.back(), tick));
     }
     for (int64_t tick = end - 1; tick >= begin; --tick) {
-      const X grad = outputs.defined() ? ticks.at_tick(outputs, tick) : outputs;
-      typename Ticks<X>::Pulled before =
-          ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after, for_inputs);
+      const Dual grad = outputs.defined() ? ticks.at_tick(outputs, tick) : outputs;
+      Ticks::Pulled before = ticks.pull(states[static_cast<size_t>(tick - begin)], tick, grad, after, for_inputs);
       if (for_inputs) {
         pulled[static_cast<size_t>(tick)] = before.x;
       }
@@ -396,12 +376,13 @@ PulledBack<X> pull_back(const Ticks<X>& ticks, const X& outputs, State<X> after,
 }
 
 // The gradient of the state after all ticks: copies, since without ticks they are results, which are never arguments.
-State<Tensor> last_gradient(const Ticks<Tensor>& ticks, const PlasticGradients& grads) {
-  const State<Tensor>& first = ticks.first();
+State last_gradient(const Ticks& ticks, const PlasticGradients& grads) {
   const auto or_zeros = [](const Tensor& grad, const Tensor& like) {
     return grad.defined() ? grad.to(like.scalar_type()).clone() : at::zeros_like(like);
   };
-  return {or_zeros(grads.weight, first.weight), or_zeros(ticks.learns_theta() ? grads.theta : Tensor(), first.theta)};
+  const State& first = ticks.first();
+  return {or_zeros(grads.weight, first.weight.value),
+          or_zeros(ticks.learns_theta() ? grads.theta : Tensor(), first.theta.value)};
 }
 
 Tensor or_zeros_like(const Tensor& moved, const Tensor& value) {
@@ -415,44 +396,32 @@ Tensor none_of(const Tensor& weight) {
 
 }  // namespace
 
-PlasticResults compose_backward(const PlasticOptions& options, const PlasticTensors& tensors,
-                                const PlasticGradients& grads, bool for_inputs, bool keeps_all) {
-  const Ticks<Tensor> ticks(options, arguments_of(options, tensors));
-  const State<Tensor> after = last_gradient(ticks, grads);
-  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.scalar_type()) : grads.outputs;
-  const auto [pulled, state] = pull_back(ticks, outputs, after, for_inputs, keeps_all);
-  const Tensor none = none_of(state.weight);
-  return {for_inputs ? ticks.spread(pulled) : none, state.weight, ticks.learns_theta() ? state.theta : none};
-}
-
 PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
                                  const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
                                  bool keeps_all) {
-  const Arguments<Dual> arguments = arguments_of(options, tensors, direction);
-  const Ticks<Tensor> own(options, arguments_of(options, tensors));
-  const Ticks<Dual> ticks(options, arguments);
-  const State<Tensor> after = last_gradient(own, grads);
-  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.scalar_type()) : grads.outputs;
-  const auto [pulled, state] = pull_back<Dual>(ticks, outputs, {after.weight, after.theta}, for_inputs, keeps_all);
+  const Ticks ticks(options, arguments_of(options, tensors, direction));
+  const State after = last_gradient(ticks, grads);
+  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.value.scalar_type()) : grads.outputs;
+  const auto [pulled, state] = pull_back(ticks, outputs, after, for_inputs, keeps_all);
   const Tensor weight = or_zeros_like(state.weight.moved, state.weight.value);
   const Tensor none = none_of(weight);
   std::vector<Tensor> moved;
   for (const Dual& tick : pulled) {
     moved.push_back(or_zeros_like(tick.moved, tick.value));
   }
-  return {for_inputs ? own.spread(moved) : none, weight,
+  return {for_inputs ? ticks.spread(moved) : none, weight,
           ticks.learns_theta() ? or_zeros_like(state.theta.moved, state.theta.value) : none};
 }
 
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents) {
-  Arguments<Dual> arguments = arguments_of(options, tensors, tangents);
+  Arguments arguments = arguments_of(options, tensors, tangents);
   for (Dual* const x : {&arguments.first.weight, &arguments.first.theta}) {
     // Copies: without ticks they are results, which are never arguments.
     x->moved = x->moved.defined() ? x->moved.clone() : at::zeros_like(x->value);
   }
-  const Ticks<Dual> ticks(options, arguments);
-  State<Dual> state = ticks.first();
+  const Ticks ticks(options, arguments);
+  State state = ticks.first();
   std::vector<Tensor> outputs;
   for (int64_t tick = 0; tick < ticks.count(); ++tick) {
     const Dual y = ticks.outputs(state, tick);

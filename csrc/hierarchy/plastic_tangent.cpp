@@ -53,12 +53,6 @@ struct PlasticScanTangent : Operator {
                   double lr, std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
     const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
     const auto& [outputs, of_weight, of_theta] = results;
-    if (kernels::is_coupled(options.rule) && !inputs.is_cpu()) {
-      copy_results(results, compose_jvp(options, {inputs, weight, lanes::tensor_of(theta)},
-                                        {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight),
-                                         lanes::tensor_of(tangent_theta)}));
-      return;
-    }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
     PlasticTangentParams params;
     params.scan = own.params;

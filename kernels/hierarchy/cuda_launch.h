@@ -15,12 +15,12 @@ namespace torch_hrr::kernels {
 // Of float or of double.
 void launch_plastic(Storage storage, const PlasticParams& params, CudaStream stream);
 
-// The gradient, of units without coupling, and the elements of its workspace.
+// The gradient, and the elements of its workspace.
 int64_t plastic_backward_workspace(Storage storage, const PlasticBackwardParams& params);
 void launch_plastic_backward(Storage storage, const PlasticBackwardParams& params, CudaStream stream);
 
 // Likewise the tangents.
-int64_t plastic_tangent_workspace(const PlasticTangentParams& params);
+int64_t plastic_tangent_workspace(Storage storage, const PlasticTangentParams& params);
 void launch_plastic_tangent(Storage storage, const PlasticTangentParams& params, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/hierarchy/plastic_backward.cuh"
+#include "kernels/hierarchy/plastic_coupled_backward.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -12,6 +13,9 @@ constexpr int kSpreadThreads = 256;
 template <typename T>
 int64_t plastic_backward_workspace(const PlasticBackwardParams& params) {
   const PlasticParams& p = params.scan;
+  if (p.coupled()) {
+    return p.learners * CoupledSpace<T>(p, plastic_part(p.ticks), nullptr).elements;
+  }
   const BackwardSpace<T> space(p, plastic_part(p.ticks), 1, params.grad_inputs != nullptr, nullptr);
   return p.learners * p.units * space.elements;
 }
@@ -39,6 +43,15 @@ void launch_plastic_backward_rows(const PlasticBackwardParams& params, const Lau
 
 template <typename T, typename LaunchKernel>
 void launch_plastic_backward_with(const PlasticBackwardParams& params, const LaunchKernel& launch_kernel) {
+  if (params.scan.coupled()) {
+    const CoupledSpace<T> space(params.scan, plastic_part(params.scan.ticks), static_cast<T*>(params.workspace));
+    const auto start = [&](auto kernel) {
+      launch_kernel("_plastic_scan_backward", kernel, grid_for(params.scan.learners), dim3(kCoupledThreads), 0, params,
+                    space);
+    };
+    params.scan.batch == 1 ? start(plastic_coupled_pull_kernel<T, true>) : start(plastic_coupled_pull_kernel<T, false>);
+    return;
+  }
   const int64_t chunks = (params.scan.size + kWarpSize - 1) / kWarpSize;
   if (chunks <= 4) {
     launch_plastic_backward_rows<T, 4>(params, launch_kernel);

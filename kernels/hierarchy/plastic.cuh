@@ -209,11 +209,22 @@ __global__ void plastic_rows_kernel(PlasticParams p, int64_t tile) {
   }
 }
 
+// A tick of coupled units: its inputs and outputs, and the weights before and after, which may be the same.
+template <typename T>
+struct CoupledTick {
+  const T* x;  // [batch, size]
+  T* y;        // [batch, units]
+  T* before;   // [units, size]
+  T* after;
+};
+
 // One column of all rows: what the units before explain of every sample is taken from it, row by row. kOne: a batch of
 // one, whose residual stays in a register.
 template <typename T, bool kOne>
-KERNEL_DEVICE void learn_column(const PlasticParams& p, const PlasticFormulas<T>& formulas, const T* x, const T* y,
-                                T* weight, T* residual, int64_t column) {
+KERNEL_DEVICE void learn_column(const PlasticParams& p, const PlasticFormulas<T>& formulas, const CoupledTick<T>& tick,
+                                T* residual, int64_t column) {
+  const T* const x = tick.x;
+  const T* const y = tick.y;
   const T loss = formulas.loss(T{0});
   T own = x[column];
   const auto visit = [&](int64_t b, const auto& body) {
@@ -232,13 +243,13 @@ KERNEL_DEVICE void learn_column(const PlasticParams& p, const PlasticFormulas<T>
   }
   const bool at_once = p.rule == LearningRule::kGha;
   for (int64_t j = 0; !at_once && j < p.units; ++j) {
-    const T w = weight[j * p.size + column];
+    const T w = tick.before[j * p.size + column];
     for (int64_t b = 0; b < p.batch; ++b) {
       visit(b, [&](T& r) { r = fused_multiply_add(-y[b * p.units + j], w, r); });
     }
   }
   for (int64_t j = 0; j < p.units; ++j) {
-    const T w = weight[j * p.size + column];
+    const T w = tick.before[j * p.size + column];
     T changed = fused_multiply_add(-loss, w, w);
     for (int64_t b = 0; b < p.batch; ++b) {
       const T output = y[b * p.units + j];
@@ -249,7 +260,42 @@ KERNEL_DEVICE void learn_column(const PlasticParams& p, const PlasticFormulas<T>
         changed = fused_multiply_add(formulas.gain(output, T{0}), r, changed);
       });
     }
-    weight[j * p.size + column] = changed;
+    tick.after[j * p.size + column] = changed;
+  }
+}
+
+// f(W x) of every sample: a warp for each unit and sample.
+template <typename T>
+KERNEL_DEVICE void coupled_outputs(const PlasticParams& p, const PlasticFormulas<T>& formulas,
+                                   const CoupledTick<T>& tick) {
+  for (int64_t i = warp_index(); i < p.batch * p.units; i += warp_count()) {
+    WarpRow<T, 0> row(tick.before + i % p.units * p.size, p.size);
+    const T output = formulas.output(row.product(tick.x + i / p.units * p.size));
+    if (lane_index() == 0) {
+      tick.y[i] = output;
+    }
+  }
+}
+
+// A tick of all units of a block's learner. The residual is workspace of a batch of inputs; factors, unless nullptr,
+// are what rows are multiplied by at the end.
+template <typename T, bool kOne>
+KERNEL_DEVICE void learn_coupled(const PlasticParams& p, const PlasticFormulas<T>& formulas, const CoupledTick<T>& tick,
+                                 T* residual, T* factors) {
+  coupled_outputs(p, formulas, tick);
+  block_sync();
+  for (int64_t column = thread_rank(); column < p.size; column += block_threads()) {
+    learn_column<T, kOne>(p, formulas, tick, residual, column);
+  }
+  block_sync();
+  if (p.normalize) {
+    for (int64_t unit = warp_index(); unit < p.units; unit += warp_count()) {
+      const T factor = WarpRow<T, 0>(tick.after + unit * p.size, p.size).normalize();
+      if (factors != nullptr && lane_index() == 0) {
+        factors[unit] = factor;
+      }
+    }
+    block_sync();
   }
 }
 
@@ -260,26 +306,10 @@ __global__ void plastic_coupled_kernel(PlasticParams p) {
   T* const weight = static_cast<T*>(p.weight) + learner * p.units * p.size;
   T* const residual = static_cast<T*>(p.residual) + learner * p.batch * p.size;
   for (int64_t tick = 0; tick < p.ticks; ++tick) {
-    const T* const x = static_cast<const T*>(p.inputs) + (learner * p.ticks + tick) * p.batch * p.size;
-    T* const y = static_cast<T*>(p.outputs) + (learner * p.ticks + tick) * p.batch * p.units;
-    for (int64_t i = warp_index(); i < p.batch * p.units; i += warp_count()) {
-      WarpRow<T, 0> row(weight + i % p.units * p.size, p.size);
-      const T output = formulas.output(row.product(x + i / p.units * p.size));
-      if (lane_index() == 0) {
-        y[i] = output;
-      }
-    }
-    block_sync();
-    for (int64_t column = thread_rank(); column < p.size; column += block_threads()) {
-      learn_column<T, kOne>(p, formulas, x, y, weight, residual, column);
-    }
-    block_sync();
-    if (p.normalize) {
-      for (int64_t unit = warp_index(); unit < p.units; unit += warp_count()) {
-        (void)WarpRow<T, 0>(weight + unit * p.size, p.size).normalize();
-      }
-      block_sync();
-    }
+    const int64_t first = (learner * p.ticks + tick) * p.batch;
+    const T* const x = static_cast<const T*>(p.inputs) + first * p.size;
+    T* const y = static_cast<T*>(p.outputs) + first * p.units;
+    learn_coupled<T, kOne>(p, formulas, CoupledTick<T>{x, y, weight, weight}, residual, nullptr);
   }
 }
 

@@ -29,7 +29,8 @@ struct PlasticBackwardParams {
   void* grad_theta = nullptr;          // in place, likewise; bcm alone
   // [blocks, learners, ticks, batch, size], on a GPU of the blocks together; nullptr where it is not wanted
   void* grad_inputs = nullptr;
-  void* workspace = nullptr;  // on a GPU: BackwardSpace of every unit of all learners
+  // On a GPU: BackwardSpace of every unit of all learners or, of coupled units, CoupledSpace of every learner.
+  void* workspace = nullptr;
 };
 
 // Of float and of double; rows are blocks of units of all learners.

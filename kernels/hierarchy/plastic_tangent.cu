@@ -4,8 +4,9 @@
 
 namespace torch_hrr::kernels {
 
-int64_t plastic_tangent_workspace(const PlasticTangentParams& params) {
-  return params.scan.learners * params.scan.units * plastic_tangent_space(params.scan);
+int64_t plastic_tangent_workspace(Storage storage, const PlasticTangentParams& params) {
+  return storage == Storage::kDouble ? plastic_tangent_workspace<double>(params)
+                                     : plastic_tangent_workspace<float>(params);
 }
 
 void launch_plastic_tangent(Storage storage, const PlasticTangentParams& params, CudaStream stream) {

@@ -289,16 +289,16 @@ void launch_layers() {
         for (const LearningRule rule : {LearningRule::kOja, LearningRule::kGha}) {
           params.rule = rule;
           launch_plastic(storage, params, kStream);
+          PlasticBackwardParams backward;
+          backward.scan = params;
+          for (void* const grad_inputs : {somewhere<void>(), static_cast<void*>(nullptr)}) {
+            backward.grad_inputs = grad_inputs;
+            launch_plastic_backward(storage, backward, kStream);
+          }
+          PlasticTangentParams tangent;
+          tangent.scan = params;
+          launch_plastic_tangent(storage, tangent, kStream);
         }
-        PlasticBackwardParams backward;
-        backward.scan = params;
-        for (void* const grad_inputs : {somewhere<void>(), static_cast<void*>(nullptr)}) {
-          backward.grad_inputs = grad_inputs;
-          launch_plastic_backward(storage, backward, kStream);
-        }
-        PlasticTangentParams tangent;
-        tangent.scan = params;
-        launch_plastic_tangent(storage, tangent, kStream);
       }
     }
   }

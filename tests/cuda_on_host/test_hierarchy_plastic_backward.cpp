@@ -30,10 +30,12 @@ class Problem {
 
   Gradients<T> on_cpu() const {
     const PlasticParams& p = params_.scan;
-    const int64_t blocks = plastic_backward_blocks(p.units, for_inputs_);
+    const int64_t blocks = p.coupled() ? 1 : plastic_backward_blocks(p.units, for_inputs_);
     Gradients<T> own = run(blocks, [&](const PlasticBackwardParams& params) {
-      const auto& tables = kernel_table<PlasticBackwardKernels>();
-      run_rows_on_cpu(sizeof(T) == 4 ? tables.of_float : tables.of_double, params, p.learners * blocks);
+      const auto with = [&](const auto& tables) {
+        run_rows_on_cpu(sizeof(T) == 4 ? tables.of_float : tables.of_double, params, p.learners * blocks);
+      };
+      p.coupled() ? with(kernel_table<CoupledBackwardKernels>()) : with(kernel_table<PlasticBackwardKernels>());
     });
     // The caller's sum over blocks.
     const size_t count = inputs_.size();
@@ -78,6 +80,7 @@ class Problem {
 };
 
 constexpr LearningRule kRules[] = {LearningRule::kHebb, LearningRule::kOja, LearningRule::kBcm};
+constexpr LearningRule kCoupledRules[] = {LearningRule::kGha, LearningRule::kSubspace};
 
 template <typename T>
 class PlasticBackwardTypes : public testing::Test {};
@@ -97,16 +100,35 @@ TYPED_TEST(PlasticBackwardTypes, AreBitwiseTheCpus) {
       [](const auto& problem, int) { return problem.on_gpu(); });
 }
 
-TEST(PlasticBackward, DoesNotDependOnTheSchedule) {
-  for (const LearningRule rule : kRules) {
+TYPED_TEST(PlasticBackwardTypes, CoupledUnitsAreBitwiseTheCpus) {
+  // One unit; parts that are not full; several tiles of units, for one sample and for a batch; more columns than
+  // threads.
+  const Shape shapes[] = {{1, 1, 1, 1, 16}, {2, 7, 1, 9, 48}, {1, 3, 1, 130, 16}, {2, 3, 30, 5, 16}, {1, 2, 3, 3, 528}};
+  expect_cpus_bits(
+      shapes, kCoupledRules,
+      [](const Shape& shape, LearningRule rule, Activation activation, int number) {
+        return Problem<TypeParam>(shape, rule, activation, number % 4 < 2, number % 5 != 1);
+      },
+      [](const auto& problem, int) { return problem.on_gpu(); });
+}
+
+template <size_t kCount>
+void expect_any_schedule(const Shape& shape, const LearningRule (&rules)[kCount]) {
+  for (const LearningRule rule : rules) {
     for (const bool for_inputs : {false, true}) {
-      const Problem<float> problem({2, 5, 2, 9, 48}, rule, Activation::kTanh, true, for_inputs);
+      const Problem<float> problem(shape, rule, Activation::kTanh, true, for_inputs);
       const auto expected = problem.on_cpu();
       for (const Schedule& schedule : all_schedules()) {
         EXPECT_EQ(problem.on_gpu(schedule), expected);
       }
     }
   }
+}
+TEST(PlasticBackward, DoesNotDependOnTheSchedule) {
+  expect_any_schedule({2, 5, 2, 9, 48}, kRules);
+}
+TEST(PlasticBackward, CoupledUnitsDoNotDependOnTheSchedule) {
+  expect_any_schedule({1, 3, 2, 9, 48}, kCoupledRules);
 }
 
 }  // namespace

@@ -216,8 +216,7 @@ def hierarchies(small: bool, generator: torch.Generator, device: str = "cuda") -
         near = [x.to(device) for x in given]
         for there, here in zip(call(*near), call(*given), strict=True):
             check(name, there, here)
-        # On a GPU derivatives of the coupled rules are many small operators of torch, a few for each tick.
-        if dtype.itemsize < 4 or (rule in ("gha", "subspace") and (small or ticks > 10)):
+        if dtype.itemsize < 4:
             continue
         sides = [[x.clone().requires_grad_() for x in tensors] for tensors in (near, given)]
         for leaves in sides:

@@ -41,9 +41,9 @@ def plastic_scan(
     types are computed in float32 and rounded once, at the end of the call.
 
     Differentiable in every mode with respect to inputs, weight and theta. Backward runs the ticks again and keeps the
-    weights of about ``2 sqrt(T)`` of them; it and forward mode have kernels, on the CPU for all rules, on a GPU for
-    hebb, oja and bcm. Second derivatives run torch's operators tick by tick. A gradient of a gradient keeps the weights
-    of about ``2 sqrt(T)`` ticks too; a gradient through forward mode, and third derivatives, keep those of all.
+    weights of about ``2 sqrt(T)`` of them; it and forward mode have kernels, on the CPU and on a GPU. Second
+    derivatives run torch's operators tick by tick. A gradient of a gradient keeps the weights of about ``2 sqrt(T)``
+    ticks too; a gradient through forward mode, and third derivatives, keep those of all.
     Deterministic: T ticks in one call are bit-equal to T calls in float32 and float64, and the same bits come from
     every instruction set, with any number of threads and whatever the layout. Cost: for hebb, oja and bcm each row of
     weights stays in the nearest cache for all ticks, on a GPU in a warp's registers; gha and subspace read and write

@@ -26,10 +26,12 @@ void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& gra
 
 void execute(const kernels::PlasticTangentParams& params, const at::Tensor& tangent_weight) {
   const c10::cuda::CUDAGuard guard(tangent_weight.device());
-  const at::Tensor workspace = at::empty({kernels::plastic_tangent_workspace(params)}, tangent_weight.options());
+  const kernels::Storage storage = storage_of(tangent_weight);
+  const at::Tensor workspace =
+      at::empty({kernels::plastic_tangent_workspace(storage, params)}, tangent_weight.options());
   kernels::PlasticTangentParams own = params;
   own.workspace = workspace.mutable_data_ptr();
-  kernels::launch_plastic_tangent(storage_of(tangent_weight), own, c10::cuda::getCurrentCUDAStream().stream());
+  kernels::launch_plastic_tangent(storage, own, c10::cuda::getCurrentCUDAStream().stream());
 }
 
 }  // namespace torch_hrr::hierarchy::cuda

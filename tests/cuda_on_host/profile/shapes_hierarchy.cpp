@@ -48,24 +48,26 @@ void profile_plastic(std::vector<Profile>& all, const std::string& op, LearningR
           [&] { launch_plastic_with<float>(params, HostLauncher{}); });
 }
 
-void profile_plastic_backward(std::vector<Profile>& all, int64_t ticks, int64_t size, int64_t units, bool for_inputs) {
+void profile_plastic_backward(std::vector<Profile>& all, const std::string& op, LearningRule rule, int64_t ticks,
+                              int64_t batch, int64_t size, int64_t units, bool for_inputs) {
   PlasticBackwardParams params;
   PlasticParams& p = params.scan;
   p.learners = 1;
   p.ticks = ticks;
-  p.batch = 1;
+  p.batch = batch;
   p.units = units;
   p.size = size;
+  p.rule = rule;
   p.rate = 1e-3;
   p.tau = 100;
-  const std::vector<float> inputs = normal_elements(ticks * size, 1);
+  const std::vector<float> inputs = normal_elements(ticks * batch * size, 1);
   std::vector<float> weight = normal_elements(units * size, 2);
   for (float& w : weight) {
     w *= 0.05f;
   }
-  const std::vector<float> of_outputs = normal_elements(ticks * units, 3);
+  const std::vector<float> of_outputs = normal_elements(ticks * batch * units, 3);
   std::vector<float> of_weight = normal_elements(units * size, 4);
-  auto of_inputs = poisoned<float>(static_cast<std::size_t>(ticks * size));
+  auto of_inputs = poisoned<float>(static_cast<std::size_t>(ticks * batch * size));
   p.inputs = inputs.data();
   params.weight = weight.data();
   params.grad_outputs = of_outputs.data();
@@ -81,29 +83,31 @@ void profile_plastic_backward(std::vector<Profile>& all, int64_t ticks, int64_t 
   if (for_inputs) {
     arrays.push_back({"grad_inputs", of_inputs.data(), Role::kResult});
   }
-  profile(all, for_inputs ? "plastic_scan_backward" : "plastic_scan_backward weights", shape_of(ticks, 1, size, units),
-          arrays, [&] { launch_plastic_backward_with<float>(params, HostLauncher{}); });
+  profile(all, op, shape_of(ticks, batch, size, units), arrays,
+          [&] { launch_plastic_backward_with<float>(params, HostLauncher{}); });
 }
 
-void profile_plastic_tangent(std::vector<Profile>& all, int64_t ticks, int64_t size, int64_t units) {
+void profile_plastic_tangent(std::vector<Profile>& all, const std::string& op, LearningRule rule, int64_t ticks,
+                             int64_t batch, int64_t size, int64_t units) {
   PlasticTangentParams params;
   PlasticParams& p = params.scan;
   p.learners = 1;
   p.ticks = ticks;
-  p.batch = 1;
+  p.batch = batch;
   p.units = units;
   p.size = size;
+  p.rule = rule;
   p.rate = 1e-3;
   p.tau = 100;
-  const std::vector<float> inputs = normal_elements(ticks * size, 1);
-  const std::vector<float> of_inputs = normal_elements(ticks * size, 2);
+  const std::vector<float> inputs = normal_elements(ticks * batch * size, 1);
+  const std::vector<float> of_inputs = normal_elements(ticks * batch * size, 2);
   std::vector<float> weight = normal_elements(units * size, 3);
   for (float& w : weight) {
     w *= 0.05f;
   }
   std::vector<float> of_weight = normal_elements(units * size, 4);
-  auto of_outputs = poisoned<float>(static_cast<std::size_t>(ticks * units));
-  auto workspace = poisoned<float>(static_cast<std::size_t>(units * plastic_tangent_space(p)));
+  auto of_outputs = poisoned<float>(static_cast<std::size_t>(ticks * batch * units));
+  auto workspace = poisoned<float>(static_cast<std::size_t>(plastic_tangent_workspace<float>(params)));
   p.inputs = inputs.data();
   params.weight = weight.data();
   params.tangent_inputs = of_inputs.data();
@@ -116,7 +120,7 @@ void profile_plastic_tangent(std::vector<Profile>& all, int64_t ticks, int64_t s
                                           {"tangent_weight", of_weight.data(), Role::kResult},
                                           {"tangent_outputs", of_outputs.data(), Role::kResult},
                                           {"workspace", workspace.data(), Role::kWorkspace}};
-  profile(all, "plastic_scan_tangent", shape_of(ticks, 1, size, units), arrays,
+  profile(all, op, shape_of(ticks, batch, size, units), arrays,
           [&] { launch_plastic_tangent_with<float>(params, HostLauncher{}); });
 }
 
@@ -128,9 +132,13 @@ void profile_hierarchy(std::vector<Profile>& all) {
   profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 4, 16, 208, 400);
   profile_plastic(all, "plastic_scan gha", LearningRule::kGha, 8, 1, 512, 64);
   profile_plastic(all, "plastic_scan subspace", LearningRule::kSubspace, 4, 4, 512, 64);
-  profile_plastic_backward(all, 16, 112, 200, true);
-  profile_plastic_backward(all, 16, 112, 200, false);
-  profile_plastic_tangent(all, 16, 112, 200);
+  profile_plastic_backward(all, "plastic_scan_backward", LearningRule::kOja, 16, 1, 112, 200, true);
+  profile_plastic_backward(all, "plastic_scan_backward weights", LearningRule::kOja, 16, 1, 112, 200, false);
+  profile_plastic_backward(all, "plastic_scan_backward gha", LearningRule::kGha, 4, 1, 512, 64, true);
+  profile_plastic_backward(all, "plastic_scan_backward subspace", LearningRule::kSubspace, 4, 4, 512, 16, true);
+  profile_plastic_tangent(all, "plastic_scan_tangent", LearningRule::kOja, 16, 1, 112, 200);
+  profile_plastic_tangent(all, "plastic_scan_tangent gha", LearningRule::kGha, 4, 1, 512, 64);
+  profile_plastic_tangent(all, "plastic_scan_tangent subspace", LearningRule::kSubspace, 4, 4, 512, 16);
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
