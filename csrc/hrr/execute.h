@@ -15,24 +15,48 @@
 
 namespace torch_hrr::hrr {
 
-// Whether rows of this length are beyond the native transforms of the tensor's device.
-inline bool needs_library_fft(int64_t dim, const at::Tensor& tensor) {
-  const auto algorithm = tensor.is_cpu() ? kernels::cpu_algorithm_for(dim) : kernels::algorithm_for(dim);
-  return algorithm == kernels::Algorithm::kLibrary;
+#if defined(TORCH_HRR_WITH_CUDA)
+namespace cuda {
+bool fits_mixed_rows(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype);
+}
+#endif
+
+// Whether a kernel of the tensor's device transforms rows of dtype and this length in shared memory, of which it holds
+// `buffers` at once. On the CPU, and on devices without kernels, none does.
+inline bool fits_mixed_rows([[maybe_unused]] int64_t dim, [[maybe_unused]] int buffers,
+                            [[maybe_unused]] const at::Tensor& tensor, [[maybe_unused]] at::ScalarType dtype) {
+#if defined(TORCH_HRR_WITH_CUDA)
+  if (tensor.is_cuda()) {
+    return cuda::fits_mixed_rows(dim, buffers, tensor, dtype);
+  }
+#endif
+  return false;
 }
 
-// Whether half-length transforms of the tensor's device give the bins of rows of this length, or any kernel does.
-inline bool has_native_spectrum(int64_t dim, const at::Tensor& tensor) {
-  return tensor.is_cpu() ? kernels::cpu_has_native_bins(dim)
-                         : kernels::algorithm_for(dim) == kernels::Algorithm::kNative;
+// What products of two rows, their gradients, and sums of products hold of rows at once.
+constexpr int kProductBuffers = 2;
+constexpr int kSumBuffers = 3;
+
+// Whether rows of this length are beyond the kernels of the tensor's device.
+inline bool needs_library_fft(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype) {
+  const auto algorithm = tensor.is_cpu() ? kernels::cpu_algorithm_for(dim) : kernels::algorithm_for(dim);
+  return algorithm == kernels::Algorithm::kLibrary && !fits_mixed_rows(dim, buffers, tensor, dtype);
 }
-inline bool has_kernel_spectrum(int64_t dim, const at::Tensor& tensor) {
+
+// Whether transforms of the tensor's device give the bins of rows of dtype and this length in their own precision, or
+// any kernel does.
+inline bool has_native_spectrum(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.is_cpu() ? kernels::cpu_has_native_bins(dim)
+                         : kernels::algorithm_for(dim) == kernels::Algorithm::kNative ||
+                               fits_mixed_rows(dim, kProductBuffers, tensor, dtype);
+}
+inline bool has_kernel_spectrum(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
   return tensor.is_cpu() ? kernels::cpu_has_bins(dim)
-                         : has_native_spectrum(dim, tensor) || dim <= kernels::kMaxDeviceChirpDim;
+                         : dim <= kernels::kMaxDeviceChirpDim || has_native_spectrum(dim, tensor, dtype);
 }
 // The type in which these kernels take and give rows of dtype: Bluestein's sum on a GPU is double's alone.
 inline at::ScalarType spectrum_row_type(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.is_cpu() || has_native_spectrum(dim, tensor) ? dtype : at::kDouble;
+  return tensor.is_cpu() || has_native_spectrum(dim, tensor, dtype) ? dtype : at::kDouble;
 }
 
 // Epsilon of the type in which rows of dtype are computed.

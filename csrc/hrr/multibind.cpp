@@ -66,7 +66,7 @@ struct Multibind : Operator {
       out.copy_(row + row.mul(0).sum(-1, /*keepdim=*/true));
       return;
     }
-    if (!has_kernel_spectrum(params.dim, out)) {
+    if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
       out.copy_(library_multibind(vectors));
       return;
     }

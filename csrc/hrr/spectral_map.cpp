@@ -24,7 +24,7 @@ void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const
   const bool number = is_number(call.exponent);
   const Tensor exponents = call.exponent.defined() && !number ? call.exponent.to(at::kDouble) : Tensor();
   params.exponent = number ? call.exponent.item<double>() : 0;
-  if (!has_kernel_spectrum(params.dim, out)) {
+  if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
     const auto rows = [&](const Tensor& x) {
       return x.defined() ? x.to(contract.dtype).expand(sizes).reshape({params.rows, params.dim}) : x;
     };

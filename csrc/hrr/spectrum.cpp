@@ -55,7 +55,7 @@ struct TransformOperator : Operator {
     if (params.rows == 0) {
       return;
     }
-    if (!has_kernel_spectrum(params.dim, out)) {
+    if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
       return library_packed_spectrum(x.reshape({params.rows, params.dim}), Op::kInverse,
                                      out.view({params.rows, params.dim}));
     }
@@ -121,7 +121,7 @@ struct SpectrumBinding : Operator {
     if (params.rows == 0) {
       return;
     }
-    if (!has_native_spectrum(params.dim, a)) {
+    if (!has_native_spectrum(params.dim, a, contract.dtype)) {
       const Tensor wide = in_compute_type(a.to(contract.dtype));
       const Tensor rows = torch_hrr::from_spectrum(in_compute_type(spectrum.to(contract.dtype)));
       out.copy_(Op::kProduct == Product::kConvolution ? torch_hrr::bind(wide, rows) : torch_hrr::unbind(wide, rows));

@@ -1,13 +1,14 @@
 // The CUDA entry points of the HRR family. Plain C++: includes no CUDA header.
 //
 // All pointers are device pointers; work is queued on the stream and nothing is synchronised or allocated, so calls
-// can be captured in a graph. No rows launch nothing. Rows that no native transform reaches (algorithm_for(dim) is
-// kLibrary) and failed launches throw std::runtime_error.
+// can be captured in a graph. No rows launch nothing. Rows that a launcher does not take and failed launches throw
+// std::runtime_error.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cuda/stream.h"
+#include "kernels/fft/mixed_plan.h"
 #include "kernels/fft/twiddles.h"
 #include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
@@ -32,9 +33,37 @@ inline void fill_twiddle_table(Storage storage, void* host_memory) {
   }
 }
 
+// Rows whose algorithm_for(dim) is not kLibrary.
 void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles, CudaStream stream);
+
+// The rows of mixed_rows.cuh. `table` is one for each device, compute type and length, filled on the host.
+inline int64_t mixed_table_bytes(Storage storage, int64_t dim) {
+  const MixedPlan plan = mixed_plan(dim);
+  return static_cast<int64_t>(storage == Storage::kDouble ? mixed_table_bytes<double>(plan)
+                                                          : mixed_table_bytes<float>(plan));
+}
+inline void fill_mixed_table(Storage storage, int64_t dim, void* host_memory) {
+  if (storage == Storage::kDouble) {
+    fill_mixed_table<double>(mixed_plan(dim), host_memory);
+  } else {
+    fill_mixed_table<float>(mixed_plan(dim), host_memory);
+  }
+}
+// Whether the current device has the shared memory for `buffers` rows of this length, and they are of the lengths that
+// are transformed: 3 for sums of products, 2 for the others.
+bool fits_mixed_rows(Storage storage, int64_t dim, int buffers);
+void launch_mixed_bind(Storage storage, const BindParams& params, const void* table, CudaStream stream);
+void launch_mixed_bind_backward(Storage storage, const BindBackwardParams& params, const void* table,
+                                CudaStream stream);
+void launch_mixed_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* table,
+                                 CudaStream stream);
+void launch_mixed_map(Storage storage, const SpectralMapParams& params, const void* table, CudaStream stream);
+void launch_mixed_multibind(Storage storage, const MultibindParams& params, const void* table, CudaStream stream);
+void launch_mixed_packed(Storage storage, const PackedSpectrumParams& params, const void* table, CudaStream stream);
+void launch_mixed_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* table,
+                                CudaStream stream);
 
 // Rows whose length is a power of two from 32 to 8192 alone.
 void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream);

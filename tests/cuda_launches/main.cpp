@@ -85,6 +85,31 @@ void launch_spectra_of(Storage storage, int64_t dim) {
   }
 }
 
+void launch_mixed_rows_of(Storage storage, int64_t dim) {
+  const void* const table = somewhere<void>();
+  if (fits_mixed_rows(storage, dim, 2)) {
+    auto backward = shaped<BindBackwardParams>(dim);
+    backward.grad_a = backward.grad_b = somewhere<void>();
+    launch_mixed_bind(storage, shaped<BindParams>(dim), table, kStream);
+    launch_mixed_bind_backward(storage, backward, table, kStream);
+    for (const void* const direction : {static_cast<const void*>(nullptr), table}) {
+      auto map = shaped<SpectralMapParams>(dim);
+      map.v = direction;
+      launch_mixed_map(storage, map, table, kStream);
+    }
+    auto multibind = shaped<MultibindParams>(dim);
+    multibind.items = 3;
+    launch_mixed_multibind(storage, multibind, table, kStream);
+    launch_mixed_packed(storage, shaped<PackedSpectrumParams>(dim), table, kStream);
+    launch_mixed_bind_spectrum(storage, shaped<SpectrumBindParams>(dim), table, kStream);
+  }
+  if (fits_mixed_rows(storage, dim, 3)) {
+    auto record = shaped<BindSuperposeParams>(dim);
+    record.items = 3;
+    launch_mixed_bind_superpose(storage, record, table, kStream);
+  }
+}
+
 void launch_chirps_of(int64_t dim) {
   const void* const twiddles = somewhere<void>();
   for (const SpectralMap map : kMaps) {
@@ -114,6 +139,9 @@ void launch_hrr() {
       if (algorithm_for(dim) == Algorithm::kNative) {
         launch_spectra_of(storage, dim);
       }
+    }
+    for (int64_t dim = 1; dim <= 2 * kMaxNativeDim; ++dim) {
+      launch_mixed_rows_of(storage, dim);
     }
     for (const int64_t dim : {1, 7, 64, 1000, 1024, 10000, 100000}) {
       for (const int64_t items : {1, 2, 8, 100, 1000, 100000}) {

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,19 @@ at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
   });
 }
 
+// The table of a length for mixed_rows.cuh: some 10 bytes an element in float.
+at::Tensor mixed_table_for(const at::Tensor& out, kernels::Storage storage, int64_t dim) {
+  static auto& tables = *new DeviceTables<std::tuple<c10::DeviceIndex, bool, int64_t>>(kMaxTableBytes);
+  const bool wide = storage == kernels::Storage::kDouble;
+  return tables.get({out.device().index(), wide, dim}, [&](const auto&) {
+    const int64_t bytes = kernels::mixed_table_bytes(storage, dim);
+    // Aligned as the head of a table is.
+    std::vector<kernels::MixedPlan> host(static_cast<size_t>(bytes) / sizeof(kernels::MixedPlan) + 1);
+    kernels::fill_mixed_table(storage, dim, host.data());
+    return at::from_blob(host.data(), {bytes}, at::kByte).to(out.device());
+  });
+}
+
 // launcher(params with their tables, twiddles, stream) for rows in double that no half-length transform reaches
 template <typename Params>
 void launch_chirp(void (*launcher)(const Params&, const void*, kernels::CudaStream), Params params, int64_t dim,
@@ -64,46 +78,79 @@ void launch(void (*launcher)(kernels::Storage, const Params&, const void*, kerne
   launcher(storage, params, twiddles_for(out, storage).const_data_ptr(), c10::cuda::getCurrentCUDAStream().stream());
 }
 
+template <typename Params>
+void launch_mixed(void (*launcher)(kernels::Storage, const Params&, const void*, kernels::CudaStream),
+                  const Params& params, const at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  const kernels::Storage storage = storage_of(out);
+  launcher(storage, params, mixed_table_for(out, storage, params.dim).const_data_ptr(),
+           c10::cuda::getCurrentCUDAStream().stream());
+}
+
+// Products: what the transforms of a power of two do not reach goes to those of any length.
+template <typename Params, typename Launcher>
+void launch_product(Launcher* native, Launcher* mixed, const Params& params, const at::Tensor& out) {
+  if (kernels::algorithm_for(params.dim) != kernels::Algorithm::kLibrary) {
+    launch(native, params, out);
+  } else {
+    launch_mixed(mixed, params, out);
+  }
+}
+
+// What needs a row's own bins; false, and nothing done, where neither transforms rows of this length.
+template <typename Params, typename Launcher>
+bool launch_spectra(Launcher* native, Launcher* mixed, const Params& params, const at::Tensor& out) {
+  if (!has_native_spectrum(params.dim, out, out.scalar_type())) {
+    return false;
+  }
+  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kNative) {
+    launch(native, params, out);
+  } else {
+    launch_mixed(mixed, params, out);
+  }
+  return true;
+}
+
 }  // namespace
 
+bool fits_mixed_rows(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype) {
+  const c10::cuda::CUDAGuard guard(tensor.device());
+  return kernels::fits_mixed_rows(dtype == at::kDouble ? kernels::Storage::kDouble : kernels::Storage::kFloat, dim,
+                                  buffers);
+}
+
 void execute(const kernels::BindParams& params, const at::Tensor& out) {
-  launch(kernels::launch_bind, params, out);
+  launch_product(kernels::launch_bind, kernels::launch_mixed_bind, params, out);
 }
 
 void execute(const kernels::BindBackwardParams& params, const at::Tensor& out) {
-  launch(kernels::launch_bind_backward, params, out);
+  launch_product(kernels::launch_bind_backward, kernels::launch_mixed_bind_backward, params, out);
 }
 
 void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out) {
-  launch(kernels::launch_bind_superpose, params, out);
+  launch_product(kernels::launch_bind_superpose, kernels::launch_mixed_bind_superpose, params, out);
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
-  if (has_native_spectrum(params.dim, out)) {
-    launch(kernels::launch_spectral_map, params, out);
-  } else {
+  if (!launch_spectra(kernels::launch_spectral_map, kernels::launch_mixed_map, params, out)) {
     launch_chirp(kernels::launch_chirp_map, kernels::ChirpMapParams{params, {}}, params.dim, out);
   }
 }
 
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
-  if (has_native_spectrum(params.dim, out)) {
-    launch(kernels::launch_multibind, params, out);
-  } else {
+  if (!launch_spectra(kernels::launch_multibind, kernels::launch_mixed_multibind, params, out)) {
     launch_chirp(kernels::launch_chirp_multibind, kernels::ChirpMultibindParams{params, {}}, params.dim, out);
   }
 }
 
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
-  if (has_native_spectrum(params.dim, out)) {
-    launch(kernels::launch_packed_spectrum, params, out);
-  } else {
+  if (!launch_spectra(kernels::launch_packed_spectrum, kernels::launch_mixed_packed, params, out)) {
     launch_chirp(kernels::launch_chirp_packed, kernels::ChirpPackedParams{params, {}}, params.dim, out);
   }
 }
 
 void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out) {
-  launch(kernels::launch_bind_spectrum, params, out);
+  launch_spectra(kernels::launch_bind_spectrum, kernels::launch_mixed_bind_spectrum, params, out);
 }
 
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {
