@@ -17,12 +17,11 @@ constexpr int kCoupledThreads = 512;
 template <typename T, int kChunks>
 class WarpRow {
  public:
-  KERNEL_DEVICE WarpRow(T* row, int64_t size) : row_(row), size_(size) {
+  KERNEL_DEVICE WarpRow(T* row, int64_t size) : row_(row), size_(size), left_(static_cast<int>(size) - lane_index()) {
     if constexpr (kChunks > 0) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const int64_t i = chunk * kWarpSize + lane_index();
-        own_[chunk] = i < size_ ? row_[i] : T{0};
+        own_[chunk] = chunk * kWarpSize < left_ ? row_[chunk * kWarpSize + lane_index()] : T{0};
       }
     }
   }
@@ -39,13 +38,19 @@ class WarpRow {
     for_elements([&](T& w, int64_t i) { sum = fused_multiply_add(w, x[i], sum); });
     return warp_sum(sum);
   }
-  // Returns what the row was multiplied by.
+  // Returns what the row was multiplied by. The rare second sum is a second round of one loop, since code of its own
+  // would take registers from all that surrounds it.
   KERNEL_DEVICE T normalize() {
-    T squares = squared_norm();
-    const T scale = norm_scale(squares);
-    if (scale != T{1}) {
-      for_elements([&](T& w, int64_t) { w = w * scale; });
+    T squares = 0;
+    T scale = 1;
+    for (bool again = true; again;) {
       squares = squared_norm();
+      const T next = norm_scale(squares);
+      again = scale == T{1} && next != T{1};
+      if (again) {
+        scale = next;
+        for_elements([&](T& w, int64_t) { w = w * scale; });
+      }
     }
     const T factor = norm_factor(squares);
     for_elements([&](T& w, int64_t) { w = w * factor; });
@@ -79,9 +84,8 @@ class WarpRow {
     if constexpr (kChunks > 0) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const int64_t i = chunk * kWarpSize + lane_index();
-        if (i < size_) {
-          body(own_[chunk], i);
+        if (chunk * kWarpSize < left_) {
+          body(own_[chunk], chunk * kWarpSize + lane_index());
         }
       }
     } else {
@@ -100,6 +104,7 @@ class WarpRow {
 
   T* row_;
   int64_t size_;
+  int left_;  // elements from this lane's first on; where they are in registers, which 32-bit indices save
   T own_[kChunks > 0 ? kChunks : 1];
 };
 
