@@ -7,11 +7,19 @@
 
 namespace torch_hrr::kernels {
 
+// What lies between the M = `size` points of a real row's half-length spectrum and the row's own bins.
+template <typename T>
+struct HalfRow {
+  int64_t size = 0;
+  // e^{-2 pi i k / (2 size)} for k < size / 2
+  const T* half_root_re = nullptr;
+  const T* half_root_im = nullptr;
+};
+
 // A Stockham transform of `size` complex points on vectors of `width` lanes. The first pass has radix `width`, so that
 // its output transposes in registers and every later pass runs over whole vectors.
 template <typename T>
-struct FftPlan {
-  int64_t size = 0;
+struct FftPlan : HalfRow<T> {
   int width = 0;
   int passes = 0;
   int radix[kMaxFftPasses] = {};
@@ -22,9 +30,6 @@ struct FftPlan {
   // u_k = (1 + e^{-2 pi i k / size}) / 4 for k < size / 2: the coupling of a pair (k, size - k) of a real row.
   const T* coupling_re = nullptr;
   const T* coupling_im = nullptr;
-  // e^{-2 pi i k / (2 size)} for k < size / 2: what untangles a real row's own bins.
-  const T* half_root_re = nullptr;
-  const T* half_root_im = nullptr;
 };
 
 // Lanes for that many points: the widest vectors of at most max_width lanes that the first pass fills (width^2 <= size)

@@ -75,8 +75,7 @@ int64_t padded_row_length(int64_t dim) {
   return smooth_multiple(least <= 256 ? 32 : least <= 4096 ? 64 : 512, least);
 }
 
-int64_t chirp_length(int64_t dim) {
-  const int64_t least = dim + dim / 2;
+int64_t chirp_length(int64_t least) {
   return smooth_multiple(least <= 8192 ? 16 : 512, least);
 }
 

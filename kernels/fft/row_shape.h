@@ -26,9 +26,8 @@ int64_t matrix_rows(int64_t n);
 // 2 dim - 1 on.
 int64_t padded_row_length(int64_t dim);
 
-// The points of the complex transforms by which Bluestein's sum (chirp_plan.h) takes rows of `dim` elements: dim +
-// dim/2 or some more.
-int64_t chirp_length(int64_t dim);
+// The points, from `least` on, of the complex transforms by which Bluestein's sum (chirp_plan.h) goes.
+int64_t chirp_length(int64_t least);
 
 // The radices of the passes over n points after each other, n without prime factors above 13: few, and as even as
 // possible. Returns how many there are.

@@ -1,4 +1,4 @@
-// Spectra of rows of any length on the CPU, by Bluestein's sum in double; the formulas stand in chirp_plan.h.
+// Spectra of rows of any length on the CPU by Bluestein's sum; the formulas stand in chirp_plan.h.
 #pragma once
 
 #include "kernels/fft/chirp_plan.h"
@@ -7,42 +7,60 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
+// Shorter rows go in double: the rounding of float would count beside the bins that are taken for empty.
+constexpr int64_t kMinFloatChirp = 32;
+
 // ChirpTransform of this instruction set.
 void chirp_transform(int64_t length, double* re, double* im, double* work);
 
-template <typename S>
+enum class ChirpWay { kToBins, kToRow };
+
+// z_k <- conj(w_k) sum_n (z_n conj(w_n)) w_{k-n} of N numbers, for k < sums, or (kToRow) w_{n-k} of `sums` numbers, for
+// k < N. The arrays hold L numbers, of which the others mean nothing. work holds chirp_work(L) numbers.
+template <typename T>
+void chirp_sum(const ChirpPlan<T>& plan, ChirpWay way, Split<T> z, T* work);
+
+// Arrays for the numbers of a sum, and a vector beyond the last.
+KERNEL_HOST_DEVICE int64_t chirp_elements(int64_t length) {
+  return 2 * (length + kSplitPadding);
+}
+template <typename T>
+KERNEL_HOST_DEVICE Split<T> chirp_operand(int64_t length, void* scratch, int64_t& used) {
+  T* memory = aligned<T>(scratch, used, chirp_elements(length));
+  return {memory, memory + chirp_elements(length) / 2};
+}
+// Of an engine with `operands` arrays of T.
+template <typename S, typename T>
+int64_t chirp_scratch_bytes(ChirpShape shape, int operands) {
+  const int64_t numbers = shape.dim + chirp_work(shape.length) + operands * chirp_elements(shape.length);
+  return numbers * static_cast<int64_t>(sizeof(T)) + shape.dim * static_cast<int64_t>(sizeof(compute_t<S>)) +
+         64 * (operands + 3);
+}
+
+// Whole rows; T is the type of the sum.
+template <typename S, typename T>
 struct ChirpEngine {
-  using T = double;
-  using Operand = Split<double>;  // the bins 0 .. D/2, and room for a vector beyond the last
+  using Operand = Split<T>;  // the bins 0 .. D/2
   static constexpr int kWidth = 4;
 
-  const ChirpPlan& plan;
+  const ChirpPlan<T>& plan;
   int64_t dim;
   compute_t<S>* stage;
-  double* row;
-  Split<double> convolved;
-  double* work;
+  T* row;  // the stage itself where it is of this type
+  T* work;
 
-  static int64_t scratch_bytes(int64_t dim, int operands) {
-    const int64_t length = chirp_length(dim);
-    const int64_t numbers = 2 * dim + 2 * length + kSplitPadding + chirp_work(length) + operands * bins_elements(dim);
-    return numbers * static_cast<int64_t>(sizeof(double)) + 64 * (operands + 5);
-  }
-  KERNEL_HOST_DEVICE static int64_t bins_elements(int64_t dim) {
-    return 2 * (dim / 2 + 1 + kSplitPadding);
-  }
-
-  KERNEL_HOST_DEVICE ChirpEngine(const ChirpPlan& the_plan, void* scratch, int64_t& used)
-      : plan(the_plan), dim(the_plan.dim) {
+  KERNEL_HOST_DEVICE ChirpEngine(const ChirpPlan<T>& the_plan, void* scratch, int64_t& used)
+      : plan(the_plan), dim(the_plan.shape.dim) {
     stage = aligned<compute_t<S>>(scratch, used, dim);
-    row = aligned<double>(scratch, used, dim);
-    convolved.re = aligned<double>(scratch, used, plan.length + kSplitPadding);
-    convolved.im = aligned<double>(scratch, used, plan.length);
-    work = aligned<double>(scratch, used, chirp_work(plan.length));
+    if constexpr (std::is_same_v<T, compute_t<S>>) {
+      row = stage;
+    } else {
+      row = aligned<T>(scratch, used, dim);
+    }
+    work = aligned<T>(scratch, used, chirp_work(plan.shape.length));
   }
   KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
-    double* memory = aligned<double>(scratch, used, bins_elements(dim));
-    return {memory, memory + bins_elements(dim) / 2};
+    return chirp_operand<T>(plan.shape.length, scratch, used);
   }
 
   int64_t last_bin() const {
@@ -60,31 +78,13 @@ struct ChirpEngine {
     }
   }
 
-  // The numbers from `count` on are zeros.
-  void clear_from(int64_t count) const {
-    for (int64_t i = count; i < plan.length; ++i) {
-      convolved.re[i] = 0;
-      convolved.im[i] = 0;
-    }
-  }
-
-  // convolved <- convolved conv chirp, by the chirp's transform
-  void convolve(const double* re, const double* im) const {
-    chirp_transform(plan.length, convolved.re, convolved.im, work);
-    for (int64_t i = 0; i < plan.length; ++i) {
-      const Complex<double> product = multiply(Complex<double>{convolved.re[i], convolved.im[i]}, {re[i], im[i]});
-      convolved.re[i] = product.re;
-      convolved.im[i] = product.im;
-    }
-    // The inverse: parts exchanged on both sides.
-    chirp_transform(plan.length, convolved.im, convolved.re, work);
-  }
-
   // row = a row of storage type times 2^exponent; returns its squared norm.
-  double widen(const S* source, int exponent) const {
+  T widen(const S* source, int exponent) const {
     widen_row<S>(source, dim, stage);
-    for (int64_t n = 0; n < dim; ++n) {
-      row[n] = static_cast<double>(stage[n]);
+    if constexpr (!std::is_same_v<T, compute_t<S>>) {
+      for (int64_t n = 0; n < dim; ++n) {
+        row[n] = static_cast<T>(stage[n]);
+      }
     }
     if (exponent != 0) {
       scale_row(row, dim, exponent);
@@ -92,63 +92,99 @@ struct ChirpEngine {
     return dot<kWidth>(row, row, dim);
   }
 
-  // The bins of a row times 2^exponent; returns the sum of |A_k|^2 over all D of them.
-  double load(const S* source, int exponent, Operand bins) const {
-    const double squared = widen(source, exponent);
-    for (int64_t n = 0; n < dim; ++n) {
-      convolved.re[n] = row[n] * plan.wave_re[n];
-      convolved.im[n] = -(row[n] * plan.wave_im[n]);
-    }
-    clear_from(dim);
-    convolve(plan.to_bins_re, plan.to_bins_im);
-    for (int64_t k = 0; k <= last_bin(); ++k) {
-      const Complex<double> bin =
-          multiply_conjugate(Complex<double>{convolved.re[k], convolved.im[k]}, {plan.wave_re[k], plan.wave_im[k]});
-      bins.re[k] = bin.re;
-      bins.im[k] = bin.im;
-    }
+  // The bins of a row times 2^exponent; total() of what it returns is the sum of |A_k|^2 over all D of them.
+  T load(const S* source, int exponent, Operand bins) const {
+    const T squared = widen(source, exponent);
+    __builtin_memcpy(bins.re, row, static_cast<size_t>(dim) * sizeof(T));
+    __builtin_memset(static_cast<void*>(bins.im), 0, static_cast<size_t>(dim) * sizeof(T));
+    chirp_sum(plan, ChirpWay::kToBins, bins, work);
     clear_real(bins);
-    return static_cast<double>(dim) * squared;
-  }
-
-  static double total(double squared) {
     return squared;
   }
-  static double share() {
-    return 1;
+  double total(T squared) const {
+    return static_cast<double>(dim) * static_cast<double>(squared);
+  }
+  // What bins are multiplied by, beforehand, for `invert` to be exact.
+  double share() const {
+    return 1 / static_cast<double>(dim);
   }
 
   // The row of these bins, whose real ones count as such, in `row`.
   void invert(Operand bins) const {
     clear_real(bins);
-    const double share = 2 / static_cast<double>(dim);
-    for (int64_t k = 0; k <= last_bin(); ++k) {
-      const Complex<double> turned =
-          multiply(Complex<double>{bins.re[k], bins.im[k]}, {plan.wave_re[k], plan.wave_im[k]});
-      convolved.re[k] = turned.re * share;
-      convolved.im[k] = -(turned.im * share);
+    // The others stand for their mirror images too.
+    const int64_t others = last_is_real() ? last_bin() : last_bin() + 1;
+    for (int64_t k = 1; k < others; ++k) {
+      bins.re[k] = 2 * bins.re[k];
+      bins.im[k] = -2 * bins.im[k];
     }
-    // The real bins have no mirror.
-    convolved.re[0] *= 0.5;
-    convolved.im[0] *= 0.5;
-    if (last_is_real()) {
-      convolved.re[last_bin()] *= 0.5;
-      convolved.im[last_bin()] *= 0.5;
-    }
-    clear_from(last_bin() + 1);
-    convolve(plan.to_row_re, plan.to_row_im);
-    for (int64_t n = 0; n < dim; ++n) {
-      row[n] = multiply_add(convolved.re[n], plan.wave_re[n], convolved.im[n] * plan.wave_im[n]);
-    }
+    chirp_sum(plan, ChirpWay::kToRow, bins, work);
+    __builtin_memcpy(row, bins.re, static_cast<size_t>(dim) * sizeof(T));
   }
 
   // out = the row times 2^exponent
   void store(int64_t exponent, S* out) const {
     rescale_row(row, dim, exponent);
-    for (int64_t n = 0; n < dim; ++n) {
-      stage[n] = static_cast<compute_t<S>>(row[n]);
+    if constexpr (!std::is_same_v<T, compute_t<S>>) {
+      for (int64_t n = 0; n < dim; ++n) {
+        stage[n] = static_cast<compute_t<S>>(row[n]);
+      }
     }
     narrow_row<S>(stage, dim, compute_t<S>{1}, out);
+  }
+};
+
+// Rows of even length as half as many complex numbers.
+template <typename S>
+struct HalfChirpEngine {
+  using T = compute_t<S>;
+  using Operand = Split<T>;  // the half-length spectrum
+  static constexpr int kWidth = kLanes<T>;
+
+  const ChirpPlan<T>& plan;
+  int64_t dim;
+  int64_t points;  // M, as of SpectralEngine
+  T* stage;
+  T* work;
+
+  KERNEL_HOST_DEVICE HalfChirpEngine(const ChirpPlan<T>& the_plan, void* scratch, int64_t& used)
+      : plan(the_plan), dim(the_plan.shape.dim), points(the_plan.size) {
+    stage = aligned<T>(scratch, used, dim);
+    work = aligned<T>(scratch, used, chirp_work(plan.shape.length));
+  }
+  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
+    return chirp_operand<T>(plan.shape.length, scratch, used);
+  }
+
+  void load(const S* source, int exponent, Operand spectrum) const {
+    const T* const row = staged_row(source, dim, exponent, stage);
+    int64_t j = 0;
+    for (; j + kWidth <= points; j += kWidth) {
+      const ComplexLanes<T, kWidth> numbers = FromRow<T, kWidth>{row}(j);
+      numbers.re.store(spectrum.re + j);
+      numbers.im.store(spectrum.im + j);
+    }
+    for (; j < points; ++j) {
+      spectrum.re[j] = row[2 * j];
+      spectrum.im[j] = row[2 * j + 1];
+    }
+    chirp_sum(plan, ChirpWay::kToBins, spectrum, work);
+    wrap(spectrum, points);
+  }
+
+  // The inverse transform of a spectrum, which it overwrites, times `scale`: 2 M reals.
+  void inverse(Operand spectrum, T scale, T* row) const {
+    // Parts exchanged on both sides.
+    chirp_sum(plan, ChirpWay::kToRow, Operand{spectrum.im, spectrum.re}, work);
+    const ToSwappedRow<T, kWidth> store{row, Simd<T, kWidth>::broadcast(scale)};
+    int64_t j = 0;
+    for (; j + kWidth <= points; j += kWidth) {
+      store(j, {Simd<T, kWidth>::load(spectrum.im + j), Simd<T, kWidth>::load(spectrum.re + j)});
+    }
+    for (; j < points; ++j) {
+      row[2 * j] = spectrum.re[j] * scale;
+      row[2 * j + 1] = spectrum.im[j] * scale;
+    }
   }
 };
 

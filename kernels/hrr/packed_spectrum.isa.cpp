@@ -103,41 +103,47 @@ struct SquaredSum {
   KERNEL_HOST_DEVICE void add(const Pair<T>& pair) {
     single = inner(pair, pair, single);
   }
-  KERNEL_HOST_DEVICE T total(Complex<T> middle) const {
-    return inner_of_half(middle, middle, horizontal_sum(lanes) + single);
+  KERNEL_HOST_DEVICE T total() const {
+    return horizontal_sum(lanes) + single;
   }
 };
 
 // row <- the packed bins of Z, wrapped; returns sum |Z|^2
 template <int W, typename T>
-T pack(const FftPlan<T>& plan, Split<T> z, T* row) {
-  const int64_t points = plan.size;
+T pack(const HalfRow<T>& half_row, Split<T> z, T* row) {
+  const int64_t points = half_row.size;
   SquaredSum<T, W> sum;
-  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+  for_pairs<T, W>(half_row, [&](int64_t k, const auto& w, const auto& half) {
     const auto pair = load_like(z, points, k, half);
     sum.add(pair);
     store_packed(row, points, k, bins_of_pair(pair, w, half));
   });
+  if (points % 2 != 0) {
+    return sum.total();
+  }
   const Complex<T> middle{z.re[points / 2], z.im[points / 2]};
   row[points - 1] = middle.re;
   row[points] = -middle.im;
-  return sum.total(middle);
+  return inner_of_half(middle, middle, sum.total());
 }
 
 // Z <- the half-length spectrum of a packed row; returns sum |Z|^2
 template <int W, typename T>
-T unpack(const FftPlan<T>& plan, const T* row, Split<T> z) {
-  const int64_t points = plan.size;
+T unpack(const HalfRow<T>& half_row, const T* row, Split<T> z) {
+  const int64_t points = half_row.size;
   SquaredSum<T, W> sum;
-  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+  for_pairs<T, W>(half_row, [&](int64_t k, const auto& w, const auto& half) {
     const auto pair = pair_of_bins(load_packed(row, points, k, half), w, half);
     sum.add(pair);
     store_like(z, points, k, pair);
   });
+  if (points % 2 != 0) {
+    return sum.total();
+  }
   const Complex<T> middle{row[points - 1], -row[points]};
   z.re[points / 2] = middle.re;
   z.im[points / 2] = middle.im;
-  return sum.total(middle);
+  return inner_of_half(middle, middle, sum.total());
 }
 
 // Z <- the half-length spectrum of the row with the bins A_k B_k (A_k conj(B_k) for correlation), Z wrapped and B
@@ -292,19 +298,20 @@ bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled,
   return true;
 }
 
-// The same by Bluestein's sum.
-template <typename S>
-bool transform_row(const ChirpEngine<S>& engine, const S* in, bool inverse, bool scaled, int exponent,
-                   Split<double> bins, S* out) {
-  double* row = engine.row;
+// The same by Bluestein's sum over whole rows.
+template <typename S, typename T>
+bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, bool scaled, int exponent, Split<T> bins,
+                   S* out) {
+  T* row = engine.row;
   const int64_t dim = engine.dim;
   if (inverse) {
     if (!safe_squared_norm(engine.widen(in, exponent)) && !scaled) {
       return false;
     }
+    const T share = static_cast<T>(engine.share());
     for (int64_t k = 0; k <= engine.last_bin(); ++k) {
-      bins.re[k] = row[packed_real(k)];
-      bins.im[k] = 0 < k && 2 * k < dim ? row[packed_imaginary(k)] : 0;
+      bins.re[k] = row[packed_real(k)] * share;
+      bins.im[k] = 0 < k && 2 * k < dim ? row[packed_imaginary(k)] * share : T{0};
     }
     engine.invert(bins);
   } else {

@@ -157,14 +157,20 @@ void accumulate_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, T weight
 
 // sum |z|^2 over the M points of a wrapped array
 template <typename T, int W>
-T squared_norm(const FftPlan<T>& plan, Split<T> z) {
+T squared_norm(const HalfRow<T>& row, Split<T> z) {
   using V = Simd<T, W>;
   V sum = V::broadcast(0);
-  for (int64_t k = 0; k < plan.size; k += W) {
+  int64_t k = 0;
+  for (; k + W <= row.size; k += W) {
     const Complex<V> value{V::load(z.re + k), V::load(z.im + k)};
     sum = inner_of_half(value, value, sum);
   }
-  return horizontal_sum(sum);
+  T total = horizontal_sum(sum);
+  for (; k < row.size; ++k) {
+    const Complex<T> value{z.re[k], z.im[k]};
+    total = inner_of_half(value, value, total);
+  }
+  return total;
 }
 
 KERNEL_ISA_END

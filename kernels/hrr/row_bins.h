@@ -25,42 +25,44 @@ KERNEL_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const 
   store_pair(z, points, k, pair);
 }
 
-// visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one. The bin M/2,
-// where w = -i, is left: it is conjugated in both directions.
+// visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one. The bin M/2 of
+// an even M, where w = -i, is left: it is conjugated in both directions.
 template <typename T, int W, typename Visit>
-KERNEL_HOST_DEVICE void for_pairs(const FftPlan<T>& plan, const Visit& visit) {
+KERNEL_HOST_DEVICE void for_pairs(const HalfRow<T>& row, const Visit& visit) {
   using V = Simd<T, W>;
-  const int64_t points = plan.size;
+  const int64_t points = row.size;
   const V half = V::broadcast(static_cast<T>(0.5));
   for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
-    visit(k, Complex<V>{V::load(plan.half_root_re + k), V::load(plan.half_root_im + k)}, half);
+    visit(k, Complex<V>{V::load(row.half_root_re + k), V::load(row.half_root_im + k)}, half);
   }
-  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    visit(k, Complex<T>{plan.half_root_re[k], plan.half_root_im[k]}, static_cast<T>(0.5));
+  for (int64_t k = whole_blocks<W>(points); 2 * k < points; ++k) {
+    visit(k, Complex<T>{row.half_root_re[k], row.half_root_im[k]}, static_cast<T>(0.5));
   }
 }
 
 // z <- map(pair, w, 1/2)
 template <typename T, int W, typename Map>
-KERNEL_HOST_DEVICE void map_pairs(const FftPlan<T>& plan, Split<T> z, const Map& map) {
-  const int64_t points = plan.size;
-  for_pairs<T, W>(plan, [&](int64_t k, const auto& w, const auto& half) {
+KERNEL_HOST_DEVICE void map_pairs(const HalfRow<T>& row, Split<T> z, const Map& map) {
+  const int64_t points = row.size;
+  for_pairs<T, W>(row, [&](int64_t k, const auto& w, const auto& half) {
     store_like(z, points, k, map(load_like(z, points, k, half), w, half));
   });
-  z.im[points / 2] = -z.im[points / 2];
+  if (points % 2 == 0) {
+    z.im[points / 2] = -z.im[points / 2];
+  }
 }
 
 // Z, wrapped, becomes A_0 .. A_M.
 template <typename T, int W>
-void split(const FftPlan<T>& plan, Split<T> z) {
-  map_pairs<T, W>(plan, z,
+void split(const HalfRow<T>& row, Split<T> z) {
+  map_pairs<T, W>(row, z,
                   [](const auto& pair, const auto& w, const auto& half) { return bins_of_pair(pair, w, half); });
 }
 
 // The inverse; the last point is no longer set.
 template <typename T, int W>
-void merge(const FftPlan<T>& plan, Split<T> a) {
-  map_pairs<T, W>(plan, a,
+void merge(const HalfRow<T>& row, Split<T> a) {
+  map_pairs<T, W>(row, a,
                   [](const auto& pair, const auto& w, const auto& half) { return pair_of_bins(pair, w, half); });
 }
 

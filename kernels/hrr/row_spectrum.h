@@ -103,21 +103,42 @@ struct MatrixSpectrum {
   }
 };
 
+// Bluestein's sum takes even rows as half as many complex numbers, if those fill a vector from either end.
+template <typename T>
+ChirpShape chirp_shape_for(int64_t dim) {
+  return chirp_shape(dim, dim % 2 == 0 && dim >= kMinFloatChirp && dim >= 4 * kLanes<T>);
+}
+
 // Calls body(engine, used) with the engine for rows of cpu_has_bins; `used` bytes of the scratch are taken.
 template <typename S, typename Body>
 void with_spectrum_engine(int64_t dim, void* scratch, const Body& body) {
+  using T = compute_t<S>;
   if (cpu_has_native_bins(dim)) {
     return with_native_engine<S>(dim, scratch, body);
   }
-  const ChirpLease lease(dim, chirp_length(dim), chirp_transform);
+  const ChirpShape shape = chirp_shape_for<T>(dim);
   int64_t used = 0;
-  const ChirpEngine<S> engine(lease.plan(), scratch, used);
+  if (dim < kMinFloatChirp) {
+    const ChirpLease<double> lease(shape, chirp_transform);
+    const ChirpEngine<S, double> engine(lease.plan(), scratch, used);
+    return body(engine, used);
+  }
+  const ChirpLease<T> lease(shape, chirp_transform);
+  if (shape.halved) {
+    const HalfChirpEngine<S> engine(lease.plan(), scratch, used);
+    return body(engine, used);
+  }
+  const ChirpEngine<S, T> engine(lease.plan(), scratch, used);
   body(engine, used);
 }
 
-template <typename S>
-const ChirpEngine<S>& spectrum_of(const ChirpEngine<S>& engine) {
+template <typename S, typename T>
+const ChirpEngine<S, T>& spectrum_of(const ChirpEngine<S, T>& engine) {
   return engine;
+}
+template <typename S>
+NativeSpectrum<S, HalfChirpEngine<S>> spectrum_of(const HalfChirpEngine<S>& engine) {
+  return NativeSpectrum<S, HalfChirpEngine<S>>(engine);
 }
 template <typename S, int W>
 NativeSpectrum<S, SpectralEngine<S, W, false>> spectrum_of(const SpectralEngine<S, W, false>& engine) {
@@ -130,8 +151,12 @@ MatrixSpectrum<S> spectrum_of(const MatrixEngine<S>& engine) {
 
 template <typename S>
 int64_t row_spectrum_scratch(int64_t dim, int operands) {
-  return cpu_has_native_bins(dim) ? native_scratch_bytes<S>(dim, operands)
-                                  : ChirpEngine<S>::scratch_bytes(dim, operands);
+  if (cpu_has_native_bins(dim)) {
+    return native_scratch_bytes<S>(dim, operands);
+  }
+  const ChirpShape shape = chirp_shape_for<compute_t<S>>(dim);
+  return dim < kMinFloatChirp ? chirp_scratch_bytes<S, double>(shape, operands)
+                              : chirp_scratch_bytes<S, compute_t<S>>(shape, operands);
 }
 
 KERNEL_ISA_END

@@ -69,15 +69,15 @@ class DeviceChirp {
  public:
   explicit DeviceChirp(int64_t dim)
       : length_(int64_t{1} << device_chirp_log2(dim)),
-        lease_(dim, length_, kernel_table<ChirpKernels>().transform),
+        lease_({dim, false, length_}, kernel_table<ChirpKernels>().transform),
         numbers_(lease_.plan().wave_re, lease_.plan().wave_re + chirp_numbers(dim, length_)) {}
   ChirpTables tables() const {
-    return {numbers_.data(), lease_.plan().dim, length_};
+    return {numbers_.data(), lease_.plan().shape.dim, length_};
   }
 
  private:
   int64_t length_;
-  ChirpLease lease_;
+  ChirpLease<double> lease_;
   std::vector<double> numbers_;
 };
 

@@ -204,8 +204,8 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
 
     Bins are computed in double. One pass over memory and two transforms where D has no prime factor above 13: on the
     CPU, up to 2^20, but for a few short D; on CUDA as far as shared memory reaches, some 10^4 elements. Other rows go
-    through Bluestein's algorithm in double, up to 2^19 elements on the CPU and 2731 on CUDA, and longer ones through
-    torch's FFT in double. A transform of the row's own length rounds bins to the compute type, which an inverse
+    through Bluestein's algorithm, up to 2^19 elements on the CPU (in double below 32) and, in double, 2731 on CUDA, and
+    longer ones through torch's FFT in double. A transform in the compute type rounds bins to it, which an inverse
     magnifies: the error relative to the row is about ``eps(dtype) sqrt(D) norm2(a) / min abs(A_k)``, some 1e-6 for
     random float32 rows and more where a bin is almost empty. ``bind_power`` with a negative exponent and ``unitary``
     share this.

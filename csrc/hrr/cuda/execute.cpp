@@ -39,7 +39,8 @@ at::Tensor chirp_tables_for(const at::Tensor& out, int64_t dim) {
   static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, int64_t>>(kMaxTableBytes);
   return tables.get({out.device().index(), dim}, [&](const auto&) {
     const int64_t length = int64_t{1} << kernels::device_chirp_log2(dim);
-    const kernels::ChirpLease lease(dim, length, kernels::kernel_table<kernels::ChirpKernels>().transform);
+    const kernels::ChirpLease<double> lease({dim, false, length},
+                                            kernels::kernel_table<kernels::ChirpKernels>().transform);
     std::vector<double> host(lease.plan().wave_re, lease.plan().wave_re + kernels::chirp_numbers(dim, length));
     return at::from_blob(host.data(), {static_cast<int64_t>(host.size())}, at::kDouble).to(out.device());
   });

@@ -20,8 +20,9 @@ ChirpTransform transform() {
 
 TEST(ChirpPlan, LengthsHoldEveryLagAndHaveATransform) {
   for (int64_t dim = 1; dim <= 20000; ++dim) {
-    const int64_t length = chirp_length(dim);
+    const int64_t length = chirp_shape(dim, false).length;
     ASSERT_GE(length, dim + dim / 2);
+    ASSERT_GE(chirp_shape(dim, true).length, dim - 1);
     ASSERT_EQ(length % 16, 0);
     int64_t rest = length;
     for (const int64_t factor : {2, 3, 5}) {
@@ -39,9 +40,10 @@ TEST(ChirpPlan, TablesAreTheTransformsOfTheWrappedChirp) {
   using Point = std::complex<long double>;
   constexpr long double kLongTurn = 6.283185307179586476925286766559L;
   for (const int64_t dim : {1, 2, 7, 24, 75}) {
-    const int64_t length = chirp_length(dim);
-    const ChirpLease lease(dim, length, transform());
-    const ChirpPlan& plan = lease.plan();
+    const ChirpShape shape = chirp_shape(dim, false);
+    const int64_t length = shape.length;
+    const ChirpLease<double> lease(shape, transform());
+    const ChirpPlan<double>& plan = lease.plan();
     for (const bool to_row : {false, true}) {
       std::vector<Point> wrapped(static_cast<size_t>(length));
       const int64_t behind = to_row ? dim / 2 : dim - 1;
@@ -65,24 +67,41 @@ TEST(ChirpPlan, TablesAreTheTransformsOfTheWrappedChirp) {
   }
 }
 
+// Rows of even length as half as many complex numbers: the same table both ways, roots of the row, and in float the
+// nearest numbers.
+TEST(ChirpPlan, HalvedRowsHaveOneTableAndTheRootsOfTheRow) {
+  const ChirpShape shape = chirp_shape(74, true);
+  const ChirpLease<double> lease(shape, transform());
+  const ChirpLease<float> narrow(shape, transform());
+  const ChirpPlan<double>& plan = lease.plan();
+  EXPECT_EQ(plan.size, 37);
+  EXPECT_EQ(plan.to_bins_re, plan.to_row_re);
+  for (int64_t k = 0; k <= 18; ++k) {
+    EXPECT_NEAR(plan.half_root_re[k], std::cos(6.283185307179586 * static_cast<double>(k) / 74), 1e-15);
+    EXPECT_NEAR(plan.half_root_im[k], -std::sin(6.283185307179586 * static_cast<double>(k) / 74), 1e-15);
+    EXPECT_EQ(narrow.plan().half_root_im[k], static_cast<float>(plan.half_root_im[k]));
+    EXPECT_EQ(narrow.plan().to_bins_re[k], static_cast<float>(plan.to_bins_re[k]));
+  }
+}
+
 TEST(ChirpPlan, LeasesOfOneLengthShareAPlan) {
-  const ChirpLease first(101, chirp_length(101), transform());
-  const ChirpLease second(101, chirp_length(101), transform());
-  const ChirpLease other(101, 512, transform());
+  const ChirpLease<double> first(chirp_shape(101, false), transform());
+  const ChirpLease<double> second(chirp_shape(101, false), transform());
+  const ChirpLease<double> other({101, false, 512}, transform());
   EXPECT_EQ(&first.plan(), &second.plan());
   EXPECT_NE(&first.plan(), &other.plan());
 }
 
 // More plans than are kept: those in use stay as they are.
 TEST(ChirpPlan, ALeaseOutlivesThePlaceOfItsPlan) {
-  const ChirpLease lease(75, chirp_length(75), transform());
+  const ChirpLease<double> lease(chirp_shape(75, false), transform());
   const double before = lease.plan().to_row_re[3];
   for (int64_t dim = 100001; dim < 100011; ++dim) {
-    const ChirpLease large(dim, chirp_length(dim), transform());
-    EXPECT_EQ(large.plan().dim, dim);
+    const ChirpLease<double> large(chirp_shape(dim, false), transform());
+    EXPECT_EQ(large.plan().shape.dim, dim);
   }
   EXPECT_EQ(lease.plan().to_row_re[3], before);
-  const ChirpLease again(75, chirp_length(75), transform());
+  const ChirpLease<double> again(chirp_shape(75, false), transform());
   EXPECT_EQ(again.plan().to_row_re[3], before);
 }
 
@@ -92,7 +111,7 @@ TEST(ChirpPlan, ThreadsGetTheSameTables) {
   for (size_t i = 0; i < values.size(); ++i) {
     threads.emplace_back([&values, i] {
       for (int64_t dim = 30; dim < 90; ++dim) {
-        const ChirpLease lease(dim, chirp_length(dim), transform());
+        const ChirpLease<double> lease(chirp_shape(dim, false), transform());
         values[i] += lease.plan().to_bins_re[dim / 3];
       }
     });
