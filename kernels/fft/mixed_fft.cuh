@@ -62,7 +62,7 @@ KERNEL_DEVICE void transform_points(Complex<T>* x) {
 }
 
 template <int R, bool kInverse, typename T>
-KERNEL_DEVICE void mixed_stage(TwiddlePoint<T>* points, int count, const MixedStage& stage,
+KERNEL_DEVICE void mixed_stage(TwiddlePoint<T>* points, int count, int mask, const MixedStage& stage,
                                const TwiddlePoint<T>* roots) {
   const int span = stage.span;
   const uint64_t reciprocal = stage.reciprocal;
@@ -75,7 +75,7 @@ KERNEL_DEVICE void mixed_stage(TwiddlePoint<T>* points, int count, const MixedSt
     Complex<T> v[R];
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      const TwiddlePoint<T> point = points[mixed_place(first + j * span)];
+      const TwiddlePoint<T> point = points[mixed_place<T>(first + j * span, mask)];
       v[j] = kInverse ? Complex<T>{point.im, point.re} : Complex<T>{point.re, point.im};
     }
     const auto turn = [&] {
@@ -97,7 +97,7 @@ KERNEL_DEVICE void mixed_stage(TwiddlePoint<T>* points, int count, const MixedSt
     }
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      points[mixed_place(first + j * span)] =
+      points[mixed_place<T>(first + j * span, mask)] =
           kInverse ? TwiddlePoint<T>{v[j].im, v[j].re} : TwiddlePoint<T>{v[j].re, v[j].im};
     }
   }
@@ -111,34 +111,35 @@ KERNEL_COLD void mixed_transform(const MixedPlan* plan, int first_point) {
   const MixedTable<T> table(plan);
   const int count = plan->points;
   const int stages = plan->stages;
+  const int mask = mixed_mask<T>(plan);
   block_sync();
 #pragma unroll 1
   for (int i = 0; i < stages; ++i) {
     const MixedStage stage = plan->stage[kInverse ? stages - 1 - i : i];
     switch (stage.radix) {
       case 2:
-        mixed_stage<2, kInverse>(points, count, stage, table.roots);
+        mixed_stage<2, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 3:
-        mixed_stage<3, kInverse>(points, count, stage, table.roots);
+        mixed_stage<3, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 4:
-        mixed_stage<4, kInverse>(points, count, stage, table.roots);
+        mixed_stage<4, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 5:
-        mixed_stage<5, kInverse>(points, count, stage, table.roots);
+        mixed_stage<5, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 7:
-        mixed_stage<7, kInverse>(points, count, stage, table.roots);
+        mixed_stage<7, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 8:
-        mixed_stage<8, kInverse>(points, count, stage, table.roots);
+        mixed_stage<8, kInverse>(points, count, mask, stage, table.roots);
         break;
       case 11:
-        mixed_stage<11, kInverse>(points, count, stage, table.roots);
+        mixed_stage<11, kInverse>(points, count, mask, stage, table.roots);
         break;
       default:
-        mixed_stage<13, kInverse>(points, count, stage, table.roots);
+        mixed_stage<13, kInverse>(points, count, mask, stage, table.roots);
     }
     block_sync();
   }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "kernels/fft/roots.h"
 #include "kernels/fft/twiddles.h"
@@ -30,6 +31,7 @@ struct alignas(16) MixedPlan {
   int32_t dim;
   int32_t points;  // N; 0 for rows that these transforms do not take
   int32_t stages;
+  int32_t swizzled;  // whether points lie at mixed_place
   MixedStage stage[kMaxMixedStages];
 };
 
@@ -46,8 +48,9 @@ constexpr bool is_mixed_plan_for(int64_t dim) {
   return points == 1;
 }
 
-// Powers of two come first, few and at most 8; the odd radices of the last stages, whose points lie close together,
-// meet every bank of shared memory.
+// The order of the radices decides which banks of shared memory a stage meets. The last stages take points that lie
+// close together: with an odd radix last they meet most banks as they are. Where N is a multiple of 8, odd radices come
+// first and the points of the last ones are moved within runs of 128 bytes.
 inline MixedPlan mixed_plan(int64_t dim) {
   MixedPlan plan{};
   plan.dim = static_cast<int32_t>(dim);
@@ -55,29 +58,38 @@ inline MixedPlan mixed_plan(int64_t dim) {
     return plan;
   }
   plan.points = static_cast<int32_t>(dim % 2 == 0 ? dim / 2 : dim);
+  plan.swizzled = plan.points % 8 == 0;
   int32_t rest = plan.points;
   const auto add = [&](int radix) {
     rest /= radix;
     plan.stage[plan.stages++] = {radix, rest, static_cast<uint32_t>(((int64_t{1} << 31) + rest - 1) / rest)};
   };
-  int32_t twos = 0;
+  const auto add_odd = [&](std::initializer_list<int> primes) {
+    for (const int prime : primes) {
+      while (rest % prime == 0) {
+        add(prime);
+      }
+    }
+  };
+  if (plan.swizzled) {
+    add_odd({13, 11, 7, 5, 3});
+  }
+  int twos = 0;
   while ((plan.points >> twos) % 2 == 0) {
     ++twos;
   }
-  for (; twos > 4 || twos == 3; twos -= 3) {
-    add(8);
-  }
-  for (; twos >= 2; twos -= 2) {
+  // As few stages as may be: 2^4 is 2 8, 2^7 is 4 4 8.
+  for (; twos % 3 == 2 || (twos % 3 == 1 && twos >= 7); twos -= 2) {
     add(4);
   }
-  if (twos == 1) {
+  if (twos % 3 == 1) {
     add(2);
+    --twos;
   }
-  for (const int prime : {3, 5, 7, 11, 13}) {
-    while (rest % prime == 0) {
-      add(prime);
-    }
+  for (; twos > 0; twos -= 3) {
+    add(8);
   }
+  add_odd({3, 5, 7, 11, 13});
   return plan;
 }
 
@@ -91,11 +103,27 @@ inline int mixed_position(const MixedPlan& plan, int k) {
   return position;
 }
 
+// Where the mirror image N - k of the bin at `place` lies. In the blocks of bins k = m (mod radix) with m > 0 all
+// further digits of N - k are those of k from the other end, so that these blocks together are mirrored in place; the
+// block of m = 0 is the spectrum of a shorter row.
+KERNEL_HOST_DEVICE int mixed_mirror(const MixedPlan* plan, int place) {
+  if (place == 0) {
+    return 0;
+  }
+  int length = plan->points;
+  int span = plan->stage[0].span;
+  for (int s = 1; place < span; ++s) {
+    length = span;
+    span = plan->stage[s].span;
+  }
+  return length + span - 1 - place;
+}
+
 // The arrays of a table. Of the stage whose blocks have L = radix span points: the roots e^{-2 pi i p m / L} at
-// roots[N - L + (m - 1) span + p], p < span, 0 < m < radix. Of rows of even length: e^{-2 pi i k / D} at halves[k],
-// k <= N / 2. The place of bin k at positions[k].
+// roots[N - L + (m - 1) span + p], p < span, 0 < m < radix. Of rows of even length: e^{-2 pi i k / D} at halves[place
+// of bin k]. The place of bin k at positions[k].
 constexpr std::size_t mixed_halves(const MixedPlan& plan) {
-  return plan.dim % 2 == 0 ? static_cast<std::size_t>(plan.points / 2 + 1) : 0;
+  return plan.dim % 2 == 0 ? static_cast<std::size_t>(plan.points) : 0;
 }
 template <typename T>
 constexpr std::size_t mixed_table_bytes(const MixedPlan& plan) {
@@ -112,7 +140,7 @@ struct MixedTable {
   KERNEL_HOST_DEVICE explicit MixedTable(const MixedPlan* plan)
       : roots(reinterpret_cast<const TwiddlePoint<T>*>(plan + 1)),
         halves(roots + plan->points),
-        positions(reinterpret_cast<const uint16_t*>(halves + (plan->dim % 2 == 0 ? plan->points / 2 + 1 : 0))) {}
+        positions(reinterpret_cast<const uint16_t*>(halves + (plan->dim % 2 == 0 ? plan->points : 0))) {}
 };
 
 template <typename T>
@@ -133,21 +161,32 @@ void fill_mixed_table(const MixedPlan& plan, void* memory) {
     }
   }
   *root = {T{1}, T{0}};
-  for (std::size_t k = 0; k < mixed_halves(plan); ++k) {
-    const_cast<TwiddlePoint<T>*>(table.halves)[k] = rounded(root_of_unity(static_cast<int64_t>(k), plan.dim));
-  }
   for (int k = 0; k < plan.points; ++k) {
-    const_cast<uint16_t*>(table.positions)[k] = static_cast<uint16_t>(mixed_position(plan, k));
+    const int position = mixed_position(plan, k);
+    const_cast<uint16_t*>(table.positions)[k] = static_cast<uint16_t>(position);
+    if (plan.dim % 2 == 0) {
+      const_cast<TwiddlePoint<T>*>(table.halves)[position] = rounded(root_of_unity(k, plan.dim));
+    }
   }
 }
 
-// Point n lies at mixed_place(n): steps of powers of two would meet few banks.
-constexpr int mixed_place(int n) {
-  return n + n / 32;
+// Point n lies at mixed_place(n): a warp's access to shared memory meets more banks in each of its phases of 128 bytes.
+// n -> n ^ (n / (kMixedPhase / 2) mod kMixedPhase) is one to one on the runs of as many points as a phase has.
+template <typename T>
+constexpr int kMixedPhase = 128 / sizeof(TwiddlePoint<T>);
+template <typename T>
+constexpr KERNEL_HOST_DEVICE int mixed_mask(const MixedPlan* plan) {
+  return plan->swizzled ? kMixedPhase<T> - 1 : 0;
+}
+template <typename T>
+constexpr KERNEL_HOST_DEVICE int mixed_place(int n, int mask) {
+  return n ^ (n / (kMixedPhase<T> / 2) & mask);
 }
 
-// A block has one row: about eight points a thread, in float at most as many threads as leave 80 registers each, in
-// double 168; and as many buffers as its kernel asks for.
+template <typename T>
+constexpr KERNEL_HOST_DEVICE int mixed_buffer_points(int points) {
+  return (points + kMixedPhase<T> - 1) / kMixedPhase<T> * kMixedPhase<T>;
+}
 template <typename T>
 constexpr int kMixedThreads = sizeof(T) == 4 ? kMaxMixedThreads : 384;
 
@@ -158,7 +197,7 @@ constexpr int mixed_threads(const MixedPlan& plan) {
 }
 template <typename T>
 constexpr std::size_t mixed_shared_bytes(const MixedPlan& plan, int buffers) {
-  return static_cast<std::size_t>(buffers) * static_cast<std::size_t>(mixed_place(plan.points) + 1) *
+  return static_cast<std::size_t>(buffers) * static_cast<std::size_t>(mixed_buffer_points<T>(plan.points)) *
              sizeof(TwiddlePoint<T>) +
          kMaxMixedThreads / 32 * sizeof(T);
 }

@@ -1,9 +1,9 @@
 // Kernels of HRR operators for rows of any length that mixed_fft.cuh transforms: a block a row.
 //
-// A row lies in shared memory as points, or transformed as its own bins A_k in the places of the points k. Rows of even
-// length keep A_0 + i A_{D/2} in the place of bin 0; those of odd length keep every bin and its mirror image. Each
-// buffer holds a row or its bins. A row is measured when it is loaded and scaled by a power of two where it is far from
-// 1, so that no result needs a second round.
+// A row of even length lies in shared memory as D/2 points or their spectrum, or split into its own bins A_k in the
+// places of that spectrum, with A_0 + i A_{D/2} in the first; one of odd length as D points or its bins with their
+// mirror images. Each buffer holds a row. A row is measured when it is loaded and scaled by a power of two where it is
+// far from 1, so that no result needs a second round.
 #pragma once
 
 #include "kernels/fft/mixed_fft.cuh"
@@ -13,6 +13,12 @@
 #include "kernels/hrr/spectral_map.cuh"
 
 namespace torch_hrr::kernels {
+
+// a b, or a conj(b)
+template <typename T>
+KERNEL_DEVICE Complex<T> product_of_bins(Product product, Complex<T> a, Complex<T> b) {
+  return product == Product::kConvolution ? multiply(a, b) : multiply_conjugate(a, b);
+}
 
 // Rows whose largest element is within 2^+-12 are not scaled: 2^14 of them have products whose squares float holds.
 constexpr int kNearExponent = 12;
@@ -27,6 +33,7 @@ struct MixedRow {
   int dim;
   int points;
   bool even;
+  int mask;
   int stride;  // from a buffer to the next
   Point* shared;
   T* partials;
@@ -38,12 +45,13 @@ struct MixedRow {
         dim(plan_->dim),
         points(plan_->points),
         even(dim % 2 == 0),
-        stride(mixed_place(points) + 1),
+        mask(mixed_mask<T>(plan_)),
+        stride(mixed_buffer_points<T>(points)),
         shared(dynamic_shared<Point>()),
         partials(reinterpret_cast<T*>(shared + buffers * stride)) {}
 
   KERNEL_DEVICE Point& at(int buffer, int place) const {
-    return shared[buffer * stride + mixed_place(place)];
+    return shared[buffer * stride + mixed_place<T>(place, mask)];
   }
   KERNEL_DEVICE Complex<T> point(int buffer, int place) const {
     const Point p = at(buffer, place);
@@ -62,28 +70,29 @@ struct MixedRow {
     }
   }
 
-  // visit(k, place, mirror_place) for every bin 0 < k < D/2, where a row of even length has no mirror images but its
-  // bins D/2 - k in their places
+  // visit(place, mirror_place) once for every pair of mirror images, of which bins 0 and N/2 are their own
   template <typename Visit>
   KERNEL_DEVICE void for_each_pair(const Visit& visit) const {
-#pragma unroll 1
-    for (int k = 1 + thread_rank(); 2 * k < points; k += block_threads()) {
-      visit(k, table.positions[k], table.positions[points - k]);
-    }
+    for_each_point([&](int place) {
+      const int mirror = mixed_mirror(plan, place);
+      if (place <= mirror) {
+        visit(place, mirror);
+      }
+    });
   }
 
-  // visit(k, place, mirror_place) for every bin 0 < k < D/2; the place of its mirror image, or -1 where none is kept
+  // visit(k, place) for every bin 0 < k < D/2
   template <typename Visit>
   KERNEL_DEVICE void for_each_bin(const Visit& visit) const {
 #pragma unroll 1
     for (int k = 1 + thread_rank(); 2 * k < dim; k += block_threads()) {
-      visit(k, table.positions[k], even ? -1 : table.positions[points - k]);
+      visit(k, table.positions[k]);
     }
   }
-  KERNEL_DEVICE void set_bin(int buffer, int place, int mirror, Complex<T> bin) const {
+  KERNEL_DEVICE void set_bin(int buffer, int place, Complex<T> bin) const {
     set(buffer, place, bin);
-    if (mirror >= 0) {
-      set(buffer, mirror, {bin.re, -bin.im});
+    if (!even) {
+      set(buffer, mixed_mirror(plan, place), {bin.re, -bin.im});
     }
   }
 
@@ -112,89 +121,80 @@ struct MixedRow {
     return !is_finite(magnitude) ? kInfinity<T> : largest < magnitude ? magnitude : largest;
   }
 
-  // The bins of row 2^-exponent.
+  // Loads a row and transforms row 2^-exponent.
   KERNEL_DEVICE_STEP MeasuredRow load(int buffer, StoredInput<T> row) const {
     T largest = 0;
+    const auto put = [&](int n, Complex<T> z) {
+      set(buffer, n, z);
+      largest = larger(larger(largest, z.re), z.im);
+    };
     block_sync();
     row.visit([&](const auto* elements) {
       using S = std::remove_cvref_t<decltype(*elements)>;
-      const bool aligned = even && is_run_aligned<S, 2>(elements);
-      for_each_point([&](int n) {
-        ElementRun<S, 2> run{};
-        if (aligned) {
-          run = *reinterpret_cast<const ElementRun<S, 2>*>(elements + 2 * n);
-        } else if (even) {
-          run = {{elements[2 * n], elements[2 * n + 1]}};
-        } else {
-          run.elements[0] = elements[n];
-        }
-        const Complex<T> z{static_cast<T>(run.elements[0]), static_cast<T>(run.elements[1])};
-        set(buffer, n, z);
-        largest = larger(larger(largest, z.re), z.im);
-      });
+      if (!even) {
+        for_each_point([&](int n) { put(n, {static_cast<T>(elements[n]), T{0}}); });
+      } else if (is_run_aligned<S, 2>(elements)) {
+        for_each_point([&](int n) {
+          const auto run = *reinterpret_cast<const ElementRun<S, 2>*>(elements + 2 * n);
+          put(n, {static_cast<T>(run.elements[0]), static_cast<T>(run.elements[1])});
+        });
+      } else {
+        for_each_point([&](int n) { put(n, {static_cast<T>(elements[2 * n]), static_cast<T>(elements[2 * n + 1])}); });
+      }
     });
     const MeasuredRow measured = scale_to_range(buffer, largest);
     mixed_transform<false, T>(plan, buffer * stride);
-    if (even) {
-      for_each_pair([&](int k, int place, int mirror) {
-        const Point w = table.halves[k];
-        const Pair<T> bins = bins_of_pair<T>({point(buffer, place), point(buffer, mirror)}, {w.re, w.im}, T{0.5});
-        set(buffer, place, bins.k);
-        set(buffer, mirror, bins.mirror);
-      });
-      if (thread_rank() == 0) {
-        const Complex<T> first = point(buffer, 0);
-        set(buffer, 0, {first.re + first.im, first.re - first.im});
-        if (points % 2 == 0) {
-          at(buffer, table.positions[points / 2]).im *= T{-1};
-        }
-      }
-      block_sync();
-    }
     return measured;
   }
 
-  // out = the row of these bins times factor N 2^exponent, or NaN if it is not finite.
-  KERNEL_DEVICE_STEP void store(int buffer, T factor, int64_t exponent, bool finite, StoredOutput<T> out) const {
+  // From the spectrum of the points to the row's own bins, and back. Barriers come first and last.
+  KERNEL_DEVICE_STEP void split(int buffer) const {
     block_sync();
     if (even) {
-      const T half = T{0.5} * factor;
-      for_each_pair([&](int k, int place, int mirror) {
-        const Point w = table.halves[k];
-        const Pair<T> z = pair_of_bins<T>({point(buffer, place), point(buffer, mirror)}, {w.re, w.im}, half);
-        set(buffer, place, z.k);
-        set(buffer, mirror, z.mirror);
+      for_each_pair([&](int place, int mirror) {
+        const Complex<T> z = point(buffer, place);
+        const Point w = table.halves[place];
+        const Pair<T> bins = bins_of_pair<T>({z, point(buffer, mirror)}, {w.re, w.im}, T{0.5});
+        set(buffer, mirror, bins.mirror);
+        set(buffer, place, place == 0 ? Complex<T>{z.re + z.im, z.re - z.im} : bins.k);
       });
-      if (thread_rank() == 0) {
-        const Complex<T> ends = point(buffer, 0);
-        set(buffer, 0, {(ends.re + ends.im) * half, (ends.re - ends.im) * half});
-        if (points % 2 == 0) {
-          const int middle = table.positions[points / 2];
-          const Complex<T> z = point(buffer, middle);
-          set(buffer, middle, {z.re * factor, -(z.im * factor)});
-        }
-      }
-    } else {
-      scale(buffer, factor);
     }
+    block_sync();
+  }
+  KERNEL_DEVICE_STEP void merge(int buffer) const {
+    block_sync();
+    if (even) {
+      for_each_pair([&](int place, int mirror) {
+        const Complex<T> bin = point(buffer, place);
+        const Point w = table.halves[place];
+        const Pair<T> z = pair_of_bins<T>({bin, point(buffer, mirror)}, {w.re, w.im}, T{0.5});
+        set(buffer, mirror, z.mirror);
+        set(buffer, place, place == 0 ? Complex<T>{(bin.re + bin.im) * T{0.5}, (bin.re - bin.im) * T{0.5}} : z.k);
+      });
+    }
+    block_sync();
+  }
+
+  // out = the row of this spectrum of points times factor N 2^exponent, or NaN if it is not finite.
+  KERNEL_DEVICE_STEP void store(int buffer, T factor, int64_t exponent, bool finite, StoredOutput<T> out) const {
     mixed_transform<true, T>(plan, buffer * stride);
     const ScaleFactors<T> power(exponent);
+    const auto stored = [&](T x) { return finite ? power.times(x * factor) : kNan<T>; };
     out.visit([&](auto* elements) {
       using S = std::remove_reference_t<decltype(*elements)>;
       const bool aligned = even && is_run_aligned<S, 2>(elements);
       for_each_point([&](int n) {
         const Complex<T> z = point(buffer, n);
-        ElementRun<S, 2> run{{static_cast<S>(power.times(z.re)), static_cast<S>(power.times(z.im))}};
-        if (!finite) {
-          run = {{static_cast<S>(kNan<T>), static_cast<S>(kNan<T>)}};
+        if (!even) {
+          elements[n] = static_cast<S>(stored(z.re));
+          return;
         }
+        const ElementRun<S, 2> run{{static_cast<S>(stored(z.re)), static_cast<S>(stored(z.im))}};
         if (aligned) {
           *reinterpret_cast<ElementRun<S, 2>*>(elements + 2 * n) = run;
-        } else if (even) {
+        } else {
           elements[2 * n] = run.elements[0];
           elements[2 * n + 1] = run.elements[1];
-        } else {
-          elements[n] = run.elements[0];
         }
       });
     });
@@ -205,9 +205,9 @@ struct MixedRow {
     T largest = 0;
     block_sync();
     packed.visit([&](const auto* elements) {
-      for_each_bin([&](int k, int place, int mirror) {
+      for_each_bin([&](int k, int place) {
         const Complex<T> z{static_cast<T>(elements[packed_real(k)]), static_cast<T>(elements[packed_imaginary(k)])};
-        set_bin(buffer, place, mirror, z);
+        set_bin(buffer, place, z);
         largest = larger(larger(largest, z.re), z.im);
       });
       if (thread_rank() == 0) {
@@ -225,7 +225,7 @@ struct MixedRow {
     out.visit([&](auto* elements) {
       using S = std::remove_reference_t<decltype(*elements)>;
       const auto stored = [&](T x) { return static_cast<S>(finite ? power.times(x) : kNan<T>); };
-      for_each_bin([&](int k, int place, int) {
+      for_each_bin([&](int k, int place) {
         const Complex<T> z = point(buffer, place);
         elements[packed_real(k)] = stored(z.re);
         elements[packed_imaginary(k)] = stored(z.im);
@@ -240,44 +240,44 @@ struct MixedRow {
     });
   }
 
-  // x <- combine(x, y) bin by bin. The real bins that share a place are combined one by one.
-  template <typename Combine>
-  KERNEL_DEVICE void combine(int x, int y, const Combine& combine_bins) const {
-    for_each_point([&](int n) {
-      const Complex<T> of_x = point(x, n);
-      const Complex<T> of_y = point(y, n);
-      if (even && n == 0) {
-        const T first = combine_bins(Complex<T>{of_x.re, T{0}}, Complex<T>{of_y.re, T{0}}).re;
-        const T last = combine_bins(Complex<T>{of_x.im, T{0}}, Complex<T>{of_y.im, T{0}}).re;
-        set(x, n, {first, last});
-      } else {
-        set(x, n, combine_bins(of_x, of_y));
+  // emit(place, value) for the product of two spectra of points, place by place; it may write to either.
+  template <typename Emit>
+  KERNEL_DEVICE void multiply_rows(Product product, int x, int y, const Emit& emit) const {
+    if (!even) {
+      for_each_point([&](int n) { emit(n, product_of_bins(product, point(x, n), point(y, n))); });
+      return;
+    }
+    for_each_pair([&](int place, int mirror) {
+      const Point w = table.halves[place];
+      // u = (1 + w^2) / 4 for w = e^{-i t}: w cos(t) / 2
+      const Complex<T> u{T{0.5} * w.re * w.re, T{0.5} * w.re * w.im};
+      const Pair<T> of_x{point(x, place), point(x, mirror)};
+      const Pair<T> of_y{point(y, place), point(y, mirror)};
+      const Pair<T> z =
+          product == Product::kConvolution ? convolve_pair<T>(of_x, of_y, u) : correlate_pair<T>(of_x, of_y, u);
+      emit(place, z.k);
+      if (mirror != place) {
+        emit(mirror, z.mirror);
       }
     });
   }
 
-  // Re sum x conj(y) / D over all D bins: the inner product of the rows.
+  // The inner product of the rows of two spectra of points; a barrier comes first.
   KERNEL_DEVICE T inner_product_of(int x, int y) const {
     T sum = 0;
+    block_sync();
     for_each_point([&](int n) {
       const Complex<T> of_x = point(x, n);
       const Complex<T> of_y = point(y, n);
-      const T part = multiply_add(of_x.re, of_y.re, of_x.im * of_y.im);
-      sum += even && n > 0 ? part + part : part;
+      sum = multiply_add(of_x.re, of_y.re, multiply_add(of_x.im, of_y.im, sum));
     });
-    return block_sum(sum, partials) / static_cast<T>(dim);
+    return block_sum(sum, partials) / static_cast<T>(points);
   }
 
   KERNEL_DEVICE T share() const {
     return T{1} / static_cast<T>(points);
   }
 };
-
-// a b, or a conj(b)
-template <typename T>
-KERNEL_DEVICE Complex<T> product_of_bins(Product product, Complex<T> a, Complex<T> b) {
-  return product == Product::kConvolution ? multiply(a, b) : multiply_conjugate(a, b);
-}
 
 // Buffers of a sum of products: of one product the first operand's takes it.
 constexpr KERNEL_HOST_DEVICE int mixed_product_buffers(int64_t items) {
@@ -310,19 +310,10 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     add_measured_item(of_a, of_b, weight, sum);
     weight = scaled_weight(of_a, of_b, weight, sum.exponent);
     const T kept = first ? T{1} : static_cast<T>(::ldexp(T{1}, before - sum.exponent));
-    if (target == 0) {
-      row.combine(0, 1, [&](Complex<T> x, Complex<T> y) {
-        const Complex<T> z = product_of_bins(product, x, y);
-        return Complex<T>{z.re * weight, z.im * weight};
-      });
-    } else {
-      row.combine(0, 1, [&](Complex<T> x, Complex<T> y) { return product_of_bins(product, x, y); });
-      row.for_each_point([&](int n) {
-        const Complex<T> z = row.point(0, n);
-        const Complex<T> total = row.point(target, n);
-        row.set(target, n, {multiply_add(weight, z.re, total.re * kept), multiply_add(weight, z.im, total.im * kept)});
-      });
-    }
+    row.multiply_rows(product, 0, 1, [&](int n, Complex<T> z) {
+      const Complex<T> total = target == 0 ? Complex<T>{T{0}, T{0}} : row.point(target, n);
+      row.set(target, n, {multiply_add(weight, z.re, total.re * kept), multiply_add(weight, z.im, total.im * kept)});
+    });
   }
   T factor = row.share();
   int exponent = sum.exponent;
@@ -348,13 +339,15 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
   if (params.normalize) {
     const MeasuredRow of_a = row.load(0, a);
     const MeasuredRow of_b = row.load(1, b);
-    row.combine(0, 1, [](Complex<T> x, Complex<T> y) { return multiply(x, y); });
+    row.multiply_rows(Product::kConvolution, 0, 1, [&](int n, Complex<T> z) { row.set(0, n, z); });
     const T squared = row.inner_product_of(0, 0);
     const NormalizingScale<T> scale(squared, of_a.exponent + of_b.exponent, params.eps);
     of_grad = row.load(1, grad);
     const T projection = scale.above_eps ? row.inner_product_of(0, 1) / squared : T{0};
-    row.combine(0, 1, [&](Complex<T> c, Complex<T> g) {
-      return Complex<T>{multiply_add(-projection, c.re, g.re), multiply_add(-projection, c.im, g.im)};
+    row.for_each_point([&](int n) {
+      const Complex<T> c = row.point(0, n);
+      const Complex<T> g = row.point(1, n);
+      row.set(0, n, {multiply_add(-projection, c.re, g.re), multiply_add(-projection, c.im, g.im)});
     });
     factor *= scale.factor;
     exponent = scale.exponent - of_a.exponent - of_b.exponent;
@@ -370,10 +363,11 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
       continue;
     }
     const MeasuredRow other = row.load(1, of_b ? a : b);
+    // See circular_convolution_backward.cuh.
     const bool convolution = params.product == Product::kConvolution;
-    row.combine(1, 0, [&](Complex<T> x, Complex<T> g) {
-      return !convolution && !of_b ? multiply(g, x) : convolution ? multiply_conjugate(g, x) : multiply_conjugate(x, g);
-    });
+    const bool swapped = of_b && !convolution;
+    row.multiply_rows(of_b || convolution ? Product::kCorrelation : Product::kConvolution, swapped ? 1 : 0,
+                      swapped ? 0 : 1, [&](int n, Complex<T> z) { row.set(1, n, z); });
     row.store(1, factor, exponent + of_grad.exponent + other.exponent, of_grad.finite && other.finite,
               stored_output<T>(target, storage) + row.r * row.dim);
   }
@@ -390,8 +384,10 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
   MeasuredRow of_v;
   if (directed) {
     of_v = row.load(1, stored_input<T>(params.v, storage) + placed_row(params.map, 1, row.r));
+    row.split(1);
   }
   const double squared = static_cast<double>(row.inner_product_of(0, 0));
+  row.split(0);
   const double exponent =
       params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, row.r)];
   const RowMapping mapping =
@@ -406,9 +402,20 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     return Complex<T>{static_cast<T>(result.re * share), static_cast<T>(result.im * share)};
   };
   const auto direction = [&](int place) { return directed ? row.point(1, place) : Complex<T>{T{0}, T{0}}; };
-  row.for_each_bin([&](int, int place, int mirror) {
-    row.set_bin(0, place, mirror, mapped(row.point(0, place), direction(place)));
-  });
+  const auto map_at = [&](int place) { row.set_bin(0, place, mapped(row.point(0, place), direction(place))); };
+  if (row.even) {
+    row.for_each_point([&](int place) {
+      if (place > 0) {
+        map_at(place);
+      }
+    });
+  } else {
+    row.for_each_pair([&](int place, int mirror) {
+      if (place != mirror) {
+        map_at(place);
+      }
+    });
+  }
   if (thread_rank() == 0) {
     const Complex<T> ends = row.point(0, 0);
     const Complex<T> of_ends = direction(0);
@@ -416,6 +423,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     const T last = row.even ? mapped({ends.im, T{0}}, {of_ends.im, T{0}}).re : T{0};
     row.set(0, 0, {first, last});
   }
+  row.merge(0);
   row.store(0, T{1}, mapping.exponent + of_v.exponent, of_a.finite && of_v.finite,
             stored_output<T>(params.out, storage) + row.r * row.dim);
 }
@@ -434,7 +442,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     total += measured.exponent;
     finite = finite && measured.finite;
     if (k > 0) {
-      row.combine(0, 1, [](Complex<T> x, Complex<T> y) { return multiply(x, y); });
+      row.multiply_rows(Product::kConvolution, 0, 1, [&](int n, Complex<T> z) { row.set(0, n, z); });
       const int shift = scale_exponent(row.inner_product_of(0, 0)) / 2;
       row.scale(0, exact_power<T>(-shift));
       total += shift;
@@ -452,9 +460,11 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
   const StoredOutput<T> out = stored_output<T>(params.out, storage) + row.r * row.dim;
   if (params.inverse) {
     const MeasuredRow measured = row.load_packed(0, in);
+    row.merge(0);
     row.store(0, row.share(), measured.exponent, measured.finite, out);
   } else {
     const MeasuredRow measured = row.load(0, in);
+    row.split(0);
     row.store_packed(0, measured.exponent, measured.finite, out);
   }
 }
@@ -467,7 +477,8 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
   const MeasuredRow of_a = row.load(0, stored_input<T>(params.a, storage) + placed_row(params.map, 0, row.r));
   const MeasuredRow of_b =
       row.load_packed(1, stored_input<T>(params.spectrum, storage) + placed_row(params.map, 1, row.r));
-  row.combine(0, 1, [&](Complex<T> x, Complex<T> y) { return product_of_bins(params.product, x, y); });
+  row.merge(1);
+  row.multiply_rows(params.product, 0, 1, [&](int n, Complex<T> z) { row.set(0, n, z); });
   row.store(0, row.share(), of_a.exponent + of_b.exponent, of_a.finite && of_b.finite,
             stored_output<T>(params.out, storage) + row.r * row.dim);
 }

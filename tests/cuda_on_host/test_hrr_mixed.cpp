@@ -2,10 +2,8 @@
 // direct sums and the CPU.
 #include "tests/cuda_on_host/hrr_cpu_agreement.h"
 #include "tests/cuda_on_host/hrr_maps.h"
+#include "tests/cuda_on_host/hrr_mixed.h"
 #include "tests/cuda_on_host/hrr_problems.h"
-
-#include <memory>
-#include <new>
 
 #include "kernels/hrr/launch_mixed.cuh"
 
@@ -13,28 +11,6 @@ namespace torch_hrr::kernels {
 namespace {
 
 using namespace hrr_testing;
-
-// The table of a length, in memory of exactly its size.
-template <typename T>
-class Table {
- public:
-  explicit Table(int64_t dim) {
-    const MixedPlan plan = mixed_plan(dim);
-    memory_.reset(static_cast<char*>(::operator new (mixed_table_bytes<T>(plan), std::align_val_t{16})));
-    fill_mixed_table<T>(plan, memory_.get());
-  }
-  const MixedPlan* plan() const {
-    return reinterpret_cast<const MixedPlan*>(memory_.get());
-  }
-
- private:
-  struct Free {
-    void operator()(char* memory) const {
-      ::operator delete (memory, std::align_val_t{16});
-    }
-  };
-  std::unique_ptr<char, Free> memory_;
-};
 
 // spectrum[k] = bin k, back = the inverse of the bins; a block.
 template <typename T>
@@ -51,7 +27,7 @@ __global__ void mixed_transform_kernel(const Complex<T>* in, Complex<T>* spectru
 template <typename T>
 void check_mixed_transform(int points, double tolerance) {
   SCOPED_TRACE(points);
-  const Table<T> table(2 * points);
+  const MixedTableOf<T> table(2 * points);
   std::mt19937 generator(static_cast<unsigned>(points));
   std::normal_distribution<double> normal;
   std::vector<Complex<T>> in(static_cast<size_t>(points));
@@ -127,6 +103,7 @@ TEST(MixedFft, PlansAreWhole) {
       const int place = mixed_position(plan, k);
       ASSERT_TRUE(place < points && !met[static_cast<size_t>(place)]) << dim;
       met[static_cast<size_t>(place)] = true;
+      ASSERT_EQ(mixed_mirror(&plan, place), mixed_position(plan, k == 0 ? 0 : points - k)) << dim << " bin " << k;
     }
   }
   EXPECT_GT(taken, 400);
@@ -138,7 +115,7 @@ TEST(MixedFft, PlansAreWhole) {
 // The launches at their parameters.
 template <typename S>
 void run(const BindSuperposeParams& params, Product product, const Schedule& schedule = {}) {
-  const Table<compute_t<S>> table(params.dim);
+  const MixedTableOf<compute_t<S>> table(params.dim);
   launch_mixed_product("bind", kStorage<S>, params, product, table.plan(), HostLauncher{schedule});
 }
 template <typename S>
@@ -147,7 +124,7 @@ void run(const BindParams& params, const Schedule& schedule = {}) {
 }
 template <typename S>
 void run(const BindBackwardParams& params, const Schedule& schedule = {}) {
-  const Table<compute_t<S>> table(params.dim);
+  const MixedTableOf<compute_t<S>> table(params.dim);
   launch_mixed_backward(kStorage<S>, params, table.plan(), HostLauncher{schedule});
 }
 
@@ -331,19 +308,19 @@ TEST(MixedRows, AnyRangeIsKept) {
 
 template <typename S>
 void run(const SpectralMapParams& params) {
-  launch_mixed_map(kStorage<S>, params, Table<compute_t<S>>(params.dim).plan(), HostLauncher{});
+  launch_mixed_map(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
 }
 template <typename S>
 void run(const MultibindParams& params) {
-  launch_mixed_multibind(kStorage<S>, params, Table<compute_t<S>>(params.dim).plan(), HostLauncher{});
+  launch_mixed_multibind(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
 }
 template <typename S>
 void run(const PackedSpectrumParams& params) {
-  launch_mixed_packed(kStorage<S>, params, Table<compute_t<S>>(params.dim).plan(), HostLauncher{});
+  launch_mixed_packed(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
 }
 template <typename S>
 void run(const SpectrumBindParams& params) {
-  launch_mixed_bind_spectrum(kStorage<S>, params, Table<compute_t<S>>(params.dim).plan(), HostLauncher{});
+  launch_mixed_bind_spectrum(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
 }
 
 template <typename S, typename Params>
