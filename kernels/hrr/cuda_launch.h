@@ -54,6 +54,11 @@ inline void fill_mixed_table(Storage storage, int64_t dim, void* host_memory) {
 // Whether the current device has the shared memory for `buffers` rows of this length, and they are of the lengths that
 // are transformed: 3 for sums of products, 2 for the others.
 bool fits_mixed_rows(Storage storage, int64_t dim, int buffers);
+// Whether products of rows that could be padded to a power of two are transformed at their own length: where that is
+// counted to ask for less. Of short rows a block that pads takes several; odd rows have D points, not D/2.
+constexpr bool prefers_mixed_rows(int64_t dim) {
+  return algorithm_for(dim) == Algorithm::kPadded && dim >= 192 && dim % 2 == 0 && 2 * transform_length(dim) >= 5 * dim;
+}
 void launch_mixed_bind(Storage storage, const BindParams& params, const void* table, CudaStream stream);
 void launch_mixed_bind_backward(Storage storage, const BindBackwardParams& params, const void* table,
                                 CudaStream stream);

@@ -88,13 +88,14 @@ void launch_mixed(void (*launcher)(kernels::Storage, const Params&, const void*,
            c10::cuda::getCurrentCUDAStream().stream());
 }
 
-// Products: what the transforms of a power of two do not reach goes to those of any length.
+// Products: powers of two have kernels of their own, and what shared memory does not take is padded to one.
 template <typename Params, typename Launcher>
-void launch_product(Launcher* native, Launcher* mixed, const Params& params, const at::Tensor& out) {
-  if (kernels::algorithm_for(params.dim) != kernels::Algorithm::kLibrary) {
-    launch(native, params, out);
-  } else {
+void launch_product(Launcher* native, Launcher* mixed, int buffers, const Params& params, const at::Tensor& out) {
+  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kLibrary ||
+      (kernels::prefers_mixed_rows(params.dim) && cuda::fits_mixed_rows(params.dim, buffers, out, out.scalar_type()))) {
     launch_mixed(mixed, params, out);
+  } else {
+    launch(native, params, out);
   }
 }
 
@@ -121,15 +122,15 @@ bool fits_mixed_rows(int64_t dim, int buffers, const at::Tensor& tensor, at::Sca
 }
 
 void execute(const kernels::BindParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind, kernels::launch_mixed_bind, params, out);
+  launch_product(kernels::launch_bind, kernels::launch_mixed_bind, kProductBuffers, params, out);
 }
 
 void execute(const kernels::BindBackwardParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind_backward, kernels::launch_mixed_bind_backward, params, out);
+  launch_product(kernels::launch_bind_backward, kernels::launch_mixed_bind_backward, kProductBuffers, params, out);
 }
 
 void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind_superpose, kernels::launch_mixed_bind_superpose, params, out);
+  launch_product(kernels::launch_bind_superpose, kernels::launch_mixed_bind_superpose, kSumBuffers, params, out);
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
