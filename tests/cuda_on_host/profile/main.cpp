@@ -28,6 +28,7 @@ int main(int count, char** arguments) {
   profile_hrr(all);
   profile_hrr_spectra(all);
   profile_hrr_bins(all);
+  profile_hrr_mixed(all);
   profile_assembly(all);
   profile_encoding(all);
   profile_field(all);

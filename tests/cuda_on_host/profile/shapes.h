@@ -13,6 +13,7 @@ namespace torch_hrr::cuda_on_host::profile {
 void profile_hrr(std::vector<Profile>& all);
 void profile_hrr_spectra(std::vector<Profile>& all);
 void profile_hrr_bins(std::vector<Profile>& all);
+void profile_hrr_mixed(std::vector<Profile>& all);
 void profile_assembly(std::vector<Profile>& all);
 void profile_encoding(std::vector<Profile>& all);
 void profile_field(std::vector<Profile>& all);
