@@ -176,74 +176,172 @@ KERNEL_HOST_DEVICE PackedPart part_of(const MatrixPlan<T>& plan, int64_t p) {
                                                                  : PackedPart::kBelow;
 }
 
-// visit(i, place, sign) for the first lanes' bins: where the real part is, with the imaginary one behind it, times
-// sign.
+// Where the packed row has the parts of lanes that do not lie across D/2, and what the imaginary ones are multiplied
+// by.
+template <typename Element, typename T>
+struct PackedLanes {
+  Element* begin;
+  int64_t step;
+  T sign;
+
+  KERNEL_HOST_DEVICE PackedLanes(const MatrixPlan<T>& plan, int64_t p, Element* row) {
+    const int64_t first = plan.rows * p;
+    const bool above = 2 * first > plan.dim;
+    begin = row + packed_real(above ? plan.dim - first : first);
+    step = above ? -2 : 2;
+    sign = above ? T{-1} : T{1};
+  }
+  KERNEL_HOST_DEVICE Element* at(const MatrixPlan<T>& plan, int64_t i) const {
+    return begin + step * plan.bin[i];
+  }
+};
+
+// Divides the lanes of every plan.
+constexpr int kPackedWidth = 4;
+
+// Two floats go as a double's bytes.
+typedef double PairsOfFloat __attribute__((vector_size(2 * sizeof(double))));
+
+// The lanes of a plan, with a bound that the compiler sees.
+template <typename T>
+KERNEL_HOST_DEVICE int64_t lanes_of_plan(const MatrixPlan<T>& plan) {
+  return plan.lanes < kMaxMatrixLanes ? plan.lanes : kMaxMatrixLanes;
+}
+
+// visit(i, place, sign) for the lanes across D/2 but the first: where the row has the real part, with the imaginary one
+// behind it, times sign.
 template <typename T, typename Visit>
-KERNEL_HOST_DEVICE void for_packed_lanes(const MatrixPlan<T>& plan, int64_t p, int64_t from, const Visit& visit) {
-  const int64_t first = plan.rows * p;
-  switch (part_of(plan, p)) {
-    case PackedPart::kBelow:
-      for (int64_t i = from; i < plan.bins; ++i) {
-        visit(i, packed_real(first + plan.bin[i]), T{1});
-      }
-      return;
-    case PackedPart::kAbove:
-      for (int64_t i = from; i < plan.bins; ++i) {
-        visit(i, packed_real(plan.dim - first - plan.bin[i]), T{-1});
-      }
-      return;
-    case PackedPart::kAcross:
-      for (int64_t i = from; i < plan.bins; ++i) {
-        const int64_t bin = plan.bin_of[p * plan.lanes + i];
-        visit(i, packed_real(bin / 2), static_cast<T>(1 - 2 * (bin % 2)));
-      }
+KERNEL_HOST_DEVICE void for_lanes_across(const MatrixPlan<T>& plan, int64_t p, const Visit& visit) {
+  for (int64_t i = 1; i < plan.bins; ++i) {
+    const int64_t bin = plan.bin_of[p * plan.lanes + i];
+    visit(i, packed_real(bin / 2), static_cast<T>(1 - 2 * (bin % 2)));
   }
 }
 
-// row <- the packed bins of a spectrum, whose norm it returns. The first lane has its bins twice.
-template <int W, typename T>
-T pack(const MatrixPlan<T>& plan, Split<T> z, T* row) {
-  for (int64_t p = 0; p < plan.columns; ++p) {
-    const T* const re = z.re + p * plan.lanes;
-    const T* const im = z.im + p * plan.lanes;
+// Stores the first two lanes at `low`, the others at `high`, two numbers by one store.
+template <typename T>
+KERNEL_HOST_DEVICE void store_parted(Simd<T, kPackedWidth> value, T* low, T* high) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    low[0] = value.lanes[0];
+    low[1] = value.lanes[1];
+    high[0] = value.lanes[2];
+    high[1] = value.lanes[3];
+  } else {
+    PairsOfFloat pairs;
+    __builtin_memcpy(&pairs, &value.lanes, sizeof(pairs));
+    const double first = pairs[0];
+    const double second = pairs[1];
+    __builtin_memcpy(low, &first, sizeof(double));
+    __builtin_memcpy(high, &second, sizeof(double));
+  }
+}
+
+// The packed bins of the numbers p lanes .. of a spectrum.
+template <typename T>
+KERNEL_HOST_DEVICE void pack_lanes(const MatrixPlan<T>& plan, int64_t p, const T* re, const T* im, T* row) {
+  using V = Simd<T, kPackedWidth>;
+  if (part_of(plan, p) == PackedPart::kAcross) {
     const int64_t k = plan.rows * p;
     if (2 * k <= plan.dim) {
       row[packed_real(k)] = re[0];
-      if (0 < k && 2 * k < plan.dim) {
-        row[packed_imaginary(k)] = im[0];
-      }
     }
-    for_packed_lanes(plan, p, 1, [&](int64_t i, int64_t place, T sign) {
+    if (0 < k && 2 * k < plan.dim) {
+      row[packed_imaginary(k)] = im[0];
+    }
+    return for_lanes_across(plan, p, [&](int64_t i, int64_t place, T turned) {
       row[place] = re[i];
-      row[place + 1] = sign * im[i];
+      row[place + 1] = turned * im[i];
     });
+  }
+  const PackedLanes<T, T> lanes(plan, p, row);
+  const V sign = V::broadcast(lanes.sign);
+  const auto interleaved = [&](int64_t i, const auto& store_vectors) {
+    const V real = V::load(re + i);
+    const V imaginary = V::load(im + i) * sign;
+    store_vectors(shuffle<InterleaveLow>(real, imaginary), shuffle<InterleaveHigh>(real, imaginary));
+  };
+  int64_t i = 0;
+  for (; i + kPackedWidth <= plan.bins; i += kPackedWidth) {
+    interleaved(i, [&](V low, V high) {
+      store_parted(low, lanes.at(plan, i), lanes.at(plan, i + 1));
+      store_parted(high, lanes.at(plan, i + 2), lanes.at(plan, i + 3));
+    });
+  }
+  if (i < plan.bins) {
+    T pairs[2 * kPackedWidth];
+    interleaved(i, [&](V low, V high) {
+      low.store(pairs);
+      high.store(pairs + kPackedWidth);
+    });
+    for (const T* pair = pairs; i < plan.bins; ++i, pair += 2) {
+      __builtin_memcpy(lanes.at(plan, i), pair, 2 * sizeof(T));
+    }
+  }
+}
+
+// row <- the packed bins of a spectrum, whose norm it returns. The first lane has its bins twice, of which the last
+// stays.
+template <int W, typename T>
+T pack(const MatrixPlan<T>& plan, Split<T> z, T* row) {
+  for (int64_t p = 0; p < plan.columns; ++p) {
+    pack_lanes(plan, p, z.re + p * plan.lanes, z.im + p * plan.lanes, row);
   }
   return squared_norm<T, W>(plan, z);
 }
 
-// The numbers p lanes .. of the spectrum of a packed row.
+// The two numbers at `low`, then those at `high`, two by one load.
 template <typename T>
-KERNEL_HOST_DEVICE void unpack_lanes(const MatrixPlan<T>& plan, const T* row, int64_t p, T* re, T* im) {
-  for_packed_lanes(plan, p, 1, [&](int64_t i, int64_t place, T sign) {
-    re[i] = row[place];
-    im[i] = sign * row[place + 1];
-  });
+KERNEL_HOST_DEVICE Simd<T, kPackedWidth> joined(const T* low, const T* high) {
+  Simd<T, kPackedWidth> result;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    result.lanes = typename Simd<T, kPackedWidth>::Lanes{low[0], low[1], high[0], high[1]};
+  } else {
+    double first;
+    double second;
+    __builtin_memcpy(&first, low, sizeof(double));
+    __builtin_memcpy(&second, high, sizeof(double));
+    const PairsOfFloat pairs{first, second};
+    __builtin_memcpy(&result.lanes, &pairs, sizeof(pairs));
+  }
+  return result;
+}
+
+// visit(i, numbers) for the numbers p lanes + i .. of the spectrum of a packed row, kPackedWidth at a time. Beyond the
+// bins of a column they are those of its first lane or zeros: no transform takes them.
+template <typename T, typename Visit>
+KERNEL_HOST_DEVICE void for_packed_numbers(const MatrixPlan<T>& plan, const T* row, int64_t p, const Visit& visit) {
+  using V = Simd<T, kPackedWidth>;
+  if (part_of(plan, p) != PackedPart::kAcross) {
+    const PackedLanes<const T, T> lanes(plan, p, row);
+    const V sign = V::broadcast(lanes.sign);
+    for (int64_t i = 0; i < plan.lanes; i += kPackedWidth) {
+      const V low = joined(lanes.at(plan, i), lanes.at(plan, i + 1));
+      const V high = joined(lanes.at(plan, i + 2), lanes.at(plan, i + 3));
+      visit(i, Complex<V>{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high) * sign});
+    }
+    return;
+  }
+  T re[kMaxMatrixLanes] = {};
+  T im[kMaxMatrixLanes] = {};
   const int64_t bin = plan.bin_of[p * plan.lanes];
   const int64_t k = bin / 2;
   re[0] = row[packed_real(k)];
   im[0] = 0 < k && 2 * k < plan.dim ? static_cast<T>(1 - 2 * (bin % 2)) * row[packed_imaginary(k)] : T{0};
+  for_lanes_across(plan, p, [&](int64_t i, int64_t place, T sign) {
+    re[i] = row[place];
+    im[i] = sign * row[place + 1];
+  });
+  for (int64_t i = 0; i < lanes_of_plan(plan); i += kPackedWidth) {
+    visit(i, load_numbers<T, kPackedWidth>(Split<T>{re, im}, i));
+  }
 }
 
 template <int W, typename T>
 T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
   for (int64_t p = 0; p < plan.columns; ++p) {
-    T* const re = z.re + p * plan.lanes;
-    T* const im = z.im + p * plan.lanes;
-    unpack_lanes(plan, row, p, re, im);
-    for (int64_t i = plan.bins; i < plan.lanes; ++i) {
-      re[i] = 0;
-      im[i] = 0;
-    }
+    for_packed_numbers(plan, row, p, [&](int64_t i, const auto& numbers) {
+      store_numbers<T, kPackedWidth>(z, p * plan.lanes + i, numbers);
+    });
   }
   for (int64_t q = plan.size; q < plan.numbers; ++q) {
     z.re[q] = 0;
@@ -254,16 +352,11 @@ T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
 
 template <Product kProduct, int W, typename T>
 void multiply_packed(const MatrixPlan<T>& plan, Split<T> z, const T* packed) {
-  T re[kMaxMatrixLanes];
-  T im[kMaxMatrixLanes];
   for (int64_t p = 0; p < plan.columns; ++p) {
-    unpack_lanes(plan, packed, p, re, im);
-    for (int64_t i = 0; i < plan.bins; ++i) {
+    for_packed_numbers(plan, packed, p, [&](int64_t i, const auto& numbers) {
       const int64_t q = p * plan.lanes + i;
-      const Complex<T> bin = product_of_bins<kProduct>(Complex<T>{z.re[q], z.im[q]}, Complex<T>{re[i], im[i]});
-      z.re[q] = bin.re;
-      z.im[q] = bin.im;
-    }
+      store_numbers<T, kPackedWidth>(z, q, product_of_bins<kProduct>(load_numbers<T, kPackedWidth>(z, q), numbers));
+    });
   }
 }
 
