@@ -19,8 +19,8 @@
 namespace torch_hrr::hrr::cuda {
 namespace {
 
-// Of at most this many bytes a process are tables kept: every twiddle table and those of Bluestein's sum of all
-// lengths.
+// Of at most this many bytes a process are tables of one kind kept: every twiddle table, those of Bluestein's sum of
+// all lengths, those of rows in shared memory of all lengths.
 constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
 
 // The twiddle table of a device and compute type.
@@ -59,7 +59,7 @@ at::Tensor mixed_table_for(const at::Tensor& out, kernels::Storage storage, int6
   });
 }
 
-// launcher(params with their tables, twiddles, stream) for rows in double that no half-length transform reaches
+// launcher(params with their tables, twiddles, stream) for rows in double that no transform of their own length reaches
 template <typename Params>
 void launch_chirp(void (*launcher)(const Params&, const void*, kernels::CudaStream), Params params, int64_t dim,
                   const at::Tensor& out) {
