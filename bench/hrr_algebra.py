@@ -27,6 +27,11 @@ def multibind_spectra(x: Tensor) -> Tensor:
     return irfft(rfft(x).prod(-2), n=x.shape[-1])
 
 
+def multibind_backward(forward: Callable[[Tensor], Tensor], x: Tensor, gradient: Tensor) -> Tensor:
+    """Forward and backward: the gradient of every factor."""
+    return torch.autograd.grad(forward(x), x, gradient)[0]
+
+
 def inverse_rfft(a: Tensor) -> Tensor:
     """irfft(conj A / |A|^2), without care for empty bins."""
     spectrum = rfft(a)
@@ -96,6 +101,12 @@ def encode_fold(values: Tensor, bases: Tensor) -> Tensor:
 def many(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
     """`batch` sets of `items` vectors."""
     return (vectors(batch, items, dim, generator=generator),)
+
+
+def many_leaves_and_gradient(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Sets that require gradients, and the gradient of their product."""
+    x = vectors(batch, items, dim, generator=generator)
+    return x.requires_grad_(), vectors(batch, dim, generator=generator)
 
 
 def one(dim: int, batch: int, generator: torch.Generator) -> Inputs:
@@ -241,6 +252,19 @@ ENTRIES: tuple[Entry, ...] = (
         "multibind", "100x8x1024", 100, partial(many, 8, 1024), hrr.multibind,
         (Peer("fold over the factors", multibind_fold), Peer("irfft(prod(rfft))", multibind_spectra)),
         100 * 9 * 1024, aim=2.0, aim_peer="fold over the factors",
+    ),
+    *(
+        entry(
+            "multibind backward", f"100x{items}x{dim}", 100, partial(many_leaves_and_gradient, items, dim),
+            partial(multibind_backward, hrr.multibind),
+            (
+                Peer("fold over the factors", partial(multibind_backward, multibind_fold)),
+                Peer("irfft(prod(rfft))", partial(multibind_backward, multibind_spectra)),
+            ),
+            100 * (3 * items + 2) * dim,
+        )
+        for dim in (1000, 1024, 3000)
+        for items in (3, 8)
     ),
     *algebra(100, 1024),
     permutation(100, 1024),

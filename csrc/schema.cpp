@@ -32,6 +32,7 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_bind_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)", tags);
   m.def("_unbind_backward(Tensor grad, Tensor bound, Tensor role) -> (Tensor, Tensor)", tags);
   m.def("_bind_normalize_backward(Tensor grad, Tensor a, Tensor b, float eps) -> (Tensor, Tensor)", tags);
+  m.def("_multibind_backward(Tensor grad, Tensor vectors) -> Tensor", tags);
   m.def("_cut_inverse(Tensor a, float eps) -> Tensor", tags);
   m.def("_inverse_backward(Tensor grad, Tensor a, float eps) -> Tensor", tags);
   m.def("_unitary_jacobian(Tensor v, Tensor a) -> Tensor", tags);

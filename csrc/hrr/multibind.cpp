@@ -1,7 +1,6 @@
 // multibind: the product of all items of a row, of any number.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/unbind.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "csrc/hrr/contracts.h"
@@ -17,9 +16,18 @@ namespace {
 
 using at::Tensor;
 
+// K decides how many operators are called, so it is a constant of a compiled graph.
+int64_t items_of(const Tensor& vectors) {
+  return vectors.sym_size(-2).guard_int(__FILE__, __LINE__);
+}
+
 // [..., K, D]: for each k the product of the vectors before it and after it.
 Tensor products_of_others(const Tensor& vectors) {
-  const std::vector<Tensor> items = at::unbind(vectors, -2);
+  // Selected one by one: of the results of at::unbind a backward does not say that they were changed in place.
+  std::vector<Tensor> items;
+  for (int64_t k = 0; k < items_of(vectors); ++k) {
+    items.push_back(vectors.select(-2, k));
+  }
   const size_t count = items.size();
   std::vector<Tensor> others(count);
   Tensor before;
@@ -34,6 +42,75 @@ Tensor products_of_others(const Tensor& vectors) {
   }
   return at::stack(others, -2);
 }
+
+// [..., D] and [..., K, D] give [..., K, D].
+template <typename Int>
+ResultContract<Int> multibind_backward_contract(const char* op, const Argument& grad, const Argument& vectors) {
+  check_floating(op, {vectors, grad});
+  check_rank(op, grad, 1, "[..., D]");
+  check_rank(op, vectors, 2, "[..., K, D]");
+  check_same_last<Int>(op, vectors, grad);
+  check_not_empty_last<Int>(op, vectors);
+  const c10::ArrayRef<Int> own = sizes_of<Int>(vectors.tensor);
+  ResultContract<Int> result{{}, promote(grad.tensor, vectors.tensor)};
+  const LeadingDimensions description{grad.name, vectors.name};
+  broadcast_into<Int>(op, all_but_last(sizes_of<Int>(grad.tensor)), description, result.sizes);
+  broadcast_into<Int>(op, all_but_last(all_but_last(own)), description, result.sizes);
+  result.sizes.append(own.end() - 2, own.end());
+  check_numel<Int>(op, result.sizes);
+  return result;
+}
+
+struct MultibindBackward : Operator {
+  static constexpr const char* kName = "_multibind_backward";
+  static constexpr Operand kOperands[] = {{"grad", 1}, {"vectors", 2}};
+  using Signature = Tensor(const Tensor& grad, const Tensor& vectors);
+  static constexpr Derivative kDerivative = Derivative::kComposition;
+
+  template <typename Int>
+  static ResultContract<Int> contract(const Tensor& grad, const Tensor& vectors) {
+    return multibind_backward_contract<Int>(kName, {"grad", grad}, {"vectors", vectors});
+  }
+
+  static Tensor compose(const Tensor& grad, const Tensor& vectors) {
+    const Tensor g = in_compute_type(grad).unsqueeze(-2);
+    switch (items_of(vectors)) {
+      case 0:
+        return g.narrow(-2, 0, 0);
+      case 1:
+        // A row that is not finite is a NaN row here too.
+        return g + g.mul(0).sum(-1, /*keepdim=*/true);
+      default:
+        return torch_hrr::unbind(g, products_of_others(in_compute_type(vectors)));
+    }
+  }
+
+  static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& grad,
+                  const Tensor& vectors) {
+    const c10::ArrayRef<int64_t> batch = all_but_last(all_but_last<int64_t>(contract.sizes));
+    kernels::MultibindBackwardParams params;
+    params.rows = product_of(batch);
+    params.items = vectors.size(-2);
+    params.dim = vectors.size(-1);
+    if (out.numel() == 0) {
+      return;
+    }
+    if (params.items == 1 || !out.is_cpu() || kernels::cpu_algorithm_for(params.dim) == kernels::Algorithm::kLibrary ||
+        params.items > kernels::kMaxMultibindBackwardElements / params.dim) {
+      out.copy_(compose(grad, vectors));
+      return;
+    }
+    const Rows<2> rows(batch,
+                       {{{with_unit_rows(grad, contract.dtype), 1}, {with_unit_rows(vectors, contract.dtype), 2}}});
+    params.map = rows.map();
+    params.grad = rows.data(0);
+    params.vectors = rows.data(1);
+    params.item_stride = rows.stride(1, -2);
+    params.out = out.mutable_data_ptr();
+    execute_rows_on_cpu(params, params.rows,
+                        kernels::kernel_table<kernels::RowKernel<kernels::MultibindBackwardParams>>(storage_of(out)));
+  }
+};
 
 struct Multibind : Operator {
   static constexpr const char* kName = "multibind";
@@ -85,15 +162,10 @@ struct Multibind : Operator {
       return items > 1;
     }
     variable_list backward(const Saved& inputs, const Tensor& grad, const Wanted&) const {
-      const Tensor g = in_compute_type(grad).unsqueeze(-2);
-      switch (items) {
-        case 0:
-          return {g.narrow(-2, 0, 0)};
-        case 1:
-          return {g};
-        default:
-          return {torch_hrr::unbind(g, products_of_others(in_compute_type(inputs[0])))};
+      if (items < 2) {
+        return {grad.unsqueeze(-2).narrow(-2, 0, items)};
       }
+      return {call<MultibindBackward>(grad, inputs[0])};
     }
     Tensor jvp(const Saved& inputs, const variable_list& tangents) const {
       const Tensor moved = in_compute_type(tangents[0]);
@@ -103,14 +175,13 @@ struct Multibind : Operator {
       return torch_hrr::bind_superpose(products_of_others(in_compute_type(inputs[0])), moved);
     }
   };
-  // K decides how many operators are called, so it is a constant of a compiled graph.
   static Formula formula(const Tensor& vectors) {
-    return {vectors.sym_size(-2).guard_int(__FILE__, __LINE__)};
+    return {items_of(vectors)};
   }
 };
 
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  register_operators<Multibind>(m);
+  register_operators<Multibind, MultibindBackward>(m);
 }
 
 }  // namespace

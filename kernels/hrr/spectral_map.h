@@ -96,4 +96,19 @@ struct MultibindParams {
   int64_t item_stride = 0;
 };
 
+// out[r,k] = grad[r] corr the product of all vectors[r,j], j != k: contiguous [rows, K, dim], K >= 2. The map places a
+// row's gradient (operand 0) and its first vector (operand 1).
+struct MultibindBackwardParams {
+  const void* grad = nullptr;
+  const void* vectors = nullptr;
+  void* out = nullptr;
+  int64_t rows = 0;
+  int64_t items = 0;
+  int64_t dim = 0;
+  RowMap map;
+  int64_t item_stride = 0;
+};
+// A thread keeps the spectra of a row's factors and prefixes, so that larger rows (K dim) are left to the caller.
+constexpr int64_t kMaxMultibindBackwardElements = int64_t{1} << 20;
+
 }  // namespace torch_hrr::kernels

@@ -12,7 +12,7 @@ from cases import hrr_algebra_oracle as oracle
 from cases import hrr_errors
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
 from cases.hrr import BACKWARD_HOLES, DIMS, LIBRARY_DIM
-from cases.hrr_algebra_samples import Calls, Options, Shape
+from cases.hrr_algebra_samples import Calls, Options, Shape, with_a_zero_row, with_empty_bins
 from torch_hrr import hrr
 from torch_hrr.reference import hrr as reference
 
@@ -67,6 +67,10 @@ def mapping(
 
 def items(id: str, *shape: int, dtypes: tuple[torch.dtype, ...] = FLOATS) -> Sample:
     return Sample(id, {"vectors": shape}, {}, dtypes)
+
+
+def products(id: str, grad: Shape, vectors: Shape, **fields: Any) -> Sample:
+    return Sample(id, {"grad": grad, "vectors": vectors}, **fields)
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
@@ -124,6 +128,60 @@ CASES = (
         differentiable=("vectors",),
         magnitude=oracle.multibind_scale,
         wrapper=hrr.multibind,
+    ),
+    OpCase(
+        name="_multibind_backward",
+        op=ops._multibind_backward.default,
+        arguments=(TensorArgument("grad", "D"), *MULTIBIND),
+        oracle=oracle.multibind_backward,
+        reference=reference._multibind_backward,
+        result_sizes=lambda arguments: (
+            (
+                *torch.broadcast_shapes(arguments["grad"].shape[:-1], arguments["vectors"].shape[:-2]),
+                *arguments["vectors"].shape[-2:],
+            ),
+        ),
+        samples=(
+            *(
+                products(f"K{k}-D{dim}", (2, dim), (2, k, dim))
+                for k in (0, 1, 2, 3, 7)
+                for dim in (1, 5, 24, 32, 100, 101, 128)
+            ),
+            *(products(f"D{dim}", (2, dim), (2, 3, dim)) for dim in DIMS),
+            products("D4097", (4097,), (2, 2, 4097)),
+            products("D4096", (4096,), (3, 4096), dtypes=(torch.float32, torch.bfloat16)),
+            products("empty-bins", (2, 96), (2, 3, 96), adjust={"vectors": with_empty_bins}),
+            products("zero-row", (24,), (3, 24), adjust={"vectors": with_a_zero_row}),
+            products("outer", (4, 1, 24), (3, 2, 24)),
+            products("row-and-batch", (24,), (2, 3, 2, 24)),
+            products("batch-and-row", (2, 3, 64), (3, 64)),
+            products("empty", (0, 24), (3, 24)),
+            products("ten-dimensions", (2, 1, 2, 1, 2, 1, 2, 1, 20), (1, 2, 1, 2, 1, 2, 1, 2, 3, 20)),
+        ),
+        lane_samples=(
+            products("items", (6,), (3, 6)),
+            products("two-items", (2, 5), (2, 2, 5)),
+            products("outer", (2, 1, 4), (3, 4, 4)),
+            products("D32", (32,), (3, 32)),
+            products("D17", (2, 17), (2, 3, 17)),
+            products("D1", (2, 1), (2, 3, 1)),
+            products("empty", (0, 4), (3, 4)),
+            products("library", (LIBRARY_DIM,), (2, LIBRARY_DIM)),
+        ),
+        sized=lambda batch, _, dim: products(
+            f"{batch}x4x{dim}", (batch, dim), (batch, 4, dim), adjust={"vectors": unit_rows}
+        ),
+        errors=hrr_errors.generate(
+            "_multibind_backward", (TensorArgument("grad", "D"), *MULTIBIND), products("good", (3, 8), (3, 4, 8))
+        ),
+        differentiable=("grad", "vectors"),
+        magnitude=oracle.multibind_backward_scale,
+        holes=BACKWARD_HOLES
+        | {
+            "rows": Hole(
+                "a factor that is not finite leaves its own gradient: tests/cpp/kernels/test_multibind_backward.cpp"
+            )
+        },
     ),
     OpCase(
         name="permute",

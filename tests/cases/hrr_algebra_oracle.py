@@ -196,6 +196,18 @@ def multibind(vectors: Tensor) -> Tensor:
     return functools.reduce(hrr_oracle.convolve, items)
 
 
+def multibind_backward(grad: Tensor, vectors: Tensor) -> Tensor:
+    """For every k the gradient correlated with the product of the other vectors."""
+    batch = torch.broadcast_shapes(grad.shape[:-1], vectors.shape[:-2])
+    vectors = vectors.expand(*batch, *vectors.shape[-2:])
+    items = vectors.unbind(-2)
+    if not items:
+        return vectors + grad.unsqueeze(-2)
+    others = [multibind(torch.stack([*items[:k], *items[k + 1 :]], -2)) for k in range(len(items)) if len(items) > 1]
+    rows = [hrr_oracle.correlate(grad, each) for each in others]
+    return torch.stack(rows, -2) if rows else grad.unsqueeze(-2) + 0 * vectors
+
+
 # Scales of errors. Rounding of a row's transform moves its bins by a white error proportional to norm2(a), the rms of
 # |A|; so each bin of a result is uncertain by its own size and by norm2(a) times its slope, and a row by the norm of
 # those. Empty bins are exact.
@@ -220,6 +232,11 @@ def directed_scale(v: Tensor, gain: Tensor, slope: Tensor, empty: Tensor) -> Ten
 def multibind_scale(vectors: Tensor) -> Tensor:
     """norm2 of the product times sqrt(K - 1): the errors of as many products are independent"""
     return hrr_oracle.norm(multibind(vectors)) * max(vectors.shape[-2] - 1, 1) ** 0.5
+
+
+def multibind_backward_scale(grad: Tensor, vectors: Tensor) -> Tensor:
+    """The same of every row of the gradient"""
+    return hrr_oracle.norm(multibind_backward(grad, vectors)) * max(vectors.shape[-2] - 1, 1) ** 0.5
 
 
 def inverse_scale(a: Tensor, eps: float) -> Tensor:

@@ -227,6 +227,17 @@ def _bind_normalize_backward(grad: Tensor, a: Tensor, b: Tensor, eps: float) -> 
     return _bind_backward(torch.where(inside, tangential, wide) / norm.clamp_min(eps), a, b)
 
 
+def _multibind_backward(grad: Tensor, vectors: Tensor) -> Tensor:
+    """For every k, ``unbind(grad, product of the others)``."""
+    items = vectors.shape[-2]
+    others = [torch.cat([vectors[..., :k, :], vectors[..., k + 1 :, :]], -2) for k in range(items)]
+    if items == 0:
+        return (grad.unsqueeze(-2) + vectors).to(torch.promote_types(grad.dtype, vectors.dtype))
+    return torch.stack([_product(grad, multibind(_compute(each)), correlate=True) for each in others], -2).to(
+        torch.promote_types(grad.dtype, vectors.dtype)
+    )
+
+
 def _map_bins(
     function: Callable[[Tensor], Tensor], a: Tensor, v: Tensor | None = None, exponent: Tensor | None = None
 ) -> Tensor:

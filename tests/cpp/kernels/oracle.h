@@ -286,6 +286,10 @@ void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
   run(kernel_of<S, MultibindParams>(), params, begin, end);
 }
 template <typename S>
+void run_multibind_backward(const MultibindBackwardParams& params, int64_t begin, int64_t end) {
+  run(kernel_of<S, MultibindBackwardParams>(), params, begin, end);
+}
+template <typename S>
 void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int64_t end) {
   run(kernel_of<S, PackedSpectrumParams>(), params, begin, end);
 }
