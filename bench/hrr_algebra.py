@@ -273,9 +273,12 @@ ENTRIES: tuple[Entry, ...] = (
         "power encoding of 64", "100x64", 100, partial(features, 64, 1024), encode_ours,
         (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024,
     ),
-    entry(
-        "cleanup among 1000", "100x1024", 100, partial(queries, 1000, 1024), cleanup_ours,
-        (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 1100 * 1024,
+    *(
+        entry(
+            "cleanup among 1000", f"{batch}x1024", batch, partial(queries, 1000, 1024), cleanup_ours,
+            (Peer("max(normalize(q) @ m.T)", cleanup_torch),), (1000 + batch) * 1024,
+        )
+        for batch in (1, 100)
     ),
     entry(
         "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,

@@ -20,7 +20,6 @@ from torch_hrr._checks import (
     tensor,
 )
 from torch_hrr._ops import ops as _ops
-from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import count, describe
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
@@ -188,7 +187,11 @@ class ItemMemory(Saveable):
         if columns is None:
             with torch.inference_mode(False), torch.no_grad():
                 columns = self._columns[dtype] = normalize(self._vectors.to(dtype)).mT.contiguous()
-        return normalize(query.to(dtype)) @ columns
+        unit = normalize(query.to(dtype))
+        if self._is_plain and query.numel() == query.shape[-1]:
+            # One query: the sum of the columns that it weights takes .7 of the time of the matrix product.
+            return _ops.superpose.default(columns, unit, False, 0.0)
+        return unit @ columns
 
     def _named(self, index: Any) -> Any:
         if isinstance(index, list):
@@ -235,7 +238,8 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def normalize(vectors: Tensor) -> Tensor:
     """``x / norm2(x)`` over the last dimension for any norm that is not subnormal; a zero row stays zero."""
-    return functional.superpose(vectors.unsqueeze(-2), eps=torch.finfo(vectors.dtype).tiny)
+    # The operator itself: the checks of its wrapper take as long as a vector.
+    return _ops.superpose.default(vectors.unsqueeze(-2), None, True, torch.finfo(vectors.dtype).tiny)
 
 
 def _largest(cosines: Tensor, top_k: int) -> Tensor:
