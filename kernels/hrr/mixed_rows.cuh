@@ -330,19 +330,20 @@ template <typename T>
 __global__ void __launch_bounds__(kMixedThreads<T>)
     mixed_backward_kernel(BindBackwardParams params, Storage storage, const MixedPlan* plan) {
   const MixedRow<T> row(plan, 2);
-  const StoredInput<T> grad = stored_input<T>(params.grad, storage) + placed_row(params.map, 0, row.r);
-  const StoredInput<T> a = stored_input<T>(params.a, storage) + placed_row(params.map, 1, row.r);
-  const StoredInput<T> b = stored_input<T>(params.b, storage) + placed_row(params.map, 2, row.r);
+  // Placed where they are loaded: kept through the transforms, the addresses would cost registers.
+  const auto operand_of = [&](const void* rows, int operand) {
+    return stored_input<T>(rows, storage) + placed_row(params.map, operand, row.r);
+  };
   T factor = row.share();
   int exponent = 0;  // beside those of the operands of a gradient
   MeasuredRow of_grad;
   if (params.normalize) {
-    const MeasuredRow of_a = row.load(0, a);
-    const MeasuredRow of_b = row.load(1, b);
+    const MeasuredRow of_a = row.load(0, operand_of(params.a, 1));
+    const MeasuredRow of_b = row.load(1, operand_of(params.b, 2));
     row.multiply_rows(Product::kConvolution, 0, 1, [&](int n, Complex<T> z) { row.set(0, n, z); });
     const T squared = row.inner_product_of(0, 0);
     const NormalizingScale<T> scale(squared, of_a.exponent + of_b.exponent, params.eps);
-    of_grad = row.load(1, grad);
+    of_grad = row.load(1, operand_of(params.grad, 0));
     const T projection = scale.above_eps ? row.inner_product_of(0, 1) / squared : T{0};
     row.for_each_point([&](int n) {
       const Complex<T> c = row.point(0, n);
@@ -353,7 +354,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     exponent = scale.exponent - of_a.exponent - of_b.exponent;
     of_grad.finite = of_grad.finite && of_a.finite && of_b.finite;
   } else {
-    of_grad = row.load(0, grad);
+    of_grad = row.load(0, operand_of(params.grad, 0));
   }
 #pragma unroll 1
   for (int operand = 0; operand < 2; ++operand) {
@@ -362,7 +363,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     if (target == nullptr) {
       continue;
     }
-    const MeasuredRow other = row.load(1, of_b ? a : b);
+    const MeasuredRow other = row.load(1, of_b ? operand_of(params.a, 1) : operand_of(params.b, 2));
     // See circular_convolution_backward.cuh.
     const bool convolution = params.product == Product::kConvolution;
     const bool swapped = of_b && !convolution;
