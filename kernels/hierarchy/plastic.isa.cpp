@@ -24,26 +24,31 @@ class Layer {
   // Units [first, first + count) of a learner, whose outputs of a tile fit `outputs`, and gains of
   // a tick `gains`.
   void run_units(int64_t learner, int64_t first, int64_t count, T* outputs, T* gains) const {
-    V carried[kPlasticGroup / kLanes<T>] = {};
+    Progress progress[kPlasticGroup / kLanes<T>] = {};
+    for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
+      const UnitRows<T> rows = rows_of(learner, first + unit, count - unit);
+      Progress& own = progress[unit / kLanes<T>];
+      own.theta = load_units(theta_of(learner, first + unit), rows.count());
+      if (units_.one_pass() && p_.ticks > 0) {
+        own.products = rows.products(units_.input(learner, 0));
+      }
+    }
     const int64_t tile = plastic_tile<T>(p_);
     for (int64_t begin = 0; begin < p_.ticks; begin += tile) {
       const int64_t end = begin + tile < p_.ticks ? begin + tile : p_.ticks;
-      for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
-        const UnitRows<T> rows = rows_of(learner, first + unit, count - unit);
-        T* const place = p_.theta == nullptr ? nullptr : static_cast<T*>(p_.theta) + learner * p_.units + first + unit;
-        V theta = load_units(place, rows.count());
+      const int64_t step = units_.one_pass() ? units_at_once() : kLanes<T>;
+      for (int64_t unit = 0; unit < count; unit += step) {
+        const int64_t left = count - unit < step ? count - unit : step;
+        Progress* const own = progress + unit / kLanes<T>;
         if (units_.one_pass()) {
-          V& products = carried[unit / kLanes<T>];
-          products = begin == 0 ? rows.products(units_.input(learner, 0)) : products;
-          products = online(rows, learner, begin, end, products, outputs + unit, theta);
-        } else {
-          for (int64_t tick = begin; tick < end; ++tick) {
-            (void)units_.learn(rows, units_.input(learner, tick),
-                               outputs + unit + (tick - begin) * p_.batch * kPlasticGroup, kPlasticGroup, gains, theta);
-          }
+          online(learner, first + unit, left, begin, end, outputs + unit, own);
+          continue;
         }
-        if (place != nullptr) {
-          store_units(theta, place, rows.count());
+        const UnitRows<T> rows = rows_of(learner, first + unit, left);
+        for (int64_t tick = begin; tick < end; ++tick) {
+          (void)units_.learn(rows, units_.input(learner, tick),
+                             outputs + unit + (tick - begin) * p_.batch * kPlasticGroup, kPlasticGroup, gains,
+                             own->theta);
         }
       }
       T* const target = static_cast<T*>(p_.outputs) + (learner * p_.ticks + begin) * p_.batch * p_.units + first;
@@ -51,6 +56,10 @@ class Layer {
         __builtin_memcpy(target + row * p_.units, outputs + row * kPlasticGroup,
                          static_cast<size_t>(count) * sizeof(T));
       }
+    }
+    for (int64_t unit = 0; p_.theta != nullptr && unit < count; unit += kLanes<T>) {
+      const int64_t left = count - unit < kLanes<T> ? count - unit : kLanes<T>;
+      store_units(progress[unit / kLanes<T>].theta, theta_of(learner, first + unit), left);
     }
   }
 
@@ -78,16 +87,37 @@ class Layer {
     return UnitRows<T>(rows, rows, p_.size, count < kLanes<T> ? count : kLanes<T>);
   }
 
-  // One input a tick: from the products with the first of a tile to those with the first of the next.
-  V online(const UnitRows<T>& rows, int64_t learner, int64_t begin, int64_t end, V products, T* outputs,
-           V& theta) const {
+  T* theta_of(int64_t learner, int64_t unit) const {
+    return p_.theta == nullptr ? nullptr : static_cast<T*>(p_.theta) + learner * p_.units + unit;
+  }
+
+  // Of up to kLanes units between two ticks: W x of the one to come, and theta.
+  struct Progress {
+    V products, theta;
+  };
+
+  // Units that take turns at every tick, so that one vector of them learns while the outputs of another are on their
+  // way: as many as leave a quarter of the nearest cache to the inputs.
+  int64_t units_at_once() const {
+    constexpr int64_t kRowBytes = 24 * 1024;
+    const int64_t sets = kRowBytes / (kLanes<T> * p_.size * static_cast<int64_t>(sizeof(T)));
+    return (sets < 1 ? 1 : sets) * kLanes<T>;
+  }
+
+  // One input a tick, for `count` units.
+  void online(int64_t learner, int64_t first, int64_t count, int64_t begin, int64_t end, T* outputs,
+              Progress* progress) const {
     for (int64_t tick = begin; tick < end; ++tick) {
       const T* const now = units_.input(learner, tick);
       // After the last tick there is nothing to multiply with; the products are not used.
       const T* const next = tick + 1 < p_.ticks ? units_.input(learner, tick + 1) : now;
-      products = units_.learn_one(rows, now, next, products, outputs + (tick - begin) * kPlasticGroup, theta);
+#pragma GCC unroll 1
+      for (int64_t unit = 0; unit < count; unit += kLanes<T>) {
+        Progress& own = progress[unit / kLanes<T>];
+        own.products = units_.learn_one(rows_of(learner, first + unit, count - unit), now, next, own.products,
+                                        outputs + (tick - begin) * kPlasticGroup + unit, own.theta);
+      }
     }
-    return products;
   }
 
   const PlasticParams& p_;

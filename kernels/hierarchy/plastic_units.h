@@ -19,6 +19,10 @@ constexpr int kVectors = kSumLanes / kLanes<T>;
 // Rows that one loop takes together: their partial sums fill half of the registers.
 template <typename T>
 constexpr int kTogether = kVectors<T> >= 8 ? 1 : 8 / kVectors<T>;
+// Rows that one loop updates together: with factors of their own, more than one leave no register for their sums where
+// there are 16.
+template <typename T>
+constexpr int kUpdatedTogether = kVectorBytes == 64 ? kTogether<T> : 1;
 // Rows and samples whose products one loop takes together: two partial sums of each pair fill three quarters of the
 // registers, of which there are twice as many with the widest vectors.
 constexpr int kTileRows = kVectorBytes == 64 ? 4 : 2;
@@ -215,7 +219,7 @@ class UnitRows {
     T losses[kLanes<T>];
     gain.store(gains);
     (-loss).store(losses);
-    return sums_over_rows<T, kTogether<T>>(
+    return sums_over_rows<T, kUpdatedTogether<T>>(
         count_, [&](int64_t r, auto together, V* folded) __attribute__((always_inline)) {
           constexpr int kRows = decltype(together)::value;
           PartialSums<T> sums[kRows];
