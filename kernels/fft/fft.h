@@ -4,6 +4,8 @@
 // q < s, p < m, w_n = e^{-2 pi i/n}. The inverse (unscaled) swaps real and imaginary parts on the way in and out.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/fft/fft_plan.h"
 #include "kernels/fft/odd_transforms.h"
 
@@ -15,6 +17,23 @@ struct Split {
   T* re;
   T* im;
 };
+
+// body(std::integral_constant) for the width of vectors, of those that T has and that kMost allows
+template <typename T, int kMost, typename Body>
+void with_width(int width, const Body& body) {
+  constexpr int kWidest = kVectorBytes / static_cast<int>(sizeof(T));
+  if constexpr (kWidest >= 16 && kMost > 8) {
+    if (width == 16) {
+      return body(std::integral_constant<int, 16>());
+    }
+  }
+  if constexpr (kWidest >= 8 && kMost > 4) {
+    if (width == 8) {
+      return body(std::integral_constant<int, 8>());
+    }
+  }
+  body(std::integral_constant<int, 4>());
+}
 
 // Where a pass reads and writes: complex numbers in split arrays, or a real row of even and odd samples. The inverse
 // reads with the parts exchanged (a Split of swapped pointers) and stores through SwappedRow.

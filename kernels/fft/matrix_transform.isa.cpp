@@ -34,23 +34,6 @@ void with_rows(int64_t rows, const Body& body) {
   }
 }
 
-// body(std::integral_constant) for the width of vectors, of those that T has and that `most` allows
-template <typename T, int kMost, typename Body>
-void with_width(int width, const Body& body) {
-  constexpr int kWidest = kVectorBytes / static_cast<int>(sizeof(T));
-  if constexpr (kWidest >= 16 && kMost > 8) {
-    if (width == 16) {
-      return body(std::integral_constant<int, 16>());
-    }
-  }
-  if constexpr (kWidest >= 8 && kMost > 4) {
-    if (width == 8) {
-      return body(std::integral_constant<int, 8>());
-    }
-  }
-  body(std::integral_constant<int, 4>());
-}
-
 // The columns' transforms, turned, each column's bins side by side.
 template <int R, int W, typename T>
 void forward_columns(const MatrixPlan<T>& plan, const T* row, Split<T> target) {

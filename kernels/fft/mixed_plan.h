@@ -11,6 +11,7 @@
 #include <initializer_list>
 
 #include "kernels/fft/roots.h"
+#include "kernels/fft/row_shape.h"
 #include "kernels/fft/twiddles.h"
 
 namespace torch_hrr::kernels {
@@ -36,16 +37,8 @@ struct alignas(16) MixedPlan {
 };
 
 constexpr bool is_mixed_plan_for(int64_t dim) {
-  int64_t points = dim % 2 == 0 ? dim / 2 : dim;
-  if (dim < 1 || points > kMaxMixedPoints) {
-    return false;
-  }
-  for (const int prime : {2, 3, 5, 7, 11, 13}) {
-    while (points % prime == 0) {
-      points /= prime;
-    }
-  }
-  return points == 1;
+  const int64_t points = dim % 2 == 0 ? dim / 2 : dim;
+  return dim > 0 && points <= kMaxMixedPoints && is_smooth(points);
 }
 
 // The order of the radices decides which banks of shared memory a stage meets. The last stages take points that lie

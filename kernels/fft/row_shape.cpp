@@ -1,21 +1,10 @@
 // The decisions of row_shape.h.
 #include "kernels/fft/row_shape.h"
 
-#include <initializer_list>
-
 namespace torch_hrr::kernels {
 namespace {
 
 constexpr int kPrimes[] = {13, 11, 7, 5, 3};
-
-// Whether n has no prime factor above `largest`.
-bool is_smooth(int64_t n, int64_t largest = 13) {
-  for (const int64_t prime : {2, 3, 5, 7, 11, 13}) {
-    for (; prime <= largest && n % prime == 0; n /= prime) {
-    }
-  }
-  return n == 1;
-}
 
 // The least multiple of a power of two, from `least` on, without prime factors above 5: those passes are the fastest.
 int64_t smooth_multiple(int64_t step, int64_t least) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace torch_hrr::kernels {
 
@@ -13,6 +14,15 @@ enum class RowTransform : int32_t {
 
 // Beyond this length no row is transformed: the bits of the CPU's library FFT depend on the number of threads.
 constexpr int64_t kMaxRowTransform = int64_t{1} << 20;
+
+// Whether n > 0 has no prime factor above `largest`, which is at most 13.
+constexpr bool is_smooth(int64_t n, int64_t largest = 13) {
+  for (const int64_t prime : {2, 3, 5, 7, 11, 13}) {
+    for (; prime <= largest && n % prime == 0; n /= prime) {
+    }
+  }
+  return n == 1;
+}
 
 // For rows of more than 16 numbers without prime factors above 13: kPairs for multiples of 32, kMatrix where
 // matrix_rows finds rows. A row that both can take goes the faster way.

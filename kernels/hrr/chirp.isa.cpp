@@ -11,17 +11,7 @@ template <typename T, typename Body>
 void with_transform(const FftPlan<T>& plan, T* work, const Body& body) {
   const int64_t stride = chirp_work(plan.size) / 4;
   const Split<T> buffers[2] = {{work, work + stride}, {work + 2 * stride, work + 3 * stride}};
-  if constexpr (kLanes<T> >= 16) {
-    if (plan.width == 16) {
-      return body(std::integral_constant<int, 16>(), buffers);
-    }
-  }
-  if constexpr (kLanes<T> >= 8) {
-    if (plan.width == 8) {
-      return body(std::integral_constant<int, 8>(), buffers);
-    }
-  }
-  body(std::integral_constant<int, 4>(), buffers);
+  with_width<T, 16>(plan.width, [&](auto width) { body(width, buffers); });
 }
 
 // Reads numbers times conj(w). Tables follow the wave, and zeros the numbers, so that the product of what is read

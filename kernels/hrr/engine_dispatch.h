@@ -20,22 +20,11 @@ template <typename S, bool kFold, typename Body>
 void with_spectral_engine(int64_t length, int64_t dim, void* scratch, const Body& body) {
   using T = compute_t<S>;
   const FftPlan<T>& plan = fft_plan<T>(length / 2, kLanes<T>);
-  const auto with_width = [&](auto width) {
+  with_width<T, 16>(plan.width, [&](auto width) {
     int64_t used = 0;
     const SpectralEngine<S, decltype(width)::value, kFold> engine(plan, dim, scratch, used);
     body(engine, used);
-  };
-  if constexpr (kLanes<T> >= 16) {
-    if (plan.width == 16) {
-      return with_width(std::integral_constant<int, 16>());
-    }
-  }
-  if constexpr (kLanes<T> >= 8) {
-    if (plan.width == 8) {
-      return with_width(std::integral_constant<int, 8>());
-    }
-  }
-  with_width(std::integral_constant<int, 4>());
+  });
 }
 
 // The same with the transforms of a row's own length, for rows of cpu_has_native_bins.

@@ -166,14 +166,12 @@ void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
 }
 
 // The numbers p lanes .. of a matrix' spectrum stand for the bins k = bin[i] + R p. Of those below D/2 the packed row
-// has the parts side by side; of those above it has their mirror images.
-enum class PackedPart { kBelow, kAbove, kAcross };
+// has the parts side by side; of those above it has their mirror images. Whether there are some of both, or bin 0,
+// which has one part.
 template <typename T>
-KERNEL_HOST_DEVICE PackedPart part_of(const MatrixPlan<T>& plan, int64_t p) {
+KERNEL_HOST_DEVICE bool lies_across(const MatrixPlan<T>& plan, int64_t p) {
   const int64_t first = plan.rows * p;
-  return 2 * first > plan.dim                                    ? PackedPart::kAbove
-         : first == 0 || 2 * (first + plan.rows - 1) >= plan.dim ? PackedPart::kAcross
-                                                                 : PackedPart::kBelow;
+  return first == 0 || (2 * first <= plan.dim && 2 * (first + plan.rows - 1) >= plan.dim);
 }
 
 // Where the packed row has the parts of lanes that do not lie across D/2, and what the imaginary ones are multiplied
@@ -240,7 +238,7 @@ KERNEL_HOST_DEVICE void store_parted(Simd<T, kPackedWidth> value, T* low, T* hig
 template <typename T>
 KERNEL_HOST_DEVICE void pack_lanes(const MatrixPlan<T>& plan, int64_t p, const T* re, const T* im, T* row) {
   using V = Simd<T, kPackedWidth>;
-  if (part_of(plan, p) == PackedPart::kAcross) {
+  if (lies_across(plan, p)) {
     const int64_t k = plan.rows * p;
     if (2 * k <= plan.dim) {
       row[packed_real(k)] = re[0];
@@ -311,7 +309,7 @@ KERNEL_HOST_DEVICE Simd<T, kPackedWidth> joined(const T* low, const T* high) {
 template <typename T, typename Visit>
 KERNEL_HOST_DEVICE void for_packed_numbers(const MatrixPlan<T>& plan, const T* row, int64_t p, const Visit& visit) {
   using V = Simd<T, kPackedWidth>;
-  if (part_of(plan, p) != PackedPart::kAcross) {
+  if (!lies_across(plan, p)) {
     const PackedLanes<const T, T> lanes(plan, p, row);
     const V sign = V::broadcast(lanes.sign);
     for (int64_t i = 0; i < plan.lanes; i += kPackedWidth) {

@@ -53,6 +53,19 @@ PackedSpectrumParams packed_params(const Rows<S>& in, int64_t rows, bool inverse
 }
 
 template <typename S>
+SpectrumBindParams spectrum_bind_params(const Rows<S>& a, const S* spectra, int64_t rows,
+                                        Product product = Product::kConvolution) {
+  SpectrumBindParams params;
+  params.a = a.values.data();
+  params.spectrum = spectra;
+  params.rows = rows;
+  params.dim = a.dim;
+  params.map = contiguous_rows(rows, a.dim);
+  params.product = product;
+  return params;
+}
+
+template <typename S>
 MultibindParams multibind_params(const Rows<S>& vectors, int64_t rows, int64_t items) {
   MultibindParams params;
   params.vectors = vectors.values.data();

@@ -430,14 +430,7 @@ void check_spectra_against_the_cpu(int64_t dim) {
     run_bind<S>(binding, 0, 1);
     on_cpu.resize(static_cast<size_t>(dim));
     const std::vector<S> packed = result_of<S>(packed_params(v, 1, false));
-    SpectrumBindParams params;
-    params.a = a.values.data();
-    params.spectrum = packed.data();
-    params.rows = 1;
-    params.dim = dim;
-    params.map = contiguous_rows(1, dim);
-    params.product = product;
-    const std::vector<S> with_spectrum = result_of<S>(params);
+    const std::vector<S> with_spectrum = result_of<S>(spectrum_bind_params(a, packed.data(), 1, product));
     expect_rows_agree(with_spectrum, on_cpu, dim, {}, 2 * kUlps);
     on_cpu.resize(static_cast<size_t>(2 * dim));
   }

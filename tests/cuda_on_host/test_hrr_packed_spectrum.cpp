@@ -11,18 +11,6 @@ namespace {
 
 using namespace hrr_testing;
 
-template <typename S>
-SpectrumBindParams binding_of(const Rows<S>& a, const Rows<S>& spectra, int64_t rows, Product product) {
-  SpectrumBindParams params;
-  params.a = a.values.data();
-  params.spectrum = spectra.values.data();
-  params.rows = rows;
-  params.dim = a.dim;
-  params.map = contiguous_rows(rows, a.dim);
-  params.product = product;
-  return params;
-}
-
 template <typename S, typename Params, typename Run>
 std::vector<S> result_of(Params params, const Run& run) {
   auto out = poisoned<S>(static_cast<size_t>(params.rows * params.dim));
@@ -123,11 +111,12 @@ TYPED_TEST(PackedSpectra, ProductsAgreeWithTheCpuKernel) {
     Rows<S> spectra(this->kRows, dim, 64, std::sqrt(static_cast<double>(dim)));
     for (const Product product : {Product::kConvolution, Product::kCorrelation}) {
       SCOPED_TRACE(::testing::Message() << "dim " << dim << " product " << static_cast<int>(product));
-      const SpectrumBindParams params = binding_of(a, spectra, this->kRows, product);
+      const SpectrumBindParams params = spectrum_bind_params(a, spectra.values.data(), this->kRows, product);
       expect_rows_agree(on_host<S>(params), on_cpu<S>(params), dim);
     }
     spectra.row(0)[1] = static_cast<S>(std::numeric_limits<double>::infinity());
-    const SpectrumBindParams params = binding_of(a, spectra, this->kRows, Product::kConvolution);
+    const SpectrumBindParams params =
+        spectrum_bind_params(a, spectra.values.data(), this->kRows, Product::kConvolution);
     const std::vector<S> out = on_host<S>(params);
     EXPECT_TRUE(hrr_testing::all_nan(out.data(), dim));
     expect_rows_agree(out, on_cpu<S>(params), dim);
@@ -138,7 +127,8 @@ TYPED_TEST(PackedSpectra, ProductsAgreeWithTheCpuKernel) {
       largest.row(0)[i] = std::numeric_limits<S>::max();
       quarter.row(0)[i] = static_cast<S>(i == 0 || i % 2 == 1 ? 0.25 : 0);
     }
-    const std::vector<S> scaled = on_host<S>(binding_of(largest, quarter, 1, Product::kConvolution));
+    const std::vector<S> scaled =
+        on_host<S>(spectrum_bind_params(largest, quarter.values.data(), 1, Product::kConvolution));
     const double expected = static_cast<double>(std::numeric_limits<S>::max()) / 4;
     for (const S value : scaled) {
       ASSERT_NEAR(static_cast<double>(value) / expected, 1, 1e-2);
@@ -154,7 +144,8 @@ TEST(PackedSpectraOfFloat, ProductsAreThoseOfTheRows) {
     Rows<float> spectra = b;
     spectra.values = on_host<float>(packed_params(b, 3, false));
     for (const Product product : {Product::kConvolution, Product::kCorrelation}) {
-      expect_rows_agree(on_host<float>(binding_of(a, spectra, 3, product)), bound(a, b, product), dim);
+      expect_rows_agree(on_host<float>(spectrum_bind_params(a, spectra.values.data(), 3, product)),
+                        bound(a, b, product), dim);
     }
   }
 }
@@ -169,7 +160,8 @@ TYPED_TEST(PackedSpectra, BlocksSchedulesAndNeighboursGiveTheSameBits) {
   };
   const PackedSpectrumParams forward = packed_params(rows, this->kRows, false);
   const PackedSpectrumParams back = packed_params(spectra, this->kRows, true);
-  const SpectrumBindParams product = binding_of(rows, spectra, this->kRows, Product::kConvolution);
+  const SpectrumBindParams product =
+      spectrum_bind_params(rows, spectra.values.data(), this->kRows, Product::kConvolution);
   const auto expect_same = [&](const auto& params) {
     const std::vector<S> expected = on_host<S>(params);
     for (const int threads : {32, 64, 128}) {

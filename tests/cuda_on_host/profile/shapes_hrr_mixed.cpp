@@ -55,13 +55,8 @@ void profile_spectra(std::vector<Profile>& all, int64_t rows, int64_t dim) {
             [&] { launch_mixed_packed(Storage::kFloat, packed, table.plan(), HostLauncher{}); });
   }
   const Rows<float> b(rows, dim, 2);
-  SpectrumBindParams binding;
-  binding.a = a.values.data();
-  binding.spectrum = b.values.data();
+  SpectrumBindParams binding = spectrum_bind_params(a, b.values.data(), rows);
   binding.out = out.data();
-  binding.rows = rows;
-  binding.dim = dim;
-  binding.map = contiguous_rows(rows, dim);
   profile(all, "bind_spectrum", shape_of(rows, dim),
           {{"a", binding.a}, {"spectrum", binding.spectrum}, {"out", binding.out, Role::kResult}, named_table},
           [&] { launch_mixed_bind_spectrum(Storage::kFloat, binding, table.plan(), HostLauncher{}); });

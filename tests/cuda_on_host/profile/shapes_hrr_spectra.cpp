@@ -55,13 +55,8 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
     });
   }
 
-  SpectrumBindParams spectrum;
-  spectrum.a = a.values.data();
-  spectrum.spectrum = v.values.data();
+  SpectrumBindParams spectrum = spectrum_bind_params(a, v.values.data(), kRows);
   spectrum.out = out.data();
-  spectrum.rows = kRows;
-  spectrum.dim = kDim;
-  spectrum.map = contiguous_rows(kRows, kDim);
   profile_rows(all, "bind_spectrum", shape, {{"a", a.values.data()}, {"spectrum", v.values.data()}}, out.data(), [&] {
     launch_bind_spectrum<OneLength>(Storage::kFloat, spectrum, twiddle_table<float>(), HostLauncher{});
   });
