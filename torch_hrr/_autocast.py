@@ -11,8 +11,14 @@ import torch
 _DEVICES = frozenset(filter(torch.amp.is_autocast_available, ("cpu", "cuda", "xpu", "mps", "hpu", "xla")))
 
 
+def is_autocast(device: torch.device) -> bool:
+    """Whether autocast is on for the device."""
+    kind = device.type
+    return kind in _DEVICES and torch.is_autocast_enabled(kind)
+
+
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Switches autocast off, which would compute matrix products and bindings in a half type."""
-    if device.type in _DEVICES and torch.is_autocast_enabled(device.type):
+    if is_autocast(device):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()

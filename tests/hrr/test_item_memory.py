@@ -126,6 +126,16 @@ def test_equal_items_have_equal_cosines_wherever_they_stand(count, dtype):
             assert torch.equal(memory.cleanup(query)[1], indices[:, :1])
 
 
+def test_cosines_that_rounding_took_beyond_one_are_equal():
+    """Items of one direction, of which several have a cosine just above 1, or below -1, before it is clamped."""
+    for dim in (3, 16, 100):
+        items = normal(dim, seed=dim) * (1 + normal(40, 1).abs())
+        for query in (items[0], items[:2] * torch.tensor([[1.0], [-1.0]])):
+            cosines, indices = ItemMemory(items).cleanup(query, 40)
+            assert float(cosines.abs().max()) == 1
+            assert (indices.diff(dim=-1)[cosines.diff(dim=-1) == 0] > 0).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_copies_are_found_in_any_order(dtype):
     """More rows than are hashed at a time, few of them different, with zeros of both signs."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._autocast import full_precision
+from torch_hrr._autocast import full_precision, is_autocast
 from torch_hrr._checks import (
     check_data,
     check_floating,
@@ -28,6 +28,7 @@ _SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
 _INDICES = (int, *_SIGNED, torch.uint64, torch.uint32, torch.uint16, torch.uint8)
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
 _BLOCK = 1024
+_TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 
 
 class ItemMemory(Saveable):
@@ -61,7 +62,8 @@ class ItemMemory(Saveable):
         # A memory made in inference mode must still serve queries that want a gradient.
         with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
             self._vectors = vectors.detach().clone()
-            items = normalize(self._vectors.to(compute_dtype(vectors.dtype)))
+            self._dtype = compute_dtype(vectors.dtype)
+            items = normalize(self._vectors.to(self._dtype))
             # As columns, which a product with few queries reads up to twice as fast.
             self._columns = {items.dtype: items.mT.contiguous()}
             self._first = _first_copies(items)
@@ -118,16 +120,10 @@ class ItemMemory(Saveable):
         Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
         """
         query, top_k = self._check_query(query, top_k)
+        if not is_autocast(query.device):
+            return self._nearest(query, top_k)
         with full_precision(query.device):
-            cosines = self._cosines(query)
-            if self._is_plain:
-                # NaN is then the whole row, in the order of the indices.
-                largest, indices = _ops.k_winners.default(cosines, top_k, True)
-            else:
-                cosines = cosines.index_select(-1, self._first)
-                indices = _largest(cosines.detach(), top_k)
-                largest = cosines.gather(-1, indices)
-            return largest.clamp(-1, 1), indices
+            return self._nearest(query, top_k)
 
     def names_of(self, indices: Tensor | int) -> Any:
         """The names of items: a str for a number or a 0-d tensor, else lists nested like the tensor.
@@ -173,21 +169,36 @@ class ItemMemory(Saveable):
         return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
 
     def _check_query(self, given: Any, top_k: int) -> tuple[Tensor, int]:
-        query = check_vectors("cleanup", "query", given, self._vectors.shape[1], self.device)
+        count, dim = self._vectors.shape
+        query = check_vectors("cleanup", "query", given, dim, self._vectors.device)
         top_k = integer("cleanup", "top_k", top_k)
-        count = len(self._vectors)
         if not 1 <= top_k <= count:
             raise ValueError(f"cleanup: top_k must be 1 to {count}, got {shown(top_k)}")
         return query, top_k
 
+    def _nearest(self, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+        # Before the choice: what rounding took beyond 1 are equals, of which the first counts.
+        cosines = self._cosines(query).clamp(-1, 1)
+        if self._is_plain:
+            # NaN is then the whole row, in the order of the indices.
+            largest, indices = _ops.k_winners.default(cosines, top_k, True)
+        else:
+            cosines = cosines.index_select(-1, self._first)
+            indices = _largest(cosines.detach(), top_k)
+            largest = cosines.gather(-1, indices)
+        return largest, indices
+
     def _cosines(self, query: Tensor) -> Tensor:
         """With every item, ``[..., N]``, up to rounding also those of equal items."""
-        dtype = torch.promote_types(query.dtype, compute_dtype(self._vectors.dtype))
+        dtype = query.dtype
+        if dtype is not self._dtype:
+            dtype = torch.promote_types(dtype, self._dtype)
+            query = query.to(dtype)
         columns = self._columns.get(dtype)
         if columns is None:
             with torch.inference_mode(False), torch.no_grad():
                 columns = self._columns[dtype] = normalize(self._vectors.to(dtype)).mT.contiguous()
-        unit = normalize(query.to(dtype))
+        unit = normalize(query)
         if self._is_plain and query.numel() == query.shape[-1]:
             # One query: the sum of the columns that it weights takes .7 of the time of the matrix product.
             return _ops.superpose.default(columns, unit, False, 0.0)
@@ -239,7 +250,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 def normalize(vectors: Tensor) -> Tensor:
     """``x / norm2(x)`` over the last dimension for any norm that is not subnormal; a zero row stays zero."""
     # The operator itself: the checks of its wrapper take as long as a vector.
-    return _ops.superpose.default(vectors.unsqueeze(-2), None, True, torch.finfo(vectors.dtype).tiny)
+    return _ops.superpose.default(vectors.unsqueeze(-2), None, True, _TINY[vectors.dtype])
 
 
 def _largest(cosines: Tensor, top_k: int) -> Tensor:
