@@ -1,9 +1,7 @@
 // What operators report of themselves, and the pages of their results.
 #include "csrc/operator.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include "csrc/huge_pages.h"
 
 namespace torch_hrr::lanes {
 namespace {
@@ -28,19 +26,12 @@ void report(const char* name, const char* overload, c10::ArrayRef<Operand> opera
   text += '\n';
 }
 
-void prefer_huge_pages([[maybe_unused]] const at::Tensor& result) {
-#if defined(__linux__)
+void prefer_huge_pages(const at::Tensor& result) {
   // From this size on the C library maps every allocation anew and unmaps it afterwards, so no other memory is touched.
   constexpr size_t kLarge = size_t{32} << 20;
-  constexpr uintptr_t kPage = uintptr_t{2} << 20;
   if (result.nbytes() >= kLarge && result.is_cpu()) {
-    const auto first = reinterpret_cast<uintptr_t>(result.const_data_ptr());
-    const uintptr_t begin = (first + kPage - 1) / kPage * kPage;
-    const uintptr_t end = (first + result.nbytes()) / kPage * kPage;
-    // A hint: where it is refused, small pages serve.
-    (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    torch_hrr::prefer_huge_pages(result.const_data_ptr(), result.nbytes());
   }
-#endif
 }
 
 }  // namespace torch_hrr::lanes

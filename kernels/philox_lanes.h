@@ -28,34 +28,95 @@ struct PhiloxHalf {
     const auto product1 = multiply_low_half(kPhiloxMultiplier1, word[2]);
     const auto key0 = lanes_of<PhiloxPairs>(key.word[0]);
     const auto key1 = lanes_of<PhiloxPairs>(key.word[1]);
-    word[0] = (product1 >> 32) ^ word[1] ^ key0;
+    // Not the products first: the rest is there before them.
+    word[0] = (product1 >> 32) ^ (word[1] ^ key0);
     word[1] = product1;
-    word[2] = (product0 >> 32) ^ word[3] ^ key1;
+    word[2] = (product0 >> 32) ^ (word[3] ^ key1);
     word[3] = product0;
   }
 };
+
+KERNEL_HOST_DEVICE PhiloxPairs philox_pairs(PhiloxWords words) {
+  return {(PhiloxPairs::Lanes)words.lanes};
+}
+
+KERNEL_HOST_DEVICE constexpr PhiloxKey next_key(PhiloxKey key) {
+  return {{key.word[0] + kPhiloxWeyl0, key.word[1] + kPhiloxWeyl1}};
+}
+
+// The last kRounds rounds of both halves, and their words side by side.
+template <int kRounds>
+KERNEL_HOST_DEVICE PhiloxLanes finish_rounds(PhiloxHalf even, PhiloxHalf odd, PhiloxKey key) {
+#pragma GCC unroll 10
+  for (int round = 0; round < kRounds; ++round) {
+    even.round(key);
+    odd.round(key);
+    key = next_key(key);
+  }
+  PhiloxLanes result;
+  for (int w = 0; w < 4; ++w) {
+    const PhiloxPairs words = (even.word[w] & lanes_of<PhiloxPairs>(0xffffffffu)) | (odd.word[w] << 32);
+    result.word[w] = {(PhiloxWords::Lanes)words.lanes};
+  }
+  return result;
+}
 
 // philox4x32 in every lane, with the same key.
 KERNEL_HOST_DEVICE PhiloxLanes philox4x32(PhiloxLanes counter, PhiloxKey key) {
   PhiloxHalf even;
   PhiloxHalf odd;
   for (int w = 0; w < 4; ++w) {
-    even.word[w] = {(PhiloxPairs::Lanes)counter.word[w].lanes};
+    even.word[w] = philox_pairs(counter.word[w]);
     odd.word[w] = even.word[w] >> 32;
   }
-#pragma GCC unroll 10
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    even.round(key);
-    odd.round(key);
-    key.word[0] += kPhiloxWeyl0;
-    key.word[1] += kPhiloxWeyl1;
-  }
-  for (int w = 0; w < 4; ++w) {
-    const PhiloxPairs words = (even.word[w] & lanes_of<PhiloxPairs>(0xffffffffu)) | (odd.word[w] << 32);
-    counter.word[w] = {(PhiloxWords::Lanes)words.lanes};
-  }
-  return counter;
+  return finish_rounds<kPhiloxRounds>(even, odd, key);
 }
+
+// philox4x32 of counters (draw, block, row of the lane, stream) for one draw after the other. Two rounds pass before
+// what depends on the draw meets what depends on the row: here the rows' part of them is computed once.
+class PhiloxRows {
+ public:
+  KERNEL_HOST_DEVICE PhiloxRows(PhiloxWords rows, uint32_t block, uint32_t stream, PhiloxKey key)
+      : even_(philox_pairs(rows), block, key),
+        odd_(philox_pairs(rows) >> 32, block, key),
+        stream_(stream ^ key.word[1]),
+        key_(next_key(next_key(key))) {}
+
+  KERNEL_HOST_DEVICE PhiloxLanes operator()(uint32_t draw) const {
+    const uint64_t product0 = static_cast<uint64_t>(kPhiloxMultiplier0) * draw;
+    const uint32_t word2 = static_cast<uint32_t>(product0 >> 32) ^ stream_;
+    const uint64_t product1 = static_cast<uint64_t>(kPhiloxMultiplier1) * word2;
+    const auto high1 = PhiloxPairs::broadcast(product1 >> 32);
+    const auto low1 = PhiloxPairs::broadcast(product1);
+    const auto low0 = PhiloxPairs::broadcast(product0);
+    const auto half = [&](const Half& own) {
+      return PhiloxHalf{{own.word0 ^ high1, low1, own.word2 ^ low0, own.word3}};
+    };
+    return finish_rounds<kPhiloxRounds - 2>(half(even_), half(odd_), key_);
+  }
+
+ private:
+  struct Half {
+    PhiloxPairs word0;
+    PhiloxPairs word2;
+    PhiloxPairs word3;
+
+    KERNEL_HOST_DEVICE Half(PhiloxPairs rows, uint32_t block, PhiloxKey key) {
+      const PhiloxPairs product1 = multiply_low_half(kPhiloxMultiplier1, rows);
+      const PhiloxPairs first = (product1 >> 32) ^ lanes_of<PhiloxPairs>(block ^ key.word[0]);
+      const PhiloxPairs product0 = multiply_low_half(kPhiloxMultiplier0, first);
+      key = next_key(key);
+      word0 = product1 ^ lanes_of<PhiloxPairs>(key.word[0]);
+      word2 = (product0 >> 32) ^ lanes_of<PhiloxPairs>(key.word[1]);
+      word3 = product0;
+    }
+  };
+
+  Half even_;
+  Half odd_;
+  uint32_t stream_;
+  PhiloxKey key_;
+};
 
 // philox_counter(index + l, stream) in lane l.
 KERNEL_HOST_DEVICE PhiloxLanes philox_counters(uint64_t index, uint64_t stream) {

@@ -2,6 +2,7 @@
 #include "csrc/assembly/edge_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "csrc/assembly/column_blocks.h"
@@ -13,7 +14,8 @@ namespace torch_hrr::assembly {
 using kernels::kEdgesPerChunk;
 using kernels::kernel_table;
 
-int64_t EdgeSearch::find(const Fiber& fiber, std::vector<uint64_t>& pairs) {
+int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
+  const Fiber& fiber = brain_.fibers[index];
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
   const auto slots = static_cast<int32_t>(target.slots[0]);
@@ -35,7 +37,7 @@ int64_t EdgeSearch::find(const Fiber& fiber, std::vector<uint64_t>& pairs) {
       }
     }
     if (!rows_.empty()) {
-      match(fiber, least, slots, pairs);
+      match(fiber, kept_[index], least, slots, pairs);
     }
   }
   std::sort(pairs.begin(), pairs.end());
@@ -54,20 +56,24 @@ int64_t EdgeSearch::find(const Fiber& fiber, std::vector<uint64_t>& pairs) {
 }
 
 // Appends (row, column) of every edge from rows_ into target slots [least, slots) that its row lacks.
-void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots, std::vector<uint64_t>& pairs) {
+void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots, std::vector<uint64_t>& pairs) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
   bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
   for (int32_t s = least; s < slots; ++s) {
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] |= 1u << (target.neuron_of[s] % 32);
   }
+  const int32_t* const places = kept.admit(source, rows_);
   std::mutex mutex;
   const int64_t blocks = std::min<int64_t>(kernels::block_count(*fiber.connectome, target.n), slots - least);
   const int64_t streams = static_cast<int64_t>(rows_.size()) * blocks;
   for_column_blocks(*fiber.connectome, target.n, streams, threads_, [&](int64_t first, int64_t last) {
     // Some rows at a time, so that pairs take little memory.
     constexpr int64_t kRows = 256;
-    std::vector<int32_t> found(8192);
+    const int64_t most = std::min<int64_t>(slots - least, (last - first) * fiber.connectome->width);
+    const double expected =
+        fiber.connectome->p * static_cast<double>(std::min<int64_t>(kRows, static_cast<int64_t>(rows_.size())) * most);
+    std::vector<int32_t> found(static_cast<size_t>(2 * (expected + 8 * std::sqrt(expected)) + 64));
     std::vector<uint64_t> own;
     for (int64_t row = 0; row < static_cast<int64_t>(rows_.size()); row += kRows) {
       kernels::MatchParams params;
@@ -77,6 +83,8 @@ void EdgeSearch::match(const Fiber& fiber, int32_t least, int32_t slots, std::ve
       params.row_count = std::min<int64_t>(kRows, static_cast<int64_t>(rows_.size()) - row);
       params.n = target.n;
       params.bits = bits_.data();
+      params.kept = kept.edges();
+      params.places = places + row;
       int64_t count = 0;
       for (;;) {
         params.pairs = found.data();

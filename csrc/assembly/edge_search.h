@@ -4,17 +4,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "csrc/assembly/kept_rows.h"
 #include "csrc/assembly/rounds.h"
 
 namespace torch_hrr::assembly {
 
 class EdgeSearch {
  public:
-  EdgeSearch(const Brain& brain, bool threads) : brain_(brain), threads_(threads) {}
+  // `kept` are the rows of each fiber.
+  EdgeSearch(const Brain& brain, std::vector<KeptRows>& kept, bool threads)
+      : brain_(brain), kept_(kept), threads_(threads) {}
 
   // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (row,
   // column) of each, ascending. Returns the chunks that the fiber has in use once they are filed.
-  int64_t find(const Fiber& fiber, std::vector<uint64_t>& pairs);
+  int64_t find(size_t fiber, std::vector<uint64_t>& pairs);
 
   // Puts the pairs into the fiber's table, with weight 1: the firing rows know every target slot then. The order of
   // pairs decides where edges lie, on every device.
@@ -27,9 +30,10 @@ class EdgeSearch {
   const Area& target_of(const Fiber& fiber) const {
     return brain_.areas[static_cast<size_t>(fiber.target)];
   }
-  void match(const Fiber& fiber, int32_t least, int32_t slots, std::vector<uint64_t>& pairs);
+  void match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots, std::vector<uint64_t>& pairs);
 
   const Brain& brain_;
+  std::vector<KeptRows>& kept_;
   bool threads_;
   // Memory that rounds share.
   std::vector<int64_t> rows_;

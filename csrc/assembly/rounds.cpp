@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "csrc/assembly/edge_search.h"
+#include "csrc/assembly/kept_rows.h"
 #include "csrc/assembly/selection.h"
 #include "kernels/assembly/projection.h"
 #include "kernels/registry.h"
@@ -16,11 +17,12 @@ using kernels::kernel_table;
 
 class Rounds {
  public:
-  Rounds(Brain& brain, bool threads, int64_t* needed)
+  Rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed)
       : brain_(brain),
         needed_(needed),
-        selection_(brain, threads),
-        search_(brain, threads),
+        kept_(kept_rows(brain, rounds)),
+        selection_(brain, kept_, threads),
+        search_(brain, kept_, threads),
         pairs_(brain.fibers.size()) {
     for (int32_t a = 0; a < static_cast<int32_t>(brain.areas.size()); ++a) {
       Target target;
@@ -75,6 +77,20 @@ class Rounds {
     return brain_.areas[static_cast<size_t>(fiber.source)];
   }
 
+  // Rows that are drawn in a round are of use in it where a fiber learns, and in later ones.
+  static std::vector<KeptRows> kept_rows(const Brain& brain, int64_t rounds) {
+    constexpr int64_t kMostBytes = int64_t{64} << 20;
+    constexpr int64_t kBytesPerNeuron = 64;
+    std::vector<KeptRows> kept;
+    for (const Fiber& fiber : brain.fibers) {
+      const Area& target = brain.areas[static_cast<size_t>(fiber.target)];
+      const int64_t bytes =
+          std::min(kMostBytes / static_cast<int64_t>(brain.fibers.size()), kBytesPerNeuron * target.n);
+      kept.emplace_back(fiber, target, rounds > 1 || fiber.learns() ? bytes : 0);
+    }
+    return kept;
+  }
+
   // Where columns are divided by their sums before every round: those of the winners grew in the round before.
   void refresh_scales(const Fiber& fiber) {
     const Area& target = brain_.areas[static_cast<size_t>(fiber.target)];
@@ -88,7 +104,7 @@ class Rounds {
     bool fits = true;
     for (size_t f = 0; f < brain_.fibers.size(); ++f) {
       if (searches(brain_.fibers[f])) {
-        needed_[f] = search_.find(brain_.fibers[f], pairs_[f]);
+        needed_[f] = search_.find(f, pairs_[f]);
         fits = fits && needed_[f] <= brain_.fibers[f].chunk_capacity;
       }
     }
@@ -164,6 +180,7 @@ class Rounds {
 
   Brain& brain_;
   int64_t* needed_;
+  std::vector<KeptRows> kept_;  // by fiber
   Selection selection_;
   EdgeSearch search_;
   std::vector<Target> targets_;
@@ -185,7 +202,7 @@ int64_t run_rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed) 
   for (size_t f = 0; f < brain.fibers.size(); ++f) {
     needed[f] = 0;
   }
-  Rounds state(brain, threads, needed);
+  Rounds state(brain, rounds, threads, needed);
   for (int64_t round = 0; round < rounds; ++round) {
     if (!state.run()) {
       return round;

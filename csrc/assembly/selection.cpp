@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <utility>
 
 #include "csrc/assembly/column_blocks.h"
 #include "csrc/rows.h"
@@ -28,7 +27,6 @@ void Selection::deliver(Fiber& fiber) {
     return;
   }
   const Area& source = area_of(fiber.source);
-  const int64_t n = area_of(fiber.target).n;
   const int64_t* const now = source.winners;
   const int64_t* const now_end = now + *source.winner_count;
   const int64_t* const before = fiber.delivered;
@@ -43,31 +41,41 @@ void Selection::deliver(Fiber& fiber) {
     entered_.assign(now, now_end);
     left_.clear();
   }
+  if (entered_.empty() && left_.empty() && !afresh) {
+    return;
+  }
+  KeptRows& kept = kept_of(fiber);
+  // Until all is done counts are of no rows in particular.
+  *fiber.delivered_count = -1;
+  if (!left_.empty()) {
+    add_rows(fiber, left_, -1, kept.find(source, left_), /*afresh=*/false);
+  }
+  add_rows(fiber, entered_, 1, kept.admit(source, entered_), afresh);
+  std::copy(now, now_end, fiber.delivered);
+  *fiber.delivered_count = *source.winner_count;
+}
+
+// Adds the edges of rows, times a sign, to the fiber's counts or, afresh, to zeros.
+void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, int32_t sign, const int32_t* places,
+                         bool afresh) {
   kernels::DeliverParams params;
   params.tables = fiber.connectome;
   params.key = fiber.key();
-  params.n = n;
+  params.rows = rows.data();
+  params.row_count = static_cast<int64_t>(rows.size());
+  params.n = area_of(fiber.target).n;
   params.counts = fiber.counts;
-  const auto changed = static_cast<int64_t>(entered_.size() + left_.size());
-  if (changed == 0 && !afresh) {
-    return;
-  }
-  const int64_t streams = changed * kernels::block_count(*fiber.connectome, n);
-  for_column_blocks(*fiber.connectome, n, streams, threads_, [&](int64_t first, int64_t last) {
-    kernels::DeliverParams part = params;
+  params.sign = sign;
+  params.kept = kept_of(fiber).edges();
+  params.places = places;
+  const int64_t streams = params.row_count * kernels::block_count(*params.tables, params.n);
+  for_column_blocks(*params.tables, params.n, streams, threads_, [&](int64_t first, int64_t last) {
     if (afresh) {
-      const int64_t begin = first * part.tables->width;
-      std::fill(part.counts + begin, part.counts + std::min(n, last * part.tables->width), 0);
+      const int64_t width = params.tables->width;
+      std::fill(params.counts + first * width, params.counts + std::min(params.n, last * width), 0);
     }
-    for (const auto& [rows, sign] : {std::pair(&left_, -1), std::pair(&entered_, 1)}) {
-      part.rows = rows->data();
-      part.row_count = static_cast<int64_t>(rows->size());
-      part.sign = sign;
-      kernel_table<kernels::ConnectomeKernels>().deliver(part, first, last);
-    }
+    kernel_table<kernels::ConnectomeKernels>().deliver(params, first, last);
   });
-  std::copy(now, now_end, fiber.delivered);
-  *fiber.delivered_count = *source.winner_count;
 }
 
 // excess_ = what the known edges of a fiber add to the base counts, by target slot.

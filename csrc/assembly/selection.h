@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "csrc/assembly/kept_rows.h"
 #include "csrc/assembly/rounds.h"
 
 namespace torch_hrr::assembly {
@@ -18,7 +19,8 @@ struct Target {
 
 class Selection {
  public:
-  Selection(Brain& brain, bool threads) : brain_(brain), threads_(threads) {}
+  // `kept` are the rows of each fiber.
+  Selection(Brain& brain, std::vector<KeptRows>& kept, bool threads) : brain_(brain), kept_(kept), threads_(threads) {}
 
   // Brings the counts of the target's fibers up to date and selects its winners; a fixed area keeps those it has.
   void choose(Target& target);
@@ -33,7 +35,11 @@ class Selection {
   Area& area_of(int32_t index) {
     return brain_.areas[static_cast<size_t>(index)];
   }
+  KeptRows& kept_of(const Fiber& fiber) {
+    return kept_[static_cast<size_t>(&fiber - brain_.fibers.data())];
+  }
   void deliver(Fiber& fiber);
+  void add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, int32_t sign, const int32_t* places, bool afresh);
   void add_excess(const Fiber& fiber, size_t slots);
   void choose_by_bound(Target& target, bool scaled);
   void choose_densely(Target& target, bool scaled);
@@ -42,6 +48,7 @@ class Selection {
   void add_all_candidates(const Target& target, int64_t bound, int shift);
 
   Brain& brain_;
+  std::vector<KeptRows>& kept_;
   bool threads_;
   // Memory that rounds share.
   std::vector<int64_t> entered_, left_, excess_, ordered_, inputs_;

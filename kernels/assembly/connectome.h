@@ -43,6 +43,7 @@ struct GapTables {
   int32_t two_level;
   int32_t empty;  // no edges
   int64_t width;  // of a column block
+  double p;       // the density
 };
 
 // Fills the tables for a density in [0, 1]. Sums, products and comparisons of doubles alone: the same on every machine.
@@ -130,6 +131,24 @@ KERNEL_HOST_DEVICE int32_t stimulus_count(const BinomialTable& table, PhiloxKey 
 
 KERNEL_ISA_END
 
+// Edges of rows that were drawn before, block by block. A row has a place; its list of a block are columns of the
+// block, 16 bits each in blocks of at most kNarrowWidth columns and 32 bits in wider ones, of which those not below the
+// block's width are no edges.
+struct KeptEdges {
+  static constexpr int32_t kNotDrawn = -1;  // lengths of lists that are drawn and kept at the next use
+  static constexpr int32_t kTooLong = -2;   // and of those that are drawn at every use
+  void* columns = nullptr;                  // [blocks, places, capacity]
+  int32_t* lengths = nullptr;               // [blocks, places]
+  int64_t places = 0;
+  int64_t capacity = 0;  // of a list: a multiple of kListGrain
+};
+constexpr int64_t kNarrowWidth = int64_t{1} << 15;
+constexpr int64_t kListGrain = 16;
+
+inline int64_t bytes_of_column(const GapTables& tables) {
+  return tables.width <= kNarrowWidth ? 2 : 4;
+}
+
 // Edges from rows into the column blocks [first, last): counts[j] += sign.
 struct DeliverParams {
   const GapTables* tables = nullptr;
@@ -139,6 +158,8 @@ struct DeliverParams {
   int64_t n = 0;  // columns
   int32_t* counts = nullptr;
   int32_t sign = 1;
+  const KeptEdges* kept = nullptr;
+  const int32_t* places = nullptr;  // [row_count] in `kept`, or -1: drawn and not kept
 };
 
 // The edges from rows[r] into the columns whose bit is set: pairs (r, column), in no particular order.
@@ -151,6 +172,8 @@ struct MatchParams {
   const uint32_t* bits = nullptr;  // bit_words(n)
   int32_t* pairs = nullptr;        // 2 a pair
   int64_t capacity = 0;            // pairs
+  const KeptEdges* kept = nullptr;
+  const int32_t* places = nullptr;
 };
 
 // Column blocks of n columns, and the columns of one of them, which is the last or full; Tables have a width.

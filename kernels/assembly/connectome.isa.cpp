@@ -1,6 +1,9 @@
 // Edges of the procedural connectome on the CPU: a register of rows at a time, block by block.
 #include "kernels/assembly/connectome.h"
 
+#include <type_traits>
+
+#include "kernels/numeric.h"
 #include "kernels/philox_lanes.h"
 #include "kernels/registry.h"
 
@@ -10,152 +13,320 @@ namespace {
 
 using LaneWords = PhiloxWords;
 
-// sink(columns in the block, mask) for the edges of kPhiloxLanes rows, the first `live` of them, in lockstep; between
-// two calls of step_done, which follow every Philox call, there are at most 4 calls of sink.
-template <bool kTwoLevel, typename Sink, typename StepDone>
-inline void for_each_edge_of_rows(const GapTables& tables, PhiloxKey key, const uint32_t* rows, int live,
-                                  uint32_t block, uint32_t width, const Sink& sink, const StepDone& step_done) {
+// Columns of a list that is not kept, before they are used in parts.
+constexpr int64_t kScratchColumns = 640;
+static_assert(kScratchColumns % kListGrain == 0 && kListGrain % kPhiloxLanes == 0);
+
+// Rows that are drawn together, and where their lists lie.
+template <typename Column>
+struct Group {
+  uint32_t rows[kPhiloxLanes] = {};
+  int64_t numbers[kPhiloxLanes];
+  Column* lists[kPhiloxLanes];
+  int32_t* lengths[kPhiloxLanes];  // of lists that are kept, or null
+  int64_t capacity;                // of every list
+  int live = 0;
+  Column scratch[kPhiloxLanes][kScratchColumns];
+
+  void to_scratch() {
+    for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+      lists[lane] = scratch[lane];
+      lengths[lane] = nullptr;
+    }
+    capacity = kScratchColumns;
+    live = 0;
+  }
+};
+
+// use(row's number, columns, how many) for the edges of a group's rows in lockstep: once a row, or more often where
+// lists are too long. Some of the columns may be `width`, which is no edge, and so are those up to the next multiple of
+// 4, so that four may be read at once.
+template <bool kTwoLevel, typename Column, typename Use>
+inline void draw(const GapTables& tables, PhiloxKey key, uint32_t block, uint32_t width, Group<Column>& group,
+                 const Use& use) {
+  constexpr int kColumnsPerDraw = kTwoLevel ? 2 : 4;
   const LaneWords none = LaneWords::broadcast(kGapNone);
   const LaneWords end = LaneWords::broadcast(width);
   const LaneWords fraction = LaneWords::broadcast(kGapFraction);
   const LaneWords one = LaneWords::broadcast(1);
-  PhiloxLanes counter;
-  __builtin_memcpy(&counter.word[2], rows, sizeof(LaneWords));
-  counter.word[1] = LaneWords::broadcast(block);
-  counter.word[3] = LaneWords::broadcast(kEdgeStream);
+  const PhiloxRows words_of(LaneWords::load(group.rows), block, kEdgeStream, key);
   // One column past the last edge, so that everything stays unsigned; rows beyond `live` begin at the end.
   LaneWords next = LaneWords::broadcast(0);
-  for (int lane = live; lane < kPhiloxLanes; ++lane) {
+  for (int lane = group.live; lane < kPhiloxLanes; ++lane) {
     next.lanes[lane] = width;
   }
-  bool running = true;
-  for (uint32_t draw = 0; running; ++draw) {
-    counter.word[0] = LaneWords::broadcast(draw);
-    const PhiloxLanes words = philox4x32(counter, key);
-#pragma GCC unroll 4
-    for (int w = 0; w < 4; w += kTwoLevel ? 2 : 1) {
-      const auto outcome_of = [&](const uint32_t* table, LaneWords word) {
-        const LaneWords cell = word >> (32 - kGapBits);
-        const LaneWords entry = gather(table, cell);
-        return select((word & fraction) < (entry >> kGapBits), cell, entry & none);
-      };
-      const LaneWords outcome = outcome_of(tables.quotient, words.word[w]);
-      LaneWords column;
-      if constexpr (kTwoLevel) {
-        next = next + (outcome << kGapBits);
-        column = next + outcome_of(tables.remainder, words.word[w + 1]);
-      } else {
-        next = next + outcome;
-        column = next;
+  LaneWords length = LaneWords::broadcast(0);
+  int64_t written = 0;  // columns of every list
+  const auto use_lists = [&] {
+    for (int lane = 0; lane < group.live; ++lane) {
+      use(group.numbers[lane], group.lists[lane], static_cast<int64_t>(length.lanes[lane]));
+    }
+  };
+  uint32_t draws = 0;
+  for (bool running = true; running;) {
+    if (written + kPhiloxLanes > group.capacity) {
+      use_lists();
+      for (int32_t* kept : group.lengths) {
+        if (kept != nullptr) {
+          *kept = KeptEdges::kTooLong;
+        }
       }
-      const auto edge = outcome != none;
-      next = select(edge, column + one, next);
-      sink(column, less_mask(select(edge, column, end), end));
+      const int live = group.live;
+      group.to_scratch();
+      group.live = live;
+      length = LaneWords::broadcast(0);
+      written = 0;
     }
-    // A lane that is past the end stays there: what is added to it, at most 2^20 a step, is far from 2^32.
-    running = less_mask(next, end) != 0;
-    step_done();
+    LaneWords square[kPhiloxLanes];
+    for (int first = 0; first < kPhiloxLanes; first += kColumnsPerDraw) {
+      if (!running) {
+        for (int i = first; i < kPhiloxLanes; ++i) {
+          square[i] = end;
+        }
+        break;
+      }
+      const PhiloxLanes words = words_of(draws++);
+#pragma GCC unroll 4
+      for (int i = 0; i < kColumnsPerDraw; ++i) {
+        const auto outcome_of = [&](const uint32_t* table, LaneWords word) {
+          const LaneWords cell = word >> (32 - kGapBits);
+          const LaneWords entry = gather(table, cell);
+          return select((word & fraction) < (entry >> kGapBits), cell, entry & none);
+        };
+        const LaneWords outcome = outcome_of(tables.quotient, words.word[kTwoLevel ? 2 * i : i]);
+        const auto edge = outcome != none;
+        LaneWords column;
+        if constexpr (kTwoLevel) {
+          next = next + (outcome << kGapBits);
+          column = next + outcome_of(tables.remainder, words.word[2 * i + 1]);
+        } else {
+          next = next + outcome;
+          column = next;
+        }
+        // A lane that is past the end stays there: what is added to it, at most 2^20 a draw, is far from 2^32.
+        length.lanes -= (LaneWords::Lanes)(next < end).lanes;
+        next = select(edge, column + one, next);
+        square[first + i] = select(edge, select(column < end, column, end), end);
+      }
+      running = less_mask(next, end) != 0;
+    }
+    transpose(square);
+    for (int lane = 0; lane < kPhiloxLanes; ++lane) {
+      store_as<Column>(square[lane], group.lists[lane] + written);
+    }
+    written += kPhiloxLanes;
+  }
+  for (int lane = 0; lane < group.live; ++lane) {
+    if (group.lengths[lane] != nullptr) {
+      *group.lengths[lane] = static_cast<int32_t>(length.lanes[lane]);
+    }
+  }
+  use_lists();
+}
+
+// draw's use for every row of params (DeliverParams or MatchParams): rows that are kept are not drawn.
+template <bool kTwoLevel, typename Column, typename Params, typename Use>
+inline void for_each_list(const Params& params, int64_t block, uint32_t width, Group<Column>& group, const Use& use) {
+  const PhiloxKey key = philox_key(params.key);
+  group.to_scratch();
+  const auto draw_group = [&] {
+    draw<kTwoLevel>(*params.tables, key, static_cast<uint32_t>(block), width, group, use);
+    group.to_scratch();
+  };
+  for (int64_t r = 0; r < params.row_count; ++r) {
+    if (params.kept != nullptr && params.places[r] >= 0) {
+      const int64_t list = block * params.kept->places + params.places[r];
+      // Places are in no order.
+      const int64_t ahead = r + 2 < params.row_count ? params.places[r + 2] : -1;
+      if (ahead >= 0) {
+        const auto* const from = static_cast<const Column*>(params.kept->columns) +
+                                 (block * params.kept->places + ahead) * params.kept->capacity;
+        for (int64_t i = 0; i < params.kept->capacity; i += 64 / static_cast<int64_t>(sizeof(Column))) {
+          __builtin_prefetch(from + i);
+        }
+      }
+      auto* const columns = static_cast<Column*>(params.kept->columns) + list * params.kept->capacity;
+      int32_t& length = params.kept->lengths[list];
+      if (length >= 0) {
+        use(r, columns, static_cast<int64_t>(length));
+        continue;
+      }
+      if (length == KeptEdges::kNotDrawn) {
+        group.lists[group.live] = columns;
+        group.lengths[group.live] = &length;
+        group.capacity = group.capacity < params.kept->capacity ? group.capacity : params.kept->capacity;
+      }
+    }
+    group.rows[group.live] = static_cast<uint32_t>(params.rows[r]);
+    group.numbers[group.live] = r;
+    if (++group.live == kPhiloxLanes) {
+      draw_group();
+    }
+  }
+  if (group.live > 0) {
+    draw_group();
   }
 }
 
-template <typename Sink, typename StepDone>
-inline void for_each_edge_of_rows(const GapTables& tables, PhiloxKey key, const uint32_t* rows, int live,
-                                  uint32_t block, uint32_t width, const Sink& sink, const StepDone& step_done) {
-  if (tables.two_level != 0) {
-    for_each_edge_of_rows<true>(tables, key, rows, live, block, width, sink, step_done);
-  } else {
-    for_each_edge_of_rows<false>(tables, key, rows, live, block, width, sink, step_done);
-  }
-}
-
-// body(rows, how many, the first one's number) for every register of rows.
+// body(kTwoLevel, a column of its lists) as integral_constant and a number of the type, for the tables' density.
 template <typename Body>
-inline void for_each_group(const int64_t* rows, int64_t count, const Body& body) {
-  for (int64_t first = 0; first < count; first += kPhiloxLanes) {
-    const auto live = static_cast<int>(count - first < kPhiloxLanes ? count - first : kPhiloxLanes);
-    uint32_t group[kPhiloxLanes] = {};
-    for (int lane = 0; lane < live; ++lane) {
-      group[lane] = static_cast<uint32_t>(rows[first + lane]);
-    }
-    body(group, live, first);
+inline auto with_columns(const GapTables& tables, const Body& body) {
+  if (tables.two_level != 0) {
+    return body(std::true_type(), uint32_t());
   }
+  return tables.width > kNarrowWidth ? body(std::false_type(), uint32_t()) : body(std::false_type(), uint16_t());
 }
 
-// Columns are collected in a buffer first: generating and counting overlap badly otherwise.
+// Sums of edges in bytes, which stay in the L1 cache, before they are added to counts.
+class ByteCounts {
+ public:
+  ByteCounts(int32_t* counts, int64_t width, int32_t sign) : counts_(counts), width_(width), sign_(sign) {
+    __builtin_memset(bytes_, 0, static_cast<size_t>(width));
+  }
+
+  // No column comes more than once in the lists of a row.
+  void add(const uint16_t* columns, int64_t length) {
+    if (lists_ == 255) {
+      flush();
+      __builtin_memset(bytes_, 0, static_cast<size_t>(width_));
+    }
+    ++lists_;
+    for (int64_t i = 0; i < length; i += 4) {
+      uint64_t four;
+      __builtin_memcpy(&four, columns + i, sizeof(four));
+      ++bytes_[four & 0xffff];
+      ++bytes_[four >> 16 & 0xffff];
+      ++bytes_[four >> 32 & 0xffff];
+      ++bytes_[four >> 48];
+    }
+  }
+  void flush() {
+    for (int64_t j = 0; j < width_; ++j) {
+      counts_[j] += sign_ * static_cast<int32_t>(bytes_[j]);
+    }
+    lists_ = 0;
+  }
+
+ private:
+  int32_t* counts_;
+  int64_t width_;
+  int32_t sign_;
+  int lists_ = 0;
+  uint8_t bytes_[kNarrowWidth + 1];
+};
+
+template <bool kTwoLevel, typename Column>
+void deliver_block(const DeliverParams& params, int64_t block, Group<Column>& group) {
+  const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
+  int32_t* const counts = params.counts + block * params.tables->width;
+  if constexpr (sizeof(Column) == 2) {
+    // From about so many edges a column on, a pass over all columns pays.
+    constexpr double kEdgesPerColumn = 0.4;
+    if (static_cast<double>(params.row_count) * params.tables->p >= kEdgesPerColumn) {
+      ByteCounts bytes(counts, width, params.sign);
+      for_each_list<kTwoLevel>(params, block, width, group,
+                               [&](int64_t, const Column* columns, int64_t length) { bytes.add(columns, length); });
+      bytes.flush();
+      return;
+    }
+  }
+  for_each_list<kTwoLevel>(params, block, width, group, [&](int64_t, const Column* columns, int64_t length) {
+    for (int64_t i = 0; i < length; ++i) {
+      if (columns[i] < width) {
+        counts[columns[i]] += params.sign;
+      }
+    }
+  });
+}
+
 void deliver(const DeliverParams& params, int64_t first_block, int64_t last_block) {
-  if (params.tables->empty != 0) {
+  if (params.tables->empty != 0 || params.row_count == 0) {
     return;
   }
-  constexpr int kBuffer = 2048;
-  uint32_t columns[kBuffer + 5 * kPhiloxLanes];
-  const PhiloxKey key = philox_key(params.key);
-  for (int64_t block = first_block; block < last_block; ++block) {
-    int32_t* counts = params.counts + block * params.tables->width;
-    const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
-    uint32_t* end = columns;
-    const auto flush = [&] {
-      for (const uint32_t* column = columns; column != end; ++column) {
-        counts[*column] += params.sign;
-      }
-      end = columns;
-    };
-    for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t) {
-      for_each_edge_of_rows(
-          *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
-          [&](LaneWords column, uint32_t edges) {
-            compress_to(end, column, edges);
-            end += __builtin_popcount(edges);
-          },
-          [&] {
-            if (end - columns > kBuffer) {
-              flush();
-            }
-          });
-    });
-    flush();
-  }
+  with_columns(*params.tables, [&](auto two_level, auto column) {
+    Group<decltype(column)> group;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      deliver_block<two_level>(params, block, group);
+    }
+  });
 }
+
+// Which columns of a block are marked, a byte each; no mark for `width`.
+template <typename Column>
+struct Marks {
+  const uint32_t* bits;
+  uint32_t width;
+
+  explicit Marks(const uint32_t* block_bits, uint32_t block_width) : bits(block_bits), width(block_width) {}
+  uint32_t of(Column column) const {
+    return column < width ? bits[column >> 5] >> (column & 31) & 1 : 0;
+  }
+  uint32_t of_any(const Column* columns) const {
+    return of(columns[0]) | of(columns[1]) | of(columns[2]) | of(columns[3]);
+  }
+};
+template <>
+struct Marks<uint16_t> {
+  uint8_t bytes[kNarrowWidth + 1];
+
+  explicit Marks(const uint32_t* bits, uint32_t width) {
+    __builtin_memset(bytes, 0, width + 1);
+    for (int64_t word = 0; word < bit_words(width); ++word) {
+      for (uint32_t left = bits[word]; left != 0; left &= left - 1) {
+        bytes[32 * word + __builtin_ctz(left)] = 1;
+      }
+    }
+  }
+  uint32_t of(uint16_t column) const {
+    return bytes[column];
+  }
+  uint32_t of_any(const uint16_t* columns) const {
+    uint64_t four;
+    __builtin_memcpy(&four, columns, sizeof(four));
+    return bytes[four & 0xffff] | bytes[four >> 16 & 0xffff] | bytes[four >> 32 & 0xffff] | bytes[four >> 48];
+  }
+};
 
 int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block) {
   if (params.tables->empty != 0) {
     return 0;
   }
-  const PhiloxKey key = philox_key(params.key);
   int64_t found = 0;
-  for (int64_t block = first_block; block < last_block; ++block) {
-    const int64_t start = block * params.tables->width;
-    const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
-    const uint32_t* bits = params.bits + start / 32;
-    uint32_t set = 0;
-    for (int64_t word = 0; word < bit_words(width); ++word) {
-      set |= bits[word];
-    }
-    if (set == 0) {
-      continue;
-    }
-    const LaneWords end = LaneWords::broadcast(width);
-    const LaneWords last = LaneWords::broadcast(width - 1);
-    const LaneWords one = LaneWords::broadcast(1);
-    for_each_group(params.rows, params.row_count, [&](const uint32_t* rows, int live, int64_t first) {
-      for_each_edge_of_rows(
-          *params.tables, key, rows, live, static_cast<uint32_t>(block), width,
-          [&](LaneWords column, uint32_t edges) {
-            // Columns behind the block's end are read as its last.
-            const LaneWords inside = select(column < end, column, last);
-            const LaneWords words = gather(bits, inside >> 5);
-            const LaneWords bit = {(words.lanes >> (inside.lanes & 31)) & 1};
-            for (uint32_t hits = equal_mask(bit, one) & edges; hits != 0; hits &= hits - 1) {
-              const int lane = __builtin_ctz(hits);
-              if (found < params.capacity) {
-                params.pairs[2 * found] = static_cast<int32_t>(first + lane);
-                params.pairs[2 * found + 1] = static_cast<int32_t>(start + column.lanes[lane]);
-              }
-              ++found;
+  with_columns(*params.tables, [&](auto two_level, auto column) {
+    using Column = decltype(column);
+    Group<Column> group;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      const int64_t start = block * params.tables->width;
+      const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
+      const uint32_t* bits = params.bits + start / 32;
+      uint32_t set = 0;
+      for (int64_t word = 0; word < bit_words(width); ++word) {
+        set |= bits[word];
+      }
+      if (set == 0) {
+        continue;
+      }
+      const Marks<Column> marks(bits, width);
+      const auto check = [&](int64_t r, const Column* columns) {
+        for (int i = 0; i < 4; ++i) {
+          if (marks.of(columns[i]) != 0) {
+            if (found < params.capacity) {
+              params.pairs[2 * found] = static_cast<int32_t>(r);
+              params.pairs[2 * found + 1] = static_cast<int32_t>(start + columns[i]);
             }
-          },
-          [] {});
-    });
-  }
+            ++found;
+          }
+        }
+      };
+      for_each_list<two_level>(params, block, width, group, [&](int64_t r, const Column* columns, int64_t length) {
+        for (int64_t i = 0; i < length; i += 4) {
+          if (marks.of_any(columns + i) != 0) {
+            check(r, columns + i);
+          }
+        }
+      });
+    }
+  });
   return found;
 }
 

@@ -106,6 +106,7 @@ void binomial_range(int64_t size, double p, int64_t& first, int64_t& last) {
 
 void make_gap_tables(double p, GapTables& tables) {
   tables = GapTables{};
+  tables.p = p;
   // Below this density no word would ever give an edge.
   tables.empty = p < 0x1p-43 ? 1 : 0;
   tables.two_level = p < kLeastOneLevel ? 1 : 0;

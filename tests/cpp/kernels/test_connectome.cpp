@@ -122,6 +122,65 @@ TEST_P(Connectome, MatchesTheEdgesIntoMarkedColumns) {
   }
 }
 
+// Lists of too little memory, which are drawn again and used in parts, and of enough; rows with a place and without.
+TEST_P(Connectome, KeptRowsAreUsedAsTheyWouldBeDrawn) {
+  const GapTables tables = tables_of(GetParam());
+  const uint64_t key = connectome_key(7, 8, 9);
+  constexpr int64_t kRows = 270;
+  const std::vector<int64_t> rows = spread_rows(kRows);
+  const int64_t n = tables.width + tables.width / 3;
+  const int64_t blocks = block_count(tables, n);
+  std::vector<uint32_t> bits(static_cast<size_t>(bit_words(n)), 0x00100401);
+  bits.back() &= n % 32 == 0 ? ~0u : (1u << (n % 32)) - 1;
+  std::vector<int32_t> expected(static_cast<size_t>(n), 0);
+  int64_t marked = 0;
+  for_each_edge_of(tables, key, rows, n, [&](size_t, int64_t column) {
+    ++expected[static_cast<size_t>(column)];
+    marked += bits[static_cast<size_t>(column / 32)] >> (column % 32) & 1;
+  });
+  for (const int64_t capacity : {kListGrain, 64 * kListGrain}) {
+    constexpr int64_t kPlaces = 300;
+    std::vector<uint64_t> columns(static_cast<size_t>(blocks * kPlaces * capacity * bytes_of_column(tables) / 8));
+    std::vector<int32_t> lengths(static_cast<size_t>(blocks * kPlaces), KeptEdges::kNotDrawn);
+    const KeptEdges kept{columns.data(), lengths.data(), kPlaces, capacity};
+    std::vector<int32_t> places(kRows);
+    for (int32_t r = 0; r < kRows; ++r) {
+      places[static_cast<size_t>(r)] = r % 5 == 0 ? -1 : kRows - r;
+    }
+    for (const bool drawn : {false, true}) {
+      // The second time only some of the blocks' lists are there.
+      std::vector<int32_t> counts(static_cast<size_t>(n), 0);
+      const DeliverParams deliver{&tables, key, rows.data(), kRows, n, counts.data(), 1, &kept, places.data()};
+      kernel_table<ConnectomeKernels>().deliver(deliver, 0, blocks);
+      ASSERT_EQ(counts, expected) << "capacity " << capacity << (drawn ? ", again" : "");
+      std::vector<int32_t> pairs(static_cast<size_t>(2 * marked));
+      const MatchParams match{&tables,     key,          rows.data(), kRows, n,
+                              bits.data(), pairs.data(), marked,      &kept, places.data()};
+      ASSERT_EQ(kernel_table<ConnectomeKernels>().match(match, 0, blocks), marked);
+      for (int64_t i = 0; i < marked; ++i) {
+        const int32_t r = pairs[static_cast<size_t>(2 * i)];
+        const int32_t column = pairs[static_cast<size_t>(2 * i + 1)];
+        ASSERT_NE(bits[static_cast<size_t>(column / 32)] >> (column % 32) & 1, 0u);
+        ASSERT_TRUE(r >= 0 && r < kRows);
+      }
+      // Every edge once.
+      std::vector<uint64_t> seen;
+      for (int64_t i = 0; i < 2 * marked; i += 2) {
+        seen.push_back(static_cast<uint64_t>(pairs[static_cast<size_t>(i)]) << 32 |
+                       static_cast<uint32_t>(pairs[static_cast<size_t>(i + 1)]));
+      }
+      std::sort(seen.begin(), seen.end());
+      ASSERT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+      std::fill(lengths.begin(), lengths.begin() + 2 * kPlaces / 3, KeptEdges::kNotDrawn);
+    }
+    if (tables.empty == 0) {
+      const bool fits =
+          std::none_of(lengths.begin(), lengths.end(), [](int32_t l) { return l == KeptEdges::kTooLong; });
+      EXPECT_EQ(fits, capacity > kListGrain || GetParam() < 1e-4);
+    }
+  }
+}
+
 TEST_P(Connectome, EdgesAscendAndDoNotDependOnTheNumberOfColumns) {
   const GapTables tables = tables_of(GetParam());
   if (tables.empty != 0) {
