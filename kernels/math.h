@@ -209,6 +209,19 @@ KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_pi(L x) {
   return result;
 }
 
+// sine and cosine of `phase`, a fraction of a turn in 32 bits for float and in 64 for double.
+template <typename L>
+KERNEL_HOST_DEVICE SineCosine<L> sine_cosine_of_phase(bits_t<L> phase) {
+  using B = bits_t<L>;
+  using T = number_t<L>;
+  constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
+  const B quarter = (phase + lanes_of<B>(bits_t<T>{1} << (kBits - 3))) >> (kBits - 2);
+  const L rest = signed_number(phase - (quarter << (kBits - 2)));
+  // In half turns, whose angle is pi times as much.
+  constexpr T kHalfTurn = sizeof(T) == 4 ? T(0x1p-31) : T(0x1p-63);
+  return sine_cosine_of<L>({times_pi(rest * lanes_of<L>(kHalfTurn)), quarter});
+}
+
 // e^r - 1 for |r| <= ln(2)/2
 template <typename L>
 KERNEL_HOST_DEVICE L small_exponential_minus_one(L r) {

@@ -12,7 +12,15 @@ from cases import hrr_algebra_oracle as oracle
 from cases import hrr_errors
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
 from cases.hrr import BACKWARD_HOLES, DIMS, LIBRARY_DIM
-from cases.hrr_algebra_samples import Calls, Options, Shape, with_a_zero_row, with_empty_bins
+from cases.hrr_algebra_samples import (
+    Adjust,
+    Calls,
+    Options,
+    Shape,
+    away_from_zero,
+    with_a_zero_row,
+    with_empty_bins,
+)
 from torch_hrr import hrr
 from torch_hrr.reference import hrr as reference
 
@@ -79,6 +87,39 @@ def unit_rows(vectors: Tensor) -> Tensor:
 
 
 MULTIBIND = (TensorArgument("vectors", "KD"),)
+
+
+def sizes_near_one(vectors: Tensor) -> Tensor:
+    """All |A| within 0.3 .. 1.7 or so, so that products of powers have sizes that every dtype holds."""
+    return away_from_zero(vectors) / (4 * vectors.shape[-1] ** 0.5)
+
+
+def sizes_near_one_and_negative(vectors: Tensor) -> Tensor:
+    """The same with all bins near -1, DC and Nyquist too."""
+    return sizes_near_one(vectors).roll(-1, -1)
+
+
+def one_with_empty_bins(vectors: Tensor) -> Tensor:
+    return torch.cat([with_empty_bins(vectors[:1]), sizes_near_one(vectors[1:])])
+
+
+def powers(
+    id: str,
+    vectors: Shape,
+    exponents: Shape,
+    vectors_are: Adjust = sizes_near_one,
+    exponents_are: Adjust = Tensor.clone,
+) -> Sample:
+    adjust = {"vectors": vectors_are, "exponents": exponents_are}
+    return Sample(id, {"vectors": vectors, "exponents": exponents}, adjust=adjust)
+
+
+def power_product(vectors: Tensor, exponents: Tensor) -> Tensor:
+    """Power by power, convolved."""
+    return oracle.multibind(oracle.bind_power(vectors, exponents))
+
+
+POWER_PRODUCT = (TensorArgument("vectors", "KD"), TensorArgument("exponents", "K"))
 PERMUTE = (TensorArgument("a", "D"),)
 LARGEST = 2**63 - 1
 
@@ -291,5 +332,46 @@ CASES = (
         oracle.bind_power_backward,
         reference._bind_power_backward,
         magnitude=oracle.bind_power_backward_scale,
+    ),
+    OpCase(
+        name="_power_product",
+        op=ops._power_product.default,
+        arguments=POWER_PRODUCT,
+        oracle=power_product,
+        reference=reference._power_product,
+        result_sizes=lambda arguments: (
+            (
+                *torch.broadcast_shapes(arguments["vectors"].shape[:-2], arguments["exponents"].shape[:-1]),
+                arguments["vectors"].shape[-1],
+            ),
+        ),
+        # Four rows are summed together, and what is left one by one.
+        samples=(
+            *(powers(f"D{dim}", (3, dim), (6, 3)) for dim in (1, 2, 3, 8, 31, 32, 33, 100, 1024, 4097)),
+            *(powers(f"K{k}", (k, 24), (5, k)) for k in (0, 1, 2, 9)),
+            powers("own-vectors", (5, 2, 24), (5, 2)),
+            powers("outer", (3, 1, 2, 24), (4, 2)),
+            powers("more-vectors", (3, 2, 24), (2,)),
+            powers("negative-real-bins", (2, 24), (5, 2), sizes_near_one_and_negative),
+            powers("empty-bins", (2, 32), (5, 2), one_with_empty_bins),
+            powers("integers", (2, 25), (6, 2), exponents_are=Tensor.round),
+            powers("empty", (2, 24), (0, 2)),
+            powers("empty-inside", (2, 0, 3, 24), (3,)),
+            powers("ten-dimensions", (2, 1, 2, 1, 2, 1, 2, 1, 3, 20), (1, 2, 1, 2, 1, 2, 1, 2, 3)),
+        ),
+        lane_samples=(
+            powers("row", (2, 6), (2,)),
+            powers("batch", (2, 5), (2, 3, 2)),
+            powers("own-vectors", (3, 2, 5), (3, 2)),
+            powers("outer", (2, 1, 2, 5), (3, 2)),
+            powers("no-vectors", (0, 4), (3, 0)),
+            powers("one", (2, 1), (3, 2)),
+            powers("empty", (2, 5), (0, 2)),
+        ),
+        sized=lambda batch, items, dim: powers(f"{batch}x{items}x{dim}", (batch, items, dim), (batch, items)),
+        errors=hrr_errors.generate("_power_product", POWER_PRODUCT, powers("good", (3, 4, 8), (3, 4))),
+        differentiable=("vectors", "exponents"),
+        unread=("vectors",),
+        uncast=("exponents",),
     ),
 )

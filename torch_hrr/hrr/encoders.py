@@ -13,12 +13,11 @@ and seed give the same result, whatever else is in the batch.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_broadcast, check_seed, check_vectors, integer, shown
+from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
 from torch_hrr.hrr.memory import compute_dtype
 
@@ -159,11 +158,11 @@ def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int 
 def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
     """Many numbers in one vector: ``bind_power(b_1, x_1) bind bind_power(b_2, x_2) bind ...``, one base a feature.
 
-    In the spectrum the powers are sums, ``prod_f B_f^x_f = exp(sum_f x_f ln B_f)``: one matrix product of the values
-    with the logarithms of all bins, and one inverse transform. Phases are added in double: the error grows with the
-    values only as that of the bases' own phases, about ``eps sqrt(sum_f x_f^2)``. Similar numbers get similar vectors:
-    for unitary bases with phases uniform in [-pi, pi) the cosine of two codes is about ``prod_f sinc(x_f - y_f)``. Make
-    bases with ``unitary``.
+    In the spectrum the powers are sums, ``prod_f B_f^x_f = exp(sum_f x_f ln B_f)``: a product of the values with the
+    logarithms of all bins, and one inverse transform. Phases are added in double: the error grows with the values only
+    as that of the bases' own phases, about ``eps sqrt(sum_f x_f^2)``. Similar numbers get similar vectors: for unitary
+    bases with phases uniform in [-pi, pi) the cosine of two codes is about ``prod_f sinc(x_f - y_f)``. Make bases with
+    ``unitary``.
 
     Args:
         bases: ``[F, D]``, F >= 1.
@@ -178,8 +177,9 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
         ValueError: `bases` is not ``[F, D]`` with F, D >= 1, or `values` has another last dimension.
         RuntimeError: the devices differ.
 
-    Differentiable in both. A value that is not finite makes its row NaN. The last bits may depend on the batch, as
-    those of a matrix product do.
+    Differentiable in both. A value that is not finite makes its row NaN. On the CPU a row's bits depend on its values
+    and the bases alone; where a gradient is asked for, and on a GPU, the last ones may depend on the batch, as those of
+    a matrix product do.
 
     Cost: F D multiplications in double and one transform a row; F logarithms of spectra.
 
@@ -191,32 +191,7 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
     if bases.dim() != 2 or bases.shape[0] == 0:
         raise ValueError(f"{op}: bases must be [F, D] with F >= 1, got shape {list(bases.shape)}")
     values = check_vectors(op, "values", values, bases.shape[0], bases.device)
-    dtype = torch.promote_types(bases.dtype, values.dtype)
-    dim = bases.shape[-1]
-    wide = bases.to(compute_dtype(dtype))
-    packed = functional.spectrum(wide)
-    # The bins in order; those without an imaginary part are A_0 and, where D is even, the last.
-    zero = torch.zeros_like(packed[:, :1])
-    padded = torch.cat([packed[:, :1], zero, packed[:, 1:], *([zero] if dim % 2 == 0 else [])], -1)
-    real, imaginary = padded.unflatten(-1, (-1, 2)).unbind(-1)
-    power = real * real + imaginary * imaginary
-    empty = power <= torch.finfo(wide.dtype).eps ** 2 * dim * (wide * wide).sum(-1, keepdim=True)
-    exponents = values.to(wide.dtype)
-    size = torch.exp(exponents @ (0.5 * torch.where(empty, 1.0, power).log()))
-    size = torch.where(empty.any(0), 0.0, size)
-    turns = torch.atan2(torch.where(empty, 0.0, imaginary), torch.where(empty, 1.0, real)).double() / (2 * math.pi)
-    # Whole turns are dropped in double, where they cost the phase nothing.
-    total = exponents.double() @ turns
-    phase = ((total - total.detach().round()) * (2 * math.pi)).to(wide.dtype)
-    # A real bin has its power's real part, feature by feature: of several negative ones a product, not cos of the sum.
-    ends = [0, -1] if dim % 2 == 0 else [0]
-    factors = [torch.cos(2 * math.pi * exponents * turns[:, end]).prod(-1, keepdim=True) for end in ends]
-    inner = slice(1, -1 if dim % 2 == 0 else None)
-    bins = torch.stack([size[..., inner] * phase[..., inner].cos(), size[..., inner] * phase[..., inner].sin()], -1)
-    parts = [size[..., :1] * factors[0], bins.flatten(-2)]
-    if dim % 2 == 0:
-        parts.append(size[..., -1:] * factors[1])
-    return functional.from_spectrum(torch.cat(parts, -1).to(wide.dtype)).to(dtype)
+    return _ops._power_product.default(bases, values)
 
 
 def _check_items(op: str, argument: str, value: Tensor, rank: int = 1) -> Tensor:

@@ -300,3 +300,8 @@ def _bind_power_backward(grad: Tensor, a: Tensor, exponent: Tensor) -> Tensor:
     """``G conj(exponent A^(exponent - 1))``."""
     rows = _column(_compute(exponent), a)
     return _map_bins(lambda bins: rows * ((rows - 1) * bins.log()).exp().conj(), a, grad, exponent)
+
+
+def _power_product(vectors: Tensor, exponents: Tensor) -> Tensor:
+    """``prod_k A_k^x_k``, power by power."""
+    return multibind(bind_power(vectors, exponents))
