@@ -12,6 +12,10 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
+// Lanes of the widest vectors, at least 4.
+template <typename T>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
+
 template <typename T>
 struct Split {
   T* re;
@@ -221,6 +225,25 @@ void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&wo
     from = 1 - from;
   }
   dispatch_pass<true, T, W>(plan, plan.passes - 1, stride, Split<const T>{work[from].re, work[from].im}, target);
+}
+
+// All passes of transforms of `lanes` sequences side by side, back and forth between the arrays; returns which of the
+// two they end in.
+template <typename T, int W, typename Plan>
+int side_by_side_passes(const Plan& plan, int64_t lanes, const Split<T> (&arrays)[2], int from) {
+  int64_t stride = lanes;
+  for (int pass = 0; pass < plan.passes; ++pass) {
+    const Split<const T> source{arrays[from].re, arrays[from].im};
+    const ToSplit<T, W> target{arrays[1 - from]};
+    if (pass + 1 < plan.passes) {
+      dispatch_pass<false, T, W>(plan, pass, stride, source, target);
+    } else {
+      dispatch_pass<true, T, W>(plan, pass, stride, source, target);
+    }
+    stride *= plan.radix[pass];
+    from = 1 - from;
+  }
+  return from;
 }
 
 KERNEL_ISA_END

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/fft/pass_twiddles.h"
 #include "kernels/fft/plan_store.h"
-#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -42,18 +42,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t size, int width) {
       }
     }
   }
-  int64_t n = columns;
-  for (int pass = 1; pass + 1 < plan.passes; ++pass) {
-    offsets[static_cast<size_t>(pass)] = values.size();
-    const int64_t radix = plan.radix[pass];
-    for (int64_t p = 0; p < n / radix; ++p) {
-      for (int64_t k = 1; k < radix; ++k) {
-        append_root(p * k, n, false);
-        append_root(p * k, n, true);
-      }
-    }
-    n /= radix;
-  }
+  append_pass_twiddles(columns, plan.radix + 1, plan.passes - 1, values, offsets.data() + 1);
   while (values.size() % 16 != 0) {
     values.push_back(T{0});
   }

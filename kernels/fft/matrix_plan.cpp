@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/fft/odd_bins.h"
+#include "kernels/fft/pass_twiddles.h"
 #include "kernels/fft/plan_store.h"
-#include "kernels/fft/roots.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -66,17 +66,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
     }
   }
   size_t offsets[kMaxFftPasses] = {};
-  int64_t n = plan.columns;
-  for (int pass = 0; pass + 1 < plan.passes; ++pass) {
-    offsets[pass] = values.size();
-    for (int64_t p = 0; p < n / plan.radix[pass]; ++p) {
-      for (int64_t k = 1; k < plan.radix[pass]; ++k) {
-        append_root(p * k, n, false);
-        append_root(p * k, n, true);
-      }
-    }
-    n /= plan.radix[pass];
-  }
+  append_pass_twiddles(plan.columns, plan.radix, plan.passes, values, offsets);
   T* const storage = owned->numbers.allocate(values.size());
   std::copy(values.begin(), values.end(), storage);
   plan.weights = storage;

@@ -130,24 +130,6 @@ void inverse_columns(const MatrixPlan<T>& plan, Split<const T> source, T scale, 
   }
 }
 
-// The passes over the columns' bins, back and forth between the arrays; returns which of the two they end in.
-template <int W, typename T>
-int column_passes(const MatrixPlan<T>& plan, const Split<T> (&arrays)[2], int from) {
-  int64_t stride = plan.lanes;
-  for (int pass = 0; pass < plan.passes; ++pass) {
-    const Split<const T> source{arrays[from].re, arrays[from].im};
-    const ToSplit<T, W> target{arrays[1 - from]};
-    if (pass + 1 < plan.passes) {
-      dispatch_pass<false, T, W>(plan, pass, stride, source, target);
-    } else {
-      dispatch_pass<true, T, W>(plan, pass, stride, source, target);
-    }
-    stride *= plan.radix[pass];
-    from = 1 - from;
-  }
-  return from;
-}
-
 }  // namespace
 
 template <typename T>
@@ -161,7 +143,9 @@ void matrix_forward(const MatrixPlan<T>& plan, const T* row, Split<T> spectrum, 
       forward_columns<kRows, decltype(width)::value>(plan, row, arrays[from]);
     });
   });
-  with_width<T, 16>(plan.width, [&](auto width) { column_passes<decltype(width)::value>(plan, arrays, from); });
+  with_width<T, 16>(plan.width, [&](auto width) {
+    side_by_side_passes<T, decltype(width)::value>(plan, plan.lanes, arrays, from);
+  });
 }
 
 template <typename T>
@@ -169,7 +153,9 @@ void matrix_inverse(const MatrixPlan<T>& plan, Split<T> spectrum, Split<T> work,
   // The inverse of a complex transform: parts exchanged on both sides.
   const Split<T> arrays[2] = {{spectrum.im, spectrum.re}, {work.im, work.re}};
   int last = 0;
-  with_width<T, 16>(plan.width, [&](auto width) { last = column_passes<decltype(width)::value>(plan, arrays, 0); });
+  with_width<T, 16>(plan.width, [&](auto width) {
+    last = side_by_side_passes<T, decltype(width)::value>(plan, plan.lanes, arrays, 0);
+  });
   const Split<const T> source{arrays[last].im, arrays[last].re};
   with_rows(plan.rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;

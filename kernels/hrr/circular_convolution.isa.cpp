@@ -2,6 +2,7 @@
 #include "kernels/hrr/circular_convolution.h"
 
 #include "kernels/hrr/bind_superpose_row.h"
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -9,7 +10,93 @@ KERNEL_ISA_BEGIN
 namespace {
 
 template <typename S>
+BindSuperposeRow<S> row_of_bind(const BindParams& params, const S* a, const S* b) {
+  return {a, b, nullptr, 1, 0, 0, 0, params.product, params.normalize, params.eps};
+}
+
+// The operands of a group of rows, whose transforms serve the next group if it has the same.
+template <typename S>
+struct LaneOperand {
+  using Lanes = LaneRows<S>;
+
+  typename Lanes::Vectors spectra;
+  bool repeats;  // neighbouring rows have the same one
+  const S* rows[Lanes::W] = {};
+
+  void load(const Lanes& lanes, const RowMap& map, int operand, const S* base, int64_t r, int64_t count) {
+    const S* next[Lanes::W];
+    Lanes::rows_of(map, operand, base, r, count, next);
+    if (repeats && __builtin_memcmp(rows, next, sizeof(rows)) == 0) {
+      return;
+    }
+    __builtin_memcpy(rows, next, sizeof(rows));
+    lanes.load(rows, spectra);
+  }
+};
+
+// What lanes are multiplied by: 1/M, over the norm that |C|^2, summed over M points, says; returns the lanes that need
+// scaling first.
+template <typename T, int W>
+uint32_t scales_of(const BindParams& params, int64_t points, Simd<T, W> squared, T (&scale)[W]) {
+  const double share = 1 / static_cast<double>(points);
+  if (!params.normalize) {
+    Simd<T, W>::broadcast(static_cast<T>(share)).store(scale);
+    return 0;
+  }
+  for (int lane = 0; lane < W; ++lane) {
+    const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
+    scale[lane] = static_cast<T>(share / (norm_divides(norm, params.eps) ? norm : params.eps));
+  }
+  return unsafe_lanes(squared);
+}
+
+template <typename S>
+void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using T = compute_t<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const int inner = params.map.ndim - 1;
+  const auto repeats = [&](int operand) { return inner >= 0 && params.map.strides[operand][inner] == 0; };
+  LaneOperand<S> a{lanes.vectors(scratch, used), repeats(0)};
+  LaneOperand<S> b{lanes.vectors(scratch, used), repeats(1)};
+  const auto product = a.repeats ? b.spectra : a.spectra;
+  if (a.repeats) {
+    b.repeats = false;
+  }
+  for (int64_t r = begin; r < end; r += W) {
+    const int64_t count = end - r < W ? end - r : W;
+    a.load(lanes, params.map, 0, static_cast<const S*>(params.a), r, count);
+    b.load(lanes, params.map, 1, static_cast<const S*>(params.b), r, count);
+    const auto squared = params.normalize
+                             ? lanes.template multiply<true>(params.product, a.spectra, b.spectra, product)
+                             : lanes.template multiply<false>(params.product, a.spectra, b.spectra, product);
+    T scale[W];
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    uint32_t beyond = scales_of(params, lanes.plan.points, squared, scale);
+    beyond |= lanes.finish(product, scale, out, count);
+    if (beyond == 0) {
+      continue;
+    }
+    void* const memory = Lanes::beyond(params.dim, 2, scratch);
+    with_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
+      const auto scaled_a = engine.operand(memory, taken);
+      const auto scaled_b = engine.operand(memory, taken);
+      const auto sum = engine.operand(memory, taken);
+      for_lanes(beyond, count, [&](int64_t lane) {
+        const BindSuperposeRow<S> row = row_of_bind(params, a.rows[lane], b.rows[lane]);
+        scaled_row<S>(engine, row, scaled_a, scaled_b, sum, out + lane * params.dim);
+      });
+    });
+  }
+}
+
+template <typename S>
 void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
+  if (has_lanes(params.dim)) {
+    return bind_lanes<S>(params, begin, end, scratch);
+  }
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const auto a = engine.operand(scratch, used);
@@ -21,16 +108,8 @@ void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scrat
     const int inner = params.map.ndim - 1;
     BoundOperands<S, Engine> operands{a, b, inner >= 0 && params.map.strides[0][inner] == 0};
     for (int64_t r = begin; r < end; ++r) {
-      const BindSuperposeRow<S> row{base_a + row_offset(params.map, 0, r),
-                                    base_b + row_offset(params.map, 1, r),
-                                    nullptr,
-                                    1,
-                                    0,
-                                    0,
-                                    0,
-                                    params.product,
-                                    params.normalize,
-                                    params.eps};
+      const BindSuperposeRow<S> row =
+          row_of_bind(params, base_a + row_offset(params.map, 0, r), base_b + row_offset(params.map, 1, r));
       S* out = static_cast<S*>(params.out) + r * params.dim;
       NextRow<S> next;
       if (prefetch && r + 1 < end) {
@@ -54,7 +133,7 @@ void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scrat
 
 template <typename S>
 int64_t bind_scratch(const BindParams& params) {
-  return scratch_bytes<S>(params.dim, 3, 0);
+  return LaneRows<S>::scratch_bytes(params.dim, 2) + scratch_bytes<S>(params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.

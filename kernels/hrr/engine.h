@@ -10,9 +10,6 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-template <typename T>
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
-
 // Elements between the real and imaginary arrays beyond M: the wrapped point, and a cache line to keep both apart.
 constexpr int64_t kSplitPadding = 32;
 

@@ -1,6 +1,7 @@
 // Packed spectra on the CPU; compiled once per instruction set.
 #include "kernels/hrr/packed_spectrum.h"
 
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/row_spectrum.h"
 #include "kernels/registry.h"
 
@@ -420,6 +421,17 @@ bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, b
   return true;
 }
 
+// The same for a row that a plain transform did not serve.
+template <typename S, typename Engine>
+void scaled_transform_row(const Engine& engine, const S* in, bool inverse, typename Engine::Operand z, S* out) {
+  int exponent = 0;
+  if (row_exponent(engine, in, exponent)) {
+    transform_row(engine, in, inverse, true, exponent, z, out);
+  } else {
+    fill_nan(out, engine.dim);
+  }
+}
+
 template <typename S, typename Engine>
 void packed_spectrum_rows_with(const Engine& engine, int64_t used, const PackedSpectrumParams& params, int64_t begin,
                                int64_t end, void* scratch) {
@@ -427,20 +439,57 @@ void packed_spectrum_rows_with(const Engine& engine, int64_t used, const PackedS
   for (int64_t r = begin; r < end; ++r) {
     const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
     S* out = static_cast<S*>(params.out) + r * params.dim;
-    if (transform_row(engine, in, params.inverse, false, 0, z, out)) {
+    if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
+      scaled_transform_row(engine, in, params.inverse, z, out);
+    }
+  }
+}
+
+// Rows of has_lanes, side by side.
+template <typename S>
+void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using T = compute_t<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto z = lanes.vectors(scratch, used);
+  T scale[W];
+  Simd<T, W>::broadcast(static_cast<T>(1 / static_cast<double>(lanes.plan.points))).store(scale);
+  for (int64_t r = begin; r < end; r += W) {
+    const int64_t count = end - r < W ? end - r : W;
+    const S* rows[W];
+    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    if (params.inverse) {
+      lanes.load_packed(rows, z);
+    } else {
+      lanes.load(rows, z);
+    }
+    const uint32_t beyond = unsafe_lanes(lanes.squared(z));
+    if (params.inverse) {
+      lanes.finish(z, scale, out, count);
+    } else {
+      lanes.store_packed(z, out, count);
+    }
+    if (beyond == 0) {
       continue;
     }
-    int exponent = 0;
-    if (row_exponent(engine, in, exponent)) {
-      transform_row(engine, in, params.inverse, true, exponent, z, out);
-    } else {
-      fill_nan(out, engine.dim);
-    }
+    void* const memory = Lanes::beyond(params.dim, 1, scratch);
+    with_spectrum_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
+      const auto bins = engine.operand(memory, taken);
+      for_lanes(beyond, count, [&](int64_t lane) {
+        scaled_transform_row(engine, rows[lane], params.inverse, bins, out + lane * params.dim);
+      });
+    });
   }
 }
 
 template <typename S>
 void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  if (has_lanes(params.dim)) {
+    return packed_spectrum_lanes<S>(params, begin, end, scratch);
+  }
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     packed_spectrum_rows_with<S>(engine, used, params, begin, end, scratch);
   });
@@ -474,7 +523,45 @@ void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, con
 }
 
 template <typename S>
+void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using T = compute_t<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto z = lanes.vectors(scratch, used);
+  const auto factors = lanes.vectors(scratch, used);
+  T scale[W];
+  Simd<T, W>::broadcast(static_cast<T>(1 / static_cast<double>(lanes.plan.points))).store(scale);
+  for (int64_t r = begin; r < end; r += W) {
+    const int64_t count = end - r < W ? end - r : W;
+    const S* a[W];
+    const S* packed[W];
+    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
+    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
+    lanes.load(a, z);
+    lanes.load_packed(packed, factors);
+    lanes.template multiply<false>(params.product, z, factors, z);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    const uint32_t beyond = lanes.finish(z, scale, out, count);
+    if (beyond == 0) {
+      continue;
+    }
+    void* const memory = Lanes::beyond(params.dim, 2, scratch);
+    with_native_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
+      const auto bins = engine.operand(memory, taken);
+      for_lanes(beyond, count, [&](int64_t lane) {
+        scaled_bind_spectrum(engine, params.product, a[lane], packed[lane], bins, out + lane * params.dim);
+      });
+    });
+  }
+}
+
+template <typename S>
 void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
+  if (has_lanes(params.dim)) {
+    return bind_spectrum_lanes<S>(params, begin, end, scratch);
+  }
   with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -492,11 +579,17 @@ void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t
 template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
-    [](const PackedSpectrumParams& params) { return row_spectrum_scratch<S>(params.dim, 1); }, packed_spectrum_rows<S>};
+    [](const PackedSpectrumParams& params) {
+      return LaneRows<S>::scratch_bytes(params.dim, 1) + row_spectrum_scratch<S>(params.dim, 1);
+    },
+    packed_spectrum_rows<S>};
 template <typename S>
-constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {
-    [](const SpectrumBindParams& params) { return params.dim; },
-    [](const SpectrumBindParams& params) { return native_scratch_bytes<S>(params.dim, 1); }, bind_spectrum_rows<S>};
+constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {[](const SpectrumBindParams& params) { return params.dim; },
+                                                         [](const SpectrumBindParams& params) {
+                                                           return LaneRows<S>::scratch_bytes(params.dim, 2) +
+                                                                  native_scratch_bytes<S>(params.dim, 1);
+                                                         },
+                                                         bind_spectrum_rows<S>};
 
 }  // namespace
 

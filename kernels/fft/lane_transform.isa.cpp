@@ -1,0 +1,127 @@
+// The transforms of lane_transform.h; compiled once per instruction set.
+#include "kernels/fft/lane_transform.h"
+
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+namespace {
+
+// The numbers of real rows as vectors of a spectrum's arrays.
+template <typename Element, typename T>
+LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* im) {
+  constexpr int64_t W = kRowLanes<T>;
+  return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
+}
+
+// Rows shorter than a vector go one by one.
+template <typename T>
+void short_rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
+  for (int64_t p = 0; p < count; ++p) {
+    for (int lane = 0; lane < kRowLanes<T>; ++lane) {
+      vectors.at(p)[lane] = rows[lane][p];
+    }
+  }
+}
+template <typename T>
+uint32_t lanes_to_short_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
+  using V = Simd<T, kRowLanes<T>>;
+  const V zero = V::broadcast(0);
+  V check = zero;
+  for (int64_t p = 0; p < count; ++p) {
+    const V x = V::load(vectors.at(p)) * V::load(scale);
+    check = multiply_add(x, zero, check);
+    for (int lane = 0; lane < kRowLanes<T>; ++lane) {
+      rows[lane][p] = x.lanes[lane];
+    }
+  }
+  return mask_of(check != zero);
+}
+
+}  // namespace
+
+template <typename T>
+void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
+  constexpr int W = kRowLanes<T>;
+  if (count < W) {
+    return short_rows_to_lanes(rows, count, vectors);
+  }
+  for (int64_t start = 0; start < count; start += W) {
+    // The last block may repeat numbers of the one before.
+    const int64_t p = start + W <= count ? start : count - W;
+    Simd<T, W> x[W];
+#pragma GCC unroll 16
+    for (int lane = 0; lane < W; ++lane) {
+      x[lane] = Simd<T, W>::load(rows[lane] + p);
+    }
+    transpose<T, W>(x);
+    T* const first = vectors.at(p);
+    T* const second = vectors.at(p + 1);
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) {
+      x[i].store((i % 2 == 0 ? first : second) + i / 2 * vectors.step);
+    }
+  }
+}
+
+template <typename T>
+uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
+  constexpr int W = kRowLanes<T>;
+  if (count < W) {
+    return lanes_to_short_rows(vectors, count, scale, rows);
+  }
+  using V = Simd<T, W>;
+  const V factor = V::load(scale);
+  const V zero = V::broadcast(0);
+  // Several sums, so that none of them waits for its last addition.
+  constexpr int kSums = 4;
+  V check[kSums] = {zero, zero, zero, zero};
+  for (int64_t start = 0; start < count; start += W) {
+    const int64_t p = start + W <= count ? start : count - W;
+    const T* const first = vectors.at(p);
+    const T* const second = vectors.at(p + 1);
+    V x[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) {
+      x[i] = V::load((i % 2 == 0 ? first : second) + i / 2 * vectors.step) * factor;
+      check[i % kSums] = multiply_add(x[i], zero, check[i % kSums]);
+    }
+    transpose<T, W>(x);
+#pragma GCC unroll 16
+    for (int lane = 0; lane < W; ++lane) {
+      x[lane].store(rows[lane] + p);
+    }
+  }
+  return mask_of(check[0] + check[1] + (check[2] + check[3]) != zero);
+}
+
+template <typename T>
+void lane_forward(const LanePlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work) {
+  constexpr int W = kRowLanes<T>;
+  const Split<T> arrays[2] = {work, spectra};
+  const int from = plan.passes % 2 == 0 ? 1 : 0;
+  rows_to_lanes(rows, plan.dim, row_vectors(plan, arrays[from].re, arrays[from].im));
+  if (plan.dim % 2 != 0) {
+    __builtin_memset(arrays[from].im, 0, static_cast<size_t>(plan.size) * sizeof(T));
+  }
+  side_by_side_passes<T, W>(plan, W, arrays, from);
+}
+
+template <typename T>
+uint32_t lane_inverse(const LanePlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale, T* const* rows) {
+  constexpr int W = kRowLanes<T>;
+  // The inverse of a complex transform: parts exchanged on both sides.
+  const Split<T> arrays[2] = {{spectra.im, spectra.re}, {work.im, work.re}};
+  const Split<T> result = arrays[side_by_side_passes<T, W>(plan, W, arrays, 0)];
+  return lanes_to_rows(row_vectors<const T>(plan, result.im, result.re), plan.dim, scale, rows);
+}
+
+template void rows_to_lanes(const float* const*, int64_t, LaneVectors<float>);
+template void rows_to_lanes(const double* const*, int64_t, LaneVectors<double>);
+template uint32_t lanes_to_rows(LaneVectors<const float>, int64_t, const float*, float* const*);
+template uint32_t lanes_to_rows(LaneVectors<const double>, int64_t, const double*, double* const*);
+template void lane_forward(const LanePlan<float>&, const float* const*, Split<float>, Split<float>);
+template void lane_forward(const LanePlan<double>&, const double* const*, Split<double>, Split<double>);
+template uint32_t lane_inverse(const LanePlan<float>&, Split<float>, Split<float>, const float*, float* const*);
+template uint32_t lane_inverse(const LanePlan<double>&, Split<double>, Split<double>, const double*, double* const*);
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels

@@ -1,0 +1,289 @@
+// Short rows side by side, each in a lane: loads, products, packed spectra and stores of kRowLanes rows at a time.
+//
+// Rows that leave the range of the compute type are found by masks of lanes; the caller computes them again, scaled.
+#pragma once
+
+#include "kernels/fft/lane_transform.h"
+#include "kernels/hrr/bin_pairs.h"
+#include "kernels/hrr/engine_dispatch.h"
+#include "kernels/hrr/matrix_stage.h"
+#include "kernels/rows.h"
+
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+
+template <typename S>
+struct LaneRows {
+  using T = compute_t<S>;
+  static constexpr int W = kRowLanes<T>;
+  using V = Simd<T, W>;
+  using Vectors = Split<T>;  // M + 1 vectors of real parts and as many of imaginary ones
+
+  const LanePlan<T>& plan;
+  T* stage;  // W rows
+  Vectors work;
+
+  static int64_t vectors_bytes(const LanePlan<T>& plan) {
+    return 2 * (plan.size + W) * static_cast<int64_t>(sizeof(T)) + 64;
+  }
+  static int64_t scratch_bytes(int64_t dim, int operands) {
+    if (!has_lanes(dim)) {
+      return 0;
+    }
+    const LanePlan<T>& plan = lane_plan<T>(dim, W);
+    const int64_t bytes = W * dim * static_cast<int64_t>(sizeof(T)) + 64 + (operands + 1) * vectors_bytes(plan);
+    return (bytes + 63) / 64 * 64;
+  }
+
+  LaneRows(int64_t dim, void* scratch, int64_t& used) : plan(lane_plan<T>(dim, W)) {
+    stage = aligned<T>(scratch, used, W * dim);
+    work = vectors(scratch, used);
+  }
+  Vectors vectors(void* scratch, int64_t& used) const {
+    T* const memory = aligned<T>(scratch, used, 2 * (plan.size + W));
+    return {memory, memory + plan.size + W};
+  }
+
+  static V at(const T* array, int64_t k) {
+    return V::load(array + k * W);
+  }
+  static Complex<V> at(Vectors z, int64_t k) {
+    return {at(z.re, k), at(z.im, k)};
+  }
+  static void put(Vectors z, int64_t k, Complex<V> value) {
+    value.re.store(z.re + k * W);
+    value.im.store(z.im + k * W);
+  }
+  // The pair (k, M-k), of vectors or of the plan's numbers.
+  Pair<V> pair_at(Vectors z, int64_t k) const {
+    return {at(z, k), at(z, plan.points - k)};
+  }
+  void put_pair(Vectors z, int64_t k, const Pair<V>& pair) const {
+    put(z, k, pair.k);
+    put(z, plan.points - k, pair.mirror);
+  }
+  Complex<V> half_root(int64_t k) const {
+    return {V::broadcast(plan.pairs[4 * k]), V::broadcast(plan.pairs[4 * k + 1])};
+  }
+  Complex<V> coupling_of(int64_t k) const {
+    return {V::broadcast(plan.pairs[4 * k + 2]), V::broadcast(plan.pairs[4 * k + 3])};
+  }
+  bool is_odd() const {
+    return plan.dim % 2 != 0;
+  }
+  // Where a packed row, A_0, Re A_1, Im A_1, ..., lies among the bins: A_0 in place of their first imaginary part.
+  template <typename Element>
+  static LaneVectors<Element> packed_vectors(Vectors z) {
+    return {z.im, z.re + W, W};
+  }
+
+  // Rows in the compute type, in the stage where they are not.
+  void widened(const S* const (&rows)[W], const T* (&result)[W]) const {
+    for (int lane = 0; lane < W; ++lane) {
+      if constexpr (sizeof(S) == sizeof(T)) {
+        result[lane] = reinterpret_cast<const T*>(rows[lane]);
+      } else {
+        widen_row<S>(rows[lane], plan.dim, stage + lane * plan.dim);
+        result[lane] = stage + lane * plan.dim;
+      }
+    }
+  }
+  // The first `count` rows of `out`, those of other lanes in the stage.
+  void targets(S* out, int64_t count, T* (&result)[W]) const {
+    for (int lane = 0; lane < W; ++lane) {
+      result[lane] = stage + lane * plan.dim;
+      if constexpr (sizeof(S) == sizeof(T)) {
+        result[lane] = lane < count ? reinterpret_cast<T*>(out + lane * plan.dim) : result[lane];
+      }
+    }
+  }
+  void narrowed(S* out, int64_t count) const {
+    if constexpr (sizeof(S) != sizeof(T)) {
+      for (int64_t lane = 0; lane < count; ++lane) {
+        narrow_row<S>(stage + lane * plan.dim, plan.dim, T{1}, out + lane * plan.dim);
+      }
+    }
+  }
+
+  void load(const S* const (&rows)[W], Vectors spectra) const {
+    const T* sources[W];
+    widened(rows, sources);
+    lane_forward(plan, sources, spectra, work);
+  }
+
+  // A sum of squares as four, so that none of them waits for its last addition.
+  struct SquaredSum {
+    V parts[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+
+    void add(Complex<V> value, int first = 0) {
+      parts[first] = multiply_add(value.re, value.re, parts[first]);
+      parts[first + 1] = multiply_add(value.im, value.im, parts[first + 1]);
+    }
+    V total() const {
+      return parts[0] + parts[1] + (parts[2] + parts[3]);
+    }
+  };
+
+  // c <- a (*) b; returns sum |C|^2 over all M points where kNorm. c may be a or b.
+  template <Product kProduct, bool kNorm>
+  V multiply(Vectors a, Vectors b, Vectors c) const {
+    SquaredSum sum;
+    const auto single = [&](int64_t k, Complex<V> product) {
+      put(c, k, product);
+      if constexpr (kNorm) {
+        sum.add(product);
+      }
+    };
+    if (is_odd()) {
+      for (int64_t k = 0; k < plan.points; ++k) {
+        single(k, product_of_bins<kProduct>(at(a, k), at(b, k)));
+      }
+      return sum.total();
+    }
+    const auto alone = [&](int64_t k) {
+      const Complex<V> of_a = at(a, k);
+      const Complex<V> of_b = at(b, k);
+      single(k, product_pair<kProduct>(Pair<V>{of_a, of_a}, Pair<V>{of_b, of_b}, coupling_of(k)).k);
+    };
+    alone(0);
+    for (int64_t k = 1; 2 * k < plan.points; ++k) {
+      const Pair<V> product = product_pair<kProduct>(pair_at(a, k), pair_at(b, k), coupling_of(k));
+      put_pair(c, k, product);
+      if constexpr (kNorm) {
+        sum.add(product.k);
+        sum.add(product.mirror, 2);
+      }
+    }
+    if (plan.points % 2 == 0) {
+      alone(plan.points / 2);
+    }
+    return sum.total();
+  }
+  template <bool kNorm>
+  V multiply(Product product, Vectors a, Vectors b, Vectors c) const {
+    return product == Product::kConvolution ? multiply<Product::kConvolution, kNorm>(a, b, c)
+                                            : multiply<Product::kCorrelation, kNorm>(a, b, c);
+  }
+
+  // sum |Z|^2 over all M points
+  V squared(Vectors z) const {
+    SquaredSum sum;
+    int64_t k = 0;
+    for (; k + 2 <= plan.points; k += 2) {
+      sum.add(at(z, k));
+      sum.add(at(z, k + 1), 2);
+    }
+    if (k < plan.points) {
+      sum.add(at(z, k));
+    }
+    return sum.total();
+  }
+
+  // The spectra of rows as their packed bins, in place.
+  void pack(Vectors z) const {
+    if (is_odd()) {
+      return at(z.re, 0).store(z.im);
+    }
+    const V half = V::broadcast(static_cast<T>(0.5));
+    const Complex<V> first = at(z, 0);
+    (first.re + first.im).store(z.im);
+    (first.re - first.im).store(z.re + plan.points * W);
+    for (int64_t k = 1; 2 * k < plan.points; ++k) {
+      put_pair(z, k, bins_of_pair(pair_at(z, k), half_root(k), half));
+    }
+    conjugate_middle(z);
+  }
+  // The inverse.
+  void unpack(Vectors z) const {
+    const V zero = V::broadcast(0);
+    const V half = V::broadcast(static_cast<T>(0.5));
+    if (is_odd()) {
+      put(z, 0, {at(z.im, 0), zero});
+      for (int64_t k = 1; 2 * k < plan.points; ++k) {
+        const Complex<V> bin = at(z, k);
+        put(z, plan.points - k, {bin.re, -bin.im});
+      }
+      return;
+    }
+    const V first = at(z.im, 0) * half;
+    const V last = at(z.re, plan.points) * half;
+    put(z, 0, {first + last, first - last});
+    for (int64_t k = 1; 2 * k < plan.points; ++k) {
+      put_pair(z, k, pair_of_bins(pair_at(z, k), half_root(k), half));
+    }
+    conjugate_middle(z);
+  }
+  void conjugate_middle(Vectors z) const {
+    if (plan.points % 2 == 0) {
+      T* const middle = z.im + plan.points / 2 * W;
+      (-V::load(middle)).store(middle);
+    }
+  }
+
+  void load_packed(const S* const (&rows)[W], Vectors z) const {
+    const T* sources[W];
+    widened(rows, sources);
+    rows_to_lanes(sources, plan.dim, packed_vectors<T>(z));
+    unpack(z);
+  }
+  void store_packed(Vectors z, S* out, int64_t count) const {
+    pack(z);
+    T ones[W];
+    V::broadcast(1).store(ones);
+    T* rows[W];
+    targets(out, count, rows);
+    lanes_to_rows(packed_vectors<const T>(z), plan.dim, ones, rows);
+    narrowed(out, count);
+  }
+  // The first `count` rows that spectra stand for, times scale[lane]; the spectra are overwritten. Returns a mask of
+  // the lanes with a result that is not finite.
+  uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count) const {
+    T* rows[W];
+    targets(out, count, rows);
+    const uint32_t beyond = lane_inverse(plan, spectra, work, scale, rows);
+    narrowed(out, count);
+    return beyond;
+  }
+
+  // The rows of an operand of a map from r on, the last one repeated.
+  static void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t count, const S* (&rows)[W]) {
+    const int inner = map.ndim - 1;
+    const S* const first = base + row_offset(map, operand, r);
+    // Mostly they lie in one run of the innermost dimension, and one division says so.
+    const bool in_a_run = inner >= 0 && r % map.sizes[inner] + count <= map.sizes[inner];
+    const int64_t step = in_a_run ? map.strides[operand][inner] : 0;
+    for (int64_t lane = 0; lane < W; ++lane) {
+      const int64_t row = lane < count ? lane : count - 1;
+      rows[lane] = in_a_run ? first + row * step : base + row_offset(map, operand, r + row);
+    }
+  }
+
+  // Where scratch behind that of `operands` vectors begins: for the engine of single rows, which takes what lanes
+  // leave.
+  static void* beyond(int64_t dim, int operands, void* scratch) {
+    return static_cast<char*>(scratch) + scratch_bytes(dim, operands);
+  }
+};
+
+// Lanes whose squared norm leaves the safe range.
+template <typename T, int W>
+uint32_t unsafe_lanes(Simd<T, W> squared) {
+  uint32_t mask = 0;
+  for (int lane = 0; lane < W; ++lane) {
+    mask |= safe_squared_norm(squared.lanes[lane]) ? 0u : 1u << lane;
+  }
+  return mask;
+}
+
+// visit(lane) for the first `count` lanes of a mask
+template <typename Visit>
+void for_lanes(uint32_t mask, int64_t count, const Visit& visit) {
+  for (int64_t lane = 0; lane < count; ++lane) {
+    if ((mask >> lane & 1) != 0) {
+      visit(lane);
+    }
+  }
+}
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels
