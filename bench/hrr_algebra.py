@@ -137,15 +137,21 @@ def _item_memory(items: Tensor) -> hrr.ItemMemory:
     return hrr.ItemMemory(items)
 
 
-def cleanup_ours(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
-    """The best item of an `ItemMemory`, which is made once."""
-    return (_item_memory(memory).cleanup(query)[0],)
+def cleanup_ours(query: Tensor, memory: Tensor, top_k: int = 1) -> tuple[Tensor, ...]:
+    """The best items of an `ItemMemory`, which is made once."""
+    return (_item_memory(memory).cleanup(query, top_k)[0],)
 
 
 def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
     """normalize(query) @ memory.T, then the largest: items are normalised already."""
     cosines = torch.nn.functional.normalize(query, dim=-1) @ memory.T
     return (cosines.max(-1, keepdim=True).values,)
+
+
+def cleanup_topk(query: Tensor, memory: Tensor, top_k: int) -> tuple[Tensor, ...]:
+    """The same with topk."""
+    cosines = torch.nn.functional.normalize(query, dim=-1) @ memory.T
+    return (cosines.topk(top_k).values,)
 
 
 def resonator_inputs(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
@@ -271,14 +277,18 @@ ENTRIES: tuple[Entry, ...] = (
     permutation(16, 126, 1024),
     entry(
         "power encoding of 64", "100x64", 100, partial(features, 64, 1024), encode_ours,
-        (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024,
+        (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024, aim=1.0,
     ),
     *(
         entry(
             "cleanup among 1000", f"{batch}x1024", batch, partial(queries, 1000, 1024), cleanup_ours,
-            (Peer("max(normalize(q) @ m.T)", cleanup_torch),), (1000 + batch) * 1024,
+            (Peer("max(normalize(q) @ m.T)", cleanup_torch),), (1000 + batch) * 1024, aim=1.0,
         )
         for batch in (1, 100)
+    ),
+    entry(
+        "cleanup, five of 1000", "100x1024", 100, partial(queries, 1000, 1024), partial(cleanup_ours, top_k=5),
+        (Peer("topk(normalize(q) @ m.T, 5)", partial(cleanup_topk, top_k=5)),), 1100 * 1024, aim=1.0,
     ),
     entry(
         "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
