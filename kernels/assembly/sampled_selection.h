@@ -1,4 +1,4 @@
-// Selection from a row: a threshold from a sample of it, one pass that collects what reaches it, an exact selection.
+// Selection from a row: a threshold from a part of it, one pass that collects what reaches it, an exact selection.
 #pragma once
 
 #include "kernels/assembly/selection.h"
@@ -39,12 +39,38 @@ Key sampled_threshold(const Source& source, int64_t n, int64_t k, int64_t sample
   return cut(keys, size, rank, rank / 8, work).threshold;
 }
 
+// For few winners of a row that stays in the first-level cache; every lane of four vectors sees a part of it.
+template <typename Key>
+constexpr bool has_class_threshold(int64_t n, int64_t k) {
+  return k <= 2 * kKeyLanes<Key> && n >= 16 * kKeyLanes<Key> && n * static_cast<int64_t>(sizeof(Key)) <= 32768;
+}
+
+// A threshold that at least k elements reach, and not many more: the largest of every lane are that many different
+// ones.
+template <typename Key, typename Source>
+Key class_threshold(const Source& source, int64_t n, int64_t k, Key* keys, Key* work) {
+  using V = KeyVector<Key>;
+  constexpr int64_t kStep = 4 * V::kLanes;
+  V largest[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  for (int64_t j = 0; j + kStep <= n; j += kStep) {
+    for (int i = 0; i < 4; ++i) {
+      largest[i] = larger(largest[i], source.keys_of(source.whole(j + i * V::kLanes)));
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    largest[i].store(keys + i * V::kLanes);
+  }
+  pad_keys(keys, kStep);
+  return cut(keys, kStep, k, k, work).threshold;
+}
+
 // The k largest of the n keys of a source (selection.h): the selector then holds them, and their keys if asked.
 template <typename Key, typename Source>
 void select_top(Selector<Key>& selector, const Source& source, int64_t n, int64_t k, bool with_keys) {
-  const int64_t sample = sample_size(n, k);
   selector.clear();
-  if (sample != 0) {
+  if (has_class_threshold<Key>(n, k)) {
+    selector.set_threshold(class_threshold<Key>(source, n, k, selector.spare_keys(), selector.spare_work()));
+  } else if (const int64_t sample = sample_size(n, k); sample != 0) {
     selector.set_threshold(sampled_threshold<Key>(source, n, k, sample, selector.spare_keys(), selector.spare_work()));
   }
   selector.push(source, 0, n, 0);

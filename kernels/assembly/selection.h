@@ -121,9 +121,25 @@ Cut<Key> cut(const Key* keys, int64_t count, int64_t k, int64_t tolerance, Key* 
   return {low, reaching};
 }
 
-// Stable and descending: by the digits of the keys, from the lowest. The arrays must not overlap the other ones.
+// Stable and descending: by the digits of the keys, from the lowest; a few by insertion. The arrays must not overlap
+// the other ones.
 template <typename Key>
 void sort_descending(Key* keys, int32_t* indices, int64_t count, Key* other_keys, int32_t* other_indices) {
+  constexpr int64_t kFew = 24;
+  if (count <= kFew) {
+    for (int64_t i = 1; i < count; ++i) {
+      const Key key = keys[i];
+      const int32_t index = indices[i];
+      int64_t j = i;
+      for (; j > 0 && keys[j - 1] < key; --j) {
+        keys[j] = keys[j - 1];
+        indices[j] = indices[j - 1];
+      }
+      keys[j] = key;
+      indices[j] = index;
+    }
+    return;
+  }
   Key differing = 0;
   for (int64_t i = 1; i < count; ++i) {
     differing |= keys[i] ^ keys[0];

@@ -1,5 +1,5 @@
-// k_winners on the CPU: a threshold from a sample of the row, one pass that collects what reaches it, an exact
-// selection; of one winner, a search for the largest.
+// k_winners on the CPU: a threshold from a part of the row, one pass that collects what reaches it, an exact selection;
+// of one winner, a search for the largest.
 #include "kernels/assembly/winners.h"
 
 #include "kernels/assembly/element_keys.h"
