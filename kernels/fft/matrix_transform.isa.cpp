@@ -143,9 +143,8 @@ void matrix_forward(const MatrixPlan<T>& plan, const T* row, Split<T> spectrum, 
       forward_columns<kRows, decltype(width)::value>(plan, row, arrays[from]);
     });
   });
-  with_width<T, 16>(plan.width, [&](auto width) {
-    side_by_side_passes<T, decltype(width)::value>(plan, plan.lanes, arrays, from);
-  });
+  with_width<T, 16>(
+      plan.width, [&](auto width) { side_by_side_passes<T, decltype(width)::value>(plan, plan.lanes, arrays, from); });
 }
 
 template <typename T>
