@@ -15,15 +15,20 @@ KERNEL_HOST_DEVICE bool is_finite(double x) {
 
 template <typename T>
 KERNEL_HOST_DEVICE bool all_finite(const T* x, int64_t count) {
-  constexpr int kLanes = 64 / static_cast<int>(sizeof(T));
-  using V = Simd<T, kLanes>;
+  // Several sums of the widest vectors there are, so that none of them waits for its last addition.
+  constexpr int kSums = 4;
+  constexpr int kWidest = kVectorBytes / static_cast<int>(sizeof(T));
+  using V = Simd<T, kWidest>;
   const V zero = V::broadcast(0);
-  V check = zero;
+  V check[kSums] = {zero, zero, zero, zero};
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    check = multiply_add(V::load(x + i), zero, check);
+  for (; i + kSums * kWidest <= count; i += kSums * kWidest) {
+#pragma GCC unroll 4
+    for (int sum = 0; sum < kSums; ++sum) {
+      check[sum] = multiply_add(V::load(x + i + sum * kWidest), zero, check[sum]);
+    }
   }
-  T result = horizontal_sum(check);
+  T result = horizontal_sum(check[0] + check[1] + (check[2] + check[3]));
   for (; i < count; ++i) {
     result += x[i] * 0;
   }
