@@ -3,23 +3,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "csrc/huge_pages.h"
 
 namespace torch_hrr::assembly {
 namespace {
 
-// In large pages where there are any: small ones can take longer to come than rows to be drawn.
+// In large pages where there are any: small ones can take longer to come than rows to be drawn. Null where there is no
+// memory.
 void* large_memory(int64_t bytes) {
   constexpr int64_t kPage = int64_t{2} << 20;
   const int64_t alignment = bytes < kPage ? 64 : kPage;
   const auto size = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment);
   void* const memory = std::aligned_alloc(static_cast<size_t>(alignment), size);
-  if (memory == nullptr) {
-    throw std::bad_alloc();
+  if (memory != nullptr) {
+    prefer_huge_pages(memory, size);
   }
-  prefer_huge_pages(memory, size);
   return memory;
 }
 
@@ -59,6 +58,10 @@ const int32_t* KeptRows::admit(const Area& source, const std::vector<int64_t>& r
   place_of_.resize(static_cast<size_t>(source.slots[0]), -1);
   if (memory_ == nullptr) {
     memory_.reset(large_memory(bytes_of_columns_ + edges_.places * blocks_ * static_cast<int64_t>(sizeof(int32_t))));
+    if (memory_ == nullptr) {
+      edges_.places = 0;
+      return find(source, rows);
+    }
     edges_.columns = memory_.get();
     edges_.lengths = reinterpret_cast<int32_t*>(static_cast<char*>(memory_.get()) + bytes_of_columns_);
   }

@@ -1,6 +1,7 @@
 // The twiddle factors of passes over n points, for each p of a pass radix-1 pairs of numbers; the last pass needs none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

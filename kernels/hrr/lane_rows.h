@@ -54,7 +54,7 @@ struct LaneRows {
     value.re.store(z.re + k * W);
     value.im.store(z.im + k * W);
   }
-  // The pair (k, M-k), of vectors or of the plan's numbers.
+  // The pair (k, M-k).
   Pair<V> pair_at(Vectors z, int64_t k) const {
     return {at(z, k), at(z, plan.points - k)};
   }

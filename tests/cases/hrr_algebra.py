@@ -338,6 +338,7 @@ CASES = (
         op=ops._power_product.default,
         arguments=POWER_PRODUCT,
         oracle=power_product,
+        magnitude=oracle.power_product_scale,
         reference=reference._power_product,
         result_sizes=lambda arguments: (
             (

@@ -270,6 +270,15 @@ def bind_power_scale(a: Tensor, exponent: Tensor | float, order: int = 0) -> Ten
     return row_scale(torch.where(empty, torch.zeros_like(sizes), sizes), a.shape[-1])
 
 
+def power_product_scale(vectors: Tensor, exponents: Tensor) -> Tensor:
+    """prod |A^e|, uncertain by norm2(a) |e| / |A| through every factor"""
+    bins, empty = filled(vectors)
+    e = beside_rows(exponents)
+    uncertain = 1 + (e.abs() * relative_error(vectors, bins)).sum(-2)
+    sizes = (power_of(bins) ** (e / 2)).prod(-2) * uncertain
+    return row_scale(torch.where(empty.any(-2), torch.zeros_like(sizes), sizes), vectors.shape[-1])
+
+
 def inverse_backward_scale(grad: Tensor, a: Tensor, eps: float) -> Tensor:
     """|V| / max(|A|^2, eps), its first factor uncertain by norm2(grad), its second by 2 norm2(a) / |A|"""
     bins, empty = filled(a)
