@@ -1,6 +1,6 @@
 // Transforms of short real rows side by side: the formulas stand in lane_plan.h.
 //
-// Number n of kRowLanes rows is a vector, with a row in each lane; a spectrum is plan.points such vectors of real parts
+// Number n of kLanes rows is a vector, with a row in each lane; a spectrum is plan.points such vectors of real parts
 // and as many of imaginary ones.
 #pragma once
 
@@ -9,9 +9,6 @@
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
-
-template <typename T>
-constexpr int kRowLanes = kLanes<T>;
 
 // Where vectors p = 0, 1, ... lie: those of even p and those of odd p, each kind `step` numbers apart.
 template <typename Element>
@@ -28,8 +25,7 @@ struct LaneVectors {
 // vectors <- `count` numbers of each row
 template <typename T>
 void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors);
-// rows <- the vectors times scale[lane]; a lane's row whose pointer repeats another's must be equal. Returns a mask of
-// the lanes with a result that is not finite.
+// rows <- the vectors times scale[lane]. Returns a mask of the lanes with a result that is not finite.
 template <typename T>
 uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows);
 

@@ -8,7 +8,7 @@ namespace {
 // The numbers of real rows as vectors of a spectrum's arrays.
 template <typename Element, typename T>
 LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* im) {
-  constexpr int64_t W = kRowLanes<T>;
+  constexpr int64_t W = kLanes<T>;
   return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
 }
 
@@ -16,20 +16,20 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
 template <typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
   for (int64_t p = 0; p < count; ++p) {
-    for (int lane = 0; lane < kRowLanes<T>; ++lane) {
+    for (int lane = 0; lane < kLanes<T>; ++lane) {
       vectors.at(p)[lane] = rows[lane][p];
     }
   }
 }
 template <typename T>
 uint32_t lanes_to_short_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
-  using V = Simd<T, kRowLanes<T>>;
+  using V = Simd<T, kLanes<T>>;
   const V zero = V::broadcast(0);
   V check = zero;
   for (int64_t p = 0; p < count; ++p) {
     const V x = V::load(vectors.at(p)) * V::load(scale);
     check = multiply_add(x, zero, check);
-    for (int lane = 0; lane < kRowLanes<T>; ++lane) {
+    for (int lane = 0; lane < kLanes<T>; ++lane) {
       rows[lane][p] = x.lanes[lane];
     }
   }
@@ -40,7 +40,7 @@ uint32_t lanes_to_short_rows(LaneVectors<const T> vectors, int64_t count, const 
 
 template <typename T>
 void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
-  constexpr int W = kRowLanes<T>;
+  constexpr int W = kLanes<T>;
   if (count < W) {
     return short_rows_to_lanes(rows, count, vectors);
   }
@@ -64,7 +64,7 @@ void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) 
 
 template <typename T>
 uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
-  constexpr int W = kRowLanes<T>;
+  constexpr int W = kLanes<T>;
   if (count < W) {
     return lanes_to_short_rows(vectors, count, scale, rows);
   }
@@ -95,7 +95,7 @@ uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* sca
 
 template <typename T>
 void lane_forward(const LanePlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work) {
-  constexpr int W = kRowLanes<T>;
+  constexpr int W = kLanes<T>;
   const Split<T> arrays[2] = {work, spectra};
   const int from = plan.passes % 2 == 0 ? 1 : 0;
   rows_to_lanes(rows, plan.dim, row_vectors(plan, arrays[from].re, arrays[from].im));
@@ -107,7 +107,7 @@ void lane_forward(const LanePlan<T>& plan, const T* const* rows, Split<T> spectr
 
 template <typename T>
 uint32_t lane_inverse(const LanePlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale, T* const* rows) {
-  constexpr int W = kRowLanes<T>;
+  constexpr int W = kLanes<T>;
   // The inverse of a complex transform: parts exchanged on both sides.
   const Split<T> arrays[2] = {{spectra.im, spectra.re}, {work.im, work.re}};
   const Split<T> result = arrays[side_by_side_passes<T, W>(plan, W, arrays, 0)];

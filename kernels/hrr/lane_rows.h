@@ -1,4 +1,4 @@
-// Short rows side by side, each in a lane: loads, products, packed spectra and stores of kRowLanes rows at a time.
+// Short rows side by side, each in a lane: loads, products, packed spectra and stores of kLanes rows at a time.
 //
 // Rows that leave the range of the compute type are found by masks of lanes; the caller computes them again, scaled.
 #pragma once
@@ -15,7 +15,7 @@ KERNEL_ISA_BEGIN
 template <typename S>
 struct LaneRows {
   using T = compute_t<S>;
-  static constexpr int W = kRowLanes<T>;
+  static constexpr int W = kLanes<T>;
   using V = Simd<T, W>;
   using Vectors = Split<T>;  // M + 1 vectors of real parts and as many of imaginary ones
 
@@ -243,6 +243,13 @@ struct LaneRows {
     const uint32_t beyond = lane_inverse(plan, spectra, work, scale, rows);
     narrowed(out, count);
     return beyond;
+  }
+
+  // The rows themselves: times 1/M, which makes the inverse exact.
+  uint32_t finish(Vectors spectra, S* out, int64_t count) const {
+    T scale[W];
+    V::broadcast(static_cast<T>(1 / static_cast<double>(plan.points))).store(scale);
+    return finish(spectra, scale, out, count);
   }
 
   // The rows of an operand of a map from r on, the last one repeated.

@@ -449,13 +449,10 @@ void packed_spectrum_rows_with(const Engine& engine, int64_t used, const PackedS
 template <typename S>
 void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   using Lanes = LaneRows<S>;
-  using T = compute_t<S>;
   constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
-  T scale[W];
-  Simd<T, W>::broadcast(static_cast<T>(1 / static_cast<double>(lanes.plan.points))).store(scale);
   for (int64_t r = begin; r < end; r += W) {
     const int64_t count = end - r < W ? end - r : W;
     const S* rows[W];
@@ -468,7 +465,7 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     }
     const uint32_t beyond = unsafe_lanes(lanes.squared(z));
     if (params.inverse) {
-      lanes.finish(z, scale, out, count);
+      lanes.finish(z, out, count);
     } else {
       lanes.store_packed(z, out, count);
     }
@@ -525,14 +522,11 @@ void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, con
 template <typename S>
 void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
   using Lanes = LaneRows<S>;
-  using T = compute_t<S>;
   constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
   const auto factors = lanes.vectors(scratch, used);
-  T scale[W];
-  Simd<T, W>::broadcast(static_cast<T>(1 / static_cast<double>(lanes.plan.points))).store(scale);
   for (int64_t r = begin; r < end; r += W) {
     const int64_t count = end - r < W ? end - r : W;
     const S* a[W];
@@ -543,7 +537,7 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
     lanes.load_packed(packed, factors);
     lanes.template multiply<false>(params.product, z, factors, z);
     S* const out = static_cast<S*>(params.out) + r * params.dim;
-    const uint32_t beyond = lanes.finish(z, scale, out, count);
+    const uint32_t beyond = lanes.finish(z, out, count);
     if (beyond == 0) {
       continue;
     }
