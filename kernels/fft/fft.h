@@ -227,6 +227,59 @@ void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&wo
   dispatch_pass<true, T, W>(plan, plan.passes - 1, stride, Split<const T>{work[from].re, work[from].im}, target);
 }
 
+// A pass of a prime radix R without a butterfly of its own, by the sum itself; its roots stand before its twiddles.
+template <bool kLast, typename T, int W>
+void prime_pass(const T* roots, int radix, int64_t size, int64_t stride, Split<const T> source, Split<T> result) {
+  using V = Simd<T, W>;
+  using C = ComplexLanes<T, W>;
+  constexpr int kMaxHalf = (kMaxPrimeRadix - 1) / 2;
+  const int half = (radix - 1) / 2;
+  const int64_t columns = kLast ? 1 : size / (stride * radix);
+  const int64_t step = size / radix;
+  const FromSplit<T, W> load{source};
+  const ToSplit<T, W> store{result};
+  const auto number = [](const T* pair) { return C{V::broadcast(pair[0]), V::broadcast(pair[1])}; };
+  const T* twiddles = roots + 2 * radix;
+  for (int64_t p = 0; p < columns; ++p) {
+    for (int64_t q = 0; q < stride; q += W) {
+      C sum[kMaxHalf];
+      C difference[kMaxHalf];
+      const C first = load(q + stride * p);
+      C total = first;
+      for (int j = 1; j <= half; ++j) {
+        const C x = load(q + stride * p + step * j);
+        const C mirror = load(q + stride * p + step * (radix - j));
+        sum[j - 1] = add(x, mirror);
+        difference[j - 1] = subtract(x, mirror);
+        total = add(total, sum[j - 1]);
+      }
+      store(q + stride * radix * p, total);
+      for (int k = 1; k <= half; ++k) {
+        C middle = first;
+        C turned{V::broadcast(0), V::broadcast(0)};
+        int index = 0;
+        for (int j = 0; j < half; ++j) {
+          index += k;
+          index -= index >= radix ? radix : 0;
+          const C root = number(roots + 2 * index);
+          middle = {multiply_add(root.re, sum[j].re, middle.re), multiply_add(root.re, sum[j].im, middle.im)};
+          turned = {multiply_add(root.im, difference[j].re, turned.re),
+                    multiply_add(root.im, difference[j].im, turned.im)};
+        }
+        const auto put = [&](int bin, C value) {
+          if constexpr (!kLast) {
+            value = multiply(value, number(twiddles + 2 * bin - 2));
+          }
+          store(q + stride * (radix * p + bin), value);
+        };
+        put(k, add_i(middle, turned));
+        put(radix - k, subtract_i(middle, turned));
+      }
+    }
+    twiddles += 2 * (radix - 1);
+  }
+}
+
 // All passes of transforms of `lanes` sequences side by side, back and forth between the arrays; returns which of the
 // two they end in.
 template <typename T, int W, typename Plan>
@@ -235,10 +288,14 @@ int side_by_side_passes(const Plan& plan, int64_t lanes, const Split<T> (&arrays
   for (int pass = 0; pass < plan.passes; ++pass) {
     const Split<const T> source{arrays[from].re, arrays[from].im};
     const ToSplit<T, W> target{arrays[1 - from]};
-    if (pass + 1 < plan.passes) {
-      dispatch_pass<false, T, W>(plan, pass, stride, source, target);
-    } else {
+    const bool last = pass + 1 == plan.passes;
+    if (plan.radix[pass] > kMaxButterfly) {
+      const auto prime = last ? prime_pass<true, T, W> : prime_pass<false, T, W>;
+      prime(plan.twiddles[pass], plan.radix[pass], plan.size, stride, source, arrays[1 - from]);
+    } else if (last) {
       dispatch_pass<true, T, W>(plan, pass, stride, source, target);
+    } else {
+      dispatch_pass<false, T, W>(plan, pass, stride, source, target);
     }
     stride *= plan.radix[pass];
     from = 1 - from;

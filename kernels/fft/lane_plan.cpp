@@ -38,7 +38,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int width) {
   }
   T* const storage = owned->numbers.allocate(values.size());
   std::copy(values.begin(), values.end(), storage);
-  for (int pass = 0; pass + 1 < plan.passes; ++pass) {
+  for (int pass = 0; pass < plan.passes; ++pass) {
     plan.twiddles[pass] = storage + offsets[pass];
   }
   plan.pairs = storage + pairs;

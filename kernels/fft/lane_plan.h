@@ -21,7 +21,7 @@ struct LanePlan {
   int64_t size = 0;    // M vectors of numbers
   int passes = 0;
   int radix[kMaxFftPasses] = {};
-  // For each p of a pass, radix-1 pairs of numbers; the last pass needs none.
+  // As append_pass_twiddles leaves them.
   const T* twiddles[kMaxFftPasses] = {};
   // For k <= M/2 of an even row: e^{-2 pi i k/D} and u_k = (1 + e^{-2 pi i k/M})/4, four numbers.
   const T* pairs = nullptr;
@@ -29,7 +29,7 @@ struct LanePlan {
 
 // Whether rows of `dim` numbers go side by side.
 constexpr bool has_lanes(int64_t dim) {
-  return dim > 1 && dim <= kMaxLaneDim && is_smooth(dim);
+  return dim > 0 && dim <= kMaxLaneDim && is_smooth(dim, kMaxPrimeRadix);
 }
 
 // The plan for rows of has_lanes on vectors of `width` lanes. Thread-safe; plans live until the process ends.

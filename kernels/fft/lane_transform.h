@@ -24,10 +24,10 @@ struct LaneVectors {
 
 // vectors <- `count` numbers of each row
 template <typename T>
-void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors);
+void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors);
 // rows <- the vectors times scale[lane]. Returns a mask of the lanes with a result that is not finite.
 template <typename T>
-uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows);
+uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows);
 
 // spectra <- the transforms of the rows
 template <typename T>

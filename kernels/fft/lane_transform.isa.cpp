@@ -14,15 +14,19 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
 
 // Rows shorter than a vector go one by one.
 template <typename T>
-void short_rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
+void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
   for (int64_t p = 0; p < count; ++p) {
+    // Put together in a register: a vector cannot be loaded soon after stores of its parts.
+    Simd<T, kLanes<T>> x;
+#pragma GCC unroll 16
     for (int lane = 0; lane < kLanes<T>; ++lane) {
-      vectors.at(p)[lane] = rows[lane][p];
+      x.lanes[lane] = rows[lane][p];
     }
+    x.store(vectors.at(p));
   }
 }
 template <typename T>
-uint32_t lanes_to_short_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
+uint32_t lanes_to_short_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
   using V = Simd<T, kLanes<T>>;
   const V zero = V::broadcast(0);
   V check = zero;
@@ -39,7 +43,7 @@ uint32_t lanes_to_short_rows(LaneVectors<const T> vectors, int64_t count, const 
 }  // namespace
 
 template <typename T>
-void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) {
+void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
   constexpr int W = kLanes<T>;
   if (count < W) {
     return short_rows_to_lanes(rows, count, vectors);
@@ -63,7 +67,7 @@ void rows_to_lanes(const T* const* rows, int64_t count, LaneVectors<T> vectors) 
 }
 
 template <typename T>
-uint32_t lanes_to_rows(LaneVectors<const T> vectors, int64_t count, const T* scale, T* const* rows) {
+uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
   constexpr int W = kLanes<T>;
   if (count < W) {
     return lanes_to_short_rows(vectors, count, scale, rows);
@@ -114,10 +118,10 @@ uint32_t lane_inverse(const LanePlan<T>& plan, Split<T> spectra, Split<T> work, 
   return lanes_to_rows(row_vectors<const T>(plan, result.im, result.re), plan.dim, scale, rows);
 }
 
-template void rows_to_lanes(const float* const*, int64_t, LaneVectors<float>);
-template void rows_to_lanes(const double* const*, int64_t, LaneVectors<double>);
-template uint32_t lanes_to_rows(LaneVectors<const float>, int64_t, const float*, float* const*);
-template uint32_t lanes_to_rows(LaneVectors<const double>, int64_t, const double*, double* const*);
+template void rows_to_lanes(const float* const*, int64_t, const LaneVectors<float>&);
+template void rows_to_lanes(const double* const*, int64_t, const LaneVectors<double>&);
+template uint32_t lanes_to_rows(const LaneVectors<const float>&, int64_t, const float*, float* const*);
+template uint32_t lanes_to_rows(const LaneVectors<const double>&, int64_t, const double*, double* const*);
 template void lane_forward(const LanePlan<float>&, const float* const*, Split<float>, Split<float>);
 template void lane_forward(const LanePlan<double>&, const double* const*, Split<double>, Split<double>);
 template uint32_t lane_inverse(const LanePlan<float>&, Split<float>, Split<float>, const float*, float* const*);

@@ -4,7 +4,7 @@
 namespace torch_hrr::kernels {
 namespace {
 
-constexpr int kPrimes[] = {13, 11, 7, 5, 3};
+constexpr int kPrimes[] = {31, 29, 23, 19, 17, 13, 11, 7, 5, 3};
 
 // The least multiple of a power of two, from `least` on, without prime factors above 5: those passes are the fastest.
 int64_t smooth_multiple(int64_t step, int64_t least) {

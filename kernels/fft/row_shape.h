@@ -15,9 +15,13 @@ enum class RowTransform : int32_t {
 // Beyond this length no row is transformed: the bits of the CPU's library FFT depend on the number of threads.
 constexpr int64_t kMaxRowTransform = int64_t{1} << 20;
 
-// Whether n > 0 has no prime factor above `largest`, which is at most 13.
+// The largest prime radix of a pass, and the largest radix with a butterfly of its own.
+constexpr int kMaxPrimeRadix = 31;
+constexpr int kMaxButterfly = 16;
+
+// Whether n > 0 has no prime factor above `largest`, which is at most kMaxPrimeRadix.
 constexpr bool is_smooth(int64_t n, int64_t largest = 13) {
-  for (const int64_t prime : {2, 3, 5, 7, 11, 13}) {
+  for (const int64_t prime : {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31}) {
     for (; prime <= largest && n % prime == 0; n /= prime) {
     }
   }
@@ -39,8 +43,8 @@ int64_t padded_row_length(int64_t dim);
 // The points, from `least` on, of the complex transforms by which Bluestein's sum (chirp_plan.h) goes.
 int64_t chirp_length(int64_t least);
 
-// The radices of the passes over n points after each other, n without prime factors above 13: few, and as even as
-// possible. Returns how many there are.
+// The radices of the passes over n points after each other, n without prime factors above kMaxPrimeRadix: few,
+// and as even as possible. Returns how many there are.
 constexpr int kMaxFftPasses = 16;
 int choose_radices(int64_t n, int* radix);
 
