@@ -29,7 +29,8 @@ def filled(kind, **options):
 
 def factors(seed):
     """An answer that is found by a random start, if at all: noise has no factors."""
-    return hrr.Resonator(BOOKS, seed=seed).factorize(torch.ones(3, 64).cumsum(0).sin(), 30).cosines
+    vectors = hrr.random(61, 64, torch.Generator().manual_seed(1), unitary=True, device="cpu")
+    return hrr.Resonator(vectors[1:].view(3, 20, 64), seed=seed).factorize(vectors[0], 30).cosines
 
 
 SEEDED = {
