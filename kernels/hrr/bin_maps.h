@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/math.h"
@@ -21,14 +22,17 @@ struct ScaledEps {
   int shift;
 };
 
-// What the bins of one row have in common. They stand for A = bin 2^scale.
-struct BinScalars {
-  double threshold;  // |bin|^2 at which a bin is empty
-  double eps;        // of the inverse, for scaled bins
-  double exponent;
-  double ln_scale;  // scale ln 2
+// What the bins of one row have in common, or, with vectors of doubles, those of a row in each lane. They stand for
+// A = bin 2^scale.
+template <typename N>
+struct BinScalarsOf {
+  N threshold;  // |bin|^2 at which a bin is empty
+  N eps;        // of the inverse, for scaled bins
+  N exponent;
+  N ln_scale;  // scale ln 2
   int32_t order;
 };
+using BinScalars = BinScalarsOf<double>;
 
 // How the bins of one row are mapped: map_bin of bin factor, times 2^exponent.
 struct RowMapping {
@@ -98,6 +102,16 @@ constexpr void with_map(SpectralMap map, const Body& body) {
   }
 }
 
+// A number of every lane, or numbers of each.
+template <typename L, typename N>
+KERNEL_HOST_DEVICE L in_lanes(N value) {
+  if constexpr (std::is_same_v<L, N>) {
+    return value;
+  } else {
+    return lanes_of<L>(value);
+  }
+}
+
 template <typename L>
 KERNEL_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
   return {z.re * factor, z.im * factor};
@@ -112,9 +126,9 @@ KERNEL_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scal
 
 // A^e (ln A)^order
 template <typename L>
-KERNEL_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, const BinScalars& row, int order) {
+KERNEL_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, L ln_scale, int order) {
   L turns;
-  const Complex<L> ln = complex_logarithm(a, power, lanes_of<L>(row.ln_scale), turns);
+  const Complex<L> ln = complex_logarithm(a, power, ln_scale, turns);
   const L size = exponential(exponent * ln.re);
   const L half_turns = exponent * (turns + turns);
   const SineCosine<L> direction = sine_cosine_pi(half_turns);
@@ -125,30 +139,30 @@ KERNEL_HOST_DEVICE Complex<L> complex_power(Complex<L> a, L power, L exponent, c
   return result;
 }
 
-template <SpectralMap kMap, typename L>
-KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalars& row) {
+template <SpectralMap kMap, typename L, typename N>
+KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScalarsOf<N>& row) {
   const L zero = lanes_of<L>(0);
   const L one = lanes_of<L>(1);
   const L power = multiply_add(a.re, a.re, a.im * a.im);
-  const auto empty = power <= lanes_of<L>(row.threshold);
+  const auto empty = power <= in_lanes<L>(row.threshold);
   const L filled = select(empty, one, power);
   const auto blank = [&](Complex<L> y) { return Complex<L>{select(empty, zero, y.re), select(empty, zero, y.im)}; };
   if constexpr (kMap == SpectralMap::kInverse) {
-    const L eps = lanes_of<L>(row.eps);
+    const L eps = in_lanes<L>(row.eps);
     const L factor = one / select(filled < eps, eps, filled);
     return blank({a.re * factor, -(a.im * factor)});
   } else if constexpr (kMap == SpectralMap::kCutInverse) {
-    const auto cut = filled <= lanes_of<L>(row.eps);
+    const auto cut = filled <= in_lanes<L>(row.eps);
     const L factor = select(cut, zero, one / filled);
     return blank({a.re * factor, -(a.im * factor)});
   } else if constexpr (kMap == SpectralMap::kUnitary) {
     const L factor = one / square_root(filled);
     return {select(empty, one, a.re * factor), select(empty, zero, a.im * factor)};
   } else if constexpr (kMap == SpectralMap::kPower) {
-    return blank(complex_power(a, filled, lanes_of<L>(row.exponent), row, row.order));
+    return blank(complex_power(a, filled, in_lanes<L>(row.exponent), in_lanes<L>(row.ln_scale), row.order));
   } else if constexpr (kMap == SpectralMap::kInverseBackward) {
     // y = 1/A: dy = -y^2 dA, so the gradient is -conj(y^2) V; below eps y = conj(A) / eps and it is conj(V) / eps.
-    const L eps = lanes_of<L>(row.eps);
+    const L eps = in_lanes<L>(row.eps);
     const auto clamped = filled <= eps;
     const Complex<L> conj_y = scaled(a, one / filled);
     const Complex<L> g = multiply(multiply(conj_y, conj_y), v);
@@ -162,8 +176,8 @@ KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScala
     return blank({-(y.im * turn), y.re * turn});
   } else {
     static_assert(kMap == SpectralMap::kPowerBackward);
-    const L exponent = lanes_of<L>(row.exponent);
-    const Complex<L> slope = complex_power(a, filled, exponent - one, row, 0);
+    const L exponent = in_lanes<L>(row.exponent);
+    const Complex<L> slope = complex_power(a, filled, exponent - one, in_lanes<L>(row.ln_scale), 0);
     return blank(scaled(multiply_conjugate(v, slope), exponent));
   }
 }

@@ -14,89 +14,8 @@ BindSuperposeRow<S> row_of_bind(const BindParams& params, const S* a, const S* b
   return {a, b, nullptr, 1, 0, 0, 0, params.product, params.normalize, params.eps};
 }
 
-// The operands of a group of rows, whose transforms serve the next group if it has the same.
 template <typename S>
-struct LaneOperand {
-  using Lanes = LaneRows<S>;
-
-  typename Lanes::Vectors spectra;
-  bool repeats;  // neighbouring rows have the same one
-  const S* rows[Lanes::W] = {};
-
-  void load(const Lanes& lanes, const RowMap& map, int operand, const S* base, int64_t r, int64_t count) {
-    const S* next[Lanes::W];
-    Lanes::rows_of(map, operand, base, r, count, next);
-    if (repeats && __builtin_memcmp(rows, next, sizeof(rows)) == 0) {
-      return;
-    }
-    __builtin_memcpy(rows, next, sizeof(rows));
-    lanes.load(rows, spectra);
-  }
-};
-
-// What lanes are multiplied by: 1/M, over the norm that |C|^2, summed over M points, says; returns the lanes that need
-// scaling first.
-template <typename T, int W>
-uint32_t scales_of(const BindParams& params, int64_t points, Simd<T, W> squared, T (&scale)[W]) {
-  const double share = 1 / static_cast<double>(points);
-  if (!params.normalize) {
-    Simd<T, W>::broadcast(static_cast<T>(share)).store(scale);
-    return 0;
-  }
-  for (int lane = 0; lane < W; ++lane) {
-    const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
-    scale[lane] = static_cast<T>(share / (norm_divides(norm, params.eps) ? norm : params.eps));
-  }
-  return unsafe_lanes(squared);
-}
-
-template <typename S>
-void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
-  using T = compute_t<S>;
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const int inner = params.map.ndim - 1;
-  const auto repeats = [&](int operand) { return inner >= 0 && params.map.strides[operand][inner] == 0; };
-  LaneOperand<S> a{lanes.vectors(scratch, used), repeats(0)};
-  LaneOperand<S> b{lanes.vectors(scratch, used), repeats(1)};
-  const auto product = a.repeats ? b.spectra : a.spectra;
-  if (a.repeats) {
-    b.repeats = false;
-  }
-  for (int64_t r = begin; r < end; r += W) {
-    const int64_t count = end - r < W ? end - r : W;
-    a.load(lanes, params.map, 0, static_cast<const S*>(params.a), r, count);
-    b.load(lanes, params.map, 1, static_cast<const S*>(params.b), r, count);
-    const auto squared = params.normalize
-                             ? lanes.template multiply<true>(params.product, a.spectra, b.spectra, product)
-                             : lanes.template multiply<false>(params.product, a.spectra, b.spectra, product);
-    T scale[W];
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
-    uint32_t beyond = scales_of(params, lanes.plan.points, squared, scale);
-    beyond |= lanes.finish(product, scale, out, count);
-    if (beyond == 0) {
-      continue;
-    }
-    void* const memory = Lanes::beyond(params.dim, 2, scratch);
-    with_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
-      const auto scaled_a = engine.operand(memory, taken);
-      const auto scaled_b = engine.operand(memory, taken);
-      const auto sum = engine.operand(memory, taken);
-      for_lanes(beyond, count, [&](int64_t lane) {
-        const BindSuperposeRow<S> row = row_of_bind(params, a.rows[lane], b.rows[lane]);
-        scaled_row<S>(engine, row, scaled_a, scaled_b, sum, out + lane * params.dim);
-      });
-    });
-  }
-}
-
-template <typename S>
-void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  if (has_lanes(params.dim)) {
-    return bind_lanes<S>(params, begin, end, scratch);
-  }
+void single_bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const auto a = engine.operand(scratch, used);
@@ -131,6 +50,78 @@ void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scrat
   });
 }
 
+// The operands of a group of rows, whose transforms serve the next group if it has the same.
+template <typename S>
+struct LaneOperand {
+  using Lanes = LaneRows<S>;
+
+  typename Lanes::Vectors spectra;
+  bool repeats;  // neighbouring rows have the same one
+  const S* rows[Lanes::W] = {};
+
+  void load(const Lanes& lanes, const RowMap& map, int operand, const S* base, int64_t r, int64_t count) {
+    const S* next[Lanes::W];
+    Lanes::rows_of(map, operand, base, r, count, next);
+    if (repeats && __builtin_memcmp(rows, next, sizeof(rows)) == 0) {
+      return;
+    }
+    __builtin_memcpy(rows, next, sizeof(rows));
+    lanes.load(rows, spectra);
+  }
+};
+
+// What lanes are multiplied by: 1/M, over the norm that |C|^2, summed over M points, says; returns the lanes that need
+// scaling first.
+template <typename T, int W>
+uint32_t scales_of(bool normalize, double eps, int64_t points, Simd<T, W> squared, T (&scale)[W]) {
+  const double share = 1 / static_cast<double>(points);
+  if (!normalize) {
+    Simd<T, W>::broadcast(static_cast<T>(share)).store(scale);
+    return 0;
+  }
+  for (int lane = 0; lane < W; ++lane) {
+    const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
+    scale[lane] = static_cast<T>(share / (norm_divides(norm, eps) ? norm : eps));
+  }
+  return unsafe_lanes(squared);
+}
+
+template <typename S>
+void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using T = compute_t<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const int inner = params.map.ndim - 1;
+  const auto repeats = [&](int operand) { return inner >= 0 && params.map.strides[operand][inner] == 0; };
+  LaneOperand<S> a{lanes.vectors(scratch, used), repeats(0)};
+  LaneOperand<S> b{lanes.vectors(scratch, used), repeats(1)};
+  const auto product = a.repeats ? b.spectra : a.spectra;
+  if (a.repeats) {
+    b.repeats = false;
+  }
+  const auto group = [&](int64_t r, int64_t count) {
+    a.load(lanes, params.map, 0, static_cast<const S*>(params.a), r, count);
+    b.load(lanes, params.map, 1, static_cast<const S*>(params.b), r, count);
+    const auto squared = params.normalize
+                             ? lanes.template multiply<true>(params.product, a.spectra, b.spectra, product)
+                             : lanes.template multiply<false>(params.product, a.spectra, b.spectra, product);
+    T scale[W];
+    const uint32_t unsafe = scales_of(params.normalize, params.eps, lanes.plan.points, squared, scale);
+    return unsafe | lanes.finish(product, scale, static_cast<S*>(params.out) + r * params.dim, count);
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_bind_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+  });
+}
+
+template <typename S>
+void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? bind_lanes<S> : single_bind_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
 template <typename S>
 int64_t bind_scratch(const BindParams& params) {
   return LaneRows<S>::scratch_bytes(params.dim, 2) + scratch_bytes<S>(params.dim, 3, 0);
@@ -160,12 +151,7 @@ int64_t shared_bytes(const BindSuperposeParams& params) {
 }
 
 template <typename S>
-int64_t bind_superpose_scratch(const BindSuperposeParams& params) {
-  return scratch_bytes<S>(params.dim, 3, 0) + shared_bytes<S>(params);
-}
-
-template <typename S>
-void bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
+void single_bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     using Operand = typename Engine::Operand;
@@ -203,6 +189,158 @@ void bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64
       }
     }
   });
+}
+
+// The pairs of records in lanes, a step after the other: those of W records side by side or, where one record has
+// pairs enough to fill the lanes, W pairs of it.
+template <typename S>
+struct LaneSteps {
+  using Lanes = LaneRows<S>;
+  using T = typename Lanes::T;
+  static constexpr int W = Lanes::W;
+
+  const BindSuperposeParams& params;
+  bool of_pairs;
+
+  explicit LaneSteps(const BindSuperposeParams& the_params) : params(the_params), of_pairs(the_params.items >= W) {}
+
+  int64_t count() const {
+    return of_pairs ? (params.items + W - 1) / W : params.items;
+  }
+  // Where the lanes of a step find their vectors or weights, for `rows` records from r on.
+  void find(int operand, const void* base, int64_t item_stride, int64_t r, int64_t rows, int64_t step,
+            const S* (&found)[W]) const {
+    if (!of_pairs) {
+      return Lanes::rows_of(params.map, operand, static_cast<const S*>(base) + step * item_stride, r, rows, found);
+    }
+    const S* const first = static_cast<const S*>(base) + row_offset(params.map, operand, r);
+    for (int64_t lane = 0; lane < W; ++lane) {
+      const int64_t k = step * W + lane;
+      found[lane] = first + (k < params.items ? k : params.items - 1) * item_stride;
+    }
+  }
+  // Lanes beyond the last pair repeat it with weight 0.
+  typename Lanes::V weights(int64_t r, int64_t rows, int64_t step) const {
+    T weights[W];
+    for (T& weight : weights) {
+      weight = 1;
+    }
+    if (params.weights != nullptr) {
+      const S* found[W];
+      find(2, params.weights, params.item_stride_weights, r, rows, step, found);
+      for (int lane = 0; lane < W; ++lane) {
+        widen_row<S>(found[lane], 1, weights + lane);
+      }
+    }
+    for (int64_t lane = 0; of_pairs && lane < W; ++lane) {
+      weights[lane] = step * W + lane < params.items ? weights[lane] : 0;
+    }
+    return Lanes::V::load(weights);
+  }
+};
+
+// One side of records: its vectors are transformed as they are needed or, where all records have the same, beforehand.
+// Either way the numbers are the same.
+template <typename S>
+struct LaneSide {
+  using Lanes = LaneRows<S>;
+  using Vectors = typename Lanes::Vectors;
+
+  Vectors current;
+  int operand;
+  const void* base;
+  int64_t item_stride;
+  Vectors* shared = nullptr;
+
+  void load(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t rows, int64_t step,
+            Vectors target) const {
+    const S* found[Lanes::W];
+    steps.find(operand, base, item_stride, r, rows, step, found);
+    lanes.load(found, target);
+  }
+  void share(const Lanes& lanes, const LaneSteps<S>& steps, void* scratch, int64_t& used) {
+    Vectors* const memory = aligned<Vectors>(scratch, used, steps.count());
+    for (int64_t step = 0; step < steps.count(); ++step) {
+      memory[step] = lanes.vectors(scratch, used);
+      load(lanes, steps, 0, 1, step, memory[step]);
+    }
+    shared = memory;
+  }
+  Vectors at(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t rows, int64_t step) const {
+    if (shared != nullptr) {
+      return shared[step];
+    }
+    load(lanes, steps, r, rows, step, current);
+    return current;
+  }
+};
+
+template <typename S>
+int64_t shared_lanes_bytes(const BindSuperposeParams& params) {
+  const bool shared = is_shared(params, 0) || is_shared(params, 1);
+  if (!shared || !has_lanes(params.dim) || params.items > kMaxSharedBytes / params.dim) {
+    return 0;
+  }
+  const int64_t steps = LaneSteps<S>(params).count();
+  const int64_t bytes = LaneRows<S>::scratch_bytes(params.dim, static_cast<int>(steps)) +
+                        steps * static_cast<int64_t>(sizeof(Split<double>)) + 64;
+  return bytes <= kMaxSharedBytes ? bytes : 0;
+}
+
+template <typename S>
+void bind_superpose_lanes(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const LaneSteps<S> steps(params);
+  const auto sum = lanes.vectors(scratch, used);
+  const auto of_pairs = lanes.vectors(scratch, used);
+  LaneSide<S> a{lanes.vectors(scratch, used), 0, params.a, params.item_stride_a};
+  LaneSide<S> b{lanes.vectors(scratch, used), 1, params.b, params.item_stride_b};
+  if (shared_lanes_bytes<S>(params) > 0) {
+    (is_shared(params, 1) ? b : a).share(lanes, steps, scratch, used);
+  }
+  void* const rest = static_cast<char*>(scratch) + used;
+  const auto add_products = [&](int64_t r, int64_t rows, typename Lanes::Vectors total) {
+    lanes.clear(total);
+    for (int64_t step = 0; step < steps.count(); ++step) {
+      const auto vectors_a = a.at(lanes, steps, r, rows, step);
+      const auto vectors_b = b.at(lanes, steps, r, rows, step);
+      const auto weights = steps.weights(r, rows, step);
+      lanes.for_points([&](const auto& point) {
+        const auto product = point.template of<Product::kConvolution>(point.in(vectors_a), point.in(vectors_b));
+        point.put_in(total, add_scaled(point.in(total), weights, product));
+      });
+    }
+  };
+  const auto group = [&](int64_t r, int64_t count) {
+    if (!steps.of_pairs) {
+      add_products(r, count, sum);
+    } else {
+      lanes.clear(sum);
+      for (int64_t lane = 0; lane < count; ++lane) {
+        add_products(r + lane, 1, of_pairs);
+        lanes.add_up(of_pairs, lane, sum);
+      }
+    }
+    typename Lanes::T scale[W];
+    const uint32_t unsafe = scales_of(params.normalize, params.eps, lanes.plan.points, lanes.squared(sum), scale);
+    return unsafe | lanes.finish(sum, scale, static_cast<S*>(params.out) + r * params.dim, count);
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) { single_bind_superpose_rows<S>(params, r, r + 1, rest); });
+}
+
+template <typename S>
+void bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? bind_superpose_lanes<S> : single_bind_superpose_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
+template <typename S>
+int64_t bind_superpose_scratch(const BindSuperposeParams& params) {
+  return LaneRows<S>::scratch_bytes(params.dim, 4) + shared_lanes_bytes<S>(params) +
+         scratch_bytes<S>(params.dim, 3, 0) + shared_bytes<S>(params);
 }
 
 template <typename S>

@@ -1,5 +1,6 @@
 // Gradients of binding on the CPU, kept in the frequency domain; compiled once per instruction set.
 #include "kernels/hrr/bind_superpose_row.h"
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -36,9 +37,18 @@ KERNEL_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_
   return {1 / scale_by_power(eps, exponent), 0, exponent - scale};
 }
 
+// The same with 2^exponent in grad.
+KERNEL_HOST_DEVICE NormalizeFactors plain_factors(double norm, double c_dot_grad, double eps, int scale) {
+  const NormalizeFactors factors = normalize_factors(norm, c_dot_grad, eps, scale);
+  return {scale_by_power(factors.grad, factors.exponent), factors.c};
+}
+
 // A gradient of this norm, or below, may lose bits to underflow on its way through 1 / norm; so may one whose square
 // underflows, unless it is 0.
 constexpr double kSmallestPlainNorm = 0x1p-70;
+KERNEL_HOST_DEVICE bool keeps_bits(double norm, NormalizeFactors factors) {
+  return norm > kSmallestPlainNorm && norm * factors.grad > kSmallestPlainNorm;
+}
 
 template <typename S, typename Engine>
 struct BackwardBuffers {
@@ -56,10 +66,38 @@ struct BackwardBuffers {
   }
 };
 
-template <typename T>
-struct GradientPairs {
-  Pair<T> a, b;
+// What makes the gradients of a product from a number or a pair of each spectrum, the numbers of type V.
+template <typename V>
+struct GradientFormula {
+  Product product;
+  bool normalize;
+  V grad_factor;
+  V c_factor;
+
+  // g and x become the gradients with respect to x and y.
+  template <typename At, typename Numbers>
+  void apply(const At& at, Numbers& g, Numbers& x, const Numbers& y) const {
+    constexpr Product kConvolution = Product::kConvolution;
+    constexpr Product kCorrelation = Product::kCorrelation;
+    if (product == kCorrelation) {
+      const Numbers of_y = at.template of<kCorrelation>(x, g);
+      g = at.template of<kConvolution>(g, y);
+      x = of_y;
+      return;
+    }
+    if (normalize) {
+      g = add_scaled(scaled(grad_factor, g), c_factor, at.template of<kConvolution>(x, y));
+    }
+    const Numbers of_x = at.template of<kCorrelation>(g, y);
+    x = at.template of<kCorrelation>(g, x);
+    g = of_x;
+  }
 };
+template <typename V>
+GradientFormula<V> gradient_formula(Product product, NormalizeFactors factors, bool normalize) {
+  using T = number_t<V>;
+  return {product, normalize, lanes_of<V>(static_cast<T>(factors.grad)), lanes_of<V>(static_cast<T>(factors.c))};
+}
 
 // Replaces the spectra of g and a by those of both gradients.
 template <typename T, int W>
@@ -67,56 +105,41 @@ void gradient_spectra(const FftPlan<T>& plan, Product product, NormalizeFactors 
                       Split<T> a, Split<T> b) {
   using V = Simd<T, W>;
   const int64_t points = plan.size;
-  const auto gradients = [&]<typename L>(Pair<L> g, Pair<L> x, Pair<L> y, Complex<L> u, L grad_factor, L c_factor) {
-    if (product == Product::kCorrelation) {
-      return GradientPairs<L>{convolve_pair(g, y, u), correlate_pair(x, g, u)};
-    }
-    if (normalize) {
-      g = add_scaled(scaled(grad_factor, g), c_factor, convolve_pair(x, y, u));
-    }
-    return GradientPairs<L>{correlate_pair(g, y, u), correlate_pair(g, x, u)};
-  };
-  const V grad_lanes = V::broadcast(static_cast<T>(factors.grad));
-  const V c_lanes = V::broadcast(static_cast<T>(factors.c));
+  const auto single = gradient_formula<T>(product, factors, normalize);
+  const auto lanes = gradient_formula<V>(product, factors, normalize);
   for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const auto both = gradients(load_pair(grad, points, k), load_pair(a, points, k), load_pair(b, points, k),
-                                coupling(plan, k), static_cast<T>(factors.grad), static_cast<T>(factors.c));
-    store_pair(grad, points, k, both.a);
-    store_pair(a, points, k, both.b);
+    Pair<T> g = load_pair(grad, points, k);
+    Pair<T> x = load_pair(a, points, k);
+    single.apply(PairProduct<T>{coupling(plan, k)}, g, x, load_pair(b, points, k));
+    store_pair(grad, points, k, g);
+    store_pair(a, points, k, x);
   }
   for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
-    const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
-    const auto both = gradients(load_pairs<T, W>(grad, points, k), load_pairs<T, W>(a, points, k),
-                                load_pairs<T, W>(b, points, k), u, grad_lanes, c_lanes);
-    store_pairs<T, W>(grad, points, k, both.a);
-    store_pairs<T, W>(a, points, k, both.b);
+    const PairProduct<V> at{{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)}};
+    PairLanes<T, W> g = load_pairs<T, W>(grad, points, k);
+    PairLanes<T, W> x = load_pairs<T, W>(a, points, k);
+    lanes.apply(at, g, x, load_pairs<T, W>(b, points, k));
+    store_pairs<T, W>(grad, points, k, g);
+    store_pairs<T, W>(a, points, k, x);
   }
-  const auto middle = gradients(load_middle(grad, points), load_middle(a, points), load_middle(b, points),
-                                Complex<T>{T{0}, T{0}}, static_cast<T>(factors.grad), static_cast<T>(factors.c));
-  store_middle(grad, points, middle.a);
-  store_middle(a, points, middle.b);
+  Pair<T> g = load_middle(grad, points);
+  Pair<T> x = load_middle(a, points);
+  single.apply(PairProduct<T>{{T{0}, T{0}}}, g, x, load_middle(b, points));
+  store_middle(grad, points, g);
+  store_middle(a, points, x);
 }
 
 template <typename T, int W>
 void gradient_spectra(const MatrixPlan<T>& plan, Product product, NormalizeFactors factors, bool normalize,
                       Split<T> grad, Split<T> a, Split<T> b) {
   using V = Simd<T, W>;
-  const V grad_factor = V::broadcast(static_cast<T>(factors.grad));
-  const V c_factor = V::broadcast(static_cast<T>(factors.c));
+  const auto formula = gradient_formula<V>(product, factors, normalize);
   for_numbers<T, W>(plan, [&](int64_t q, V) {
     Complex<V> g = load_numbers<T, W>(grad, q);
-    const Complex<V> x = load_numbers<T, W>(a, q);
-    const Complex<V> y = load_numbers<T, W>(b, q);
-    if (product == Product::kCorrelation) {
-      store_numbers<T, W>(grad, q, multiply(g, y));
-      return store_numbers<T, W>(a, q, multiply_conjugate(x, g));
-    }
-    if (normalize) {
-      const Complex<V> c = multiply(x, y);
-      g = {multiply_add(c_factor, c.re, grad_factor * g.re), multiply_add(c_factor, c.im, grad_factor * g.im)};
-    }
-    store_numbers<T, W>(grad, q, multiply_conjugate(g, y));
-    store_numbers<T, W>(a, q, multiply_conjugate(g, x));
+    Complex<V> x = load_numbers<T, W>(a, q);
+    formula.apply(BinProduct{}, g, x, load_numbers<T, W>(b, q));
+    store_numbers<T, W>(grad, q, g);
+    store_numbers<T, W>(a, q, x);
   });
 }
 
@@ -174,10 +197,7 @@ Moments<T> spectral_moments(const MatrixPlan<T>& plan, Split<T> grad, Split<T> a
 // Whether g / max(norm2(c), eps) is representable without loss.
 template <typename S, typename Engine>
 bool is_plain_gradient(const Engine& engine, const BackwardRow<S>& row, double norm, NormalizeFactors factors) {
-  if (norm > kSmallestPlainNorm && norm * factors.grad > kSmallestPlainNorm) {
-    return true;
-  }
-  return largest_in(engine, row.grad, 0) == 0;
+  return keeps_bits(norm, factors) || largest_in(engine, row.grad, 0) == 0;
 }
 
 // Three forward and two inverse transforms; false if a gradient leaves the range.
@@ -195,9 +215,8 @@ bool try_spectral_backward(const Engine& engine, const BackwardRow<S>& row, cons
       return false;
     }
     const double points = static_cast<double>(engine.points);
-    factors = normalize_factors(square_root(static_cast<double>(moments.squared) / points),
-                                static_cast<double>(moments.c_dot_grad) / points, row.eps, 0);
-    factors = {scale_by_power(factors.grad, factors.exponent), factors.c};
+    factors = plain_factors(square_root(static_cast<double>(moments.squared) / points),
+                            static_cast<double>(moments.c_dot_grad) / points, row.eps, 0);
     if (!is_plain_gradient(engine, row, square_root(static_cast<double>(moments.grad_squared) / points), factors)) {
       return false;
     }
@@ -319,7 +338,7 @@ void scaled_backward(const Engine& engine, BackwardRow<S> row, const BackwardBuf
 }
 
 template <typename S>
-void backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+void single_backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const BackwardBuffers<S, Engine> buffers(engine, scratch, used);
@@ -342,9 +361,101 @@ void backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end,
   });
 }
 
+// The factors of rows side by side. Of other lanes' rows nothing is asked.
+template <typename S>
+struct LaneFactors {
+  using T = compute_t<S>;
+  using V = typename LaneRows<S>::V;
+
+  T grad[LaneRows<S>::W];
+  T c[LaneRows<S>::W];
+
+  // From sums over M points; returns the lanes that need scaling first.
+  uint32_t set(double eps, int64_t points, V squared, V c_dot_grad, V grad_squared) {
+    const double share = 1 / static_cast<double>(points);
+    uint32_t beyond = unsafe_lanes(squared);
+    for (int lane = 0; lane < LaneRows<S>::W; ++lane) {
+      const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
+      const NormalizeFactors factors = plain_factors(norm, static_cast<double>(c_dot_grad.lanes[lane]) * share, eps, 0);
+      grad[lane] = static_cast<T>(factors.grad);
+      c[lane] = static_cast<T>(factors.c);
+      const double upstream = square_root(static_cast<double>(grad_squared.lanes[lane]) * share);
+      beyond |= keeps_bits(upstream, factors) ? 0u : 1u << lane;
+    }
+    return beyond;
+  }
+};
+
+template <typename S>
+void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using V = typename Lanes::V;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  typename Lanes::Vectors spectra[3];
+  for (auto& vectors : spectra) {
+    vectors = lanes.vectors(scratch, used);
+  }
+  const auto [grad, a, b] = spectra;
+  // Each gradient is decided by itself: what it does not read must not change its bits.
+  uint32_t beyond_a = 0;
+  uint32_t beyond_b = 0;
+  const auto group = [&](int64_t r, int64_t count) {
+    int operand = 0;
+    for (const void* const base : {params.grad, params.a, params.b}) {
+      const S* rows[W];
+      Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
+      lanes.load(rows, spectra[operand]);
+      ++operand;
+    }
+    uint32_t unsafe = 0;
+    GradientFormula<V> formula{params.product, params.normalize, V::broadcast(1), V::broadcast(0)};
+    if (params.normalize) {
+      typename Lanes::InnerSum squared, dotted, grad_squared;
+      lanes.for_points([&](const auto& point) {
+        const auto c = point.template of<Product::kConvolution>(point.in(a), point.in(b));
+        const auto g = point.in(grad);
+        point.add_inner(squared, c, c);
+        point.add_inner(dotted, c, g);
+        point.add_inner(grad_squared, g, g);
+      });
+      LaneFactors<S> factors;
+      unsafe = factors.set(params.eps, lanes.plan.points, squared.total(), dotted.total(), grad_squared.total());
+      formula.grad_factor = V::load(factors.grad);
+      formula.c_factor = V::load(factors.c);
+    }
+    lanes.for_points([&](const auto& point) {
+      auto g = point.in(grad);
+      auto x = point.in(a);
+      formula.apply(point, g, x, point.in(b));
+      point.put_in(grad, g);
+      point.put_in(a, x);
+    });
+    const auto store = [&](typename Lanes::Vectors gradient, void* base) {
+      return base == nullptr ? 0u : unsafe | lanes.finish(gradient, static_cast<S*>(base) + r * params.dim, count);
+    };
+    beyond_a = store(grad, params.grad_a);
+    beyond_b = store(a, params.grad_b);
+    return beyond_a | beyond_b;
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t lane) {
+    BindBackwardParams left = params;
+    left.grad_a = (beyond_a >> lane & 1) != 0 ? params.grad_a : nullptr;
+    left.grad_b = (beyond_b >> lane & 1) != 0 ? params.grad_b : nullptr;
+    single_backward_rows<S>(left, r, r + 1, Lanes::beyond(params.dim, 3, scratch));
+  });
+}
+
+template <typename S>
+void backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? backward_lanes<S> : single_backward_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
 template <typename S>
 int64_t backward_scratch(const BindBackwardParams& params) {
-  return scratch_bytes<S>(params.dim, 4, 2);
+  return LaneRows<S>::scratch_bytes(params.dim, 3) + scratch_bytes<S>(params.dim, 4, 2);
 }
 
 template <typename S>

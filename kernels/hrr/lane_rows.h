@@ -54,7 +54,7 @@ struct LaneRows {
     value.re.store(z.re + k * W);
     value.im.store(z.im + k * W);
   }
-  // The pair (k, M-k).
+  // The pair (k, M-k), k > 0.
   Pair<V> pair_at(Vectors z, int64_t k) const {
     return {at(z, k), at(z, plan.points - k)};
   }
@@ -88,19 +88,24 @@ struct LaneRows {
       }
     }
   }
-  // The first `count` rows of `out`, those of other lanes in the stage.
-  void targets(S* out, int64_t count, T* (&result)[W]) const {
+  // The first `count` rows of `out`, `step` elements apart, and those of other lanes in the stage.
+  void targets(S* out, int64_t count, int64_t step, T* (&result)[W]) const {
+    const bool all_direct = sizeof(S) == sizeof(T) && count == W;
+    T* const first = all_direct ? reinterpret_cast<T*>(out) : stage;
+    const int64_t distance = all_direct ? step : plan.dim;
     for (int lane = 0; lane < W; ++lane) {
-      result[lane] = stage + lane * plan.dim;
-      if constexpr (sizeof(S) == sizeof(T)) {
-        result[lane] = lane < count ? reinterpret_cast<T*>(out + lane * plan.dim) : result[lane];
+      result[lane] = first + lane * distance;
+    }
+    if constexpr (sizeof(S) == sizeof(T)) {
+      for (int64_t lane = 0; !all_direct && lane < count; ++lane) {
+        result[lane] = reinterpret_cast<T*>(out + lane * step);
       }
     }
   }
-  void narrowed(S* out, int64_t count) const {
+  void narrowed(S* out, int64_t count, int64_t step) const {
     if constexpr (sizeof(S) != sizeof(T)) {
       for (int64_t lane = 0; lane < count; ++lane) {
-        narrow_row<S>(stage + lane * plan.dim, plan.dim, T{1}, out + lane * plan.dim);
+        narrow_row<S>(stage + lane * plan.dim, plan.dim, T{1}, out + lane * step);
       }
     }
   }
@@ -111,52 +116,77 @@ struct LaneRows {
     lane_forward(plan, sources, spectra, work);
   }
 
-  // A sum of squares as four, so that none of them waits for its last addition.
-  struct SquaredSum {
+  // Sums of Re x conj(y) as four, so that none of them waits for its last addition.
+  struct InnerSum {
     V parts[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
 
-    void add(Complex<V> value, int first = 0) {
-      parts[first] = multiply_add(value.re, value.re, parts[first]);
-      parts[first + 1] = multiply_add(value.im, value.im, parts[first + 1]);
+    void add(Complex<V> x, Complex<V> y, int first = 0) {
+      parts[first] = multiply_add(x.re, y.re, parts[first]);
+      parts[first + 1] = multiply_add(x.im, y.im, parts[first + 1]);
     }
     V total() const {
       return parts[0] + parts[1] + (parts[2] + parts[3]);
     }
   };
 
+  // What products take together: a point of rows of odd length, a pair of the others. The points 0 and M/2 are pairs
+  // of one point.
+  struct Point : BinProduct {
+    int64_t k;
+
+    Complex<V> in(Vectors z) const {
+      return at(z, k);
+    }
+    void put_in(Vectors z, Complex<V> value) const {
+      put(z, k, value);
+    }
+    void add_inner(InnerSum& sum, Complex<V> x, Complex<V> y) const {
+      sum.add(x, y);
+    }
+  };
+  struct PointPair : PairProduct<V> {
+    int64_t k;
+    int64_t mirror;
+
+    Pair<V> in(Vectors z) const {
+      return {at(z, k), at(z, mirror)};
+    }
+    void put_in(Vectors z, const Pair<V>& value) const {
+      put(z, mirror, value.mirror);
+      put(z, k, value.k);
+    }
+    void add_inner(InnerSum& sum, const Pair<V>& x, const Pair<V>& y) const {
+      sum.add(x.k, y.k);
+      if (mirror != k) {
+        sum.add(x.mirror, y.mirror, 2);
+      }
+    }
+  };
+  // visit(Point) or visit(PointPair) for all points
+  template <typename Visit>
+  void for_points(const Visit& visit) const {
+    if (is_odd()) {
+      for (int64_t k = 0; k < plan.points; ++k) {
+        visit(Point{{}, k});
+      }
+      return;
+    }
+    for (int64_t k = 0; 2 * k <= plan.points; ++k) {
+      visit(PointPair{{coupling_of(k)}, k, k == 0 ? 0 : plan.points - k});
+    }
+  }
+
   // c <- a (*) b; returns sum |C|^2 over all M points where kNorm. c may be a or b.
   template <Product kProduct, bool kNorm>
   V multiply(Vectors a, Vectors b, Vectors c) const {
-    SquaredSum sum;
-    const auto single = [&](int64_t k, Complex<V> product) {
-      put(c, k, product);
+    InnerSum sum;
+    for_points([&](const auto& point) {
+      const auto product = point.template of<kProduct>(point.in(a), point.in(b));
+      point.put_in(c, product);
       if constexpr (kNorm) {
-        sum.add(product);
+        point.add_inner(sum, product, product);
       }
-    };
-    if (is_odd()) {
-      for (int64_t k = 0; k < plan.points; ++k) {
-        single(k, product_of_bins<kProduct>(at(a, k), at(b, k)));
-      }
-      return sum.total();
-    }
-    const auto alone = [&](int64_t k) {
-      const Complex<V> of_a = at(a, k);
-      const Complex<V> of_b = at(b, k);
-      single(k, product_pair<kProduct>(Pair<V>{of_a, of_a}, Pair<V>{of_b, of_b}, coupling_of(k)).k);
-    };
-    alone(0);
-    for (int64_t k = 1; 2 * k < plan.points; ++k) {
-      const Pair<V> product = product_pair<kProduct>(pair_at(a, k), pair_at(b, k), coupling_of(k));
-      put_pair(c, k, product);
-      if constexpr (kNorm) {
-        sum.add(product.k);
-        sum.add(product.mirror, 2);
-      }
-    }
-    if (plan.points % 2 == 0) {
-      alone(plan.points / 2);
-    }
+    });
     return sum.total();
   }
   template <bool kNorm>
@@ -167,14 +197,14 @@ struct LaneRows {
 
   // sum |Z|^2 over all M points
   V squared(Vectors z) const {
-    SquaredSum sum;
+    InnerSum sum;
     int64_t k = 0;
     for (; k + 2 <= plan.points; k += 2) {
-      sum.add(at(z, k));
-      sum.add(at(z, k + 1), 2);
+      sum.add(at(z, k), at(z, k));
+      sum.add(at(z, k + 1), at(z, k + 1), 2);
     }
     if (k < plan.points) {
-      sum.add(at(z, k));
+      sum.add(at(z, k), at(z, k));
     }
     return sum.total();
   }
@@ -220,6 +250,16 @@ struct LaneRows {
     }
   }
 
+  void clear(Vectors z) const {
+    clear_spectrum(z, plan.size);
+  }
+  // Lane `lane` of the sums <- what all lanes of z hold together.
+  void add_up(Vectors z, int64_t lane, Vectors sums) const {
+    for (int64_t k = 0; k < plan.points; ++k) {
+      sums.re[k * W + lane] = horizontal_sum(at(z.re, k));
+      sums.im[k * W + lane] = horizontal_sum(at(z.im, k));
+    }
+  }
   void load_packed(const S* const (&rows)[W], Vectors z) const {
     const T* sources[W];
     widened(rows, sources);
@@ -231,41 +271,52 @@ struct LaneRows {
     T ones[W];
     V::broadcast(1).store(ones);
     T* rows[W];
-    targets(out, count, rows);
+    targets(out, count, plan.dim, rows);
     lanes_to_rows(packed_vectors<const T>(z), plan.dim, ones, rows);
-    narrowed(out, count);
+    narrowed(out, count, plan.dim);
   }
-  // The first `count` rows that spectra stand for, times scale[lane]; the spectra are overwritten. Returns a mask of
-  // the lanes with a result that is not finite.
-  uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count) const {
+  // The first `count` rows that spectra stand for, times scale[lane], to rows of `out` that begin `step` elements
+  // apart; the spectra are overwritten. Returns a mask of the lanes with a result that is not finite.
+  uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count, int64_t step) const {
     T* rows[W];
-    targets(out, count, rows);
+    targets(out, count, step, rows);
     const uint32_t beyond = lane_inverse(plan, spectra, work, scale, rows);
-    narrowed(out, count);
+    narrowed(out, count, step);
     return beyond;
+  }
+  uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count) const {
+    return finish(spectra, scale, out, count, plan.dim);
   }
 
   // The rows themselves: times 1/M, which makes the inverse exact.
-  uint32_t finish(Vectors spectra, S* out, int64_t count) const {
+  uint32_t finish(Vectors spectra, S* out, int64_t count, int64_t step) const {
     T scale[W];
     V::broadcast(static_cast<T>(1 / static_cast<double>(plan.points))).store(scale);
-    return finish(spectra, scale, out, count);
+    return finish(spectra, scale, out, count, step);
+  }
+  uint32_t finish(Vectors spectra, S* out, int64_t count) const {
+    return finish(spectra, out, count, plan.dim);
   }
 
   // The rows of an operand of a map from r on, the last one repeated.
   static void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t count, const S* (&rows)[W]) {
     const int inner = map.ndim - 1;
-    const S* const first = base + row_offset(map, operand, r);
-    // Mostly they lie in one run of the innermost dimension, and one division says so.
-    const bool in_a_run = inner >= 0 && r % map.sizes[inner] + count <= map.sizes[inner];
-    const int64_t step = in_a_run ? map.strides[operand][inner] : 0;
+    // Mostly they lie in one run of the innermost dimension. If it is the only one, nothing is divided.
+    const S* const first = base + (inner == 0 ? r * map.strides[operand][0] : row_offset(map, operand, r));
+    const bool in_a_run = inner == 0 || (inner > 0 && r % map.sizes[inner] + count <= map.sizes[inner]);
+    if (in_a_run && count == W) {
+      const int64_t step = map.strides[operand][inner];
+      for (int64_t lane = 0; lane < W; ++lane) {
+        rows[lane] = first + lane * step;
+      }
+      return;
+    }
     for (int64_t lane = 0; lane < W; ++lane) {
-      const int64_t row = lane < count ? lane : count - 1;
-      rows[lane] = in_a_run ? first + row * step : base + row_offset(map, operand, r + row);
+      rows[lane] = base + row_offset(map, operand, r + (lane < count ? lane : count - 1));
     }
   }
 
-  // Where scratch behind that of `operands` vectors begins: for the engine of single rows, which takes what lanes
+  // Where scratch behind that of `operands` vectors begins: for the kernel of single rows, which takes what lanes
   // leave.
   static void* beyond(int64_t dim, int operands, void* scratch) {
     return static_cast<char*>(scratch) + scratch_bytes(dim, operands);
@@ -275,19 +326,22 @@ struct LaneRows {
 // Lanes whose squared norm leaves the safe range.
 template <typename T, int W>
 uint32_t unsafe_lanes(Simd<T, W> squared) {
-  uint32_t mask = 0;
-  for (int lane = 0; lane < W; ++lane) {
-    mask |= safe_squared_norm(squared.lanes[lane]) ? 0u : 1u << lane;
-  }
-  return mask;
+  using V = Simd<T, W>;
+  constexpr uint32_t kAll = (1u << W) - 1;
+  return kAll ^ (mask_of(squared >= V::broadcast(kLowestSafe<T>)) & mask_of(squared <= V::broadcast(kHighestSafe<T>)));
 }
 
-// visit(lane) for the first `count` lanes of a mask
-template <typename Visit>
-void for_lanes(uint32_t mask, int64_t count, const Visit& visit) {
-  for (int64_t lane = 0; lane < count; ++lane) {
-    if ((mask >> lane & 1) != 0) {
-      visit(lane);
+// group(r, count) for the rows from begin to end, `count` of W from r on at a time, then alone(r, lane) for every lane
+// of the mask that it returns: rows that leave the range on the way.
+template <int W, typename Group, typename Alone>
+void for_groups(int64_t begin, int64_t end, const Group& group, const Alone& alone) {
+  for (int64_t r = begin; r < end; r += W) {
+    const int64_t count = end - r < W ? end - r : W;
+    const uint32_t beyond = group(r, count);
+    for (int64_t lane = 0; beyond != 0 && lane < count; ++lane) {
+      if ((beyond >> lane & 1) != 0) {
+        alone(r + lane, lane);
+      }
     }
   }
 }

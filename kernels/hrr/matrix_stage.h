@@ -34,6 +34,24 @@ KERNEL_HOST_DEVICE Complex<T> product_of_bins(Complex<T> a, Complex<T> b) {
   }
 }
 
+// The product at a number of a spectrum.
+struct BinProduct {
+  template <Product kProduct, typename T>
+  KERNEL_HOST_DEVICE Complex<T> of(Complex<T> a, Complex<T> b) const {
+    return product_of_bins<kProduct>(a, b);
+  }
+};
+
+// a + s b
+template <typename T>
+KERNEL_HOST_DEVICE Complex<T> add_scaled(Complex<T> a, T s, Complex<T> b) {
+  return {multiply_add(s, b.re, a.re), multiply_add(s, b.im, a.im)};
+}
+template <typename T>
+KERNEL_HOST_DEVICE Complex<T> scaled(T s, Complex<T> b) {
+  return {s * b.re, s * b.im};
+}
+
 // Re x conj(y), for as many bins as weights says, added to a sum
 template <typename V>
 KERNEL_HOST_DEVICE V inner_of_bins(Complex<V> x, Complex<V> y, V weights, V sum) {
@@ -62,8 +80,7 @@ void accumulate_spectra(const MatrixPlan<T>& plan, Split<T> a, Split<T> b, T wei
   const V factor = V::broadcast(weight);
   for_numbers<T, W>(plan, [&](int64_t q, V) {
     const Complex<V> c = product_of_bins<kProduct>(load_numbers<T, W>(a, q), load_numbers<T, W>(b, q));
-    const Complex<V> total = load_numbers<T, W>(sum, q);
-    store_numbers<T, W>(sum, q, {multiply_add(factor, c.re, total.re), multiply_add(factor, c.im, total.im)});
+    store_numbers<T, W>(sum, q, add_scaled(load_numbers<T, W>(sum, q), factor, c));
   });
 }
 

@@ -1,5 +1,6 @@
 // Products of many rows on the CPU; compiled once per instruction set.
 #include "kernels/hrr/bind_superpose_row.h"
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/registry.h"
 
@@ -128,7 +129,7 @@ void fold_rows(const MultibindParams& params, int64_t begin, int64_t end, void* 
 }
 
 template <typename S>
-void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+void single_multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
   if (!cpu_has_native_bins(params.dim)) {
     return fold_rows<S>(params, begin, end, scratch);
   }
@@ -146,8 +147,44 @@ void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, v
 }
 
 template <typename S>
+void multibind_lanes(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto product = lanes.vectors(scratch, used);
+  const auto item = lanes.vectors(scratch, used);
+  const auto group = [&](int64_t r, int64_t count) {
+    const S* rows[W];
+    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.vectors), r, count, rows);
+    lanes.load(rows, product);
+    uint32_t unsafe = unsafe_lanes(lanes.squared(product));
+    for (int64_t k = 1; k < params.items; ++k) {
+      for (const S*& row : rows) {
+        row += params.item_stride;
+      }
+      lanes.load(rows, item);
+      unsafe |= unsafe_lanes(lanes.template multiply<Product::kConvolution, true>(product, item, product));
+    }
+    lanes.finish(product, static_cast<S*>(params.out) + r * params.dim, count);
+    return unsafe;
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_multibind_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+  });
+}
+
+template <typename S>
+void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? multibind_lanes<S> : single_multibind_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
+template <typename S>
 int64_t multibind_scratch(const MultibindParams& params) {
-  return cpu_has_native_bins(params.dim) ? native_scratch_bytes<S>(params.dim, 2) : scratch_bytes<S>(params.dim, 3, 1);
+  return LaneRows<S>::scratch_bytes(params.dim, 2) + (cpu_has_native_bins(params.dim)
+                                                          ? native_scratch_bytes<S>(params.dim, 2)
+                                                          : scratch_bytes<S>(params.dim, 3, 1));
 }
 
 template <typename S>

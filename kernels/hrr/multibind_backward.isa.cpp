@@ -4,6 +4,7 @@
 // row's factors, dL/da_k = S_k corr P_k: 2 K + 1 transforms where spectra are the rows' own, and no division, so that
 // bins may be 0.
 #include "kernels/hrr/bind_superpose_row.h"
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/registry.h"
 
@@ -199,7 +200,7 @@ void scaled_multibind_gradients(const Engine& engine, const MultibindBackwardRow
 }
 
 template <typename S>
-void multibind_backward_rows(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+void single_multibind_backward_rows(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
   with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     MultibindBackwardBuffers<std::remove_cvref_t<decltype(engine)>> buffers(engine, params.items, scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -214,9 +215,82 @@ void multibind_backward_rows(const MultibindBackwardParams& params, int64_t begi
   });
 }
 
+// Rows side by side keep W times the spectra: only as many as the second-level cache holds.
+constexpr int64_t kMaxLaneElements = int64_t{1} << 14;
+
+bool goes_in_lanes(const MultibindBackwardParams& params) {
+  return has_lanes(params.dim) && params.items <= kMaxLaneElements / params.dim;
+}
+// The factors, the prefixes from the third on, the suffix and what is stored.
+int lane_operands(const MultibindBackwardParams& params) {
+  return static_cast<int>(2 * params.items);
+}
+
+template <typename S>
+void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using Vectors = typename Lanes::Vectors;
+  constexpr int W = Lanes::W;
+  const int64_t items = params.items;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  // One after the other, each as far from the last.
+  const Vectors first = lanes.vectors(scratch, used);
+  const Vectors second = lanes.vectors(scratch, used);
+  const int64_t step = second.re - first.re;
+  for (int64_t k = 2; k < lane_operands(params); ++k) {
+    lanes.vectors(scratch, used);
+  }
+  const auto place = [&](int64_t k) { return Vectors{first.re + k * step, first.im + k * step}; };
+  const auto factor = place;
+  const auto prefix = [&](int64_t k) { return k == 1 ? factor(0) : place(items + k - 2); };
+  const Vectors suffix = place(2 * items - 2);
+  const Vectors spare = place(2 * items - 1);
+  const auto group = [&](int64_t r, int64_t count) {
+    const S* rows[W];
+    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.vectors), r, count, rows);
+    uint32_t beyond = 0;
+    for (int64_t k = 0; k < items; ++k) {
+      lanes.load(rows, factor(k));
+      for (const S*& row : rows) {
+        row += params.item_stride;
+      }
+      const auto squared =
+          k < 2 ? lanes.squared(factor(0))
+                : lanes.template multiply<Product::kConvolution, true>(prefix(k - 1), factor(k - 1), prefix(k));
+      beyond |= unsafe_lanes(squared);
+    }
+    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.grad), r, count, rows);
+    lanes.load(rows, suffix);
+    beyond |= unsafe_lanes(lanes.squared(suffix));
+    // Row k of every lane's gradients.
+    const auto store = [&](Vectors gradient, int64_t k) {
+      S* const out = static_cast<S*>(params.out) + (r * items + k) * params.dim;
+      beyond |= lanes.finish(gradient, out, count, items * params.dim);
+    };
+    for (int64_t k = items - 1; k > 0; --k) {
+      lanes.template multiply<Product::kCorrelation, false>(suffix, prefix(k), spare);
+      store(spare, k);
+      beyond |= unsafe_lanes(lanes.template multiply<Product::kCorrelation, true>(suffix, factor(k), suffix));
+    }
+    store(suffix, 0);
+    return beyond;
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_multibind_backward_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, lane_operands(params), scratch));
+  });
+}
+
+template <typename S>
+void multibind_backward_rows(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = goes_in_lanes(params) ? multibind_backward_lanes<S> : single_multibind_backward_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
 template <typename S>
 int64_t multibind_backward_scratch(const MultibindBackwardParams& params) {
-  return scratch_bytes<S>(params.dim, static_cast<int>(2 * params.items), 0) +
+  return (goes_in_lanes(params) ? LaneRows<S>::scratch_bytes(params.dim, lane_operands(params)) : 0) +
+         scratch_bytes<S>(params.dim, static_cast<int>(2 * params.items), 0) +
          MultibindBackwardBuffers<DirectEngine<S>>::arrays_bytes(params.items);
 }
 

@@ -432,20 +432,20 @@ void scaled_transform_row(const Engine& engine, const S* in, bool inverse, typen
   }
 }
 
-template <typename S, typename Engine>
-void packed_spectrum_rows_with(const Engine& engine, int64_t used, const PackedSpectrumParams& params, int64_t begin,
-                               int64_t end, void* scratch) {
-  const auto z = engine.operand(scratch, used);
-  for (int64_t r = begin; r < end; ++r) {
-    const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
-    S* out = static_cast<S*>(params.out) + r * params.dim;
-    if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
-      scaled_transform_row(engine, in, params.inverse, z, out);
+template <typename S>
+void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+    const auto z = engine.operand(scratch, used);
+    for (int64_t r = begin; r < end; ++r) {
+      const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
+      S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
+        scaled_transform_row(engine, in, params.inverse, z, out);
+      }
     }
-  }
+  });
 }
 
-// Rows of has_lanes, side by side.
 template <typename S>
 void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   using Lanes = LaneRows<S>;
@@ -453,8 +453,7 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
-  for (int64_t r = begin; r < end; r += W) {
-    const int64_t count = end - r < W ? end - r : W;
+  const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
     Lanes::rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
     S* const out = static_cast<S*>(params.out) + r * params.dim;
@@ -463,33 +462,23 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     } else {
       lanes.load(rows, z);
     }
-    const uint32_t beyond = unsafe_lanes(lanes.squared(z));
+    const uint32_t unsafe = unsafe_lanes(lanes.squared(z));
     if (params.inverse) {
       lanes.finish(z, out, count);
     } else {
       lanes.store_packed(z, out, count);
     }
-    if (beyond == 0) {
-      continue;
-    }
-    void* const memory = Lanes::beyond(params.dim, 1, scratch);
-    with_spectrum_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
-      const auto bins = engine.operand(memory, taken);
-      for_lanes(beyond, count, [&](int64_t lane) {
-        scaled_transform_row(engine, rows[lane], params.inverse, bins, out + lane * params.dim);
-      });
-    });
-  }
+    return unsafe;
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_packed_spectrum_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 1, scratch));
+  });
 }
 
 template <typename S>
 void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  if (has_lanes(params.dim)) {
-    return packed_spectrum_lanes<S>(params, begin, end, scratch);
-  }
-  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
-    packed_spectrum_rows_with<S>(engine, used, params, begin, end, scratch);
-  });
+  const auto rows = has_lanes(params.dim) ? packed_spectrum_lanes<S> : single_packed_spectrum_rows<S>;
+  rows(params, begin, end, scratch);
 }
 
 // The half-length spectrum of a (*) b from a row of a and the packed spectrum of b, both times powers of two.
@@ -520,42 +509,7 @@ void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, con
 }
 
 template <typename S>
-void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const auto z = lanes.vectors(scratch, used);
-  const auto factors = lanes.vectors(scratch, used);
-  for (int64_t r = begin; r < end; r += W) {
-    const int64_t count = end - r < W ? end - r : W;
-    const S* a[W];
-    const S* packed[W];
-    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
-    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
-    lanes.load(a, z);
-    lanes.load_packed(packed, factors);
-    lanes.template multiply<false>(params.product, z, factors, z);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
-    const uint32_t beyond = lanes.finish(z, out, count);
-    if (beyond == 0) {
-      continue;
-    }
-    void* const memory = Lanes::beyond(params.dim, 2, scratch);
-    with_native_engine<S>(params.dim, memory, [&](const auto& engine, int64_t taken) {
-      const auto bins = engine.operand(memory, taken);
-      for_lanes(beyond, count, [&](int64_t lane) {
-        scaled_bind_spectrum(engine, params.product, a[lane], packed[lane], bins, out + lane * params.dim);
-      });
-    });
-  }
-}
-
-template <typename S>
-void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  if (has_lanes(params.dim)) {
-    return bind_spectrum_lanes<S>(params, begin, end, scratch);
-  }
+void single_bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
   with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -568,6 +522,35 @@ void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t
       }
     }
   });
+}
+
+template <typename S>
+void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto z = lanes.vectors(scratch, used);
+  const auto factors = lanes.vectors(scratch, used);
+  const auto group = [&](int64_t r, int64_t count) {
+    const S* a[W];
+    const S* packed[W];
+    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
+    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
+    lanes.load(a, z);
+    lanes.load_packed(packed, factors);
+    lanes.template multiply<false>(params.product, z, factors, z);
+    return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_bind_spectrum_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+  });
+}
+
+template <typename S>
+void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? bind_spectrum_lanes<S> : single_bind_spectrum_rows<S>;
+  rows(params, begin, end, scratch);
 }
 
 template <typename S>

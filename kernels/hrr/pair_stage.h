@@ -90,6 +90,17 @@ KERNEL_HOST_DEVICE Pair<T> scaled(T s, Pair<T> b) {
   return {{s * b.k.re, s * b.k.im}, {s * b.mirror.re, s * b.mirror.im}};
 }
 
+// The product at a pair.
+template <typename T>
+struct PairProduct {
+  Complex<T> u;
+
+  template <Product kProduct>
+  KERNEL_HOST_DEVICE Pair<T> of(Pair<T> a, Pair<T> b) const {
+    return product_pair<kProduct>(a, b, u);
+  }
+};
+
 // Multiplier that counts the pair (0, M) once: 0 in the first lane of the mirror of block 0.
 template <typename T, int W>
 KERNEL_HOST_DEVICE Simd<T, W> without_first() {

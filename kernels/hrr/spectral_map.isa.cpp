@@ -2,6 +2,7 @@
 #include "kernels/hrr/spectral_map.h"
 
 #include "kernels/hrr/bin_maps.h"
+#include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/row_spectrum.h"
 #include "kernels/registry.h"
 
@@ -92,21 +93,31 @@ void scaled_map_row(const Spectrum& spectrum, const MapRow<S>& row, typename Spe
   map_row(spectrum, row, true, scale_a, scale_v, a, v, out);
 }
 
+double exponent_of(const SpectralMapParams& params, int64_t r) {
+  return params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)];
+}
+
 template <typename S>
-void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
+RowMapping mapping_of(const SpectralMapParams& params, int64_t r, double norm_squared, int exponent) {
+  return row_mapping(params.kind, norm_squared, exponent, params.dim,
+                     static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), params.eps,
+                     exponent_of(params, r), params.order);
+}
+
+template <typename S>
+void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto& spectrum = spectrum_of(engine);
     const auto a = spectrum.operand(scratch, used);
     const auto v = spectrum.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
       const S* direction = static_cast<const S*>(params.v);
-      const MapRow<S> row{
-          static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
-          params.kind,
-          params.eps,
-          params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)],
-          params.order};
+      const MapRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
+                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
+                          params.kind,
+                          params.eps,
+                          exponent_of(params, r),
+                          params.order};
       S* out = static_cast<S*>(params.out) + r * params.dim;
       if (!map_row(spectrum, row, false, 0, 0, a, v, out)) {
         scaled_map_row(spectrum, row, a, v, out);
@@ -115,10 +126,121 @@ void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t e
   });
 }
 
+// The mappings of rows side by side. T is the compute type.
+template <typename T>
+struct LaneMappings {
+  static constexpr int W = kLanes<T>;
+  // Powers of two within T, and near enough to 1 for results that are near it.
+  static constexpr int kMaxExponent = std::numeric_limits<T>::max_exponent - 28;
+
+  alignas(64) double factor[W];
+  alignas(64) double threshold[W];
+  alignas(64) double eps[W];
+  alignas(64) double exponent[W];
+  alignas(64) double ln_scale[W];
+  T scale[W];
+  int32_t order;
+
+  // False for a row whose results may leave the range of T.
+  bool set(int64_t lane, const RowMapping& mapping) {
+    factor[lane] = mapping.factor;
+    threshold[lane] = mapping.scalars.threshold;
+    eps[lane] = mapping.scalars.eps;
+    exponent[lane] = mapping.scalars.exponent;
+    ln_scale[lane] = mapping.scalars.ln_scale;
+    order = mapping.scalars.order;
+    const bool near = -kMaxExponent <= mapping.exponent && mapping.exponent <= kMaxExponent;
+    scale[lane] = static_cast<T>(scale_by_power(1, near ? mapping.exponent : 0));
+    return near;
+  }
+  BinScalarsOf<L> from(int lane) const {
+    return {L::load(threshold + lane), L::load(eps + lane), L::load(exponent + lane), L::load(ln_scale + lane), order};
+  }
+};
+
+// a <- map(a, v) for the packed bins 0 .. last of rows of `dim` numbers, as LaneRows::pack leaves them; v is not read
+// where the map takes no direction.
+template <SpectralMap kMap, typename T>
+void map_lanes(Split<T> a, Split<T> v, int64_t dim, double share, const LaneMappings<T>& rows) {
+  constexpr int W = kLanes<T>;
+  const L zero = L::broadcast(0);
+  const L after = L::broadcast(share);
+  for (int64_t k = 0; 2 * k <= dim; ++k) {
+    // A_0 stands in place of its imaginary part; neither it nor A_{D/2} has one.
+    const bool real = k == 0 || 2 * k == dim;
+    T* const re = (k == 0 ? a.im : a.re) + k * W;
+    T* const im = a.im + k * W;
+    const T* const re_v = (k == 0 ? v.im : v.re) + k * W;
+    for (int lane = 0; lane < W; lane += kBinLanes) {
+      const L scale = L::load(rows.factor + lane);
+      const Complex<L> bin{load_as<L>(re + lane) * scale, real ? zero : load_as<L>(im + lane) * scale};
+      Complex<L> direction{zero, zero};
+      if constexpr (takes_direction(kMap)) {
+        direction = {load_as<L>(re_v + lane), real ? zero : load_as<L>(v.im + k * W + lane)};
+      }
+      const Complex<L> result = map_bin<kMap>(bin, direction, rows.from(lane));
+      store_as(result.re * after, re + lane);
+      if (!real) {
+        store_as(result.im * after, im + lane);
+      }
+    }
+  }
+}
+
 template <typename S>
-constexpr RowKernel<SpectralMapParams> kSpectralMap = {
-    [](const SpectralMapParams& params) { return params.dim; },
-    [](const SpectralMapParams& params) { return row_spectrum_scratch<S>(params.dim, 2); }, spectral_map_rows<S>};
+void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S>;
+  using T = compute_t<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto a = lanes.vectors(scratch, used);
+  const auto v = lanes.vectors(scratch, used);
+  const double share = 1 / static_cast<double>(lanes.plan.points);
+  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins) {
+    const S* rows[W];
+    Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
+    lanes.load(rows, bins);
+    const auto squared = lanes.squared(bins);
+    lanes.pack(bins);
+    return squared;
+  };
+  LaneMappings<T> mappings;
+  const auto group = [&](int64_t r, int64_t count) {
+    const auto squared = load(0, params.a, r, count, a);
+    uint32_t beyond = unsafe_lanes(squared);
+    if (params.v != nullptr) {
+      beyond |= unsafe_lanes(load(1, params.v, r, count, v));
+    }
+    for (int64_t lane = 0; lane < W; ++lane) {
+      const double norm_squared = (beyond >> lane & 1) != 0 ? 1 : static_cast<double>(squared.lanes[lane]) * share;
+      if (!mappings.set(lane, mapping_of<S>(params, r + (lane < count ? lane : 0), norm_squared, 0))) {
+        beyond |= 1u << lane;
+      }
+    }
+    with_map(params.kind, [&](auto kind) { map_lanes<decltype(kind)::value>(a, v, params.dim, share, mappings); });
+    lanes.unpack(a);
+    lanes.finish(a, mappings.scale, static_cast<S*>(params.out) + r * params.dim, count);
+    return beyond;
+  };
+  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
+    single_spectral_map_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+  });
+}
+
+template <typename S>
+void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
+  const auto rows = has_lanes(params.dim) ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
+  rows(params, begin, end, scratch);
+}
+
+template <typename S>
+constexpr RowKernel<SpectralMapParams> kSpectralMap = {[](const SpectralMapParams& params) { return params.dim; },
+                                                       [](const SpectralMapParams& params) {
+                                                         return LaneRows<S>::scratch_bytes(params.dim, 2) +
+                                                                row_spectrum_scratch<S>(params.dim, 2);
+                                                       },
+                                                       spectral_map_rows<S>};
 
 }  // namespace
 

@@ -6,7 +6,7 @@ import torch
 from torch_hrr import hrr
 
 # Even and odd lengths on both sides of every vector's width and of the longest row that goes beside others.
-DIMS = (2, 3, 6, 9, 15, 16, 22, 31, 45, 64, 75, 128, 300, 320, 324)
+DIMS = (1, 2, 3, 6, 9, 16, 17, 22, 31, 34, 45, 64, 75, 300, 320, 324)
 DTYPES = (torch.float32, torch.float64, torch.float16)
 PRODUCTS = (
     hrr.bind,
@@ -15,10 +15,49 @@ PRODUCTS = (
     hrr.bind_spectrum,
     hrr.unbind_spectrum,
 )
+
+
+def records(a, b):
+    """Two pairs a record, one of them weighted by the first number of a."""
+    weights = torch.stack([torch.ones_like(a[..., 0]), a[..., 0]], -1)
+    return hrr.bind_superpose(torch.stack([a, b], -2), torch.stack([b, b], -2), weights)
+
+
+def long_records(a, b):
+    """Pairs enough to lie side by side themselves, at every width of vectors, and a few more."""
+    pairs = torch.stack([a, b], -2).repeat_interleave(9, -2)
+    return hrr.bind_superpose(pairs, pairs.flip(-2), torch.arange(18, dtype=a.dtype))
+
+
+def three_factors(a, b):
+    return hrr.multibind(torch.stack([a, b, a], -2))
+
+
+def gradients(operator):
+    """Both gradients, for an upstream gradient that is the first operand."""
+
+    def both(a, b):
+        leaves = a.clone().requires_grad_(), b.clone().requires_grad_()
+        return torch.cat(torch.autograd.grad(operator(*leaves), leaves, a.expand_as(b)), -1)
+
+    return both
+
+
 OPERATORS = (
     *PRODUCTS,
     lambda a, b: hrr.spectrum(a),
     lambda a, b: hrr.from_spectrum(b),
+    lambda a, b: hrr.inverse(a),
+    lambda a, b: hrr.unitary(b),
+    lambda a, b: hrr.bind_power(b, 0.3),
+    records,
+    long_records,
+    three_factors,
+    gradients(hrr.bind),
+    gradients(hrr.unbind),
+    gradients(hrr.bind_normalize),
+    gradients(three_factors),
+    gradients(lambda a, b: hrr.bind_power(a, 0.3) + hrr.inverse(b)),
 )
 COUNT = 37
 
@@ -70,7 +109,46 @@ def test_where_rows_lie_changes_no_bit(dim):
         for operator in PRODUCTS:
             alone = torch.stack([operator(*rows) for rows in zip(*apart, strict=True)])
             assert torch.equal(operator(x, y).reshape(-1, dim), alone)
-    for operator in (hrr.spectrum, hrr.from_spectrum):
+    for operator in (hrr.spectrum, hrr.from_spectrum, hrr.inverse, hrr.unitary):
         for x in (a.transpose(0, 1), b[:, 1::2], role.expand(9, dim)):
             alone = torch.stack([operator(row) for row in x.reshape(-1, dim)])
             assert torch.equal(operator(x).reshape(-1, dim), alone)
+
+
+def test_shared_sides_of_records_change_no_bit():
+    """Rows that all have the same roles take those spectra once."""
+    for dim, count in ((5, 3), (64, 19), (300, 4)):
+        roles, fillers = draw((count, dim), torch.float32, 6), draw((COUNT, count, dim), torch.float32, 7)
+        for operands in (lambda rows, roles=roles: (roles, rows), lambda rows, roles=roles: (rows, roles)):
+            alone = torch.stack([hrr.bind_superpose(*operands(row)) for row in fillers])
+            assert torch.equal(hrr.bind_superpose(*operands(fillers)), alone)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
+def test_every_short_length(dtype, bound):
+    """Against the bins in double."""
+    rfft, irfft = torch.fft.rfft, torch.fft.irfft
+    for dim in (*range(1, 72), 136, 161, 170, 190, 209, 253, 261, 279, 289, 310, 319):
+        a, b, g = (draw((19, dim), dtype, seed) for seed in (8, 9, 10))
+        x, y, up = (rfft(row.double()) for row in (a, b, g))
+        leaves = a.clone().requires_grad_(), b.clone().requires_grad_()
+        grad_a, grad_b = torch.autograd.grad(hrr.bind(*leaves), leaves, g)
+        unitary = x / x.abs()
+        # An inverse magnifies the errors of small bins.
+        steady = irfft(unitary * (1 + y.abs() / y.abs().amax(-1, keepdim=True)), n=dim).to(dtype)
+        found_and_bins = (
+            (hrr.bind(a, b), x * y),
+            (hrr.unbind(a, b), x * y.conj()),
+            (hrr.multibind(torch.stack([a, b, g], -2)), x * y * up),
+            (hrr.bind_superpose(torch.stack([a, g], -2), torch.stack([b, b], -2)), (x + up) * y),
+            (hrr.bind_superpose(a, b), (x * y).sum(0, keepdim=True)),
+            (grad_a, up * y.conj()),
+            (grad_b, up * x.conj()),
+            (hrr.from_spectrum(hrr.spectrum(a)), x),
+            (hrr.inverse(steady), 1 / rfft(steady.double())),
+            (hrr.unitary(steady), unitary),
+        )
+        for found, bins in found_and_bins:
+            expected = irfft(bins, n=dim)
+            error = (found.double() - expected).norm(dim=-1) / expected.norm(dim=-1)
+            assert error.max() < bound, (dim, error.max())
