@@ -59,6 +59,11 @@ KERNEL_HOST_DEVICE Complex<T> multiply(Complex<T> a, Complex<T> b) {
   return {multiply_add(a.re, b.re, -(a.im * b.im)), multiply_add(a.re, b.im, a.im * b.re)};
 }
 
+template <typename T>
+KERNEL_HOST_DEVICE Complex<T> scaled(T s, Complex<T> z) {
+  return {s * z.re, s * z.im};
+}
+
 // a conj(b)
 template <typename T>
 KERNEL_HOST_DEVICE Complex<T> multiply_conjugate(Complex<T> a, Complex<T> b) {

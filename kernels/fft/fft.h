@@ -206,8 +206,10 @@ void dispatch_pass(const Plan& plan, int pass, int64_t stride, Split<const T> so
       return later_pass<4, kLast, T, W>(twiddles, plan.size, stride, source, target);
     case 8:
       return later_pass<8, kLast, T, W>(twiddles, plan.size, stride, source, target);
-    default:
+    case 16:
       return later_pass<16, kLast, T, W>(twiddles, plan.size, stride, source, target);
+    default:
+      __builtin_trap();
   }
 }
 
@@ -227,7 +229,9 @@ void transform(const FftPlan<T>& plan, const Source& source, const Split<T> (&wo
   dispatch_pass<true, T, W>(plan, plan.passes - 1, stride, Split<const T>{work[from].re, work[from].im}, target);
 }
 
-// A pass of a prime radix R without a butterfly of its own, by the sum itself; its roots stand before its twiddles.
+// butterfly_prime for a radix R that is known at run time: with w_R^m = c_m - i s_m,
+//   y_k, y_{R-k} = x_0 + sum_{0<j<R/2} c_{jk} (x_j + x_{R-j}) -/+ i sum_{0<j<R/2} s_{jk} (x_j - x_{R-j}).
+// The roots stand before the twiddles.
 template <bool kLast, typename T, int W>
 void prime_pass(const T* roots, int radix, int64_t size, int64_t stride, Split<const T> source, Split<T> result) {
   using V = Simd<T, W>;

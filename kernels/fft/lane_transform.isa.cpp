@@ -12,7 +12,7 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
   return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
 }
 
-// Rows shorter than a vector go one by one.
+// Rows shorter than a vector go number by number.
 template <typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
   for (int64_t p = 0; p < count; ++p) {

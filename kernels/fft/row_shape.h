@@ -15,7 +15,7 @@ enum class RowTransform : int32_t {
 // Beyond this length no row is transformed: the bits of the CPU's library FFT depend on the number of threads.
 constexpr int64_t kMaxRowTransform = int64_t{1} << 20;
 
-// The largest prime radix of a pass, and the largest radix with a butterfly of its own.
+// The largest prime radix of a pass, side by side, and the largest radix with a butterfly of its own.
 constexpr int kMaxPrimeRadix = 31;
 constexpr int kMaxButterfly = 16;
 

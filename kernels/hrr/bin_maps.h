@@ -112,11 +112,6 @@ KERNEL_HOST_DEVICE L in_lanes(N value) {
   }
 }
 
-template <typename L>
-KERNEL_HOST_DEVICE Complex<L> scaled(Complex<L> z, L factor) {
-  return {z.re * factor, z.im * factor};
-}
-
 // ln A = ln |bin| + scale ln 2 + i angle; where empty, some finite number
 template <typename L>
 KERNEL_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {
@@ -164,21 +159,21 @@ KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScala
     // y = 1/A: dy = -y^2 dA, so the gradient is -conj(y^2) V; below eps y = conj(A) / eps and it is conj(V) / eps.
     const L eps = in_lanes<L>(row.eps);
     const auto clamped = filled <= eps;
-    const Complex<L> conj_y = scaled(a, one / filled);
+    const Complex<L> conj_y = scaled(one / filled, a);
     const Complex<L> g = multiply(multiply(conj_y, conj_y), v);
     const L factor = one / select(clamped, eps, one);
     return blank({select(clamped, v.re * factor, -g.re), select(clamped, -(v.im * factor), -g.im)});
   } else if constexpr (kMap == SpectralMap::kUnitaryJacobian) {
     // y = e^{i t}: dy = i y dt, dt = Im(V conj y) / |A|.
     const L factor = one / square_root(filled);
-    const Complex<L> y = scaled(a, factor);
+    const Complex<L> y = scaled(factor, a);
     const L turn = multiply_add(v.im, y.re, -(v.re * y.im)) * factor;
     return blank({-(y.im * turn), y.re * turn});
   } else {
     static_assert(kMap == SpectralMap::kPowerBackward);
     const L exponent = in_lanes<L>(row.exponent);
     const Complex<L> slope = complex_power(a, filled, exponent - one, in_lanes<L>(row.ln_scale), 0);
-    return blank(scaled(multiply_conjugate(v, slope), exponent));
+    return blank(scaled(exponent, multiply_conjugate(v, slope)));
   }
 }
 

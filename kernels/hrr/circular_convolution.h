@@ -52,8 +52,9 @@ constexpr Algorithm algorithm_for(int64_t dim) {
 constexpr int64_t kMaxCpuNativeDim = kMaxRowTransform;
 constexpr int64_t kMaxCpuPaddedDim = kMaxRowTransform / 2;
 
+// How a row goes by itself; rows of has_lanes (lane_plan.h) go side by side first.
 Algorithm cpu_algorithm_for(int64_t dim);
-// Rows whose own bins a transform of their length gives.
+// Rows whose own bins a transform of their length gives, in an engine of single rows.
 bool cpu_has_native_bins(int64_t dim);
 // Rows whose bins some kernel gives, by those transforms or by Bluestein's sum over them.
 bool cpu_has_bins(int64_t dim);

@@ -112,7 +112,7 @@ void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scra
     return unsafe | lanes.finish(product, scale, static_cast<S*>(params.out) + r * params.dim, count);
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_bind_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+    single_bind_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
   });
 }
 
@@ -191,8 +191,8 @@ void single_bind_superpose_rows(const BindSuperposeParams& params, int64_t begin
   });
 }
 
-// The pairs of records in lanes, a step after the other: those of W records side by side or, where one record has
-// pairs enough to fill the lanes, W pairs of it.
+// The pairs of records in lanes, step by step: those of W records side by side or, where one record has pairs enough
+// to fill the lanes, W pairs of it.
 template <typename S>
 struct LaneSteps {
   using Lanes = LaneRows<S>;
@@ -207,11 +207,11 @@ struct LaneSteps {
   int64_t count() const {
     return of_pairs ? (params.items + W - 1) / W : params.items;
   }
-  // Where the lanes of a step find their vectors or weights, for `rows` records from r on.
-  void find(int operand, const void* base, int64_t item_stride, int64_t r, int64_t rows, int64_t step,
+  // Where the lanes of a step find their vectors or weights, for `records` records from r on.
+  void find(int operand, const void* base, int64_t item_stride, int64_t r, int64_t records, int64_t step,
             const S* (&found)[W]) const {
     if (!of_pairs) {
-      return Lanes::rows_of(params.map, operand, static_cast<const S*>(base) + step * item_stride, r, rows, found);
+      return Lanes::rows_of(params.map, operand, static_cast<const S*>(base) + step * item_stride, r, records, found);
     }
     const S* const first = static_cast<const S*>(base) + row_offset(params.map, operand, r);
     for (int64_t lane = 0; lane < W; ++lane) {
@@ -220,14 +220,14 @@ struct LaneSteps {
     }
   }
   // Lanes beyond the last pair repeat it with weight 0.
-  typename Lanes::V weights(int64_t r, int64_t rows, int64_t step) const {
+  typename Lanes::V weights(int64_t r, int64_t records, int64_t step) const {
     T weights[W];
     for (T& weight : weights) {
       weight = 1;
     }
     if (params.weights != nullptr) {
       const S* found[W];
-      find(2, params.weights, params.item_stride_weights, r, rows, step, found);
+      find(2, params.weights, params.item_stride_weights, r, records, step, found);
       for (int lane = 0; lane < W; ++lane) {
         widen_row<S>(found[lane], 1, weights + lane);
       }
@@ -252,10 +252,10 @@ struct LaneSide {
   int64_t item_stride;
   Vectors* shared = nullptr;
 
-  void load(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t rows, int64_t step,
+  void load(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t records, int64_t step,
             Vectors target) const {
     const S* found[Lanes::W];
-    steps.find(operand, base, item_stride, r, rows, step, found);
+    steps.find(operand, base, item_stride, r, records, step, found);
     lanes.load(found, target);
   }
   void share(const Lanes& lanes, const LaneSteps<S>& steps, void* scratch, int64_t& used) {
@@ -266,11 +266,11 @@ struct LaneSide {
     }
     shared = memory;
   }
-  Vectors at(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t rows, int64_t step) const {
+  Vectors at(const Lanes& lanes, const LaneSteps<S>& steps, int64_t r, int64_t records, int64_t step) const {
     if (shared != nullptr) {
       return shared[step];
     }
-    load(lanes, steps, r, rows, step, current);
+    load(lanes, steps, r, records, step, current);
     return current;
   }
 };
@@ -295,19 +295,19 @@ void bind_superpose_lanes(const BindSuperposeParams& params, int64_t begin, int6
   const Lanes lanes(params.dim, scratch, used);
   const LaneSteps<S> steps(params);
   const auto sum = lanes.vectors(scratch, used);
-  const auto of_pairs = lanes.vectors(scratch, used);
+  const auto partial = lanes.vectors(scratch, used);
   LaneSide<S> a{lanes.vectors(scratch, used), 0, params.a, params.item_stride_a};
   LaneSide<S> b{lanes.vectors(scratch, used), 1, params.b, params.item_stride_b};
   if (shared_lanes_bytes<S>(params) > 0) {
     (is_shared(params, 1) ? b : a).share(lanes, steps, scratch, used);
   }
   void* const rest = static_cast<char*>(scratch) + used;
-  const auto add_products = [&](int64_t r, int64_t rows, typename Lanes::Vectors total) {
+  const auto add_products = [&](int64_t r, int64_t records, typename Lanes::Vectors total) {
     lanes.clear(total);
     for (int64_t step = 0; step < steps.count(); ++step) {
-      const auto vectors_a = a.at(lanes, steps, r, rows, step);
-      const auto vectors_b = b.at(lanes, steps, r, rows, step);
-      const auto weights = steps.weights(r, rows, step);
+      const auto vectors_a = a.at(lanes, steps, r, records, step);
+      const auto vectors_b = b.at(lanes, steps, r, records, step);
+      const auto weights = steps.weights(r, records, step);
       lanes.for_points([&](const auto& point) {
         const auto product = point.template of<Product::kConvolution>(point.in(vectors_a), point.in(vectors_b));
         point.put_in(total, add_scaled(point.in(total), weights, product));
@@ -320,8 +320,8 @@ void bind_superpose_lanes(const BindSuperposeParams& params, int64_t begin, int6
     } else {
       lanes.clear(sum);
       for (int64_t lane = 0; lane < count; ++lane) {
-        add_products(r + lane, 1, of_pairs);
-        lanes.add_up(of_pairs, lane, sum);
+        add_products(r + lane, 1, partial);
+        lanes.add_up(partial, lane, sum);
       }
     }
     typename Lanes::T scale[W];

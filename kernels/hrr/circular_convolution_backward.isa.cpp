@@ -37,9 +37,9 @@ KERNEL_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_
   return {1 / scale_by_power(eps, exponent), 0, exponent - scale};
 }
 
-// The same with 2^exponent in grad.
-KERNEL_HOST_DEVICE NormalizeFactors plain_factors(double norm, double c_dot_grad, double eps, int scale) {
-  const NormalizeFactors factors = normalize_factors(norm, c_dot_grad, eps, scale);
+// The same for c as it stands, with 2^exponent in grad.
+KERNEL_HOST_DEVICE NormalizeFactors plain_factors(double norm, double c_dot_grad, double eps) {
+  const NormalizeFactors factors = normalize_factors(norm, c_dot_grad, eps, 0);
   return {scale_by_power(factors.grad, factors.exponent), factors.c};
 }
 
@@ -216,7 +216,7 @@ bool try_spectral_backward(const Engine& engine, const BackwardRow<S>& row, cons
     }
     const double points = static_cast<double>(engine.points);
     factors = plain_factors(square_root(static_cast<double>(moments.squared) / points),
-                            static_cast<double>(moments.c_dot_grad) / points, row.eps, 0);
+                            static_cast<double>(moments.c_dot_grad) / points, row.eps);
     if (!is_plain_gradient(engine, row, square_root(static_cast<double>(moments.grad_squared) / points), factors)) {
       return false;
     }
@@ -257,10 +257,11 @@ bool try_backward(const Engine& engine, const BackwardRow<S>& row, const Backwar
       return false;
     }
     const double c_dot_grad = static_cast<double>(dot<W>(buffers.c, buffers.upstream, engine.dim));
-    NormalizeFactors factors =
-        normalize_factors(square_root(static_cast<double>(squared)), c_dot_grad, row.eps, exponents.a + exponents.b);
+    const double c_norm = square_root(static_cast<double>(squared));
+    const NormalizeFactors factors = last_resort
+                                         ? normalize_factors(c_norm, c_dot_grad, row.eps, exponents.a + exponents.b)
+                                         : plain_factors(c_norm, c_dot_grad, row.eps);
     if (!last_resort) {
-      factors = {scale_by_power(factors.grad, factors.exponent), factors.c};
       const double norm = square_root(static_cast<double>(dot<W>(buffers.upstream, buffers.upstream, engine.dim)));
       if (!is_plain_gradient(engine, row, norm, factors)) {
         return false;
@@ -361,26 +362,29 @@ void single_backward_rows(const BindBackwardParams& params, int64_t begin, int64
   });
 }
 
-// The factors of rows side by side. Of other lanes' rows nothing is asked.
+// The factors of rows side by side; those of a lane that must be scaled mean nothing.
 template <typename S>
 struct LaneFactors {
+  using Lanes = LaneRows<S>;
   using T = compute_t<S>;
-  using V = typename LaneRows<S>::V;
+  using V = typename Lanes::V;
 
-  T grad[LaneRows<S>::W];
-  T c[LaneRows<S>::W];
+  T grad[Lanes::W];
+  T c[Lanes::W];
 
-  // From sums over M points; returns the lanes that need scaling first.
-  uint32_t set(double eps, int64_t points, V squared, V c_dot_grad, V grad_squared) {
-    const double share = 1 / static_cast<double>(points);
+  // From sums over all points; returns the lanes that need scaling first.
+  uint32_t set(const Lanes& lanes, double eps, V squared, V c_dot_grad, V grad_squared,
+               const S* const (&upstream)[Lanes::W]) {
+    const double share = 1 / static_cast<double>(lanes.plan.points);
     uint32_t beyond = unsafe_lanes(squared);
-    for (int lane = 0; lane < LaneRows<S>::W; ++lane) {
-      const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
-      const NormalizeFactors factors = plain_factors(norm, static_cast<double>(c_dot_grad.lanes[lane]) * share, eps, 0);
+    for (int lane = 0; lane < Lanes::W; ++lane) {
+      const auto mean = [&](V sum) { return static_cast<double>(sum.lanes[lane]) * share; };
+      const NormalizeFactors factors = plain_factors(square_root(mean(squared)), mean(c_dot_grad), eps);
       grad[lane] = static_cast<T>(factors.grad);
       c[lane] = static_cast<T>(factors.c);
-      const double upstream = square_root(static_cast<double>(grad_squared.lanes[lane]) * share);
-      beyond |= keeps_bits(upstream, factors) ? 0u : 1u << lane;
+      const double norm = square_root(mean(grad_squared));
+      const bool plain = keeps_bits(norm, factors) || (norm == 0 && lanes.is_zero(upstream[lane]));
+      beyond |= plain ? 0u : 1u << lane;
     }
     return beyond;
   }
@@ -393,22 +397,23 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
   constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
-  typename Lanes::Vectors spectra[3];
-  for (auto& vectors : spectra) {
-    vectors = lanes.vectors(scratch, used);
-  }
-  const auto [grad, a, b] = spectra;
+  const auto grad = lanes.vectors(scratch, used);
+  const auto a = lanes.vectors(scratch, used);
+  const auto b = lanes.vectors(scratch, used);
+  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors spectra,
+                        const S*(&rows)[W]) {
+    Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
+    lanes.load(rows, spectra);
+  };
   // Each gradient is decided by itself: what it does not read must not change its bits.
   uint32_t beyond_a = 0;
   uint32_t beyond_b = 0;
   const auto group = [&](int64_t r, int64_t count) {
-    int operand = 0;
-    for (const void* const base : {params.grad, params.a, params.b}) {
-      const S* rows[W];
-      Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
-      lanes.load(rows, spectra[operand]);
-      ++operand;
-    }
+    const S* upstream[W];
+    const S* rows[W];
+    load(0, params.grad, r, count, grad, upstream);
+    load(1, params.a, r, count, a, rows);
+    load(2, params.b, r, count, b, rows);
     uint32_t unsafe = 0;
     GradientFormula<V> formula{params.product, params.normalize, V::broadcast(1), V::broadcast(0)};
     if (params.normalize) {
@@ -421,7 +426,7 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
         point.add_inner(grad_squared, g, g);
       });
       LaneFactors<S> factors;
-      unsafe = factors.set(params.eps, lanes.plan.points, squared.total(), dotted.total(), grad_squared.total());
+      unsafe = factors.set(lanes, params.eps, squared.total(), dotted.total(), grad_squared.total(), upstream);
       formula.grad_factor = V::load(factors.grad);
       formula.c_factor = V::load(factors.c);
     }
@@ -440,10 +445,18 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
     return beyond_a | beyond_b;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t lane) {
-    BindBackwardParams left = params;
-    left.grad_a = (beyond_a >> lane & 1) != 0 ? params.grad_a : nullptr;
-    left.grad_b = (beyond_b >> lane & 1) != 0 ? params.grad_b : nullptr;
-    single_backward_rows<S>(left, r, r + 1, Lanes::beyond(params.dim, 3, scratch));
+    const auto alone = [&](void* grad_a, void* grad_b) {
+      BindBackwardParams left = params;
+      left.grad_a = grad_a;
+      left.grad_b = grad_b;
+      single_backward_rows<S>(left, r, r + 1, Lanes::scratch_behind(params.dim, 3, scratch));
+    };
+    if ((beyond_a >> lane & 1) != 0) {
+      alone(params.grad_a, nullptr);
+    }
+    if ((beyond_b >> lane & 1) != 0) {
+      alone(nullptr, params.grad_b);
+    }
   });
 }
 

@@ -1,4 +1,4 @@
-// Which algorithm the CPU takes for rows of a length.
+// Which algorithm the CPU takes for single rows of a length.
 #include "kernels/hrr/circular_convolution.h"
 
 namespace torch_hrr::kernels {

@@ -1,4 +1,4 @@
-// How one row is multiplied: the direct sum for short rows, spectra for the others. All offer the same steps
+// How a row by itself is multiplied: the direct sum for short rows, spectra for the others. All offer the same steps
 // (load, clear, accumulate, finish), so that the per-row decisions are written once.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Short rows side by side, each in a lane: loads, products, packed spectra and stores of kLanes rows at a time.
 //
-// Rows that leave the range of the compute type are found by masks of lanes; the caller computes them again, scaled.
+// Rows that leave the range of the compute type are found by masks of lanes; the caller computes them again one by one,
+// scaled where that is needed.
 #pragma once
 
 #include "kernels/fft/lane_transform.h"
@@ -298,27 +299,28 @@ struct LaneRows {
     return finish(spectra, out, count, plan.dim);
   }
 
+  // Whether a row, whose squares sum up to 0, is 0. The stage is written over.
+  bool is_zero(const S* row) const {
+    widen_row<S>(row, plan.dim, stage);
+    return largest_magnitude(stage, plan.dim, 0) == 0;
+  }
+
   // The rows of an operand of a map from r on, the last one repeated.
   static void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t count, const S* (&rows)[W]) {
     const int inner = map.ndim - 1;
     // Mostly they lie in one run of the innermost dimension. If it is the only one, nothing is divided.
     const S* const first = base + (inner == 0 ? r * map.strides[operand][0] : row_offset(map, operand, r));
     const bool in_a_run = inner == 0 || (inner > 0 && r % map.sizes[inner] + count <= map.sizes[inner]);
-    if (in_a_run && count == W) {
-      const int64_t step = map.strides[operand][inner];
-      for (int64_t lane = 0; lane < W; ++lane) {
-        rows[lane] = first + lane * step;
-      }
-      return;
-    }
+    const int64_t step = in_a_run ? map.strides[operand][inner] : 0;
     for (int64_t lane = 0; lane < W; ++lane) {
-      rows[lane] = base + row_offset(map, operand, r + (lane < count ? lane : count - 1));
+      const int64_t row = lane < count ? lane : count - 1;
+      rows[lane] = in_a_run ? first + row * step : base + row_offset(map, operand, r + row);
     }
   }
 
   // Where scratch behind that of `operands` vectors begins: for the kernel of single rows, which takes what lanes
   // leave.
-  static void* beyond(int64_t dim, int operands, void* scratch) {
+  static void* scratch_behind(int64_t dim, int operands, void* scratch) {
     return static_cast<char*>(scratch) + scratch_bytes(dim, operands);
   }
 };

@@ -47,10 +47,6 @@ template <typename T>
 KERNEL_HOST_DEVICE Complex<T> add_scaled(Complex<T> a, T s, Complex<T> b) {
   return {multiply_add(s, b.re, a.re), multiply_add(s, b.im, a.im)};
 }
-template <typename T>
-KERNEL_HOST_DEVICE Complex<T> scaled(T s, Complex<T> b) {
-  return {s * b.re, s * b.im};
-}
 
 // Re x conj(y), for as many bins as weights says, added to a sum
 template <typename V>

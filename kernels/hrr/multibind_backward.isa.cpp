@@ -215,13 +215,13 @@ void single_multibind_backward_rows(const MultibindBackwardParams& params, int64
   });
 }
 
-// Rows side by side keep W times the spectra: only as many as the second-level cache holds.
+// K D up to which rows go side by side: they keep W times the spectra, which must fit the second-level cache.
 constexpr int64_t kMaxLaneElements = int64_t{1} << 14;
 
 bool goes_in_lanes(const MultibindBackwardParams& params) {
   return has_lanes(params.dim) && params.items <= kMaxLaneElements / params.dim;
 }
-// The factors, the prefixes from the third on, the suffix and what is stored.
+// The factors, the prefixes from P_2 on, the suffix and what is stored.
 int lane_operands(const MultibindBackwardParams& params) {
   return static_cast<int>(2 * params.items);
 }
@@ -234,7 +234,7 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
   const int64_t items = params.items;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
-  // One after the other, each as far from the last.
+  // All vectors, `step` numbers apart.
   const Vectors first = lanes.vectors(scratch, used);
   const Vectors second = lanes.vectors(scratch, used);
   const int64_t step = second.re - first.re;
@@ -249,21 +249,22 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
     Lanes::rows_of(params.map, 1, static_cast<const S*>(params.vectors), r, count, rows);
-    uint32_t beyond = 0;
-    for (int64_t k = 0; k < items; ++k) {
-      lanes.load(rows, factor(k));
+    lanes.load(rows, factor(0));
+    uint32_t beyond = unsafe_lanes(lanes.squared(factor(0)));
+    for (int64_t k = 1; k < items; ++k) {
       for (const S*& row : rows) {
         row += params.item_stride;
       }
-      const auto squared =
-          k < 2 ? lanes.squared(factor(0))
-                : lanes.template multiply<Product::kConvolution, true>(prefix(k - 1), factor(k - 1), prefix(k));
-      beyond |= unsafe_lanes(squared);
+      lanes.load(rows, factor(k));
+      if (k > 1) {
+        beyond |=
+            unsafe_lanes(lanes.template multiply<Product::kConvolution, true>(prefix(k - 1), factor(k - 1), prefix(k)));
+      }
     }
     Lanes::rows_of(params.map, 0, static_cast<const S*>(params.grad), r, count, rows);
     lanes.load(rows, suffix);
     beyond |= unsafe_lanes(lanes.squared(suffix));
-    // Row k of every lane's gradients.
+    // Every lane's gradient with respect to factor k.
     const auto store = [&](Vectors gradient, int64_t k) {
       S* const out = static_cast<S*>(params.out) + (r * items + k) * params.dim;
       beyond |= lanes.finish(gradient, out, count, items * params.dim);
@@ -277,7 +278,8 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
     return beyond;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_multibind_backward_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, lane_operands(params), scratch));
+    single_multibind_backward_rows<S>(params, r, r + 1,
+                                      Lanes::scratch_behind(params.dim, lane_operands(params), scratch));
   });
 }
 

@@ -471,7 +471,7 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     return unsafe;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 1, scratch));
+    single_packed_spectrum_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 1, scratch));
   });
 }
 
@@ -543,7 +543,7 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
     return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_bind_spectrum_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+    single_bind_spectrum_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
   });
 }
 

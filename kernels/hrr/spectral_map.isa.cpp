@@ -35,11 +35,17 @@ template <typename S>
 struct MapRow {
   const S* a;
   const S* v;  // null where the map takes no direction
-  SpectralMap kind;
-  double eps;
+  const SpectralMapParams& params;
   double exponent;
-  int32_t order;
 };
+
+// How a row is mapped, from norm2^2 of the row times 2^-row_exponent.
+template <typename S>
+RowMapping mapping_of(const SpectralMapParams& params, double exponent, double norm_squared, int row_exponent) {
+  return row_mapping(params.kind, norm_squared, row_exponent, params.dim,
+                     static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), params.eps, exponent,
+                     params.order);
+}
 
 // Lanes beyond the last bin hold zeros, which every map takes.
 template <typename T>
@@ -69,10 +75,8 @@ bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int sc
   }
   // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
   const double norm_squared = spectrum.total(squared) / static_cast<double>(spectrum.dim);
-  const RowMapping mapping =
-      row_mapping(row.kind, norm_squared, -scale_a, spectrum.dim,
-                  static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), row.eps, row.exponent, row.order);
-  with_map(row.kind, [&](auto kind) {
+  const RowMapping mapping = mapping_of<S>(row.params, row.exponent, norm_squared, -scale_a);
+  with_map(row.params.kind, [&](auto kind) {
     map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), mapping.factor, spectrum.share(), mapping.scalars);
   });
   spectrum.invert(a);
@@ -98,13 +102,6 @@ double exponent_of(const SpectralMapParams& params, int64_t r) {
 }
 
 template <typename S>
-RowMapping mapping_of(const SpectralMapParams& params, int64_t r, double norm_squared, int exponent) {
-  return row_mapping(params.kind, norm_squared, exponent, params.dim,
-                     static_cast<double>(std::numeric_limits<compute_t<S>>::epsilon()), params.eps,
-                     exponent_of(params, r), params.order);
-}
-
-template <typename S>
 void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto& spectrum = spectrum_of(engine);
@@ -113,11 +110,8 @@ void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, in
     for (int64_t r = begin; r < end; ++r) {
       const S* direction = static_cast<const S*>(params.v);
       const MapRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r),
-                          params.kind,
-                          params.eps,
-                          exponent_of(params, r),
-                          params.order};
+                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r), params,
+                          exponent_of(params, r)};
       S* out = static_cast<S*>(params.out) + r * params.dim;
       if (!map_row(spectrum, row, false, 0, 0, a, v, out)) {
         scaled_map_row(spectrum, row, a, v, out);
@@ -130,7 +124,7 @@ void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, in
 template <typename T>
 struct LaneMappings {
   static constexpr int W = kLanes<T>;
-  // Powers of two within T, and near enough to 1 for results that are near it.
+  // A result near 1 times 2^e is a normal number of T for |e| up to this.
   static constexpr int kMaxExponent = std::numeric_limits<T>::max_exponent - 28;
 
   alignas(64) double factor[W];
@@ -158,7 +152,7 @@ struct LaneMappings {
   }
 };
 
-// a <- map(a, v) for the packed bins 0 .. last of rows of `dim` numbers, as LaneRows::pack leaves them; v is not read
+// a <- map(a, v) for the packed bins 0 .. D/2 of rows of `dim` numbers, as LaneRows::pack leaves them; v is not read
 // where the map takes no direction.
 template <SpectralMap kMap, typename T>
 void map_lanes(Split<T> a, Split<T> v, int64_t dim, double share, const LaneMappings<T>& rows) {
@@ -197,8 +191,8 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   const auto a = lanes.vectors(scratch, used);
   const auto v = lanes.vectors(scratch, used);
   const double share = 1 / static_cast<double>(lanes.plan.points);
-  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins) {
-    const S* rows[W];
+  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins,
+                        const S*(&rows)[W]) {
     Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
     lanes.load(rows, bins);
     const auto squared = lanes.squared(bins);
@@ -207,14 +201,21 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   };
   LaneMappings<T> mappings;
   const auto group = [&](int64_t r, int64_t count) {
-    const auto squared = load(0, params.a, r, count, a);
+    const S* rows[W];
+    const auto squared = load(0, params.a, r, count, a, rows);
     uint32_t beyond = unsafe_lanes(squared);
     if (params.v != nullptr) {
-      beyond |= unsafe_lanes(load(1, params.v, r, count, v));
+      const auto squared_v = load(1, params.v, r, count, v, rows);
+      const uint32_t unsafe_v = unsafe_lanes(squared_v);
+      for (int64_t lane = 0; unsafe_v != 0 && lane < W; ++lane) {
+        const bool zero = squared_v.lanes[lane] == 0 && lanes.is_zero(rows[lane]);
+        beyond |= zero ? 0u : unsafe_v & 1u << lane;
+      }
     }
     for (int64_t lane = 0; lane < W; ++lane) {
       const double norm_squared = (beyond >> lane & 1) != 0 ? 1 : static_cast<double>(squared.lanes[lane]) * share;
-      if (!mappings.set(lane, mapping_of<S>(params, r + (lane < count ? lane : 0), norm_squared, 0))) {
+      if (!mappings.set(lane,
+                        mapping_of<S>(params, exponent_of(params, r + (lane < count ? lane : 0)), norm_squared, 0))) {
         beyond |= 1u << lane;
       }
     }
@@ -224,7 +225,7 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
     return beyond;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_spectral_map_rows<S>(params, r, r + 1, Lanes::beyond(params.dim, 2, scratch));
+    single_spectral_map_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
   });
 }
 

@@ -9,8 +9,8 @@ import torch
 from torch_hrr import hrr
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
-# Direct sums, transforms and padded transforms of powers of two, which do not round these rows; beyond 2^19, the
-# library's transforms.
+# Rows side by side, transforms and padded transforms of powers of two, which do not round these rows; beyond 2^19,
+# the library's transforms.
 DIMS = (2, 16, 17, 64, 1003, 1024)
 LIBRARY_DIM = 2**19 + 1
 # In range as the rows stand, and not: of float, of double. The squares of torch's own norm must not vanish.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch_hrr import hrr
 
 laws = settings(max_examples=40, derandomize=True, database=None, deadline=None)
-# Direct, native, Bluestein and library lengths, odd and even.
+# Lengths side by side, of single rows, of Bluestein's sum and of the library, odd and even.
 DIMS = (1, 2, 3, 5, 16, 17, 32, 48, 96, 100, 1000, 1024, 4097)
 dims = st.one_of(st.integers(1, 80), st.sampled_from(DIMS))
 seeds = st.integers(0, 2**32)

@@ -4,8 +4,8 @@
 namespace torch_hrr::kernels {
 namespace {
 
-// Every engine: the direct sum, pairs, matrices, and lengths that are zero-padded.
-constexpr int64_t kDims[] = {1, 5, 16, 32, 75, 96, 101, 100, 512};
+// Rows side by side, pairs, a matrix, and lengths that are zero-padded.
+constexpr int64_t kDims[] = {1, 5, 17, 32, 75, 96, 101, 100, 375, 512};
 
 template <typename S>
 struct Problem {

@@ -12,7 +12,7 @@ using Bin = std::complex<long double>;
 using Bins = std::vector<Bin>;
 
 constexpr long double kTurn = 6.283185307179586476925286766559L;
-// Half-length transforms on long and on short vectors, Bluestein's sum.
+// Rows side by side, half-length transforms on long and on short vectors, matrices, Bluestein's sum.
 constexpr int64_t kDims[] = {32, 64, 80, 96, 160, 256, 400, 480, 512, 1024, 40,  72,  120, 1000, 1,
                              2,  3,  4,  5,  7,   16,  24,  75,  100, 101,  250, 257, 22,  34,   343};
 constexpr SpectralMap kMaps[] = {
