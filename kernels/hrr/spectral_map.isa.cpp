@@ -229,9 +229,17 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   });
 }
 
+// A power costs more than the transforms around it, and as much for one row as for a vector of them.
+constexpr int64_t kMaxPowerLaneDim = 128;
+
+bool goes_in_lanes(const SpectralMapParams& params) {
+  const bool power = params.kind == SpectralMap::kPower || params.kind == SpectralMap::kPowerBackward;
+  return has_lanes(params.dim) && (!power || params.dim <= kMaxPowerLaneDim);
+}
+
 template <typename S>
 void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
+  const auto rows = goes_in_lanes(params) ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
   rows(params, begin, end, scratch);
 }
 
