@@ -150,10 +150,11 @@ constexpr int64_t kMaxFirstLevelRowBytes = 2048;
 constexpr int64_t kMaxPrefetchRowBytes = 4096;
 constexpr int64_t kCacheLineBytes = 64;
 
+// For `operands` rows at a time.
 template <typename S>
-bool prefetch_pays(int64_t rows, int64_t dim) {
+bool prefetch_pays(int64_t rows, int64_t dim, int operands) {
   const int64_t bytes = dim * static_cast<int64_t>(sizeof(S));
-  return bytes <= kMaxPrefetchRowBytes && rows > kMinPrefetchBatchBytes / (2 * bytes);
+  return bytes <= kMaxPrefetchRowBytes && rows > kMinPrefetchBatchBytes / (operands * bytes);
 }
 
 template <typename S>

@@ -23,7 +23,7 @@ void single_bind_rows(const BindParams& params, int64_t begin, int64_t end, void
     const auto sum = engine.operand(scratch, used);
     const S* base_a = static_cast<const S*>(params.a);
     const S* base_b = static_cast<const S*>(params.b);
-    const bool prefetch = prefetch_pays<S>(params.rows, params.dim);
+    const bool prefetch = prefetch_pays<S>(params.rows, params.dim, 2);
     const int inner = params.map.ndim - 1;
     BoundOperands<S, Engine> operands{a, b, inner >= 0 && params.map.strides[0][inner] == 0};
     for (int64_t r = begin; r < end; ++r) {

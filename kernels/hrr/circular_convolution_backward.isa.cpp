@@ -400,20 +400,15 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
   const auto grad = lanes.vectors(scratch, used);
   const auto a = lanes.vectors(scratch, used);
   const auto b = lanes.vectors(scratch, used);
-  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors spectra,
-                        const S*(&rows)[W]) {
-    Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
-    lanes.load(rows, spectra);
-  };
   // Each gradient is decided by itself: what it does not read must not change its bits.
   uint32_t beyond_a = 0;
   uint32_t beyond_b = 0;
   const auto group = [&](int64_t r, int64_t count) {
     const S* upstream[W];
     const S* rows[W];
-    load(0, params.grad, r, count, grad, upstream);
-    load(1, params.a, r, count, a, rows);
-    load(2, params.b, r, count, b, rows);
+    lanes.load(params.map, 0, params.grad, r, count, upstream, grad);
+    lanes.load(params.map, 1, params.a, r, count, rows, a);
+    lanes.load(params.map, 2, params.b, r, count, rows, b);
     uint32_t unsafe = 0;
     GradientFormula<V> formula{params.product, params.normalize, V::broadcast(1), V::broadcast(0)};
     if (params.normalize) {

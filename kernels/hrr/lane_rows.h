@@ -318,6 +318,13 @@ struct LaneRows {
     }
   }
 
+  // The spectra of rows_of.
+  void load(const RowMap& map, int operand, const void* base, int64_t r, int64_t count, const S* (&rows)[W],
+            Vectors spectra) const {
+    rows_of(map, operand, static_cast<const S*>(base), r, count, rows);
+    load(rows, spectra);
+  }
+
   // Where scratch behind that of `operands` vectors begins: for the kernel of single rows, which takes what lanes
   // leave.
   static void* scratch_behind(int64_t dim, int operands, void* scratch) {

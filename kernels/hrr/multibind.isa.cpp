@@ -156,8 +156,7 @@ void multibind_lanes(const MultibindParams& params, int64_t begin, int64_t end, 
   const auto item = lanes.vectors(scratch, used);
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
-    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.vectors), r, count, rows);
-    lanes.load(rows, product);
+    lanes.load(params.map, 0, params.vectors, r, count, rows, product);
     uint32_t unsafe = unsafe_lanes(lanes.squared(product));
     for (int64_t k = 1; k < params.items; ++k) {
       for (const S*& row : rows) {

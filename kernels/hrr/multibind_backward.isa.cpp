@@ -248,8 +248,7 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
   const Vectors spare = place(2 * items - 1);
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
-    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.vectors), r, count, rows);
-    lanes.load(rows, factor(0));
+    lanes.load(params.map, 1, params.vectors, r, count, rows, factor(0));
     uint32_t beyond = unsafe_lanes(lanes.squared(factor(0)));
     for (int64_t k = 1; k < items; ++k) {
       for (const S*& row : rows) {
@@ -261,8 +260,7 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
             unsafe_lanes(lanes.template multiply<Product::kConvolution, true>(prefix(k - 1), factor(k - 1), prefix(k)));
       }
     }
-    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.grad), r, count, rows);
-    lanes.load(rows, suffix);
+    lanes.load(params.map, 0, params.grad, r, count, rows, suffix);
     beyond |= unsafe_lanes(lanes.squared(suffix));
     // Every lane's gradient with respect to factor k.
     const auto store = [&](Vectors gradient, int64_t k) {

@@ -432,14 +432,11 @@ void scaled_transform_row(const Engine& engine, const S* in, bool inverse, typen
   }
 }
 
-// Rows of a batch that comes from memory are brought into the cache meanwhile: rows of 4 KB gain 5 % of their time,
-// rows of 12 KB nothing.
 template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
-    const int64_t bytes = params.dim * static_cast<int64_t>(sizeof(S));
-    const bool prefetch = bytes <= kMaxPrefetchRowBytes && params.rows > kMinPrefetchBatchBytes / bytes;
+    const bool prefetch = prefetch_pays<S>(params.rows, params.dim, 1);
     for (int64_t r = begin; r < end; ++r) {
       const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
       S* out = static_cast<S*>(params.out) + r * params.dim;
@@ -542,9 +539,8 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
   const auto group = [&](int64_t r, int64_t count) {
     const S* a[W];
     const S* packed[W];
-    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
     Lanes::rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
-    lanes.load(a, z);
+    lanes.load(params.map, 0, params.a, r, count, a, z);
     lanes.load_packed(packed, factors);
     lanes.template multiply<false>(params.product, z, factors, z);
     return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);

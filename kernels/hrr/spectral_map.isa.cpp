@@ -193,8 +193,7 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   const double share = 1 / static_cast<double>(lanes.plan.points);
   const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins,
                         const S*(&rows)[W]) {
-    Lanes::rows_of(params.map, operand, static_cast<const S*>(base), r, count, rows);
-    lanes.load(rows, bins);
+    lanes.load(params.map, operand, base, r, count, rows, bins);
     const auto squared = lanes.squared(bins);
     lanes.pack(bins);
     return squared;
