@@ -23,7 +23,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
   auto owned = std::make_unique<OwnedPlan<T>>();
   MatrixPlan<T>& plan = owned->plan;
   plan.dim = dim;
-  plan.rows = matrix_rows(dim);
+  plan.rows = matrix_rows(dim, max_width);
   plan.columns = dim / plan.rows;
   plan.bins = (plan.rows + 1) / 2;
   plan.width = max_width;

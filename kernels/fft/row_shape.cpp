@@ -4,6 +4,12 @@
 namespace torch_hrr::kernels {
 namespace {
 
+// Numbers of rows of a matrix, the best first: the more of a vector's lanes the bins of a column fill, the better.
+// Vectors of 16 hold 13, 14 or 11 bins, those of 8 hold 8, 7, 6 or 5, those of 4 hold 4, 3 or 2. Where none has more
+// than 8 lanes, 15 rows fill theirs and 13 all but one: a row takes 10 to 20 % less time than with the 13 bins of 25.
+constexpr int kRowsOfWide[] = {25, 27, 21, 15, 13, 11, 9, 7, 5, 3};
+constexpr int kRowsOfNarrow[] = {15, 13, 25, 27, 21, 11, 9, 7, 5, 3};
+
 constexpr int kPrimes[] = {31, 29, 23, 19, 17, 13, 11, 7, 5, 3};
 
 // The least multiple of a power of two, from `least` on, without prime factors above 5: those passes are the fastest.
@@ -36,10 +42,8 @@ int choose_radices(int64_t n, int* radix) {
   return count;
 }
 
-int64_t matrix_rows(int64_t n) {
-  // The more of a vector's lanes the bins of a column fill, the better: 13, 14, 11 of 16, 8, 7, 6, 5 of 8, 4, 3, 2
-  // of 4.
-  for (const int64_t rows : {25, 27, 21, 15, 13, 11, 9, 7, 5, 3}) {
+int64_t matrix_rows(int64_t n, int max_width) {
+  for (const int rows : max_width >= 16 ? kRowsOfWide : kRowsOfNarrow) {
     if (n % rows == 0 && n / rows >= 4 && is_smooth(n / rows)) {
       return rows;
     }
@@ -51,7 +55,8 @@ RowTransform row_transform(int64_t n) {
   if (n <= 16 || n > kMaxRowTransform || !is_smooth(n)) {
     return RowTransform::kNone;
   }
-  const int64_t rows = matrix_rows(n);
+  // Whether there are 9 rows or more does not depend on the width.
+  const int64_t rows = matrix_rows(n, 16);
   // Vectors of 16 go into the half length.
   if (n % 32 == 0 && (n >= 512 || rows < 9)) {
     return RowTransform::kPairs;

@@ -33,8 +33,8 @@ constexpr bool is_smooth(int64_t n, int64_t largest = 13) {
 RowTransform row_transform(int64_t n);
 
 // The rows of the matrix: an odd divisor of n from 3 to 27, with at least 4 columns and no prime factor above 13 in
-// their number; 0 if there is none.
-int64_t matrix_rows(int64_t n);
+// their number; 0 if there is none. Of several, the one whose bins fill vectors of at most max_width lanes best.
+int64_t matrix_rows(int64_t n, int max_width);
 
 // The length, for kPairs, to which rows of `dim` elements are padded for their linear convolution: the cheapest from
 // 2 dim - 1 on.

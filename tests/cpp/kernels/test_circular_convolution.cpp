@@ -24,8 +24,10 @@ std::vector<int64_t> all_dims() {
   }
   for (const int64_t rows : {3, 5, 7, 9, 11, 13, 15, 21, 25, 27}) {
     for (const int64_t columns : {4, 7, 9, 13, 16, 22, 60, 64}) {
-      if (matrix_rows(rows * columns) == rows && row_transform(rows * columns) == RowTransform::kMatrix) {
-        dims.push_back(rows * columns);
+      const int64_t dim = rows * columns;
+      const bool has_rows = matrix_rows(dim, 8) == rows || matrix_rows(dim, 16) == rows;
+      if (has_rows && row_transform(dim) == RowTransform::kMatrix) {
+        dims.push_back(dim);
       }
     }
   }
