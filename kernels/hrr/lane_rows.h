@@ -244,6 +244,37 @@ struct LaneRows {
     }
     conjugate_middle(z);
   }
+  // Products of many rows are taken bin by bin: in the half-length form the bins k and M - k share their rounding
+  // errors, and a bin that is the smaller of the two after some factors may be the larger one in the end.
+  void to_bins(Vectors z) const {
+    if (!is_odd()) {
+      pack(z);
+    }
+  }
+  void from_bins(Vectors z) const {
+    if (!is_odd()) {
+      unpack(z);
+    }
+  }
+  // c <- a (*) b; returns sum |C|^2. c may be a or b.
+  template <Product kProduct>
+  V multiply_bins(Vectors a, Vectors b, Vectors c) const {
+    if (is_odd()) {
+      return multiply<kProduct, true>(a, b, c);
+    }
+    const int64_t last = plan.points * W;
+    const Complex<V> real_bins{V::load(a.im) * V::load(b.im), V::load(a.re + last) * V::load(b.re + last)};
+    real_bins.re.store(c.im);
+    real_bins.im.store(c.re + last);
+    InnerSum sum;
+    sum.add(real_bins, real_bins);
+    for (int64_t k = 1; k < plan.points; ++k) {
+      const Complex<V> bin = product_of_bins<kProduct>(at(a, k), at(b, k));
+      put(c, k, bin);
+      sum.add(bin, bin, k % 2 == 0 ? 0 : 2);
+    }
+    return sum.total();
+  }
   void conjugate_middle(Vectors z) const {
     if (plan.points % 2 == 0) {
       T* const middle = z.im + plan.points / 2 * W;

@@ -149,6 +149,54 @@ MatrixSpectrum<S> spectrum_of(const MatrixEngine<S>& engine) {
   return MatrixSpectrum<S>(engine);
 }
 
+// dst <- x (*) y for the bins up to `last`; returns sum |dst|^2 over them. dst may be x or y.
+template <Product kProduct, typename T>
+T multiply_bins(Split<T> x, Split<T> y, int64_t last, Split<T> dst) {
+  constexpr int W = kLanes<T>;
+  using V = Simd<T, W>;
+  V sum = V::broadcast(0);
+  int64_t k = 0;
+  for (; k + W <= last + 1; k += W) {
+    const Complex<V> bin = product_of_bins<kProduct>(load_numbers<T, W>(x, k), load_numbers<T, W>(y, k));
+    store_numbers<T, W>(dst, k, bin);
+    sum = inner_of_half(bin, bin, sum);
+  }
+  T total = horizontal_sum(sum);
+  for (; k <= last; ++k) {
+    const Complex<T> bin = product_of_bins<kProduct>(Complex<T>{x.re[k], x.im[k]}, Complex<T>{y.re[k], y.im[k]});
+    dst.re[k] = bin.re;
+    dst.im[k] = bin.im;
+    total = inner_of_half(bin, bin, total);
+  }
+  return total;
+}
+
+// Where `scaled` is set, multiplies bins, whose squares sum up to `squared`, by a power of two that brings them near 1
+// and adds it to the exponent; else false if they are out of the safe range.
+template <typename T>
+bool keep_in_range(Split<T> bins, int64_t last, T squared, bool scaled, int64_t& exponent) {
+  if (!scaled) {
+    return safe_squared_norm(squared);
+  }
+  const int shift = unit_exponent(static_cast<double>(squared)) / 2;
+  scale_row(bins.re, last + 1, shift);
+  scale_row(bins.im, last + 1, shift);
+  exponent += shift;
+  return true;
+}
+
+// out = the row of these bins, which are overwritten, times 2^exponent
+template <typename S, typename Spectrum>
+void store_bins(const Spectrum& spectrum, typename Spectrum::Operand bins, int64_t exponent, S* out) {
+  const auto share = static_cast<std::remove_reference_t<decltype(*bins.re)>>(spectrum.share());
+  for (int64_t k = 0; k <= spectrum.last_bin(); ++k) {
+    bins.re[k] *= share;
+    bins.im[k] *= share;
+  }
+  spectrum.invert(bins);
+  spectrum.store(exponent, out);
+}
+
 template <typename S>
 int64_t row_spectrum_scratch(int64_t dim, int operands) {
   if (cpu_has_native_bins(dim)) {

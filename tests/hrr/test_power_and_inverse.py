@@ -136,6 +136,20 @@ def test_multibind_is_the_fold_of_bind_in_any_order(count, dim, seed, dtype):
     assert close(hrr.multibind(vectors.flip(0)), expected, 4)
 
 
+@pytest.mark.parametrize("dim", (64, 75, 101, 300, 512, 1000, 1006, 1009))
+def test_multibind_of_many_random_vectors_keeps_its_digits(dim):
+    """No bin takes on the rounding errors of larger ones: after further factors it may be the largest."""
+    leaf = (draw((8, 128, dim)) / dim**0.5).float().requires_grad_()
+    wide = leaf.detach().double().requires_grad_()
+    expected = torch.fft.irfft(torch.fft.rfft(wide).prod(-2), n=dim)
+    upstream = draw(expected.shape)
+    (gradient,) = torch.autograd.grad(expected, wide, upstream)
+    result = hrr.multibind(leaf)
+    (found,) = torch.autograd.grad(result, leaf, upstream.float())
+    for ours, exact in ((result, expected), (found, gradient)):
+        assert float(((ours - exact).norm(dim=-1) / exact.norm(dim=-1)).max()) < 5e-5
+
+
 def test_multibind_compiles_to_one_graph_for_any_number_of_items():
     torch._dynamo.reset()
     graphs = []

@@ -4,8 +4,8 @@
 namespace torch_hrr::kernels {
 namespace {
 
-// Rows side by side, pairs, a matrix, and lengths that are zero-padded.
-constexpr int64_t kDims[] = {1, 5, 17, 32, 75, 96, 101, 100, 375, 512};
+// Rows side by side, a matrix, pairs, and Bluestein's sum over whole and half rows.
+constexpr int64_t kDims[] = {1, 5, 17, 32, 75, 96, 100, 375, 512, 101, 202};
 
 template <typename S>
 struct Problem {
@@ -95,7 +95,7 @@ TYPED_TEST(MultibindBackward, SurvivesFactorsThatLeaveTheRange) {
   constexpr int64_t kItems = 5;
   const int shift = std::is_same_v<S, double> ? 700 : std::is_same_v<S, Half> ? 4 : 90;
   const int shifts[kItems] = {shift, shift, 0, -shift, -shift};
-  for (const int64_t dim : {16, 64, 75, 101}) {
+  for (const int64_t dim : {16, 64, 75, 101, 202}) {
     Problem<S> problem(1, kItems, dim);
     for (int64_t k = 0; k < kItems; ++k) {
       for (int64_t i = 0; i < dim; ++i) {
@@ -122,7 +122,7 @@ TYPED_TEST(MultibindBackward, SurvivesFactorsThatLeaveTheRange) {
 TYPED_TEST(MultibindBackward, WhatIsNotFiniteReachesTheGradientsThatReadIt) {
   using S = TypeParam;
   constexpr int64_t kItems = 3;
-  for (const int64_t dim : {16, 64, 75, 101}) {
+  for (const int64_t dim : {16, 64, 75, 101, 202}) {
     const int64_t row = kItems * dim;
     Problem<S> problem(3, kItems, dim);
     const Buffer<S> clean = problem.gradients();

@@ -251,7 +251,7 @@ TYPED_TEST(SpectralMaps, ARowThatIsNotFiniteIsNanAndLeavesItsNeighbours) {
 TYPED_TEST(SpectralMaps, ProductsOfManyRowsMatchTheFold) {
   using S = TypeParam;
   constexpr int64_t kBatch = 2;
-  for (const int64_t dim : {1, 5, 16, 32, 75, 96, 100, 512}) {
+  for (const int64_t dim : {1, 5, 16, 32, 75, 96, 100, 512, 101, 202}) {
     for (const int64_t items : {1, 2, 3, 7}) {
       const Buffer<S> vectors = random_values<S>(kBatch * items * dim, 84, 1 / std::sqrt(static_cast<double>(dim)));
       Buffer<S> out(kBatch * dim);
@@ -281,7 +281,7 @@ TYPED_TEST(SpectralMaps, ProductsSurviveTheirFactors) {
   using S = TypeParam;
   constexpr int64_t kItems = 6;
   const int shift = std::is_same_v<S, double> ? 700 : std::is_same_v<S, Half> ? 4 : 90;
-  for (const int64_t dim : {16, 64, 75}) {
+  for (const int64_t dim : {16, 64, 75, 101, 202}) {
     Buffer<S> vectors = tame_rows<S>(kItems, dim);
     std::vector<double> want;
     for (int64_t k = 0; k < kItems; ++k) {
