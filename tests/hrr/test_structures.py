@@ -93,6 +93,8 @@ def test_a_sequence_is_that_of_the_function(lengths, seed):
 def test_items_of_a_sequence_by_index():
     memory = rows(7, 20, DIM)
     made = on_cpu(Sequence)
+    with pytest.raises(IndexError, match=r"^Sequence: sequence must not be empty, got index 0$"):
+        made[0]
     chosen = [3, 3, 17, 0, 5]
     for index in chosen:
         made.append(memory[index])

@@ -277,6 +277,8 @@ class Sequence(_Structure):
             IndexError: it is outside the sequence.
         """
         index = integer("Sequence", "index", index)
+        if self._length == 0:
+            raise IndexError(f"Sequence: sequence must not be empty, got index {index}")
         if not -self._length <= index < self._length:
             raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
         return encoders.at(self._vector, index % self._length, seed=self.seed)
