@@ -107,6 +107,15 @@ def test_concurrent_backwards_agree(case):
         assert all(pool.map(work, range(40)))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen():
+    """What a long run holds is left out of the collections: going through it took most of these tests' time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def resident():
     gc.collect()
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
