@@ -141,7 +141,7 @@ class ItemMemory(Saveable):
             indices = tensor("names_of", "indices", indices)
         kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
         if kind not in _INDICES:
-            got = kind if isinstance(indices, Tensor) else kind.__name__
+            got = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
             raise TypeError(f"names_of: indices must be an int or an integer tensor, got {got}")
         if isinstance(indices, Tensor):
             check_strided("names_of", "indices", indices)
