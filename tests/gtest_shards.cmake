@@ -1,3 +1,6 @@
+# What most test files include: precompiled, as reading them takes longer than compiling a short file.
+set(gtest_headers <gtest/gtest.h> <algorithm> <functional> <random> <string> <vector>)
+
 # Runs a GoogleTest program in a few processes: one a test would spend more time on starting than on testing.
 #
 # add_gtest_shards(<name> <program> <shards> [ENVIRONMENT <variable>=<value>...]) adds the tests <name>.0, <name>.1, ...
