@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 import torch
-from dummy import NAME, register
+from dummy import NAME, run
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from cases import ALL_CASES
@@ -81,5 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    register()
-    main()
+    run(main)

@@ -5,7 +5,7 @@ import tempfile
 import warnings
 
 import torch
-from dummy import NAME, register
+from dummy import NAME, run
 
 from torch_hrr import hrr, runtime
 
@@ -88,5 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    register()
-    main()
+    run(main)

@@ -4,7 +4,7 @@ import tempfile
 import warnings
 
 import torch
-from dummy import NAME, register
+from dummy import NAME, run
 
 import torch_hrr
 from torch_hrr import assembly, encoding, field, hierarchy, hrr, runtime
@@ -96,5 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    register()
-    main()
+    run(main)
