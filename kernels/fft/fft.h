@@ -16,6 +16,8 @@ KERNEL_ISA_BEGIN
 template <typename T>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
 
+constexpr int64_t kCacheLineBytes = 64;
+
 template <typename T>
 struct Split {
   T* re;
@@ -55,6 +57,10 @@ struct FromRow {
     const Simd<T, W> low = Simd<T, W>::load(row + 2 * index);
     const Simd<T, W> high = Simd<T, W>::load(row + 2 * index + W);
     return {shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)};
+  }
+  KERNEL_HOST_DEVICE void prefetch(int64_t index) const {
+    __builtin_prefetch(row + 2 * index, 0, 3);
+    __builtin_prefetch(row + 2 * index + W, 0, 3);
   }
 };
 template <typename T, int W>
@@ -147,7 +153,16 @@ void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
     const int64_t p = start + W <= columns ? start : columns - W;
     Simd<T, W> re[W];
     Simd<T, W> im[W];
-    first_pass_block<T, W>([&](int64_t j) { return source(p + columns * j); }, twiddles, re, im);
+    // The next block's columns, or those of the first block of the row behind this one: otherwise the butterfly waits
+    // for its operands.
+    const int64_t ahead = start + W < columns ? W : plan.size - p;
+    const auto load = [&](int64_t j) {
+      if constexpr (std::is_same_v<Source, FromRow<T, W>>) {
+        source.prefetch(p + columns * j + ahead);
+      }
+      return source(p + columns * j);
+    };
+    first_pass_block<T, W>(load, twiddles, re, im);
     twiddles += 2 * W * (W - 1);
 #pragma GCC unroll 16
     for (int j = 0; j < W; ++j) {
@@ -284,27 +299,33 @@ void prime_pass(const T* roots, int radix, int64_t size, int64_t stride, Split<c
   }
 }
 
-// All passes of transforms of `lanes` sequences side by side, back and forth between the arrays; returns which of the
-// two they end in.
+// All passes of transforms of `lanes` sequences side by side, back and forth between the arrays but for the last one,
+// which goes in place: its butterflies write where they read. Returns which of the two arrays they end in.
 template <typename T, int W, typename Plan>
 int side_by_side_passes(const Plan& plan, int64_t lanes, const Split<T> (&arrays)[2], int from) {
   int64_t stride = lanes;
   for (int pass = 0; pass < plan.passes; ++pass) {
     const Split<const T> source{arrays[from].re, arrays[from].im};
-    const ToSplit<T, W> target{arrays[1 - from]};
     const bool last = pass + 1 == plan.passes;
+    const int to = last ? from : 1 - from;
+    const ToSplit<T, W> target{arrays[to]};
     if (plan.radix[pass] > kMaxButterfly) {
       const auto prime = last ? prime_pass<true, T, W> : prime_pass<false, T, W>;
-      prime(plan.twiddles[pass], plan.radix[pass], plan.size, stride, source, arrays[1 - from]);
+      prime(plan.twiddles[pass], plan.radix[pass], plan.size, stride, source, arrays[to]);
     } else if (last) {
       dispatch_pass<true, T, W>(plan, pass, stride, source, target);
     } else {
       dispatch_pass<false, T, W>(plan, pass, stride, source, target);
     }
     stride *= plan.radix[pass];
-    from = 1 - from;
+    from = to;
   }
   return from;
+}
+// The array from which they end in arrays[1].
+template <typename Plan>
+int array_of_first_pass(const Plan& plan) {
+  return plan.passes == 0 ? 1 : plan.passes % 2;
 }
 
 KERNEL_ISA_END

@@ -62,6 +62,7 @@ void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& ve
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) {
       x[i].store((i % 2 == 0 ? first : second) + i / 2 * vectors.step);
+      __builtin_prefetch(rows[i] + p + W, 0, 3);
     }
   }
 }
@@ -92,6 +93,7 @@ uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const
 #pragma GCC unroll 16
     for (int lane = 0; lane < W; ++lane) {
       x[lane].store(rows[lane] + p);
+      __builtin_prefetch(rows[lane] + p + W, 1, 3);
     }
   }
   return mask_of(check[0] + check[1] + (check[2] + check[3]) != zero);
@@ -101,7 +103,7 @@ template <typename T>
 void lane_forward(const LanePlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work) {
   constexpr int W = kLanes<T>;
   const Split<T> arrays[2] = {work, spectra};
-  const int from = plan.passes % 2 == 0 ? 1 : 0;
+  const int from = array_of_first_pass(plan);
   rows_to_lanes(rows, plan.dim, row_vectors(plan, arrays[from].re, arrays[from].im));
   if (plan.dim % 2 != 0) {
     __builtin_memset(arrays[from].im, 0, static_cast<size_t>(plan.size) * sizeof(T));

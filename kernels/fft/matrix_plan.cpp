@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/fft/odd_bins.h"
 #include "kernels/fft/pass_twiddles.h"
 #include "kernels/fft/plan_store.h"
 
@@ -15,7 +14,6 @@ template <typename T>
 struct OwnedPlan {
   MatrixPlan<T> plan;
   PlanNumbers<T> numbers;
-  std::vector<int32_t> bin_of;
 };
 
 template <typename T>
@@ -47,9 +45,6 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
     const Complex<double> root = root_of_unity(index % n, n);
     values.push_back(static_cast<T>(imaginary ? root.im : root.re));
   };
-  for (int i = 0; i < plan.bins; ++i) {
-    plan.bin[i] = odd_bin(static_cast<int>(plan.rows), i);
-  }
   for (int64_t number = 0; number < kMaxMatrixLanes; ++number) {
     const int64_t i = number % plan.lanes;
     values.push_back(static_cast<T>(i == 0 ? 1 : i < plan.bins ? 2 : 0));
@@ -60,7 +55,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
     for (int64_t i = 1; i < plan.bins; ++i) {
       for (const bool imaginary : {false, true}) {
         for (int64_t lane = 0; lane < plan.column_width; ++lane) {
-          append_root((block + lane) * plan.bin[i], dim, imaginary);
+          append_root((block + lane) * i, dim, imaginary);
         }
       }
     }
@@ -74,14 +69,6 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
   for (int pass = 0; pass + 1 < plan.passes; ++pass) {
     plan.twiddles[pass] = storage + offsets[pass];
   }
-
-  for (int64_t p = 0; p < plan.columns; ++p) {
-    for (int64_t i = 0; i < plan.lanes; ++i) {
-      const int64_t k = i < plan.bins ? (plan.bin[i] + plan.rows * p) % dim : 0;
-      owned->bin_of.push_back(static_cast<int32_t>(i >= plan.bins ? -1 : 2 * k <= dim ? 2 * k : 2 * (dim - k) + 1));
-    }
-  }
-  plan.bin_of = owned->bin_of.data();
   return owned;
 }
 

@@ -2,8 +2,8 @@
 //
 // With n = C r + c and k = q + R p the bins are A_k = sum_c w_C^{cp} (w_{RC}^{cq} sum_r w_R^{rq} x[C r + c]), w_n =
 // e^{-2 pi i/n}: real transforms of the columns, twiddles, and complex transforms of length C side by side, one for
-// each bin q of a column. The mirror images of those bins (odd_bins.h) are left out: their A_k are the mirror
-// images of the others. The bins q = 0 are there with their mirror images.
+// each bin q < R/2 of a column. The other bins of a column are left out: their A_k are the mirror images of those that
+// are there. The bins q = 0 are there with their mirror images.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,10 @@ struct MatrixPlan {
   int64_t columns = 0;   // C
   int64_t bins = 0;      // of a column: (R + 1) / 2
   int64_t lanes = 0;     // those and zeros up to whole vectors
-  int64_t size = 0;      // C lanes: the complex numbers of a spectrum, A_{q + R p} at p lanes + (the place of q)
+  int64_t size = 0;      // C lanes: the complex numbers of a spectrum, A_{q + R p} at p lanes + q
   int64_t numbers = 0;   // those and zeros up to a multiple of kMaxMatrixLanes
   int width = 0;         // lanes of the vectors that hold the bins of a column
   int column_width = 0;  // of those that hold columns
-  int64_t bin[kMaxMatrixLanes] = {};  // q of each lane
   int passes = 0;
   int radix[kMaxFftPasses] = {};
   // For each p of a pass, radix-1 pairs of numbers; the last pass needs none.
@@ -35,9 +34,6 @@ struct MatrixPlan {
   const T* turns = nullptr;
   // How many bins a number stands for: 1, 2 or, beyond the bins, 0; repeated for kMaxMatrixLanes numbers.
   const T* weights = nullptr;
-  // For each complex number, 2 k and, where it is the mirror image of A_k, k <= D/2, one more; negative beyond the
-  // bins.
-  const int32_t* bin_of = nullptr;
 };
 
 // The plan for rows of `dim` numbers (kMatrix) on vectors of at most max_width lanes. Thread-safe; plans live until the

@@ -44,10 +44,14 @@ void forward_columns(const MatrixPlan<T>& plan, const T* row, Split<T> target) {
   for (int64_t start = 0; start < plan.columns; start += W) {
     // The last block may repeat columns of the one before: the same numbers at the same places.
     const int64_t column = start + W <= plan.columns ? start : plan.columns - W;
+    // The end of the next block's columns, or of the first block of the row behind this one.
+    const int64_t ahead = start + W < plan.columns ? 2 * W - 1 : plan.dim - column + W - 1;
     V x[R];
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r) {
-      x[r] = V::load(row + plan.columns * r + column);
+      const T* const source = row + plan.columns * r + column;
+      x[r] = V::load(source);
+      __builtin_prefetch(source + ahead, 0, 3);
     }
     ComplexLanes<T, W> y[kBins];
     odd_forward<R, T, W>(x, y);
@@ -136,7 +140,7 @@ template <typename T>
 void matrix_forward(const MatrixPlan<T>& plan, const T* row, Split<T> spectrum, Split<T> work) {
   // The last pass writes the spectrum.
   const Split<T> arrays[2] = {work, spectrum};
-  const int from = plan.passes % 2 == 0 ? 1 : 0;
+  const int from = array_of_first_pass(plan);
   with_rows(plan.rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     with_width<T, odd_bins(kRows)>(plan.column_width, [&](auto width) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "kernels/fft/butterflies.h"
-#include "kernels/fft/odd_bins.h"
 #include "kernels/fft/parts_of_turn.h"
 
 namespace torch_hrr::kernels {
@@ -66,6 +65,15 @@ KERNEL_HOST_DEVICE V plus_times(V a, double factor, V x) {
   return multiply_add(V::broadcast(static_cast<number_t<V>>(factor)), x, a);
 }
 
+// A length N is a prime, or A B with a prime B.
+constexpr int last_odd_factor(int n) {
+  return n % 3 == 0 && n > 3 ? 3 : n == 25 ? 5 : n;
+}
+// The bins of N real numbers, N odd, that are not mirror images of others: 0 to (N - 1)/2.
+constexpr int odd_bins(int n) {
+  return (n + 1) / 2;
+}
+
 // y_k = sum_n x_n e^{-2 pi i nk/N}
 template <int N, typename T, int W>
 KERNEL_HOST_DEVICE void odd_forward(const Simd<T, W> (&x)[N], ComplexLanes<T, W> (&y)[odd_bins(N)]) {
@@ -117,15 +125,14 @@ KERNEL_HOST_DEVICE void odd_forward(const Simd<T, W> (&x)[N], ComplexLanes<T, W>
     odd_forward<B, T, W>(real, first);
 #pragma GCC unroll 8
     for (int i = 0; i < kBinsB; ++i) {
-      y[i] = first[i];
+      y[A * i] = first[i];
     }
 #pragma GCC unroll 8
-    for (int i = 1; i < kBinsA; ++i) {
-      const int k = odd_bin(A, i);
+    for (int k = 1; k < kBinsA; ++k) {
       ComplexLanes<T, W> z[B];
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b) {
-        z[b] = inner[b][i];
+        z[b] = inner[b][k];
         if (b > 0) {
           turn(z[b], kPartsOfTurn<N>.cosine[b * k % N], -kPartsOfTurn<N>.sine[b * k % N]);
         }
@@ -133,7 +140,12 @@ KERNEL_HOST_DEVICE void odd_forward(const Simd<T, W> (&x)[N], ComplexLanes<T, W>
       butterfly_prime<B, T, W>(z);
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b) {
-        y[kBinsB + (i - 1) * B + b] = z[b];
+        const int bin = k + A * b;
+        if (2 * bin < N) {
+          y[bin] = z[b];
+        } else {
+          y[N - bin] = {z[b].re, -z[b].im};
+        }
       }
     }
   }
@@ -176,7 +188,7 @@ KERNEL_HOST_DEVICE void odd_inverse(const ComplexLanes<T, W> (&y)[odd_bins(N)], 
     ComplexLanes<T, W> first[kBinsB];
 #pragma GCC unroll 8
     for (int i = 0; i < kBinsB; ++i) {
-      first[i] = y[i];
+      first[i] = y[A * i];
     }
     V real[B];
     odd_inverse<B, T, W>(first, real);
@@ -185,14 +197,17 @@ KERNEL_HOST_DEVICE void odd_inverse(const ComplexLanes<T, W> (&y)[odd_bins(N)], 
       inner[b][0] = {real[b], V::broadcast(0)};
     }
 #pragma GCC unroll 8
-    for (int i = 1; i < kBinsA; ++i) {
-      const int k = odd_bin(A, i);
+    for (int k = 1; k < kBinsA; ++k) {
       // The inverse: parts exchanged on both sides.
       ComplexLanes<T, W> z[B];
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b) {
-        const ComplexLanes<T, W> bin = y[kBinsB + (i - 1) * B + b];
-        z[b] = {bin.im, bin.re};
+        const int bin = k + A * b;
+        if (2 * bin < N) {
+          z[b] = {y[bin].im, y[bin].re};
+        } else {
+          z[b] = {-y[N - bin].im, y[N - bin].re};
+        }
       }
       butterfly_prime<B, T, W>(z);
 #pragma GCC unroll 8
@@ -201,7 +216,7 @@ KERNEL_HOST_DEVICE void odd_inverse(const ComplexLanes<T, W> (&y)[odd_bins(N)], 
         if (b > 0) {
           turn(value, kPartsOfTurn<N>.cosine[b * k % N], kPartsOfTurn<N>.sine[b * k % N]);
         }
-        inner[b][i] = value;
+        inner[b][k] = value;
       }
     }
 #pragma GCC unroll 8

@@ -148,7 +148,6 @@ struct NextRow {
 constexpr int64_t kMinPrefetchBatchBytes = int64_t{1} << 20;
 constexpr int64_t kMaxFirstLevelRowBytes = 2048;
 constexpr int64_t kMaxPrefetchRowBytes = 4096;
-constexpr int64_t kCacheLineBytes = 64;
 
 // For `operands` rows at a time.
 template <typename S>

@@ -24,8 +24,13 @@ struct LaneRows {
   T* stage;  // W rows
   Vectors work;
 
+  // Numbers from the real to the imaginary parts: room for the packed form's last bin, and four cache lines so that
+  // their addresses do not agree in the last 12 bits, by which loads wait for stores.
+  static int64_t distance(const LanePlan<T>& plan) {
+    return plan.size + 4 * kCacheLineBytes / static_cast<int64_t>(sizeof(T));
+  }
   static int64_t vectors_bytes(const LanePlan<T>& plan) {
-    return 2 * (plan.size + W) * static_cast<int64_t>(sizeof(T)) + 64;
+    return 2 * distance(plan) * static_cast<int64_t>(sizeof(T)) + 64;
   }
   static int64_t scratch_bytes(int64_t dim, int operands) {
     if (!has_lanes(dim)) {
@@ -41,8 +46,8 @@ struct LaneRows {
     work = vectors(scratch, used);
   }
   Vectors vectors(void* scratch, int64_t& used) const {
-    T* const memory = aligned<T>(scratch, used, 2 * (plan.size + W));
-    return {memory, memory + plan.size + W};
+    T* const memory = aligned<T>(scratch, used, 2 * distance(plan));
+    return {memory, memory + distance(plan)};
   }
 
   static V at(const T* array, int64_t k) {
@@ -210,19 +215,45 @@ struct LaneRows {
     return sum.total();
   }
 
-  // The spectra of rows as their packed bins, in place.
-  void pack(Vectors z) const {
+  // The rows behind those given, which mostly come next, brought into the cache beside other work.
+  struct RowsBehind {
+    static constexpr int64_t kBytesAStep = 4 * W * sizeof(S);
+    const char* next = nullptr;
+
+    void step() {
+      for (int64_t i = 0; next != nullptr && i < kBytesAStep; i += kCacheLineBytes) {
+        __builtin_prefetch(next + i, 0, 3);
+      }
+      next += next != nullptr ? kBytesAStep : 0;
+    }
+  };
+
+  // The spectra of rows as their packed bins, in place; returns sum |Z|^2 of the spectra.
+  V pack(Vectors z, RowsBehind behind = {}) const {
     if (is_odd()) {
-      return at(z.re, 0).store(z.im);
+      const V sum = squared(z);
+      at(z.re, 0).store(z.im);
+      return sum;
     }
     const V half = V::broadcast(static_cast<T>(0.5));
     const Complex<V> first = at(z, 0);
+    InnerSum sum;
+    sum.add(first, first);
     (first.re + first.im).store(z.im);
     (first.re - first.im).store(z.re + plan.points * W);
-    for (int64_t k = 1; 2 * k < plan.points; ++k) {
-      put_pair(z, k, bins_of_pair(pair_at(z, k), half_root(k), half));
+    int64_t k = 1;
+    for (; 2 * k < plan.points; ++k) {
+      const Pair<V> pair = pair_at(z, k);
+      sum.add(pair.k, pair.k);
+      sum.add(pair.mirror, pair.mirror, 2);
+      behind.step();
+      put_pair(z, k, bins_of_pair(pair, half_root(k), half));
+    }
+    if (2 * k == plan.points) {
+      sum.add(at(z, k), at(z, k));
     }
     conjugate_middle(z);
+    return sum.total();
   }
   // The inverse.
   void unpack(Vectors z) const {
@@ -298,14 +329,16 @@ struct LaneRows {
     rows_to_lanes(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
   }
-  void store_packed(Vectors z, S* out, int64_t count) const {
-    pack(z);
+  // The packed bins of the spectra of the rows loaded. Returns what pack does.
+  V store_packed(Vectors z, const S* const (&loaded)[W], S* out, int64_t count) const {
+    const V sum = pack(z, {reinterpret_cast<const char*>(loaded[W - 1] + plan.dim)});
     T ones[W];
     V::broadcast(1).store(ones);
     T* rows[W];
     targets(out, count, plan.dim, rows);
     lanes_to_rows(packed_vectors<const T>(z), plan.dim, ones, rows);
     narrowed(out, count, plan.dim);
+    return sum;
   }
   // The first `count` rows that spectra stand for, times scale[lane], to rows of `out` that begin `step` elements
   // apart; the spectra are overwritten. Returns a mask of the lanes with a result that is not finite.

@@ -92,6 +92,15 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
   __builtin_memcpy(mirrors, last, (2 * W - 1) * sizeof(T));
 }
 
+// A target's lines are asked for as far ahead: otherwise stores wait for them one by one. They may lie beyond the row.
+template <typename T>
+constexpr int64_t kLineNumbers = kCacheLineBytes / static_cast<int64_t>(sizeof(T));
+template <typename T>
+constexpr int64_t kNumbersAhead = 8 * kLineNumbers<T>;
+KERNEL_HOST_DEVICE void prefetch_target(const void* place) {
+  __builtin_prefetch(place, 1, 3);
+}
+
 // sum |Z|^2 of pairs as they come, the first point twice: for the question whether squares stay in range.
 template <typename T, int W>
 struct SquaredSum {
@@ -118,6 +127,10 @@ T pack(const HalfRow<T>& half_row, Split<T> z, T* row) {
     const auto pair = load_like(z, points, k, half);
     sum.add(pair);
     store_packed(row, points, k, bins_of_pair(pair, w, half));
+    for (const int64_t next : {int64_t{0}, int64_t{W}}) {
+      prefetch_target(row + 2 * k + next + kNumbersAhead<T>);
+      prefetch_target(row + 2 * (points - k) - next - kNumbersAhead<T>);
+    }
   });
   if (points % 2 != 0) {
     return sum.total();
@@ -166,182 +179,136 @@ void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
   z.im[middle] = -bin.im;
 }
 
-// The numbers p lanes .. of a matrix' spectrum stand for the bins k = bin[i] + R p. Of those below D/2 the packed row
-// has the parts side by side; of those above it has their mirror images. Whether there are some of both, or bin 0,
-// which has one part.
-template <typename T>
-KERNEL_HOST_DEVICE bool lies_across(const MatrixPlan<T>& plan, int64_t p) {
-  const int64_t first = plan.rows * p;
-  return first == 0 || (2 * first <= plan.dim && 2 * (first + plan.rows - 1) >= plan.dim);
-}
+// Of the bins of a row that is transformed as a matrix, columns p and C-1-p, p < C/2, have R p .. R (p+1) - 1: column p
+// the first (R+1)/2, the other one the mirror images of the rest, the last one first. Where C is odd, the column in the
+// middle has the last (R+1)/2 bins; where C is even, the first bin of column C/2 is the one of D/2.
 
-// Where the packed row has the parts of lanes that do not lie across D/2, and what the imaginary ones are multiplied
-// by.
-template <typename Element, typename T>
-struct PackedLanes {
-  Element* begin;
-  int64_t step;
-  T sign;
-
-  KERNEL_HOST_DEVICE PackedLanes(const MatrixPlan<T>& plan, int64_t p, Element* row) {
-    const int64_t first = plan.rows * p;
-    const bool above = 2 * first > plan.dim;
-    begin = row + packed_real(above ? plan.dim - first : first);
-    step = above ? -2 : 2;
-    sign = above ? T{-1} : T{1};
-  }
-  KERNEL_HOST_DEVICE Element* at(const MatrixPlan<T>& plan, int64_t i) const {
-    return begin + step * plan.bin[i];
-  }
-};
-
-// Divides the lanes of every plan.
-constexpr int kPackedWidth = 4;
-
-// Two floats go as a double's bytes.
-typedef double PairsOfFloat __attribute__((vector_size(2 * sizeof(double))));
-
-// The lanes of a plan, with a bound that the compiler sees.
-template <typename T>
-KERNEL_HOST_DEVICE int64_t lanes_of_plan(const MatrixPlan<T>& plan) {
-  return plan.lanes < kMaxMatrixLanes ? plan.lanes : kMaxMatrixLanes;
-}
-
-// visit(i, place, sign) for the lanes across D/2 but the first: where the row has the real part, with the imaginary one
-// behind it, times sign.
-template <typename T, typename Visit>
-KERNEL_HOST_DEVICE void for_lanes_across(const MatrixPlan<T>& plan, int64_t p, const Visit& visit) {
-  for (int64_t i = 1; i < plan.bins; ++i) {
-    const int64_t bin = plan.bin_of[p * plan.lanes + i];
-    visit(i, packed_real(bin / 2), static_cast<T>(1 - 2 * (bin % 2)));
-  }
-}
-
-// Stores the first two lanes at `low`, the others at `high`, two numbers by one store.
-template <typename T>
-KERNEL_HOST_DEVICE void store_parted(Simd<T, kPackedWidth> value, T* low, T* high) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    low[0] = value.lanes[0];
-    low[1] = value.lanes[1];
-    high[0] = value.lanes[2];
-    high[1] = value.lanes[3];
-  } else {
-    PairsOfFloat pairs;
-    __builtin_memcpy(&pairs, &value.lanes, sizeof(pairs));
-    const double first = pairs[0];
-    const double second = pairs[1];
-    __builtin_memcpy(low, &first, sizeof(double));
-    __builtin_memcpy(high, &second, sizeof(double));
-  }
-}
-
-// The packed bins of the numbers p lanes .. of a spectrum.
-template <typename T>
-KERNEL_HOST_DEVICE void pack_lanes(const MatrixPlan<T>& plan, int64_t p, const T* re, const T* im, T* row) {
-  using V = Simd<T, kPackedWidth>;
-  if (lies_across(plan, p)) {
-    const int64_t k = plan.rows * p;
-    if (2 * k <= plan.dim) {
-      row[packed_real(k)] = re[0];
-    }
-    if (0 < k && 2 * k < plan.dim) {
-      row[packed_imaginary(k)] = im[0];
-    }
-    return for_lanes_across(plan, p, [&](int64_t i, int64_t place, T turned) {
-      row[place] = re[i];
-      row[place + 1] = turned * im[i];
-    });
-  }
-  const PackedLanes<T, T> lanes(plan, p, row);
-  const V sign = V::broadcast(lanes.sign);
-  const auto interleaved = [&](int64_t i, const auto& store_vectors) {
-    const V real = V::load(re + i);
-    const V imaginary = V::load(im + i) * sign;
-    store_vectors(shuffle<InterleaveLow>(real, imaginary), shuffle<InterleaveHigh>(real, imaginary));
+// row <- the packed bins of a spectrum, by vectors of the plan's width. Returns the sum of |z|^2 over the bins given
+// and the first bins of columns again.
+template <int W, typename T>
+T pack_columns(const MatrixPlan<T>& plan, Split<T> z, T* row) {
+  using V = Simd<T, W>;
+  V squared = V::broadcast(0);
+  const auto load = [&](int64_t number) {
+    const ComplexLanes<T, W> x = load_numbers<T, W>(z, number);
+    squared = multiply_add(x.im, x.im, multiply_add(x.re, x.re, squared));
+    return x;
   };
-  int64_t i = 0;
-  for (; i + kPackedWidth <= plan.bins; i += kPackedWidth) {
-    interleaved(i, [&](V low, V high) {
-      store_parted(low, lanes.at(plan, i), lanes.at(plan, i + 1));
-      store_parted(high, lanes.at(plan, i + 2), lanes.at(plan, i + 3));
-    });
-  }
-  if (i < plan.bins) {
-    T pairs[2 * kPackedWidth];
-    interleaved(i, [&](V low, V high) {
-      low.store(pairs);
-      high.store(pairs + kPackedWidth);
-    });
-    for (const T* pair = pairs; i < plan.bins; ++i, pair += 2) {
-      __builtin_memcpy(lanes.at(plan, i), pair, 2 * sizeof(T));
+  // The bins of column p from `first` on. What whole vectors write beyond the bins that they have is overwritten by
+  // those that follow, and beyond the bins of a column spectra are 0.
+  const auto pack_column = [&](int64_t p, int64_t first, T* parts) {
+    for (int64_t q = first; q < plan.bins; q += W, parts += 2 * W) {
+      const ComplexLanes<T, W> x = load(p * plan.lanes + q);
+      shuffle<InterleaveLow>(x.re, x.im).store(parts);
+      shuffle<InterleaveHigh>(x.re, x.im).store(parts + W);
+    }
+  };
+  const auto pack_mirrors = [&](int64_t p, T* parts) {
+    const int64_t end = p * plan.lanes + plan.bins;
+    for (int64_t q = 0; q + 1 < plan.bins; q += W, parts += 2 * W) {
+      const ComplexLanes<T, W> x = load(end - W - q);
+      shuffle<InterleaveReversedLow>(x.re, -x.im).store(parts);
+      shuffle<InterleaveReversedHigh>(x.re, -x.im).store(parts + W);
+    }
+  };
+  const int64_t pairs = plan.columns / 2;
+  row[0] = z.re[0];
+  pack_column(0, 1, row + packed_real(1));
+  for (int64_t p = 0; p + 1 < pairs; ++p) {
+    const int64_t k = plan.rows * p;
+    if (p > 0) {
+      pack_column(p, 0, row + packed_real(k));
+    }
+    pack_mirrors(plan.columns - 1 - p, row + packed_real(k + plan.bins));
+    for (int64_t i = 0; i < 2 * plan.rows; i += kLineNumbers<T>) {
+      prefetch_target(row + packed_real(k) + i + kNumbersAhead<T>);
     }
   }
+  // The last ones number by number: no vector may write beyond the row.
+  T rest = z.re[0] * z.re[0];
+  T* parts = row + packed_real(plan.rows * (pairs - 1));
+  const auto put = [&](int64_t number, T sign) {
+    const Complex<T> x{z.re[number], z.im[number]};
+    rest += x.re * x.re + x.im * x.im;
+    parts[0] = x.re;
+    parts[1] = sign * x.im;
+    parts += 2;
+  };
+  const auto put_column = [&](int64_t p) {
+    for (int64_t q = 0; q < plan.bins; ++q) {
+      put(p * plan.lanes + q, T{1});
+    }
+  };
+  put_column(pairs - 1);
+  for (int64_t q = plan.bins - 1; q > 0; --q) {
+    put((plan.columns - pairs) * plan.lanes + q, T{-1});
+  }
+  if (plan.columns % 2 != 0) {
+    put_column(pairs);
+  } else {
+    const T last = z.re[pairs * plan.lanes];
+    rest += last * last;
+    *parts = last;
+  }
+  return horizontal_sum(squared) + rest;
 }
 
-// row <- the packed bins of a spectrum, whose norm it returns. The first lane has its bins twice, of which the last
-// stays.
+// row <- the packed bins of a spectrum; returns what tells whether their squares stay in range.
 template <int W, typename T>
 T pack(const MatrixPlan<T>& plan, Split<T> z, T* row) {
-  for (int64_t p = 0; p < plan.columns; ++p) {
-    pack_lanes(plan, p, z.re + p * plan.lanes, z.im + p * plan.lanes, row);
-  }
-  return squared_norm<T, W>(plan, z);
+  T squared;
+  with_width<T, W>(plan.width, [&](auto width) { squared = pack_columns<decltype(width)::value>(plan, z, row); });
+  return squared;
 }
 
-// The two numbers at `low`, then those at `high`, two by one load.
-template <typename T>
-KERNEL_HOST_DEVICE Simd<T, kPackedWidth> joined(const T* low, const T* high) {
-  Simd<T, kPackedWidth> result;
-  if constexpr (sizeof(T) == sizeof(double)) {
-    result.lanes = typename Simd<T, kPackedWidth>::Lanes{low[0], low[1], high[0], high[1]};
-  } else {
-    double first;
-    double second;
-    __builtin_memcpy(&first, low, sizeof(double));
-    __builtin_memcpy(&second, high, sizeof(double));
-    const PairsOfFloat pairs{first, second};
-    __builtin_memcpy(&result.lanes, &pairs, sizeof(pairs));
-  }
-  return result;
-}
-
-// visit(i, numbers) for the numbers p lanes + i .. of the spectrum of a packed row, kPackedWidth at a time. Beyond the
-// bins of a column they are those of its first lane or zeros: no transform takes them.
-template <typename T, typename Visit>
-KERNEL_HOST_DEVICE void for_packed_numbers(const MatrixPlan<T>& plan, const T* row, int64_t p, const Visit& visit) {
-  using V = Simd<T, kPackedWidth>;
-  if (!lies_across(plan, p)) {
-    const PackedLanes<const T, T> lanes(plan, p, row);
-    const V sign = V::broadcast(lanes.sign);
-    for (int64_t i = 0; i < plan.lanes; i += kPackedWidth) {
-      const V low = joined(lanes.at(plan, i), lanes.at(plan, i + 1));
-      const V high = joined(lanes.at(plan, i + 2), lanes.at(plan, i + 3));
-      visit(i, Complex<V>{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high) * sign});
+// visit(q, bins) for the numbers of the spectrum of a packed row, W from q on. Beyond the bins of a column they are
+// others of the row or zeros: no transform takes them.
+template <int W, typename T, typename Visit>
+void for_packed_columns(const MatrixPlan<T>& plan, const T* row, const Visit& visit) {
+  using V = Simd<T, W>;
+  const auto visit_column = [&](int64_t p, const T* parts) {
+    for (int64_t i = 0; i < plan.lanes; i += W) {
+      const V low = V::load(parts + 2 * i);
+      const V high = V::load(parts + 2 * i + W);
+      visit(p * plan.lanes + i, ComplexLanes<T, W>{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)});
     }
-    return;
+  };
+  const int64_t step = 2 * plan.rows;
+  // The first bin of the second column is the one behind those of the pair.
+  const auto visit_pair = [&](int64_t p, const T* parts) {
+    visit_column(p, parts);
+    for (int64_t i = 0; i < plan.lanes; i += W) {
+      const V low = V::load(parts + step + 2 - 2 * (i + W));
+      const V high = V::load(parts + step + 2 - 2 * i - W);
+      visit((plan.columns - 1 - p) * plan.lanes + i,
+            ComplexLanes<T, W>{shuffle<ReversedEvenLanes>(low, high), -shuffle<ReversedOddLanes>(low, high)});
+    }
+  };
+  const int64_t pairs = plan.columns / 2;
+  T ends[6 * kMaxMatrixLanes] = {};
+  ends[0] = row[0];
+  __builtin_memcpy(ends + 2, row + 1, step * sizeof(T));
+  visit_pair(0, ends);
+  const T* parts = row + step - 1;
+  for (int64_t p = 1; p + 1 < pairs; ++p, parts += step) {
+    visit_pair(p, parts);
   }
-  T re[kMaxMatrixLanes] = {};
-  T im[kMaxMatrixLanes] = {};
-  const int64_t bin = plan.bin_of[p * plan.lanes];
-  const int64_t k = bin / 2;
-  re[0] = row[packed_real(k)];
-  im[0] = 0 < k && 2 * k < plan.dim ? static_cast<T>(1 - 2 * (bin % 2)) * row[packed_imaginary(k)] : T{0};
-  for_lanes_across(plan, p, [&](int64_t i, int64_t place, T sign) {
-    re[i] = row[place];
-    im[i] = sign * row[place + 1];
-  });
-  for (int64_t i = 0; i < lanes_of_plan(plan); i += kPackedWidth) {
-    visit(i, load_numbers<T, kPackedWidth>(Split<T>{re, im}, i));
+  __builtin_memcpy(ends, parts, (step + 1) * sizeof(T));
+  parts += step;
+  ends[step + 1] = plan.columns % 2 == 0 ? T{0} : parts[1];
+  visit_pair(pairs - 1, ends);
+  if (plan.columns % 2 != 0) {
+    __builtin_memcpy(ends, parts, 2 * plan.bins * sizeof(T));
+    visit_column(pairs, ends);
   }
 }
 
 template <int W, typename T>
 T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
-  for (int64_t p = 0; p < plan.columns; ++p) {
-    for_packed_numbers(plan, row, p, [&](int64_t i, const auto& numbers) {
-      store_numbers<T, kPackedWidth>(z, p * plan.lanes + i, numbers);
-    });
-  }
+  with_width<T, W>(plan.width, [&](auto width) {
+    for_packed_columns<decltype(width)::value>(plan, row,
+                                               [&](int64_t q, const auto& bins) { store_numbers(z, q, bins); });
+  });
   for (int64_t q = plan.size; q < plan.numbers; ++q) {
     z.re[q] = 0;
     z.im[q] = 0;
@@ -351,12 +318,12 @@ T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
 
 template <Product kProduct, int W, typename T>
 void multiply_packed(const MatrixPlan<T>& plan, Split<T> z, const T* packed) {
-  for (int64_t p = 0; p < plan.columns; ++p) {
-    for_packed_numbers(plan, packed, p, [&](int64_t i, const auto& numbers) {
-      const int64_t q = p * plan.lanes + i;
-      store_numbers<T, kPackedWidth>(z, q, product_of_bins<kProduct>(load_numbers<T, kPackedWidth>(z, q), numbers));
+  with_width<T, W>(plan.width, [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    for_packed_columns<kWidth>(plan, packed, [&](int64_t q, const auto& bins) {
+      store_numbers(z, q, product_of_bins<kProduct>(load_numbers<T, kWidth>(z, q), bins));
     });
-  }
+  });
 }
 
 // The transform of a row times 2^exponent, either way, without that factor in the result; false if a plain transform
@@ -401,20 +368,28 @@ bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, b
       return false;
     }
     const T share = static_cast<T>(engine.share());
-    for (int64_t k = 0; k <= engine.last_bin(); ++k) {
+    bins.re[0] = row[0] * share;
+    bins.im[0] = 0;
+    for (int64_t k = 1; 2 * k < dim; ++k) {
       bins.re[k] = row[packed_real(k)] * share;
-      bins.im[k] = 0 < k && 2 * k < dim ? row[packed_imaginary(k)] * share : T{0};
+      bins.im[k] = row[packed_imaginary(k)] * share;
+    }
+    if (dim % 2 == 0) {
+      bins.re[dim / 2] = row[dim - 1] * share;
+      bins.im[dim / 2] = 0;
     }
     engine.invert(bins);
   } else {
     if (!safe_squared_norm(engine.load(in, exponent, bins)) && !scaled) {
       return false;
     }
-    for (int64_t k = 0; k <= engine.last_bin(); ++k) {
+    row[0] = bins.re[0];
+    for (int64_t k = 1; 2 * k < dim; ++k) {
       row[packed_real(k)] = bins.re[k];
-      if (0 < k && 2 * k < dim) {
-        row[packed_imaginary(k)] = bins.im[k];
-      }
+      row[packed_imaginary(k)] = bins.im[k];
+    }
+    if (dim % 2 == 0) {
+      row[dim - 1] = bins.re[dim / 2];
     }
   }
   engine.store(-exponent, out);
@@ -436,13 +411,9 @@ template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
-    const bool prefetch = prefetch_pays<S>(params.rows, params.dim, 1);
     for (int64_t r = begin; r < end; ++r) {
       const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
       S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (prefetch && r + 1 < end) {
-        prefetch_row(static_cast<const S*>(params.in) + row_offset(params.map, 0, r + 1), params.dim);
-      }
       if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
         scaled_transform_row(engine, in, params.inverse, z, out);
       }
@@ -461,17 +432,13 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     const S* rows[W];
     Lanes::rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
     S* const out = static_cast<S*>(params.out) + r * params.dim;
-    if (params.inverse) {
-      lanes.load_packed(rows, z);
-    } else {
+    if (!params.inverse) {
       lanes.load(rows, z);
+      return unsafe_lanes(lanes.store_packed(z, rows, out, count));
     }
+    lanes.load_packed(rows, z);
     const uint32_t unsafe = unsafe_lanes(lanes.squared(z));
-    if (params.inverse) {
-      lanes.finish(z, out, count);
-    } else {
-      lanes.store_packed(z, out, count);
-    }
+    lanes.finish(z, out, count);
     return unsafe;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {

@@ -194,9 +194,7 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins,
                         const S*(&rows)[W]) {
     lanes.load(params.map, operand, base, r, count, rows, bins);
-    const auto squared = lanes.squared(bins);
-    lanes.pack(bins);
-    return squared;
+    return lanes.pack(bins);
   };
   LaneMappings<T> mappings;
   const auto group = [&](int64_t r, int64_t count) {
