@@ -1,6 +1,8 @@
 // Packed spectra and products with them, against direct sums in long double.
 #include "kernels/hrr/packed_spectrum.h"
 
+#include <algorithm>
+
 #include "oracle.h"
 
 namespace torch_hrr::kernels {
@@ -143,6 +145,24 @@ TYPED_TEST(PackedSpectra, MatchTheDirectSums) {
       const std::vector<double> row = row_at(in.data() + r * dim, dim);
       EXPECT_TRUE(is_close(bins.data() + r * dim, packed(row))) << "row " << r;
       EXPECT_TRUE(is_close(rows.data() + r * dim, unpacked(row))) << "row " << r;
+    }
+  }
+}
+
+// Whole vectors write beyond the bins of a column; the rows beside this one are other threads'.
+TYPED_TEST(PackedSpectra, WriteTheirRowAlone) {
+  using S = TypeParam;
+  for (int64_t dim = 1; dim <= 900; ++dim) {
+    const Buffer<S> in = random_values<S>(this->kRows * dim, 90);
+    for (const bool inverse : {false, true}) {
+      Buffer<S> out(this->kRows * dim);
+      std::fill_n(out.data(), out.size(), from_double<S>(7));
+      run_packed_spectrum<S>(this->params_of(inverse, dim, in.data(), out.data()), 1, 2);
+      for (const int64_t r : {int64_t{0}, int64_t{2}}) {
+        EXPECT_TRUE(
+            std::all_of(out.data() + r * dim, out.data() + (r + 1) * dim, [](S x) { return to_double(x) == 7; }))
+            << "dim " << dim << " row " << r;
+      }
     }
   }
 }
