@@ -41,7 +41,7 @@ int64_t chirp_scratch_bytes(ChirpShape shape, int operands) {
 template <typename S, typename T>
 struct ChirpEngine {
   using Operand = Split<T>;  // the bins 0 .. D/2
-  static constexpr int kWidth = 4;
+  static constexpr int kWidth = kLanes<T>;
 
   const ChirpPlan<T>& plan;
   int64_t dim;
