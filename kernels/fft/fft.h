@@ -16,8 +16,6 @@ KERNEL_ISA_BEGIN
 template <typename T>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T)) < 4 ? 4 : kVectorBytes / static_cast<int>(sizeof(T));
 
-constexpr int64_t kCacheLineBytes = 64;
-
 template <typename T>
 struct Split {
   T* re;

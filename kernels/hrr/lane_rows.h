@@ -8,6 +8,7 @@
 #include "kernels/hrr/bin_pairs.h"
 #include "kernels/hrr/engine_dispatch.h"
 #include "kernels/hrr/matrix_stage.h"
+#include "kernels/hrr/prefetch.h"
 #include "kernels/rows.h"
 
 namespace torch_hrr::kernels {
@@ -24,13 +25,8 @@ struct LaneRows {
   T* stage;  // W rows
   Vectors work;
 
-  // Numbers from the real to the imaginary parts: room for the packed form's last bin, and four cache lines so that
-  // their addresses do not agree in the last 12 bits, by which loads wait for stores.
-  static int64_t distance(const LanePlan<T>& plan) {
-    return plan.size + 4 * kCacheLineBytes / static_cast<int64_t>(sizeof(T));
-  }
   static int64_t vectors_bytes(const LanePlan<T>& plan) {
-    return 2 * distance(plan) * static_cast<int64_t>(sizeof(T)) + 64;
+    return 2 * (plan.size + W) * static_cast<int64_t>(sizeof(T)) + 64;
   }
   static int64_t scratch_bytes(int64_t dim, int operands) {
     if (!has_lanes(dim)) {
@@ -46,8 +42,8 @@ struct LaneRows {
     work = vectors(scratch, used);
   }
   Vectors vectors(void* scratch, int64_t& used) const {
-    T* const memory = aligned<T>(scratch, used, 2 * distance(plan));
-    return {memory, memory + distance(plan)};
+    T* const memory = aligned<T>(scratch, used, 2 * (plan.size + W));
+    return {memory, memory + plan.size + W};
   }
 
   static V at(const T* array, int64_t k) {
@@ -215,21 +211,9 @@ struct LaneRows {
     return sum.total();
   }
 
-  // The rows behind those given, which mostly come next, brought into the cache beside other work.
-  struct RowsBehind {
-    static constexpr int64_t kBytesAStep = 4 * W * sizeof(S);
-    const char* next = nullptr;
-
-    void step() {
-      for (int64_t i = 0; next != nullptr && i < kBytesAStep; i += kCacheLineBytes) {
-        __builtin_prefetch(next + i, 0, 3);
-      }
-      next += next != nullptr ? kBytesAStep : 0;
-    }
-  };
-
-  // The spectra of rows as their packed bins, in place; returns sum |Z|^2 of the spectra.
-  V pack(Vectors z, RowsBehind behind = {}) const {
+  // The spectra of rows as their packed bins, in place; returns sum |Z|^2 of the spectra. Brings W rows from `behind`
+  // on into the cache meanwhile: those after the ones in work mostly come next.
+  V pack(Vectors z, const S* behind = nullptr) const {
     if (is_odd()) {
       const V sum = squared(z);
       at(z.re, 0).store(z.im);
@@ -246,7 +230,10 @@ struct LaneRows {
       const Pair<V> pair = pair_at(z, k);
       sum.add(pair.k, pair.k);
       sum.add(pair.mirror, pair.mirror, 2);
-      behind.step();
+      if (behind != nullptr) {
+        prefetch_row(behind, 4 * W);
+        behind += 4 * W;
+      }
       put_pair(z, k, bins_of_pair(pair, half_root(k), half));
     }
     if (2 * k == plan.points) {
@@ -329,9 +316,9 @@ struct LaneRows {
     rows_to_lanes(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
   }
-  // The packed bins of the spectra of the rows loaded. Returns what pack does.
-  V store_packed(Vectors z, const S* const (&loaded)[W], S* out, int64_t count) const {
-    const V sum = pack(z, {reinterpret_cast<const char*>(loaded[W - 1] + plan.dim)});
+  // Returns what pack does.
+  V store_packed(Vectors z, const S* behind, S* out, int64_t count) const {
+    const V sum = pack(z, behind);
     T ones[W];
     V::broadcast(1).store(ones);
     T* rows[W];

@@ -2,6 +2,7 @@
 #include "kernels/hrr/packed_spectrum.h"
 
 #include "kernels/hrr/lane_rows.h"
+#include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/row_spectrum.h"
 #include "kernels/registry.h"
 
@@ -49,19 +50,25 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
 template <typename T, int W>
 KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   using V = Simd<T, W>;
-  const V low = V::load(bins);
-  const V high = V::load(bins + W);
-  const V mirror_low = V::load(mirrors);
-  const V mirror_high = V::load(mirrors + W);
-  return {{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)},
-          {shuffle<ReversedEvenLanes>(mirror_low, mirror_high), shuffle<ReversedOddLanes>(mirror_low, mirror_high)}};
+  const V low = V::load(mirrors);
+  const V high = V::load(mirrors + W);
+  return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes>(low, high), shuffle<ReversedOddLanes>(low, high)}};
+}
+// parts <- W bins, the first one first or last
+template <typename T, int W>
+KERNEL_HOST_DEVICE void interleave(const ComplexLanes<T, W>& bins, T* parts) {
+  shuffle<InterleaveLow>(bins.re, bins.im).store(parts);
+  shuffle<InterleaveHigh>(bins.re, bins.im).store(parts + W);
+}
+template <typename T, int W>
+KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* parts) {
+  shuffle<InterleaveReversedLow>(bins.re, bins.im).store(parts);
+  shuffle<InterleaveReversedHigh>(bins.re, bins.im).store(parts + W);
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
-  shuffle<InterleaveLow>(pair.k.re, pair.k.im).store(bins);
-  shuffle<InterleaveHigh>(pair.k.re, pair.k.im).store(bins + W);
-  shuffle<InterleaveReversedLow>(pair.mirror.re, pair.mirror.im).store(mirrors);
-  shuffle<InterleaveReversedHigh>(pair.mirror.re, pair.mirror.im).store(mirrors + W);
+  interleave<T, W>(pair.k, bins);
+  interleave_reversed<T, W>(pair.mirror, mirrors);
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_t k, const Simd<T, W>&) {
@@ -92,7 +99,8 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
   __builtin_memcpy(mirrors, last, (2 * W - 1) * sizeof(T));
 }
 
-// A target's lines are asked for as far ahead: otherwise stores wait for them one by one. They may lie beyond the row.
+// Lines of the result are brought into the cache this far ahead of the stores, which would otherwise wait for them one
+// by one. They may lie beyond the row.
 template <typename T>
 constexpr int64_t kLineNumbers = kCacheLineBytes / static_cast<int64_t>(sizeof(T));
 template <typename T>
@@ -198,17 +206,14 @@ T pack_columns(const MatrixPlan<T>& plan, Split<T> z, T* row) {
   // those that follow, and beyond the bins of a column spectra are 0.
   const auto pack_column = [&](int64_t p, int64_t first, T* parts) {
     for (int64_t q = first; q < plan.bins; q += W, parts += 2 * W) {
-      const ComplexLanes<T, W> x = load(p * plan.lanes + q);
-      shuffle<InterleaveLow>(x.re, x.im).store(parts);
-      shuffle<InterleaveHigh>(x.re, x.im).store(parts + W);
+      interleave<T, W>(load(p * plan.lanes + q), parts);
     }
   };
   const auto pack_mirrors = [&](int64_t p, T* parts) {
     const int64_t end = p * plan.lanes + plan.bins;
     for (int64_t q = 0; q + 1 < plan.bins; q += W, parts += 2 * W) {
       const ComplexLanes<T, W> x = load(end - W - q);
-      shuffle<InterleaveReversedLow>(x.re, -x.im).store(parts);
-      shuffle<InterleaveReversedHigh>(x.re, -x.im).store(parts + W);
+      interleave_reversed<T, W>({x.re, -x.im}, parts);
     }
   };
   const int64_t pairs = plan.columns / 2;
@@ -265,27 +270,18 @@ T pack(const MatrixPlan<T>& plan, Split<T> z, T* row) {
 // others of the row or zeros: no transform takes them.
 template <int W, typename T, typename Visit>
 void for_packed_columns(const MatrixPlan<T>& plan, const T* row, const Visit& visit) {
-  using V = Simd<T, W>;
-  const auto visit_column = [&](int64_t p, const T* parts) {
-    for (int64_t i = 0; i < plan.lanes; i += W) {
-      const V low = V::load(parts + 2 * i);
-      const V high = V::load(parts + 2 * i + W);
-      visit(p * plan.lanes + i, ComplexLanes<T, W>{shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)});
-    }
-  };
   const int64_t step = 2 * plan.rows;
   // The first bin of the second column is the one behind those of the pair.
   const auto visit_pair = [&](int64_t p, const T* parts) {
-    visit_column(p, parts);
     for (int64_t i = 0; i < plan.lanes; i += W) {
-      const V low = V::load(parts + step + 2 - 2 * (i + W));
-      const V high = V::load(parts + step + 2 - 2 * i - W);
-      visit((plan.columns - 1 - p) * plan.lanes + i,
-            ComplexLanes<T, W>{shuffle<ReversedEvenLanes>(low, high), -shuffle<ReversedOddLanes>(low, high)});
+      const PairLanes<T, W> pair = pairs_of<T, W>(parts + 2 * i, parts + step + 2 - 2 * (i + W));
+      visit(p * plan.lanes + i, pair.k);
+      visit((plan.columns - 1 - p) * plan.lanes + i, ComplexLanes<T, W>{pair.mirror.re, -pair.mirror.im});
     }
   };
   const int64_t pairs = plan.columns / 2;
-  T ends[6 * kMaxMatrixLanes] = {};
+  // Both parts of 2 (R + 1)/2 bins, at most 2 lanes of them: the first and the last bin of a row may have one part.
+  T ends[4 * kMaxMatrixLanes] = {};
   ends[0] = row[0];
   __builtin_memcpy(ends + 2, row + 1, step * sizeof(T));
   visit_pair(0, ends);
@@ -299,7 +295,9 @@ void for_packed_columns(const MatrixPlan<T>& plan, const T* row, const Visit& vi
   visit_pair(pairs - 1, ends);
   if (plan.columns % 2 != 0) {
     __builtin_memcpy(ends, parts, 2 * plan.bins * sizeof(T));
-    visit_column(pairs, ends);
+    for (int64_t i = 0; i < plan.lanes; i += W) {
+      visit(pairs * plan.lanes + i, FromRow<T, W>{ends}(i));
+    }
   }
 }
 
@@ -369,14 +367,12 @@ bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, b
     }
     const T share = static_cast<T>(engine.share());
     bins.re[0] = row[0] * share;
-    bins.im[0] = 0;
     for (int64_t k = 1; 2 * k < dim; ++k) {
       bins.re[k] = row[packed_real(k)] * share;
       bins.im[k] = row[packed_imaginary(k)] * share;
     }
-    if (dim % 2 == 0) {
-      bins.re[dim / 2] = row[dim - 1] * share;
-      bins.im[dim / 2] = 0;
+    if (engine.last_is_real()) {
+      bins.re[engine.last_bin()] = row[dim - 1] * share;
     }
     engine.invert(bins);
   } else {
@@ -388,8 +384,8 @@ bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, b
       row[packed_real(k)] = bins.re[k];
       row[packed_imaginary(k)] = bins.im[k];
     }
-    if (dim % 2 == 0) {
-      row[dim - 1] = bins.re[dim / 2];
+    if (engine.last_is_real()) {
+      row[dim - 1] = bins.re[engine.last_bin()];
     }
   }
   engine.store(-exponent, out);
@@ -411,9 +407,14 @@ template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
+    // Forward transforms ask for the row behind theirs.
+    const bool prefetch = params.inverse && prefetch_pays<S>(params.rows, params.dim, 1);
     for (int64_t r = begin; r < end; ++r) {
       const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
       S* out = static_cast<S*>(params.out) + r * params.dim;
+      if (prefetch && r + 1 < end) {
+        prefetch_row(static_cast<const S*>(params.in) + row_offset(params.map, 0, r + 1), params.dim);
+      }
       if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
         scaled_transform_row(engine, in, params.inverse, z, out);
       }
@@ -434,7 +435,7 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     S* const out = static_cast<S*>(params.out) + r * params.dim;
     if (!params.inverse) {
       lanes.load(rows, z);
-      return unsafe_lanes(lanes.store_packed(z, rows, out, count));
+      return unsafe_lanes(lanes.store_packed(z, rows[W - 1] + params.dim, out, count));
     }
     lanes.load_packed(rows, z);
     const uint32_t unsafe = unsafe_lanes(lanes.squared(z));
