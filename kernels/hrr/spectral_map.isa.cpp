@@ -152,10 +152,10 @@ struct LaneMappings {
   }
 };
 
-// a <- map(a, v) for the packed bins 0 .. D/2 of rows of `dim` numbers, as LaneRows::pack leaves them; v is not read
-// where the map takes no direction.
+// a <- map(a, v) for the packed bins 0 .. D/2 of `count` rows of `dim` numbers, as LaneRows::pack leaves them; v is not
+// read where the map takes no direction.
 template <SpectralMap kMap, typename T>
-void map_lanes(Split<T> a, Split<T> v, int64_t dim, double share, const LaneMappings<T>& rows) {
+void map_lanes(Split<T> a, Split<T> v, int64_t dim, int64_t count, double share, const LaneMappings<T>& rows) {
   constexpr int W = kLanes<T>;
   const L zero = L::broadcast(0);
   const L after = L::broadcast(share);
@@ -165,7 +165,7 @@ void map_lanes(Split<T> a, Split<T> v, int64_t dim, double share, const LaneMapp
     T* const re = (k == 0 ? a.im : a.re) + k * W;
     T* const im = a.im + k * W;
     const T* const re_v = (k == 0 ? v.im : v.re) + k * W;
-    for (int lane = 0; lane < W; lane += kBinLanes) {
+    for (int lane = 0; lane < count; lane += kBinLanes) {
       const L scale = L::load(rows.factor + lane);
       const Complex<L> bin{load_as<L>(re + lane) * scale, real ? zero : load_as<L>(im + lane) * scale};
       Complex<L> direction{zero, zero};
@@ -216,7 +216,8 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
         beyond |= 1u << lane;
       }
     }
-    with_map(params.kind, [&](auto kind) { map_lanes<decltype(kind)::value>(a, v, params.dim, share, mappings); });
+    with_map(params.kind,
+             [&](auto kind) { map_lanes<decltype(kind)::value>(a, v, params.dim, count, share, mappings); });
     lanes.unpack(a);
     lanes.finish(a, mappings.scale, static_cast<S*>(params.out) + r * params.dim, count);
     return beyond;
