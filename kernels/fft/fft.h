@@ -176,6 +176,8 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
   const int64_t columns = kLast ? 1 : size / (stride * R);
   const int64_t step = size / R;
   const FromSplit<T, W> load{source};
+  // A copy, which no store can change: it stays in registers.
+  const Target store = target;
   for (int64_t p = 0; p < columns; ++p) {
     for (int64_t q = 0; q < stride; q += W) {
       ComplexLanes<T, W> x[R];
@@ -184,14 +186,14 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
         x[j] = load(q + stride * p + step * j);
       }
       butterfly<R, T, W>(x);
-      target(q + stride * R * p, x[0]);
+      store(q + stride * R * p, x[0]);
 #pragma GCC unroll 16
       for (int k = 1; k < R; ++k) {
         if constexpr (kLast) {
-          target(q + stride * k, x[k]);
+          store(q + stride * k, x[k]);
         } else {
           const ComplexLanes<T, W> twiddle{V::broadcast(twiddles[2 * k - 2]), V::broadcast(twiddles[2 * k - 1])};
-          target(q + stride * (R * p + k), multiply(x[k], twiddle));
+          store(q + stride * (R * p + k), multiply(x[k], twiddle));
         }
       }
     }
