@@ -10,8 +10,8 @@
 
 namespace torch_hrr::kernels {
 
-// Rows up to this length go side by side. A row by itself costs as much as a whole vector of them: beyond this length
-// that would show beside the time of a call.
+// Rows up to this length go side by side. A row by itself costs as much as a whole vector of them, in packed spectra
+// one of 4: beyond this length that would show beside the time of a call.
 constexpr int64_t kMaxLaneDim = 320;
 
 template <typename T>

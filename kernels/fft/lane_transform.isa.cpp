@@ -6,34 +6,33 @@ KERNEL_ISA_BEGIN
 namespace {
 
 // The numbers of real rows as vectors of a spectrum's arrays.
-template <typename Element, typename T>
+template <int W, typename Element, typename T>
 LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* im) {
-  constexpr int64_t W = kLanes<T>;
   return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
 }
 
 // Rows shorter than a vector go number by number.
-template <typename T>
+template <int W, typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
   for (int64_t p = 0; p < count; ++p) {
     // Put together in a register: a vector cannot be loaded soon after stores of its parts.
-    Simd<T, kLanes<T>> x;
+    Simd<T, W> x;
 #pragma GCC unroll 16
-    for (int lane = 0; lane < kLanes<T>; ++lane) {
+    for (int lane = 0; lane < W; ++lane) {
       x.lanes[lane] = rows[lane][p];
     }
     x.store(vectors.at(p));
   }
 }
-template <typename T>
+template <int W, typename T>
 uint32_t lanes_to_short_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
-  using V = Simd<T, kLanes<T>>;
+  using V = Simd<T, W>;
   const V zero = V::broadcast(0);
   V check = zero;
   for (int64_t p = 0; p < count; ++p) {
     const V x = V::load(vectors.at(p)) * V::load(scale);
     check = multiply_add(x, zero, check);
-    for (int lane = 0; lane < kLanes<T>; ++lane) {
+    for (int lane = 0; lane < W; ++lane) {
       rows[lane][p] = x.lanes[lane];
     }
   }
@@ -42,11 +41,10 @@ uint32_t lanes_to_short_rows(const LaneVectors<const T>& vectors, int64_t count,
 
 }  // namespace
 
-template <typename T>
+template <int W, typename T>
 void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
-  constexpr int W = kLanes<T>;
   if (count < W) {
-    return short_rows_to_lanes(rows, count, vectors);
+    return short_rows_to_lanes<W>(rows, count, vectors);
   }
   for (int64_t start = 0; start < count; start += W) {
     // The last block may repeat numbers of the one before.
@@ -67,11 +65,10 @@ void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& ve
   }
 }
 
-template <typename T>
+template <int W, typename T>
 uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
-  constexpr int W = kLanes<T>;
   if (count < W) {
-    return lanes_to_short_rows(vectors, count, scale, rows);
+    return lanes_to_short_rows<W>(vectors, count, scale, rows);
   }
   using V = Simd<T, W>;
   const V factor = V::load(scale);
@@ -99,35 +96,39 @@ uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const
   return mask_of(check[0] + check[1] + (check[2] + check[3]) != zero);
 }
 
-template <typename T>
+template <int W, typename T>
 void lane_forward(const LanePlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work) {
-  constexpr int W = kLanes<T>;
   const Split<T> arrays[2] = {work, spectra};
   const int from = array_of_first_pass(plan);
-  rows_to_lanes(rows, plan.dim, row_vectors(plan, arrays[from].re, arrays[from].im));
+  rows_to_lanes<W>(rows, plan.dim, row_vectors<W>(plan, arrays[from].re, arrays[from].im));
   if (plan.dim % 2 != 0) {
     __builtin_memset(arrays[from].im, 0, static_cast<size_t>(plan.size) * sizeof(T));
   }
   side_by_side_passes<T, W>(plan, W, arrays, from);
 }
 
-template <typename T>
+template <int W, typename T>
 uint32_t lane_inverse(const LanePlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale, T* const* rows) {
-  constexpr int W = kLanes<T>;
   // The inverse of a complex transform: parts exchanged on both sides.
   const Split<T> arrays[2] = {{spectra.im, spectra.re}, {work.im, work.re}};
   const Split<T> result = arrays[side_by_side_passes<T, W>(plan, W, arrays, 0)];
-  return lanes_to_rows(row_vectors<const T>(plan, result.im, result.re), plan.dim, scale, rows);
+  return lanes_to_rows<W>(row_vectors<W, const T>(plan, result.im, result.re), plan.dim, scale, rows);
 }
 
-template void rows_to_lanes(const float* const*, int64_t, const LaneVectors<float>&);
-template void rows_to_lanes(const double* const*, int64_t, const LaneVectors<double>&);
-template uint32_t lanes_to_rows(const LaneVectors<const float>&, int64_t, const float*, float* const*);
-template uint32_t lanes_to_rows(const LaneVectors<const double>&, int64_t, const double*, double* const*);
-template void lane_forward(const LanePlan<float>&, const float* const*, Split<float>, Split<float>);
-template void lane_forward(const LanePlan<double>&, const double* const*, Split<double>, Split<double>);
-template uint32_t lane_inverse(const LanePlan<float>&, Split<float>, Split<float>, const float*, float* const*);
-template uint32_t lane_inverse(const LanePlan<double>&, Split<double>, Split<double>, const double*, double* const*);
+#define LANE_TRANSFORMS(W, T)                                                                    \
+  template void rows_to_lanes<W>(const T* const*, int64_t, const LaneVectors<T>&);               \
+  template uint32_t lanes_to_rows<W>(const LaneVectors<const T>&, int64_t, const T*, T* const*); \
+  template void lane_forward<W>(const LanePlan<T>&, const T* const*, Split<T>, Split<T>);        \
+  template uint32_t lane_inverse<W>(const LanePlan<T>&, Split<T>, Split<T>, const T*, T* const*);
+LANE_TRANSFORMS(4, float)
+LANE_TRANSFORMS(4, double)
+#if defined(__AVX2__)
+LANE_TRANSFORMS(kLanes<float>, float)
+#endif
+#if defined(__AVX512F__)
+LANE_TRANSFORMS(kLanes<double>, double)
+#endif
+#undef LANE_TRANSFORMS
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -61,7 +61,7 @@ struct LaneOperand {
 
   void load(const Lanes& lanes, const RowMap& map, int operand, const S* base, int64_t r, int64_t count) {
     const S* next[Lanes::W];
-    Lanes::rows_of(map, operand, base, r, count, next);
+    rows_of(map, operand, base, r, count, next);
     if (repeats && __builtin_memcmp(rows, next, sizeof(rows)) == 0) {
       return;
     }
@@ -211,7 +211,7 @@ struct LaneSteps {
   void find(int operand, const void* base, int64_t item_stride, int64_t r, int64_t records, int64_t step,
             const S* (&found)[W]) const {
     if (!of_pairs) {
-      return Lanes::rows_of(params.map, operand, static_cast<const S*>(base) + step * item_stride, r, records, found);
+      return rows_of(params.map, operand, static_cast<const S*>(base) + step * item_stride, r, records, found);
     }
     const S* const first = static_cast<const S*>(base) + row_offset(params.map, operand, r);
     for (int64_t lane = 0; lane < W; ++lane) {

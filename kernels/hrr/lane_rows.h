@@ -1,4 +1,4 @@
-// Short rows side by side, each in a lane: loads, products, packed spectra and stores of kLanes rows at a time.
+// Short rows side by side, each in a lane: loads, products, packed spectra and stores of W rows at a time.
 //
 // Rows that leave the range of the compute type are found by masks of lanes; the caller computes them again one by one,
 // scaled where that is needed.
@@ -14,10 +14,24 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-template <typename S>
+// The rows of an operand of a map from r on, the last one repeated.
+template <typename S, int N>
+void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t count, const S* (&rows)[N]) {
+  const int inner = map.ndim - 1;
+  // Mostly they lie in one run of the innermost dimension. If it is the only one, nothing is divided.
+  const S* const first = base + (inner == 0 ? r * map.strides[operand][0] : row_offset(map, operand, r));
+  const bool in_a_run = inner == 0 || (inner > 0 && r % map.sizes[inner] + count <= map.sizes[inner]);
+  const int64_t step = in_a_run ? map.strides[operand][inner] : 0;
+  for (int64_t lane = 0; lane < N; ++lane) {
+    const int64_t row = lane < count ? lane : count - 1;
+    rows[lane] = in_a_run ? first + row * step : base + row_offset(map, operand, r + row);
+  }
+}
+
+template <typename S, int kWidth = kLanes<compute_t<S>>>
 struct LaneRows {
   using T = compute_t<S>;
-  static constexpr int W = kLanes<T>;
+  static constexpr int W = kWidth;
   using V = Simd<T, W>;
   using Vectors = Split<T>;  // M + 1 vectors of real parts and as many of imaginary ones
 
@@ -115,7 +129,7 @@ struct LaneRows {
   void load(const S* const (&rows)[W], Vectors spectra) const {
     const T* sources[W];
     widened(rows, sources);
-    lane_forward(plan, sources, spectra, work);
+    lane_forward<W>(plan, sources, spectra, work);
   }
 
   // Sums of Re x conj(y) as four, so that none of them waits for its last addition.
@@ -313,7 +327,7 @@ struct LaneRows {
   void load_packed(const S* const (&rows)[W], Vectors z) const {
     const T* sources[W];
     widened(rows, sources);
-    rows_to_lanes(sources, plan.dim, packed_vectors<T>(z));
+    rows_to_lanes<W>(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
   }
   // Returns what pack does.
@@ -323,7 +337,7 @@ struct LaneRows {
     V::broadcast(1).store(ones);
     T* rows[W];
     targets(out, count, plan.dim, rows);
-    lanes_to_rows(packed_vectors<const T>(z), plan.dim, ones, rows);
+    lanes_to_rows<W>(packed_vectors<const T>(z), plan.dim, ones, rows);
     narrowed(out, count, plan.dim);
     return sum;
   }
@@ -332,7 +346,7 @@ struct LaneRows {
   uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count, int64_t step) const {
     T* rows[W];
     targets(out, count, step, rows);
-    const uint32_t beyond = lane_inverse(plan, spectra, work, scale, rows);
+    const uint32_t beyond = lane_inverse<W>(plan, spectra, work, scale, rows);
     narrowed(out, count, step);
     return beyond;
   }
@@ -354,19 +368,6 @@ struct LaneRows {
   bool is_zero(const S* row) const {
     widen_row<S>(row, plan.dim, stage);
     return largest_magnitude(stage, plan.dim, 0) == 0;
-  }
-
-  // The rows of an operand of a map from r on, the last one repeated.
-  static void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t count, const S* (&rows)[W]) {
-    const int inner = map.ndim - 1;
-    // Mostly they lie in one run of the innermost dimension. If it is the only one, nothing is divided.
-    const S* const first = base + (inner == 0 ? r * map.strides[operand][0] : row_offset(map, operand, r));
-    const bool in_a_run = inner == 0 || (inner > 0 && r % map.sizes[inner] + count <= map.sizes[inner]);
-    const int64_t step = in_a_run ? map.strides[operand][inner] : 0;
-    for (int64_t lane = 0; lane < W; ++lane) {
-      const int64_t row = lane < count ? lane : count - 1;
-      rows[lane] = in_a_run ? first + row * step : base + row_offset(map, operand, r + row);
-    }
   }
 
   // The spectra of rows_of.

@@ -1,6 +1,7 @@
 // Packed spectra on the CPU; compiled once per instruction set.
 #include "kernels/hrr/packed_spectrum.h"
 
+#include "kernels/hrr/in_register_spectrum.h"
 #include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/row_spectrum.h"
@@ -10,17 +11,7 @@ namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 namespace {
 
-// Interleaves two vectors from their last lanes to their first, and back.
-struct InterleaveReversedLow {
-  static constexpr int of(int j, int w) {
-    return w - 1 - j / 2 + (j % 2) * w;
-  }
-};
-struct InterleaveReversedHigh {
-  static constexpr int of(int j, int w) {
-    return w / 2 - 1 - j / 2 + (j % 2) * w;
-  }
-};
+// Takes two vectors apart, from their last lanes to their first.
 struct ReversedEvenLanes {
   static constexpr int of(int j, int w) {
     return 2 * (w - 1 - j);
@@ -54,16 +45,25 @@ KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   const V high = V::load(mirrors + W);
   return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes>(low, high), shuffle<ReversedOddLanes>(low, high)}};
 }
-// parts <- W bins, the first one first or last
+// parts <- the first `end` lanes: all of them, some or, for end <= 0, none
 template <typename T, int W>
-KERNEL_HOST_DEVICE void interleave(const ComplexLanes<T, W>& bins, T* parts) {
-  shuffle<InterleaveLow>(bins.re, bins.im).store(parts);
-  shuffle<InterleaveHigh>(bins.re, bins.im).store(parts + W);
+KERNEL_HOST_DEVICE void store_up_to(Simd<T, W> x, int64_t end, T* parts) {
+  if (end >= W) {
+    x.store(parts);
+  } else if (end > 0) {
+    store_lanes(x, (1u << end) - 1, parts);
+  }
+}
+// parts <- W bins, the first one first or last, of their numbers those up to `end`
+template <typename T, int W>
+KERNEL_HOST_DEVICE void interleave(const ComplexLanes<T, W>& bins, T* parts, int64_t end = 2 * W) {
+  store_up_to(shuffle<InterleaveLow>(bins.re, bins.im), end, parts);
+  store_up_to(shuffle<InterleaveHigh>(bins.re, bins.im), end - W, parts + W);
 }
 template <typename T, int W>
-KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* parts) {
-  shuffle<InterleaveReversedLow>(bins.re, bins.im).store(parts);
-  shuffle<InterleaveReversedHigh>(bins.re, bins.im).store(parts + W);
+KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* parts, int64_t end = 2 * W) {
+  store_up_to(shuffle<InterleaveReversedLow<W>>(bins.re, bins.im), end, parts);
+  store_up_to(shuffle<InterleaveReversedHigh<W>>(bins.re, bins.im), end - W, parts + W);
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
@@ -102,12 +102,7 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
 // Lines of the result are brought into the cache this far ahead of the stores, which would otherwise wait for them one
 // by one. They may lie beyond the row.
 template <typename T>
-constexpr int64_t kLineNumbers = kCacheLineBytes / static_cast<int64_t>(sizeof(T));
-template <typename T>
 constexpr int64_t kNumbersAhead = 8 * kLineNumbers<T>;
-KERNEL_HOST_DEVICE void prefetch_target(const void* place) {
-  __builtin_prefetch(place, 1, 3);
-}
 
 // sum |Z|^2 of pairs as they come, the first point twice: for the question whether squares stay in range.
 template <typename T, int W>
@@ -196,6 +191,11 @@ void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
 template <int W, typename T>
 T pack_columns(const MatrixPlan<T>& plan, Split<T> z, T* row) {
   using V = Simd<T, W>;
+  // Copies, which no store can change: they stay in registers.
+  const int64_t columns = plan.columns;
+  const int64_t rows = plan.rows;
+  const int64_t bins = plan.bins;
+  const int64_t lanes = plan.lanes;
   V squared = V::broadcast(0);
   const auto load = [&](int64_t number) {
     const ComplexLanes<T, W> x = load_numbers<T, W>(z, number);
@@ -205,55 +205,49 @@ T pack_columns(const MatrixPlan<T>& plan, Split<T> z, T* row) {
   // The bins of column p from `first` on. What whole vectors write beyond the bins that they have is overwritten by
   // those that follow, and beyond the bins of a column spectra are 0.
   const auto pack_column = [&](int64_t p, int64_t first, T* parts) {
-    for (int64_t q = first; q < plan.bins; q += W, parts += 2 * W) {
-      interleave<T, W>(load(p * plan.lanes + q), parts);
+    for (int64_t q = first; q < bins; q += W, parts += 2 * W) {
+      interleave<T, W>(load(p * lanes + q), parts);
     }
   };
-  const auto pack_mirrors = [&](int64_t p, T* parts) {
-    const int64_t end = p * plan.lanes + plan.bins;
-    for (int64_t q = 0; q + 1 < plan.bins; q += W, parts += 2 * W) {
-      const ComplexLanes<T, W> x = load(end - W - q);
-      interleave_reversed<T, W>({x.re, -x.im}, parts);
-    }
+  const auto load_mirrors = [&](int64_t p, int64_t q) {
+    const ComplexLanes<T, W> x = load(p * lanes + bins - W - q);
+    return ComplexLanes<T, W>{x.re, -x.im};
   };
-  const int64_t pairs = plan.columns / 2;
+  const int64_t pairs = columns / 2;
   row[0] = z.re[0];
   pack_column(0, 1, row + packed_real(1));
   for (int64_t p = 0; p + 1 < pairs; ++p) {
-    const int64_t k = plan.rows * p;
+    const int64_t k = rows * p;
     if (p > 0) {
       pack_column(p, 0, row + packed_real(k));
     }
-    pack_mirrors(plan.columns - 1 - p, row + packed_real(k + plan.bins));
-    for (int64_t i = 0; i < 2 * plan.rows; i += kLineNumbers<T>) {
+    T* parts = row + packed_real(k + bins);
+    for (int64_t q = 0; q + 1 < bins; q += W, parts += 2 * W) {
+      interleave_reversed<T, W>(load_mirrors(columns - 1 - p, q), parts);
+    }
+    for (int64_t i = 0; i < 2 * rows; i += kLineNumbers<T>) {
       prefetch_target(row + packed_real(k) + i + kNumbersAhead<T>);
     }
   }
-  // The last ones number by number: no vector may write beyond the row.
-  T rest = z.re[0] * z.re[0];
-  T* parts = row + packed_real(plan.rows * (pairs - 1));
-  const auto put = [&](int64_t number, T sign) {
-    const Complex<T> x{z.re[number], z.im[number]};
-    rest += x.re * x.re + x.im * x.im;
-    parts[0] = x.re;
-    parts[1] = sign * x.im;
-    parts += 2;
-  };
-  const auto put_column = [&](int64_t p) {
-    for (int64_t q = 0; q < plan.bins; ++q) {
-      put(p * plan.lanes + q, T{1});
+  // The last ones without what lies beyond: no vector may write behind the row.
+  T* parts = row + packed_real(rows * (pairs - 1));
+  const auto end_column = [&](int64_t p) {
+    for (int64_t q = 0; q < bins; q += W) {
+      interleave<T, W>(load(p * lanes + q), parts + 2 * q, 2 * (bins - q));
     }
+    parts += 2 * bins;
   };
-  put_column(pairs - 1);
-  for (int64_t q = plan.bins - 1; q > 0; --q) {
-    put((plan.columns - pairs) * plan.lanes + q, T{-1});
+  end_column(pairs - 1);
+  for (int64_t q = 0; q + 1 < bins; q += W) {
+    interleave_reversed<T, W>(load_mirrors(columns - pairs, q), parts + 2 * q, 2 * (bins - 1 - q));
   }
-  if (plan.columns % 2 != 0) {
-    put_column(pairs);
+  parts += 2 * (bins - 1);
+  T rest = z.re[0] * z.re[0];
+  if (columns % 2 != 0) {
+    end_column(pairs);
   } else {
-    const T last = z.re[pairs * plan.lanes];
-    rest += last * last;
-    *parts = last;
+    *parts = z.re[pairs * lanes];
+    rest += *parts * *parts;
   }
   return horizontal_sum(squared) + rest;
 }
@@ -422,16 +416,15 @@ void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t beg
   });
 }
 
-template <typename S>
-void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
-  constexpr int W = Lanes::W;
+template <typename S, int W>
+void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = LaneRows<S, W>;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
-    Lanes::rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
+    rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
     S* const out = static_cast<S*>(params.out) + r * params.dim;
     if (!params.inverse) {
       lanes.load(rows, z);
@@ -443,12 +436,79 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
     return unsafe;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 1, scratch));
+    single_packed_spectrum_rows<S>(params, r, r + 1, LaneRows<S>::scratch_behind(params.dim, 1, scratch));
   });
 }
 
+// Up to 4 rows that are left go by vectors of 4: they would leave most lanes of a longer one empty.
+template <typename S>
+void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  constexpr int kFew = 4;
+  constexpr int W = LaneRows<S>::W;
+  const int64_t left = (end - begin) % W;
+  const int64_t wide_end = W > kFew && left <= kFew ? end - left : end;
+  if (begin < wide_end) {
+    packed_spectrum_groups<S, W>(params, begin, wide_end, scratch);
+  }
+  if (wide_end < end) {
+    packed_spectrum_groups<S, kFew>(params, wide_end, end, scratch);
+  }
+}
+
+#if defined(__AVX512F__)
+template <typename S, int R>
+void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  constexpr bool kDirect = sizeof(S) == sizeof(float);
+  constexpr int kRows = InRegisterPlan::kLanes / R;
+  constexpr int64_t kDim = 2 * InRegisterPlan::kLanes * R;
+  const InRegisterPlan& plan = in_register_plan(R);
+  alignas(64) float stage[2][kRows][kDim];
+  const auto group = [&](int64_t r, int64_t count) {
+    const S* rows[kRows];
+    rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
+    S* const out = static_cast<S*>(params.out) + r * kDim;
+    const float* sources[kRows];
+    float* targets[kRows];
+    for (int64_t g = 0; g < kRows; ++g) {
+      targets[g] = stage[1][g];
+      if constexpr (kDirect) {
+        sources[g] = rows[g];
+        targets[g] = g < count ? out + g * kDim : targets[g];
+      } else {
+        widen_row<S>(rows[g], kDim, stage[0][g]);
+        sources[g] = stage[0][g];
+      }
+    }
+    const uint32_t unsafe = in_register_spectra<R, kDirect>(plan, sources, targets);
+    if constexpr (!kDirect) {
+      for (int64_t g = 0; g < count; ++g) {
+        narrow_row<S>(targets[g], kDim, 1.0f, out + g * kDim);
+      }
+    }
+    return unsafe;
+  };
+  for_groups<kRows>(begin, end, group, [&](int64_t r, int64_t) {
+    single_packed_spectrum_rows<S>(params, r, r + 1, LaneRows<S>::scratch_behind(kDim, 1, scratch));
+  });
+}
+#endif
+
 template <typename S>
 void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(compute_t<S>) == sizeof(float)) {
+    switch (params.inverse ? 0 : in_register_radix(params.dim)) {
+      case 4:
+        return packed_spectrum_in_registers<S, 4>(params, begin, end, scratch);
+      case 8:
+        return packed_spectrum_in_registers<S, 8>(params, begin, end, scratch);
+      case 16:
+        return packed_spectrum_in_registers<S, 16>(params, begin, end, scratch);
+      default:
+        break;
+    }
+  }
+#endif
   const auto rows = has_lanes(params.dim) ? packed_spectrum_lanes<S> : single_packed_spectrum_rows<S>;
   rows(params, begin, end, scratch);
 }
@@ -507,7 +567,7 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
   const auto group = [&](int64_t r, int64_t count) {
     const S* a[W];
     const S* packed[W];
-    Lanes::rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
+    rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
     lanes.load(params.map, 0, params.a, r, count, a, z);
     lanes.load_packed(packed, factors);
     lanes.template multiply<false>(params.product, z, factors, z);

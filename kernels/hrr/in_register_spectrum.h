@@ -1,0 +1,176 @@
+// Packed spectra of rows of 128, 256 and 512 floats within the registers of AVX-512: the formulas stand in
+// in_register_plan.h.
+#pragma once
+
+#include "kernels/fft/fft.h"
+#include "kernels/fft/in_register_plan.h"
+#include "kernels/hrr/bin_pairs.h"
+#include "kernels/hrr/pair_stage.h"
+#include "kernels/hrr/prefetch.h"
+#include "kernels/hrr/safe_range.h"
+
+#if defined(__AVX512F__)
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+
+// Where the mirror image of bin k = p + R q lies: M - k has R - p and 15 - q, in the first vector, but where p = 0 it
+// has 0 and 16 - q, in the second.
+template <int R>
+struct MirrorLanes {
+  static constexpr int of(int j, int w) {
+    return j % R == 0 ? w + j : j / R * R + R - j % R;
+  }
+};
+
+// Numbers of every row, 2 R each, one row after the other.
+template <int R>
+struct RowParts {
+  static constexpr int W = InRegisterPlan::kLanes;
+  Simd<float, W> low;
+  Simd<float, W> high;
+
+  // To the rows from number `first` on, all or those from kBegin to kEnd alone.
+  template <int kBegin = 0, int kEnd = 2 * R>
+  KERNEL_HOST_DEVICE void store(float* const* rows, int64_t first) const {
+    if constexpr (R == W) {
+      store_part<kBegin, kEnd>(low, rows[0] + first);
+      store_part<kBegin - W, kEnd - W>(high, rows[0] + first + W);
+    } else if constexpr (2 * R == W) {
+      store_part<kBegin, kEnd>(low, rows[0] + first);
+      store_part<kBegin, kEnd>(high, rows[1] + first);
+    } else {
+      static_assert(4 * R == W);
+      store_part<kBegin, kEnd>(half_of<0>(low), rows[0] + first);
+      store_part<kBegin, kEnd>(half_of<1>(low), rows[1] + first);
+      store_part<kBegin, kEnd>(half_of<0>(high), rows[2] + first);
+      store_part<kBegin, kEnd>(half_of<1>(high), rows[3] + first);
+    }
+  }
+
+ private:
+  template <int kBegin, int kEnd, int kLength>
+  static KERNEL_HOST_DEVICE void store_part(Simd<float, kLength> part, float* target) {
+    if constexpr (kBegin <= 0 && kEnd >= kLength) {
+      part.store(target);
+    } else {
+      constexpr uint32_t kBelowEnd = (1u << (kEnd < kLength ? kEnd : kLength)) - 1;
+      constexpr uint32_t kBelowBegin = (1u << (kBegin > 0 ? kBegin : 0)) - 1;
+      store_lanes(part, kBelowEnd & ~kBelowBegin, target);
+    }
+  }
+};
+
+// The inner sums of 16/R rows, times w_M^{lp}: vector p of row g at R g + p.
+struct RowVectors {
+  alignas(64) float re[InRegisterPlan::kLanes * InRegisterPlan::kLanes];
+  alignas(64) float im[InRegisterPlan::kLanes * InRegisterPlan::kLanes];
+};
+
+// A function of its own: the numbers of the outer sum take all registers.
+template <int R>
+__attribute__((noinline)) void inner_sums(const InRegisterPlan& plan, const float* const* rows, RowVectors& vectors) {
+  constexpr int W = InRegisterPlan::kLanes;
+  using V = Simd<float, W>;
+  using C = ComplexLanes<float, W>;
+#pragma GCC unroll 4
+  for (int g = 0; g < W / R; ++g) {
+    C x[R];
+#pragma GCC unroll 16
+    for (int v = 0; v < R; ++v) {
+      const V low = V::load(rows[g] + 2 * W * v);
+      const V high = V::load(rows[g] + 2 * W * v + W);
+      x[v] = {shuffle<EvenLanes>(low, high), shuffle<OddLanes>(low, high)};
+    }
+    butterfly<R, float, W>(x);
+#pragma GCC unroll 16
+    for (int p = 0; p < R; ++p) {
+      if (p > 0) {
+        x[p] = multiply(x[p], C{V::load(plan.turns[p][0]), V::load(plan.turns[p][1])});
+      }
+      x[p].re.store(vectors.re + W * (R * g + p));
+      x[p].im.store(vectors.im + W * (R * g + p));
+    }
+  }
+}
+
+// out <- the packed spectra of 16/R rows. Returns a mask of those whose squared norm leaves the safe range. Asks for
+// the rows behind them, and their results, if there are more at the same distance.
+template <int R, bool kPrefetch>
+uint32_t in_register_spectra(const InRegisterPlan& plan, const float* const* rows, float* const* out) {
+  constexpr int W = InRegisterPlan::kLanes;
+  constexpr int64_t kPoints = W * R;
+  using V = Simd<float, W>;
+  using C = ComplexLanes<float, W>;
+  RowVectors vectors;
+  inner_sums<R>(plan, rows, vectors);
+  V re[W];
+  V im[W];
+  load_transposed(vectors.re, re);
+  load_transposed(vectors.im, im);
+  C z[W];
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) {
+    z[l] = {re[l], im[l]};
+  }
+  butterfly<W, float, W>(z);
+
+  const V half = V::broadcast(0.5f);
+  V squared[2] = {V::broadcast(0), V::broadcast(0)};
+  float first_bins[W];
+#pragma GCC unroll 8
+  for (int q = 0; 2 * q < W; ++q) {
+    const C& mirrors = z[W - 1 - q];
+    const C& first_mirrors = z[(W - q) % W];
+    const Pair<V> pair{
+        z[q],
+        {shuffle<MirrorLanes<R>>(mirrors.re, first_mirrors.re), shuffle<MirrorLanes<R>>(mirrors.im, first_mirrors.im)}};
+    squared[0] = inner_of_half(pair.k, pair.k, squared[0]);
+    squared[1] = inner_of_half(mirrors, mirrors, squared[1]);
+    const C half_roots{V::load(plan.half_roots[q][0]), V::load(plan.half_roots[q][1])};
+    // The group behind this one, which mostly comes next: stores would wait for its lines one by one.
+    constexpr int64_t kNumbers = 2 * W * W;
+    constexpr int64_t kShare = kNumbers / (W / 2);
+    for (int64_t i = kNumbers + kShare * q; kPrefetch && i < kNumbers + kShare * (q + 1); i += kLineNumbers<float>) {
+      __builtin_prefetch(rows[0] + i, 0, 3);
+      prefetch_target(out[0] + i);
+    }
+    const Pair<V> bins = bins_of_pair(pair, half_roots, half);
+    const RowParts<R> parts{shuffle<InterleaveLow>(bins.k.re, bins.k.im),
+                            shuffle<InterleaveHigh>(bins.k.re, bins.k.im)};
+    const RowParts<R> mirror_parts{shuffle<InterleaveReversedLow<R>>(bins.mirror.re, bins.mirror.im),
+                                   shuffle<InterleaveReversedHigh<R>>(bins.mirror.re, bins.mirror.im)};
+    // A_k stands at 2k - 1; A_0 has no number before the row, and A_M none behind it.
+    const int64_t first = 2 * R * q - 1;
+    const int64_t first_mirror = 2 * (kPoints - R * (q + 1)) + 1;
+    if (q == 0) {
+      bins.k.re.store(first_bins);
+      parts.template store<1>(out, first);
+      mirror_parts.template store<0, 2 * R - 1>(out, first_mirror);
+    } else {
+      parts.store(out, first);
+      mirror_parts.store(out, first_mirror);
+    }
+  }
+  float middle_re[W];
+  float middle_im[W];
+  float sums[W];
+  z[W / 2].re.store(middle_re);
+  z[W / 2].im.store(middle_im);
+  (squared[0] + squared[1]).store(sums);
+  uint32_t unsafe = 0;
+#pragma GCC unroll 4
+  for (int g = 0; g < W / R; ++g) {
+    // A_0 is real, and A_{M/2} its own mirror.
+    out[g][0] = first_bins[R * g];
+    out[g][kPoints - 1] = middle_re[R * g];
+    out[g][kPoints] = -middle_im[R * g];
+    float of_row[R];
+    __builtin_memcpy(of_row, sums + R * g, sizeof(of_row));
+    unsafe |= static_cast<uint32_t>(!safe_squared_norm(sum_by_halves(of_row))) << g;
+  }
+  return unsafe;
+}
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels
+#endif
