@@ -14,13 +14,17 @@ void with_transform(const FftPlan<T>& plan, T* work, const Body& body) {
   with_width<T, 16>(plan.width, [&](auto width) { body(width, buffers); });
 }
 
-// Reads numbers times conj(w). Tables follow the wave, and zeros the numbers, so that the product of what is read
-// beyond both is 0.
+// Reads numbers times conj(w), from `end` on 0. A vector across `end` finds zeros behind the numbers, and tables behind
+// the wave.
 template <typename T, int W>
 struct FromChirped {
   Split<const T> numbers;
   Split<const T> wave;
+  int64_t end;
   KERNEL_HOST_DEVICE ComplexLanes<T, W> operator()(int64_t index) const {
+    if (index >= end) {
+      return {Simd<T, W>::broadcast(0), Simd<T, W>::broadcast(0)};
+    }
     return multiply_conjugate(FromSplit<T, W>{numbers}(index), FromSplit<T, W>{wave}(index));
   }
 };
@@ -60,7 +64,9 @@ void chirp_sum(const ChirpPlan<T>& plan, ChirpWay way, Split<T> z, T* work) {
   const ChirpShape& shape = plan.shape;
   const int64_t count = to_row ? shape.sums() : shape.points();
   for (T* const part : {z.re, z.im}) {
-    __builtin_memset(static_cast<void*>(part + count), 0, static_cast<size_t>(shape.length - count) * sizeof(T));
+    for (int64_t k = count; k < shape.length && k < count + kLanes<T>; ++k) {
+      part[k] = 0;
+    }
   }
   const Split<const T> wave{plan.wave_re, plan.wave_im};
   const Split<const T> filter =
@@ -68,7 +74,7 @@ void chirp_sum(const ChirpPlan<T>& plan, ChirpWay way, Split<T> z, T* work) {
   const FftPlan<T>& fft = fft_plan<T>(shape.length, kLanes<T>);
   with_transform(fft, work, [&](auto width, const auto& buffers) {
     constexpr int W = decltype(width)::value;
-    transform<T, W>(fft, FromChirped<T, W>{{z.re, z.im}, wave}, buffers, ToFiltered<T, W>{z, filter});
+    transform<T, W>(fft, FromChirped<T, W>{{z.re, z.im}, wave, count}, buffers, ToFiltered<T, W>{z, filter});
     // The inverse: parts exchanged on both sides.
     transform<T, W>(fft, FromSplit<T, W>{{z.im, z.re}}, buffers, ToUnchirped<T, W>{z, wave});
   });

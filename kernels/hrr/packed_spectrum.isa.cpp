@@ -104,7 +104,7 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
 template <typename T>
 constexpr int64_t kNumbersAhead = 8 * kLineNumbers<T>;
 
-// sum |Z|^2 of pairs as they come, the first point twice: for the question whether squares stay in range.
+// sum |Z|^2 of pairs as they come, some of them twice: for the question whether squares stay in range.
 template <typename T, int W>
 struct SquaredSum {
   Simd<T, W> lanes = Simd<T, W>::broadcast(0);
@@ -126,7 +126,7 @@ template <int W, typename T>
 T pack(const HalfRow<T>& half_row, Split<T> z, T* row) {
   const int64_t points = half_row.size;
   SquaredSum<T, W> sum;
-  for_pairs<T, W>(half_row, [&](int64_t k, const auto& w, const auto& half) {
+  for_pairs<T, W, true>(half_row, [&](int64_t k, const auto& w, const auto& half) {
     const auto pair = load_like(z, points, k, half);
     sum.add(pair);
     store_packed(row, points, k, bins_of_pair(pair, w, half));
@@ -149,7 +149,7 @@ template <int W, typename T>
 T unpack(const HalfRow<T>& half_row, const T* row, Split<T> z) {
   const int64_t points = half_row.size;
   SquaredSum<T, W> sum;
-  for_pairs<T, W>(half_row, [&](int64_t k, const auto& w, const auto& half) {
+  for_pairs<T, W, true>(half_row, [&](int64_t k, const auto& w, const auto& half) {
     const auto pair = pair_of_bins(load_packed(row, points, k, half), w, half);
     sum.add(pair);
     store_like(z, points, k, pair);

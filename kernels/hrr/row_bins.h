@@ -25,15 +25,26 @@ KERNEL_HOST_DEVICE void store_like(Split<T> z, int64_t points, int64_t k, const 
   store_pair(z, points, k, pair);
 }
 
-// visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one. The bin M/2 of
-// an even M, where w = -i, is left: it is conjugated in both directions.
-template <typename T, int W, typename Visit>
+// visit(k, w, 1/2) for every pair (k, M-k), in whole vectors, the first at k = 0, and then one by one or, kMayRepeat,
+// in one more vector, which takes some pairs again. The bin M/2 of an even M, where w = -i, is left: it is conjugated
+// in both directions.
+template <typename T, int W, bool kMayRepeat = false, typename Visit>
 KERNEL_HOST_DEVICE void for_pairs(const HalfRow<T>& row, const Visit& visit) {
   using V = Simd<T, W>;
   const int64_t points = row.size;
   const V half = V::broadcast(static_cast<T>(0.5));
-  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
+  const auto visit_block = [&](int64_t k) {
     visit(k, Complex<V>{V::load(row.half_root_re + k), V::load(row.half_root_im + k)}, half);
+  };
+  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
+    visit_block(k);
+  }
+  const int64_t end = (points + 1) / 2;
+  if (kMayRepeat && whole_blocks<W>(points) > 0) {
+    if (whole_blocks<W>(points) < end) {
+      visit_block(end - W);
+    }
+    return;
   }
   for (int64_t k = whole_blocks<W>(points); 2 * k < points; ++k) {
     visit(k, Complex<T>{row.half_root_re[k], row.half_root_im[k]}, static_cast<T>(0.5));
