@@ -293,26 +293,6 @@ KERNEL_HOST_DEVICE void compress_to(T* target, Simd<T, W> a, uint32_t mask) {
   }
 }
 
-// Stores the lanes of a mask alone.
-template <typename T, int W>
-KERNEL_HOST_DEVICE void store_lanes(Simd<T, W> a, uint32_t mask, T* target) {
-#if defined(__AVX512F__)
-  if constexpr (W == 16 && sizeof(T) == 4) {
-    _mm512_mask_storeu_ps(target, static_cast<__mmask16>(mask), (__m512)a.lanes);
-  } else if constexpr (W == 8 && sizeof(T) == 4) {
-    _mm256_mask_storeu_ps(target, static_cast<__mmask8>(mask), (__m256)a.lanes);
-  } else if constexpr (W == 8) {
-    _mm512_mask_storeu_pd(target, static_cast<__mmask8>(mask), (__m512d)a.lanes);
-  } else
-#endif
-  {
-    for (; mask != 0; mask &= mask - 1) {
-      const int lane = __builtin_ctz(mask);
-      target[lane] = a.lanes[lane];
-    }
-  }
-}
-
 // table[index] in every lane.
 template <int W>
 KERNEL_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t, W> index) {
@@ -536,24 +516,6 @@ struct Reversed {
     return w - 1 - j;
   }
 };
-// The lane in whose place this one comes if every R lanes go from the last to the first.
-template <int R>
-constexpr int reversed_lane(int lane) {
-  return lane / R * R + R - 1 - lane % R;
-}
-// Interleave two vectors, every R lanes from the last to the first.
-template <int R>
-struct InterleaveReversedLow {
-  static constexpr int of(int j, int w) {
-    return reversed_lane<R>(j / 2) + (j % 2) * w;
-  }
-};
-template <int R>
-struct InterleaveReversedHigh {
-  static constexpr int of(int j, int w) {
-    return reversed_lane<R>(w / 2 + j / 2) + (j % 2) * w;
-  }
-};
 template <int H>
 struct BlockLow {
   static constexpr int of(int j, int w) {
@@ -597,27 +559,6 @@ template <typename T, int W>
 KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
   transpose_from<W / 2>(rows);
 }
-
-#if defined(__AVX512F__)
-// Half 0 or 1 of a vector.
-template <int kHalf>
-KERNEL_HOST_DEVICE Simd<float, 8> half_of(Simd<float, 16> a) {
-  return {(Simd<float, 8>::Lanes)_mm512_extractf32x8_ps((__m512)a.lanes, kHalf)};
-}
-KERNEL_HOST_DEVICE Simd<float, 16> load_halves(const float* low, const float* high) {
-  const __m512 lanes = _mm512_castps256_ps512(_mm256_loadu_ps(low));
-  return {(Simd<float, 16>::Lanes)_mm512_insertf32x8(lanes, _mm256_loadu_ps(high), 1)};
-}
-// x <- the transpose of 16 rows in memory: shuffles have one port there, loads two.
-KERNEL_HOST_DEVICE void load_transposed(const float* rows, Simd<float, 16> (&x)[16]) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    x[i] = load_halves(rows + i * 16, rows + (i + 8) * 16);
-    x[i + 8] = load_halves(rows + i * 16 + 8, rows + (i + 8) * 16 + 8);
-  }
-  transpose_from<4>(x);
-}
-#endif
 
 // Sum of numbers or vectors by halves, so in a fixed order.
 template <typename T, int W>

@@ -5,6 +5,7 @@
 #include "kernels/fft/fft.h"
 #include "kernels/fft/in_register_plan.h"
 #include "kernels/hrr/bin_pairs.h"
+#include "kernels/hrr/interleave.h"
 #include "kernels/hrr/pair_stage.h"
 #include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/safe_range.h"
@@ -12,6 +13,25 @@
 #if defined(__AVX512F__)
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
+
+// Half 0 or 1 of a vector.
+template <int kHalf>
+KERNEL_HOST_DEVICE Simd<float, 8> half_of(Simd<float, 16> a) {
+  return {(Simd<float, 8>::Lanes)_mm512_extractf32x8_ps((__m512)a.lanes, kHalf)};
+}
+KERNEL_HOST_DEVICE Simd<float, 16> load_halves(const float* low, const float* high) {
+  const __m512 lanes = _mm512_castps256_ps512(_mm256_loadu_ps(low));
+  return {(Simd<float, 16>::Lanes)_mm512_insertf32x8(lanes, _mm256_loadu_ps(high), 1)};
+}
+// x <- the transpose of 16 rows in memory: shuffles have one port there, loads two.
+KERNEL_HOST_DEVICE void load_transposed(const float* rows, Simd<float, 16> (&x)[16]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    x[i] = load_halves(rows + i * 16, rows + (i + 8) * 16);
+    x[i + 8] = load_halves(rows + i * 16 + 8, rows + (i + 8) * 16 + 8);
+  }
+  transpose_from<4>(x);
+}
 
 // Where the mirror image of bin k = p + R q lies: M - k has R - p and 15 - q, in the first vector, but where p = 0 it
 // has 0 and 16 - q, in the second.

@@ -2,6 +2,7 @@
 #include "kernels/hrr/packed_spectrum.h"
 
 #include "kernels/hrr/in_register_spectrum.h"
+#include "kernels/hrr/interleave.h"
 #include "kernels/hrr/lane_rows.h"
 #include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/row_spectrum.h"
@@ -44,26 +45,6 @@ KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   const V low = V::load(mirrors);
   const V high = V::load(mirrors + W);
   return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes>(low, high), shuffle<ReversedOddLanes>(low, high)}};
-}
-// parts <- the first `end` lanes: all of them, some or, for end <= 0, none
-template <typename T, int W>
-KERNEL_HOST_DEVICE void store_up_to(Simd<T, W> x, int64_t end, T* parts) {
-  if (end >= W) {
-    x.store(parts);
-  } else if (end > 0) {
-    store_lanes(x, (1u << end) - 1, parts);
-  }
-}
-// parts <- W bins, the first one first or last, of their numbers those up to `end`
-template <typename T, int W>
-KERNEL_HOST_DEVICE void interleave(const ComplexLanes<T, W>& bins, T* parts, int64_t end = 2 * W) {
-  store_up_to(shuffle<InterleaveLow>(bins.re, bins.im), end, parts);
-  store_up_to(shuffle<InterleaveHigh>(bins.re, bins.im), end - W, parts + W);
-}
-template <typename T, int W>
-KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* parts, int64_t end = 2 * W) {
-  store_up_to(shuffle<InterleaveReversedLow<W>>(bins.re, bins.im), end, parts);
-  store_up_to(shuffle<InterleaveReversedHigh<W>>(bins.re, bins.im), end - W, parts + W);
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
