@@ -113,8 +113,9 @@ __attribute__((noinline)) void inner_sums(const InRegisterPlan& plan, const floa
   }
 }
 
-// out <- the packed spectra of 16/R rows. Returns a mask of those whose squared norm leaves the safe range. Asks for
-// the rows behind them, and their results, if there are more at the same distance.
+// out <- the packed spectra of 16/R rows, which are read before anything is written. Returns a mask of those whose
+// squared norm leaves the safe range. Asks for the rows behind them, and their results, if there are more at the same
+// distance.
 template <int R, bool kPrefetch>
 uint32_t in_register_spectra(const InRegisterPlan& plan, const float* const* rows, float* const* out) {
   constexpr int W = InRegisterPlan::kLanes;

@@ -28,6 +28,49 @@ void rows_of(const RowMap& map, int operand, const S* base, int64_t r, int64_t c
   }
 }
 
+// Pointers to N rows and to N results in the compute type. Rows of another type are copied to a stage, and so are
+// results that have no place of that type; all rows must be read before results are written.
+template <typename S, int N>
+struct RowStage {
+  using T = compute_t<S>;
+
+  int64_t dim;
+  T* numbers;  // N rows
+
+  void widened(const S* const (&rows)[N], const T* (&result)[N]) const {
+    for (int g = 0; g < N; ++g) {
+      if constexpr (sizeof(S) == sizeof(T)) {
+        result[g] = reinterpret_cast<const T*>(rows[g]);
+      } else {
+        widen_row<S>(rows[g], dim, numbers + g * dim);
+        result[g] = numbers + g * dim;
+      }
+    }
+  }
+  // The first `count` are rows of `out`, `step` elements apart; the others are in the stage.
+  void targets(S* out, int64_t count, int64_t step, T* (&result)[N]) const {
+    const bool all_direct = sizeof(S) == sizeof(T) && count == N;
+    T* const first = all_direct ? reinterpret_cast<T*>(out) : numbers;
+    const int64_t distance = all_direct ? step : dim;
+    for (int g = 0; g < N; ++g) {
+      result[g] = first + g * distance;
+    }
+    if constexpr (sizeof(S) == sizeof(T)) {
+      for (int64_t g = 0; !all_direct && g < count; ++g) {
+        result[g] = reinterpret_cast<T*>(out + g * step);
+      }
+    }
+  }
+  // Results that targets() placed in the stage, to their rows.
+  void narrowed(S* out, int64_t count, int64_t step) const {
+    if constexpr (sizeof(S) != sizeof(T)) {
+      for (int64_t g = 0; g < count; ++g) {
+        narrow_row<S>(numbers + g * dim, dim, T{1}, out + g * step);
+      }
+    }
+  }
+};
+
 template <typename S, int kWidth = kLanes<compute_t<S>>>
 struct LaneRows {
   using T = compute_t<S>;
@@ -36,7 +79,7 @@ struct LaneRows {
   using Vectors = Split<T>;  // M + 1 vectors of real parts and as many of imaginary ones
 
   const LanePlan<T>& plan;
-  T* stage;  // W rows
+  RowStage<S, W> stage;
   Vectors work;
 
   static int64_t vectors_bytes(const LanePlan<T>& plan) {
@@ -51,8 +94,8 @@ struct LaneRows {
     return (bytes + 63) / 64 * 64;
   }
 
-  LaneRows(int64_t dim, void* scratch, int64_t& used) : plan(lane_plan<T>(dim, W)) {
-    stage = aligned<T>(scratch, used, W * dim);
+  LaneRows(int64_t dim, void* scratch, int64_t& used)
+      : plan(lane_plan<T>(dim, W)), stage{dim, aligned<T>(scratch, used, W * dim)} {
     work = vectors(scratch, used);
   }
   Vectors vectors(void* scratch, int64_t& used) const {
@@ -93,42 +136,9 @@ struct LaneRows {
     return {z.im, z.re + W, W};
   }
 
-  // Rows in the compute type, in the stage where they are not.
-  void widened(const S* const (&rows)[W], const T* (&result)[W]) const {
-    for (int lane = 0; lane < W; ++lane) {
-      if constexpr (sizeof(S) == sizeof(T)) {
-        result[lane] = reinterpret_cast<const T*>(rows[lane]);
-      } else {
-        widen_row<S>(rows[lane], plan.dim, stage + lane * plan.dim);
-        result[lane] = stage + lane * plan.dim;
-      }
-    }
-  }
-  // The first `count` rows of `out`, `step` elements apart, and those of other lanes in the stage.
-  void targets(S* out, int64_t count, int64_t step, T* (&result)[W]) const {
-    const bool all_direct = sizeof(S) == sizeof(T) && count == W;
-    T* const first = all_direct ? reinterpret_cast<T*>(out) : stage;
-    const int64_t distance = all_direct ? step : plan.dim;
-    for (int lane = 0; lane < W; ++lane) {
-      result[lane] = first + lane * distance;
-    }
-    if constexpr (sizeof(S) == sizeof(T)) {
-      for (int64_t lane = 0; !all_direct && lane < count; ++lane) {
-        result[lane] = reinterpret_cast<T*>(out + lane * step);
-      }
-    }
-  }
-  void narrowed(S* out, int64_t count, int64_t step) const {
-    if constexpr (sizeof(S) != sizeof(T)) {
-      for (int64_t lane = 0; lane < count; ++lane) {
-        narrow_row<S>(stage + lane * plan.dim, plan.dim, T{1}, out + lane * step);
-      }
-    }
-  }
-
   void load(const S* const (&rows)[W], Vectors spectra) const {
     const T* sources[W];
-    widened(rows, sources);
+    stage.widened(rows, sources);
     lane_forward<W>(plan, sources, spectra, work);
   }
 
@@ -326,28 +336,28 @@ struct LaneRows {
   }
   void load_packed(const S* const (&rows)[W], Vectors z) const {
     const T* sources[W];
-    widened(rows, sources);
+    stage.widened(rows, sources);
     rows_to_lanes<W>(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
   }
-  // Returns what pack does.
+  // The first `count` rows of `out` <- the packed bins of spectra. `behind` and the result are those of pack.
   V store_packed(Vectors z, const S* behind, S* out, int64_t count) const {
     const V sum = pack(z, behind);
     T ones[W];
     V::broadcast(1).store(ones);
     T* rows[W];
-    targets(out, count, plan.dim, rows);
+    stage.targets(out, count, plan.dim, rows);
     lanes_to_rows<W>(packed_vectors<const T>(z), plan.dim, ones, rows);
-    narrowed(out, count, plan.dim);
+    stage.narrowed(out, count, plan.dim);
     return sum;
   }
   // The first `count` rows that spectra stand for, times scale[lane], to rows of `out` that begin `step` elements
   // apart; the spectra are overwritten. Returns a mask of the lanes with a result that is not finite.
   uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count, int64_t step) const {
     T* rows[W];
-    targets(out, count, step, rows);
+    stage.targets(out, count, step, rows);
     const uint32_t beyond = lane_inverse<W>(plan, spectra, work, scale, rows);
-    narrowed(out, count, step);
+    stage.narrowed(out, count, step);
     return beyond;
   }
   uint32_t finish(Vectors spectra, const T (&scale)[W], S* out, int64_t count) const {
@@ -366,8 +376,8 @@ struct LaneRows {
 
   // Whether a row, whose squares sum up to 0, is 0. The stage is written over.
   bool is_zero(const S* row) const {
-    widen_row<S>(row, plan.dim, stage);
-    return largest_magnitude(stage, plan.dim, 0) == 0;
+    widen_row<S>(row, plan.dim, stage.numbers);
+    return largest_magnitude(stage.numbers, plan.dim, 0) == 0;
   }
 
   // The spectra of rows_of.

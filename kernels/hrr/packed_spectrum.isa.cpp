@@ -439,33 +439,21 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
 #if defined(__AVX512F__)
 template <typename S, int R>
 void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  constexpr bool kDirect = sizeof(S) == sizeof(float);
   constexpr int kRows = InRegisterPlan::kLanes / R;
   constexpr int64_t kDim = 2 * InRegisterPlan::kLanes * R;
   const InRegisterPlan& plan = in_register_plan(R);
-  alignas(64) float stage[2][kRows][kDim];
+  alignas(64) float numbers[kRows * kDim];
+  const RowStage<S, kRows> stage{kDim, numbers};
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[kRows];
     rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
     S* const out = static_cast<S*>(params.out) + r * kDim;
     const float* sources[kRows];
     float* targets[kRows];
-    for (int64_t g = 0; g < kRows; ++g) {
-      targets[g] = stage[1][g];
-      if constexpr (kDirect) {
-        sources[g] = rows[g];
-        targets[g] = g < count ? out + g * kDim : targets[g];
-      } else {
-        widen_row<S>(rows[g], kDim, stage[0][g]);
-        sources[g] = stage[0][g];
-      }
-    }
-    const uint32_t unsafe = in_register_spectra<R, kDirect>(plan, sources, targets);
-    if constexpr (!kDirect) {
-      for (int64_t g = 0; g < count; ++g) {
-        narrow_row<S>(targets[g], kDim, 1.0f, out + g * kDim);
-      }
-    }
+    stage.widened(rows, sources);
+    stage.targets(out, count, kDim, targets);
+    const uint32_t unsafe = in_register_spectra<R, sizeof(S) == sizeof(float)>(plan, sources, targets);
+    stage.narrowed(out, count, kDim);
     return unsafe;
   };
   for_groups<kRows>(begin, end, group, [&](int64_t r, int64_t) {

@@ -36,17 +36,18 @@ KERNEL_HOST_DEVICE void for_pairs(const HalfRow<T>& row, const Visit& visit) {
   const auto visit_block = [&](int64_t k) {
     visit(k, Complex<V>{V::load(row.half_root_re + k), V::load(row.half_root_im + k)}, half);
   };
-  for (int64_t k = 0; k < whole_blocks<W>(points); k += W) {
+  const int64_t whole = whole_blocks<W>(points);
+  for (int64_t k = 0; k < whole; k += W) {
     visit_block(k);
   }
-  const int64_t end = (points + 1) / 2;
-  if (kMayRepeat && whole_blocks<W>(points) > 0) {
-    if (whole_blocks<W>(points) < end) {
+  if (kMayRepeat && whole > 0) {
+    const int64_t end = (points + 1) / 2;
+    if (whole < end) {
       visit_block(end - W);
     }
     return;
   }
-  for (int64_t k = whole_blocks<W>(points); 2 * k < points; ++k) {
+  for (int64_t k = whole; 2 * k < points; ++k) {
     visit(k, Complex<T>{row.half_root_re[k], row.half_root_im[k]}, static_cast<T>(0.5));
   }
 }
