@@ -82,6 +82,12 @@ def features(count: int, dim: int, batch: int, generator: torch.Generator) -> In
     return torch.randn(batch, count, generator=generator), irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
 
 
+def features_and_gradient(count: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
+    """Values that require gradients, bases, and the gradient of the codes."""
+    values, bases = features(count, dim, batch, generator)
+    return values.requires_grad_(), bases, vectors(batch, dim, generator=generator)
+
+
 def encode_ours(values: Tensor, bases: Tensor) -> Tensor:
     """One product of phases."""
     return hrr.fractional_power_encoding(bases, values)
@@ -91,6 +97,13 @@ def encode_rfft(values: Tensor, bases: Tensor) -> Tensor:
     """irfft(exp(i sum of phases)) in float32, for unitary bases."""
     phases = values @ rfft(bases).angle()
     return irfft(torch.polar(torch.ones_like(phases), phases), n=bases.shape[-1])
+
+
+def values_gradient(
+    encode: Callable[[Tensor, Tensor], Tensor], values: Tensor, bases: Tensor, gradient: Tensor
+) -> Tensor:
+    """Forward and backward: the gradient of the values."""
+    return torch.autograd.grad(encode(values, bases), values, gradient)[0]
 
 
 def encode_fold(values: Tensor, bases: Tensor) -> Tensor:
@@ -278,6 +291,14 @@ ENTRIES: tuple[Entry, ...] = (
     entry(
         "power encoding of 64", "100x64", 100, partial(features, 64, 1024), encode_ours,
         (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024, aim=1.0,
+    ),
+    *(
+        entry(
+            f"power encoding of {count} backward", f"{batch}x{count}", batch,
+            partial(features_and_gradient, count, 1024), partial(values_gradient, encode_ours),
+            (Peer("irfft(exp(i sum))", partial(values_gradient, encode_rfft)),), batch * 2048 + count * 1024, aim=1.0,
+        )
+        for batch, count in ((100, 64), (1000, 2))
     ),
     *(
         entry(

@@ -54,6 +54,10 @@ void DerivativeNode::save(const variable_list& inputs, const variable_list& othe
   }
 }
 
+void DerivativeNode::save_result(const at::Tensor& result) {
+  result_.emplace(result, /*is_output=*/true);
+}
+
 variable_list DerivativeNode::apply(variable_list&& grads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   variable_list results(num_outputs());
@@ -76,7 +80,9 @@ variable_list DerivativeNode::apply(variable_list&& grads) {
   {
     // The inputs' dtypes have decided what a derivative is computed in, not the block that asks for it.
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    results = backward(Saved(tensors, sizes_), grads, wanted);
+    const at::Tensor result =
+        result_.has_value() ? result_->unpack(pointer_to<torch::autograd::Node>(this)) : at::Tensor();
+    results = backward(Saved(tensors, sizes_, result), grads, wanted);
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (!wanted[i]) {
@@ -94,6 +100,9 @@ void DerivativeNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (torch::autograd::SavedVariable& saved : saved_) {
     saved.reset_data();
+  }
+  if (result_.has_value()) {
+    result_->reset_data();
   }
 }
 

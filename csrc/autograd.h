@@ -7,6 +7,7 @@
 // and, where the defaults do not fit,
 //   bool reads(size_t input, const Wanted&) const             whether backward reads an input's values; default: all
 //   static constexpr size_t kResults                          how many leading results have a derivative; default: 1
+//   static constexpr bool kReadsResult                        whether Saved has the first result too; default: no
 // With several such results, backward takes a variable_list of gradients, undefined where a result got none, and jvp
 // returns a variable_list of tangents. The other results, such as indices, follow the inputs in Saved.
 //
@@ -27,6 +28,7 @@
 #include <concepts>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -42,10 +44,11 @@ using Wanted = std::vector<bool>;
 
 using AllSizes = c10::SmallVector<c10::SymDimVector, 3>;
 
-// What a formula sees of a call: the inputs that it reads (the others are undefined) and the sizes of all.
+// What a formula sees of a call: the inputs that it reads (the others are undefined), the sizes of all, and the result.
 class Saved {
  public:
-  Saved(const variable_list& tensors, const AllSizes& sizes) : tensors_(tensors), sizes_(sizes) {}
+  Saved(const variable_list& tensors, const AllSizes& sizes, at::Tensor result)
+      : tensors_(tensors), sizes_(sizes), result_(std::move(result)) {}
 
   const at::Tensor& operator[](size_t i) const {
     return tensors_[i];
@@ -56,10 +59,14 @@ class Saved {
   c10::SymIntArrayRef sizes(size_t i) const {
     return sizes_[i];
   }
+  const at::Tensor& result() const {
+    return result_;
+  }
 
  private:
   const variable_list& tensors_;
   const AllSizes& sizes_;
+  at::Tensor result_;
 };
 
 template <typename Formula>
@@ -68,6 +75,15 @@ consteval size_t differentiable_results() {
     return Formula::kResults;
   } else {
     return 1;
+  }
+}
+
+template <typename Formula>
+consteval bool reads_result() {
+  if constexpr (requires { Formula::kReadsResult; }) {
+    return Formula::kReadsResult;
+  } else {
+    return false;
   }
 }
 
@@ -104,6 +120,7 @@ class DerivativeNode : public torch::autograd::Node {
  public:
   // Keeps the inputs that the formula reads, and the results without a derivative, which have no history.
   void save(const variable_list& inputs, const variable_list& other_results);
+  void save_result(const at::Tensor& result);
 
   variable_list apply(variable_list&& grads) override;
   void release_variables() override;
@@ -113,6 +130,7 @@ class DerivativeNode : public torch::autograd::Node {
   virtual variable_list backward(const Saved& saved, const variable_list& grads, const Wanted& wanted) const = 0;
 
   std::vector<torch::autograd::SavedVariable> saved_;
+  std::optional<torch::autograd::SavedVariable> result_;
   AllSizes sizes_;
   c10::SmallVector<at::ScalarType, 4> types_;  // of the inputs; Undefined for those that are absent
 };
@@ -156,13 +174,23 @@ auto make_node(Args&&... args) {
   }
 }
 
+// Such a pointer to a node that has one already.
+template <typename Base>
+auto pointer_to(Base* node) {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Base>) {
+    return c10::intrusive_ptr<Base>::reclaim_copy(node);
+  } else {
+    return node->shared_from_this();
+  }
+}
+
 inline bool requires_grad(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
 }
 
-// Records the call in the history of the first kCount results.
+// Records the call in the history of the first kCount results; gives the node.
 template <typename Formula>
-void record_history(const char* op, const Formula& formula, const variable_list& inputs, const variable_list& results) {
+auto record_history(const char* op, const Formula& formula, const variable_list& inputs, const variable_list& results) {
   constexpr size_t kCount = differentiable_results<Formula>();
   const auto node = make_node<FormulaNode<Formula>, torch::autograd::Node>(op, formula);
   node->save(inputs, variable_list(results.begin() + kCount, results.end()));
@@ -171,6 +199,7 @@ void record_history(const char* op, const Formula& formula, const variable_list&
     at::Tensor result = results[i];
     torch::autograd::set_history(result, node);
   }
+  return node;
 }
 
 // The inputs' primals and tangents; the results without a derivative follow the primals.
@@ -188,7 +217,7 @@ template <typename Formula>
 void record_tangents(const Formula& formula, const variable_list& inputs, const variable_list& results) {
   constexpr size_t kCount = differentiable_results<Formula>();
   const DualInputs dual(inputs, variable_list(results.begin() + kCount, results.end()));
-  const Saved saved(dual.primals, dual.sizes);
+  const Saved saved(dual.primals, dual.sizes, reads_result<Formula>() ? results[0] : at::Tensor());
   if constexpr (std::convertible_to<decltype(formula.jvp(saved, dual.tangents)), at::Tensor>) {
     set_tangent(results[0], formula.jvp(saved, dual.tangents));
   } else {
@@ -196,6 +225,22 @@ void record_tangents(const Formula& formula, const variable_list& inputs, const 
     for (size_t i = 0; i < kCount; ++i) {
       set_tangent(results[i], moved[i]);
     }
+  }
+}
+
+// Both, as they are asked for. The result is saved last, with its history and its tangent.
+template <typename Formula>
+void record_derivatives(const char* op, const Formula& formula, const variable_list& inputs,
+                        const variable_list& results, bool with_grad, bool with_tangent) {
+  decltype(record_history(op, formula, inputs, results)) node;
+  if (with_grad) {
+    node = record_history(op, formula, inputs, results);
+  }
+  if (with_tangent) {
+    record_tangents(formula, inputs, results);
+  }
+  if (with_grad && reads_result<Formula>()) {
+    node->save_result(results[0]);
   }
 }
 

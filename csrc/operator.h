@@ -374,13 +374,7 @@ struct Lanes<Op, Result(A...)> {
         Result results = below_autograd(args...);
         const auto formula = lanes::make_formula<Op>(args...);
         const variable_list inputs = lanes::tensors_of(args...);
-        const variable_list list = Results::list(results);
-        if (with_grad) {
-          record_history(Op::kName, formula, inputs, list);
-        }
-        if (with_tangent) {
-          record_tangents(formula, inputs, list);
-        }
+        record_derivatives(Op::kName, formula, inputs, Results::list(results), with_grad, with_tangent);
         return results;
       }
     }

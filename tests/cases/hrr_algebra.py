@@ -372,7 +372,6 @@ CASES = (
         sized=lambda batch, items, dim: powers(f"{batch}x{items}x{dim}", (batch, items, dim), (batch, items)),
         errors=hrr_errors.generate("_power_product", POWER_PRODUCT, powers("good", (3, 4, 8), (3, 4))),
         differentiable=("vectors", "exponents"),
-        unread=("vectors",),
         uncast=("exponents",),
     ),
 )

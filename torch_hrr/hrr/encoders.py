@@ -178,8 +178,8 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
         RuntimeError: the devices differ.
 
     Differentiable in both. A value that is not finite makes its row NaN. On the CPU a row's bits depend on its values
-    and the bases alone; where a gradient is asked for, and on a GPU, the last ones may depend on the batch, as those of
-    a matrix product do.
+    and the bases alone; those of gradients, and of rows on a GPU, may depend on the batch too, as those of a matrix
+    product do.
 
     Cost: F D multiplications in double and one transform a row; F logarithms of spectra.
 
