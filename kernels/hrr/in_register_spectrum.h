@@ -1,5 +1,5 @@
-// Packed spectra of rows of 128, 256 and 512 floats within the registers of AVX-512: the formulas stand in
-// in_register_plan.h.
+// Packed spectra of rows of 128, 256 and 512 floats within the registers of AVX-512, and rows of packed spectra: the
+// formulas stand in in_register_plan.h.
 #pragma once
 
 #include "kernels/fft/fft.h"
@@ -19,9 +19,22 @@ template <int kHalf>
 KERNEL_HOST_DEVICE Simd<float, 8> half_of(Simd<float, 16> a) {
   return {(Simd<float, 8>::Lanes)_mm512_extractf32x8_ps((__m512)a.lanes, kHalf)};
 }
+KERNEL_HOST_DEVICE Simd<float, 16> joined(Simd<float, 8> low, Simd<float, 8> high) {
+  const __m512 lanes = _mm512_castps256_ps512((__m256)low.lanes);
+  return {(Simd<float, 16>::Lanes)_mm512_insertf32x8(lanes, (__m256)high.lanes, 1)};
+}
+// The lanes of a mask; the others are 0, and nothing is read for them.
+template <int W>
+KERNEL_HOST_DEVICE Simd<float, W> load_lanes(uint32_t mask, const float* source) {
+  if constexpr (W == 16) {
+    return {(typename Simd<float, W>::Lanes)_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), source)};
+  } else {
+    static_assert(W == 8);
+    return {(typename Simd<float, W>::Lanes)_mm256_maskz_loadu_ps(static_cast<__mmask8>(mask), source)};
+  }
+}
 KERNEL_HOST_DEVICE Simd<float, 16> load_halves(const float* low, const float* high) {
-  const __m512 lanes = _mm512_castps256_ps512(_mm256_loadu_ps(low));
-  return {(Simd<float, 16>::Lanes)_mm512_insertf32x8(lanes, _mm256_loadu_ps(high), 1)};
+  return joined(Simd<float, 8>::load(low), Simd<float, 8>::load(high));
 }
 // x <- the transpose of 16 rows in memory: shuffles have one port there, loads two.
 KERNEL_HOST_DEVICE void load_transposed(const float* rows, Simd<float, 16> (&x)[16]) {
@@ -42,12 +55,34 @@ struct MirrorLanes {
   }
 };
 
+// The second vector's lanes in place of the first lane of every row.
+template <int R>
+struct FirstLanesFromSecond {
+  static constexpr int of(int j, int w) {
+    return j % R == 0 ? w + j : j;
+  }
+};
+
 // Numbers of every row, 2 R each, one row after the other.
 template <int R>
 struct RowParts {
   static constexpr int W = InRegisterPlan::kLanes;
   Simd<float, W> low;
   Simd<float, W> high;
+
+  // From the rows' number `first` on; 0 for those that are not between kBegin and kEnd.
+  template <int kBegin = 0, int kEnd = 2 * R>
+  static KERNEL_HOST_DEVICE RowParts load(const float* const* rows, int64_t first) {
+    if constexpr (R == W) {
+      return {load_part<kBegin, kEnd, W>(rows[0] + first), load_part<kBegin - W, kEnd - W, W>(rows[0] + first + W)};
+    } else if constexpr (2 * R == W) {
+      return {load_part<kBegin, kEnd, W>(rows[0] + first), load_part<kBegin, kEnd, W>(rows[1] + first)};
+    } else {
+      static_assert(4 * R == W);
+      return {joined(load_part<kBegin, kEnd, W / 2>(rows[0] + first), load_part<kBegin, kEnd, W / 2>(rows[1] + first)),
+              joined(load_part<kBegin, kEnd, W / 2>(rows[2] + first), load_part<kBegin, kEnd, W / 2>(rows[3] + first))};
+    }
+  }
 
   // To the rows from number `first` on, all or those from kBegin to kEnd alone.
   template <int kBegin = 0, int kEnd = 2 * R>
@@ -69,16 +104,57 @@ struct RowParts {
 
  private:
   template <int kBegin, int kEnd, int kLength>
+  static constexpr bool kWhole = kBegin <= 0 && kEnd >= kLength;
+  template <int kBegin, int kEnd, int kLength>
+  static constexpr uint32_t kMask = ((1u << (kEnd < kLength ? kEnd : kLength)) - 1) &
+                                    ~((1u << (kBegin > 0 ? kBegin : 0)) - 1);
+
+  template <int kBegin, int kEnd, int kLength>
+  static KERNEL_HOST_DEVICE Simd<float, kLength> load_part(const float* source) {
+    if constexpr (kWhole<kBegin, kEnd, kLength>) {
+      return Simd<float, kLength>::load(source);
+    } else {
+      return load_lanes<kLength>(kMask<kBegin, kEnd, kLength>, source);
+    }
+  }
+  template <int kBegin, int kEnd, int kLength>
   static KERNEL_HOST_DEVICE void store_part(Simd<float, kLength> part, float* target) {
-    if constexpr (kBegin <= 0 && kEnd >= kLength) {
+    if constexpr (kWhole<kBegin, kEnd, kLength>) {
       part.store(target);
     } else {
-      constexpr uint32_t kBelowEnd = (1u << (kEnd < kLength ? kEnd : kLength)) - 1;
-      constexpr uint32_t kBelowBegin = (1u << (kBegin > 0 ? kBegin : 0)) - 1;
-      store_lanes(part, kBelowEnd & ~kBelowBegin, target);
+      store_lanes(part, kMask<kBegin, kEnd, kLength>, target);
     }
   }
 };
+
+// Asks for one of 8 parts of the group of rows behind this one, which mostly comes next, and of its results: stores
+// would wait for their lines one by one.
+template <bool kPrefetch>
+KERNEL_HOST_DEVICE void prefetch_group(const float* rows, const float* out, int part) {
+  constexpr int64_t kNumbers = 2 * InRegisterPlan::kLanes * InRegisterPlan::kLanes;
+  constexpr int64_t kShare = kNumbers / 8;
+  for (int64_t i = kNumbers + kShare * part; kPrefetch && i < kNumbers + kShare * (part + 1);
+       i += kLineNumbers<float>) {
+    __builtin_prefetch(rows + i, 0, 3);
+    prefetch_target(out + i);
+  }
+}
+
+// A mask of the rows whose squared norm, the sum of their lanes, leaves the safe range.
+template <int R>
+uint32_t unsafe_rows(Simd<float, InRegisterPlan::kLanes> squared) {
+  constexpr int W = InRegisterPlan::kLanes;
+  float sums[W];
+  squared.store(sums);
+  uint32_t unsafe = 0;
+#pragma GCC unroll 4
+  for (int g = 0; g < W / R; ++g) {
+    float of_row[R];
+    __builtin_memcpy(of_row, sums + R * g, sizeof(of_row));
+    unsafe |= static_cast<uint32_t>(!safe_squared_norm(sum_by_halves(of_row))) << g;
+  }
+  return unsafe;
+}
 
 // The inner sums of 16/R rows, times w_M^{lp}: vector p of row g at R g + p.
 struct RowVectors {
@@ -148,13 +224,7 @@ uint32_t in_register_spectra(const InRegisterPlan& plan, const float* const* row
     squared[0] = inner_of_half(pair.k, pair.k, squared[0]);
     squared[1] = inner_of_half(mirrors, mirrors, squared[1]);
     const C half_roots{V::load(plan.half_roots[q][0]), V::load(plan.half_roots[q][1])};
-    // The group behind this one, which mostly comes next: stores would wait for its lines one by one.
-    constexpr int64_t kNumbers = 2 * W * W;
-    constexpr int64_t kShare = kNumbers / (W / 2);
-    for (int64_t i = kNumbers + kShare * q; kPrefetch && i < kNumbers + kShare * (q + 1); i += kLineNumbers<float>) {
-      __builtin_prefetch(rows[0] + i, 0, 3);
-      prefetch_target(out[0] + i);
-    }
+    prefetch_group<kPrefetch>(rows[0], out[0], q);
     const Pair<V> bins = bins_of_pair(pair, half_roots, half);
     const RowParts<R> parts{shuffle<InterleaveLow>(bins.k.re, bins.k.im),
                             shuffle<InterleaveHigh>(bins.k.re, bins.k.im)};
@@ -174,21 +244,114 @@ uint32_t in_register_spectra(const InRegisterPlan& plan, const float* const* row
   }
   float middle_re[W];
   float middle_im[W];
-  float sums[W];
   z[W / 2].re.store(middle_re);
   z[W / 2].im.store(middle_im);
-  (squared[0] + squared[1]).store(sums);
-  uint32_t unsafe = 0;
 #pragma GCC unroll 4
   for (int g = 0; g < W / R; ++g) {
     // A_0 is real, and A_{M/2} its own mirror.
     out[g][0] = first_bins[R * g];
     out[g][kPoints - 1] = middle_re[R * g];
     out[g][kPoints] = -middle_im[R * g];
-    float of_row[R];
-    __builtin_memcpy(of_row, sums + R * g, sizeof(of_row));
-    unsafe |= static_cast<uint32_t>(!safe_squared_norm(sum_by_halves(of_row))) << g;
   }
+  return unsafe_rows<R>(squared[0] + squared[1]);
+}
+
+// The way back takes these steps from the last to the first. Real and imaginary parts are exchanged meanwhile, which
+// makes an inverse transform of a transform.
+
+// The outer sums of packed bins over M: vector l has those of number l, that of bin p of row g at R g + p. Returns a
+// mask of the rows whose squared norm leaves the safe range.
+template <int R, bool kPrefetch>
+__attribute__((noinline)) uint32_t outer_sums(const InRegisterPlan& plan, const float* const* rows,
+                                              const float* const* out, RowVectors& vectors) {
+  constexpr int W = InRegisterPlan::kLanes;
+  constexpr int64_t kPoints = W * R;
+  using V = Simd<float, W>;
+  using C = ComplexLanes<float, W>;
+  using Parts = RowParts<R>;
+  constexpr float kShare = 1.0f / kPoints;
+  const V half = V::broadcast(0.5f * kShare);
+  // A_{M/2} is its own mirror, and Z_{M/2} its conjugate.
+  float middle_re[W] = {};
+  float middle_im[W] = {};
+#pragma GCC unroll 4
+  for (int g = 0; g < W / R; ++g) {
+    middle_re[R * g] = rows[g][kPoints - 1] * kShare;
+    middle_im[R * g] = -rows[g][kPoints] * kShare;
+  }
+  C next{V::load(middle_re), V::load(middle_im)};
+  V squared[2] = {V::broadcast(0), V::broadcast(0)};
+  C z[W];
+#pragma GCC unroll 8
+  for (int q = W / 2 - 1; q >= 0; --q) {
+    prefetch_group<kPrefetch>(rows[0], out[0], W / 2 - 1 - q);
+    const int64_t first = 2 * R * q - 1;
+    const int64_t first_mirror = 2 * (kPoints - R * (q + 1)) + 1;
+    const Parts parts = q == 0 ? Parts::template load<1>(rows, first) : Parts::load(rows, first);
+    const Parts mirrors =
+        q == 0 ? Parts::template load<0, 2 * R - 1>(rows, first_mirror) : Parts::load(rows, first_mirror);
+    Pair<V> bins{{shuffle<EvenLanes>(parts.low, parts.high), shuffle<OddLanes>(parts.low, parts.high)},
+                 {shuffle<ReversedEvenLanes<R>>(mirrors.low, mirrors.high),
+                  shuffle<ReversedOddLanes<R>>(mirrors.low, mirrors.high)}};
+    if (q == 0) {
+      // A_0 stands where its imaginary part would.
+      bins.k.re = shuffle<FirstLanesFromSecond<R>>(bins.k.re, bins.k.im);
+      bins.k.im = shuffle<FirstLanesFromSecond<R>>(bins.k.im, V::broadcast(0));
+    }
+    const C half_roots{V::load(plan.half_roots[q][0]), V::load(plan.half_roots[q][1])};
+    const Pair<V> pair = pair_of_bins(bins, half_roots, half);
+    const C mirror{shuffle<MirrorLanes<R>>(pair.mirror.re, next.re), shuffle<MirrorLanes<R>>(pair.mirror.im, next.im)};
+    squared[0] = inner_of_half(pair.k, pair.k, squared[0]);
+    squared[1] = inner_of_half(mirror, mirror, squared[1]);
+    z[q] = {pair.k.im, pair.k.re};
+    z[W - 1 - q] = {mirror.im, mirror.re};
+    next = pair.mirror;
+  }
+  butterfly<W, float, W>(z);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) {
+    z[l].re.store(vectors.re + W * l);
+    z[l].im.store(vectors.im + W * l);
+  }
+  constexpr float kPointsSquared = static_cast<float>(kPoints) * static_cast<float>(kPoints);
+  return unsafe_rows<R>((squared[0] + squared[1]) * V::broadcast(kPointsSquared));
+}
+
+// The inner sums of those times w_M^{lp}, as rows.
+template <int R>
+void rows_of_sums(const InRegisterPlan& plan, const RowVectors& vectors, float* const* out) {
+  constexpr int W = InRegisterPlan::kLanes;
+  using V = Simd<float, W>;
+  using C = ComplexLanes<float, W>;
+  V re[W];
+  V im[W];
+  load_transposed(vectors.re, re);
+  load_transposed(vectors.im, im);
+#pragma GCC unroll 4
+  for (int g = 0; g < W / R; ++g) {
+    C x[R];
+#pragma GCC unroll 16
+    for (int p = 0; p < R; ++p) {
+      x[p] = {re[R * g + p], im[R * g + p]};
+      if (p > 0) {
+        x[p] = multiply(x[p], C{V::load(plan.turns[p][0]), V::load(plan.turns[p][1])});
+      }
+    }
+    butterfly<R, float, W>(x);
+#pragma GCC unroll 16
+    for (int v = 0; v < R; ++v) {
+      shuffle<InterleaveLow>(x[v].im, x[v].re).store(out[g] + 2 * W * v);
+      shuffle<InterleaveHigh>(x[v].im, x[v].re).store(out[g] + 2 * W * v + W);
+    }
+  }
+}
+
+// out <- 16/R rows by their packed spectra, as above.
+template <int R, bool kPrefetch>
+uint32_t in_register_rows(const InRegisterPlan& plan, const float* const* rows, float* const* out) {
+  RowVectors vectors;
+  const uint32_t unsafe = outer_sums<R, kPrefetch>(plan, rows, out, vectors);
+  rows_of_sums<R>(plan, vectors, out);
   return unsafe;
 }
 

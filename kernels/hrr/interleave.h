@@ -1,4 +1,5 @@
-// Vectors of real and of imaginary parts stored as pairs of numbers, the first pair first or last.
+// Vectors of real and of imaginary parts stored as pairs of numbers, the first pair first or last, and such pairs taken
+// apart.
 #pragma once
 
 #include "kernels/fft/butterflies.h"
@@ -22,6 +23,20 @@ template <int R>
 struct InterleaveReversedHigh {
   static constexpr int of(int j, int w) {
     return reversed_lane<R>(w / 2 + j / 2) + (j % 2) * w;
+  }
+};
+
+// Take the pairs of two vectors apart, every R of them from the last to the first.
+template <int R>
+struct ReversedEvenLanes {
+  static constexpr int of(int j, int) {
+    return 2 * reversed_lane<R>(j);
+  }
+};
+template <int R>
+struct ReversedOddLanes {
+  static constexpr int of(int j, int) {
+    return 2 * reversed_lane<R>(j) + 1;
   }
 };
 

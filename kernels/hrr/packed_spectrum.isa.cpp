@@ -12,18 +12,6 @@ namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 namespace {
 
-// Takes two vectors apart, from their last lanes to their first.
-struct ReversedEvenLanes {
-  static constexpr int of(int j, int w) {
-    return 2 * (w - 1 - j);
-  }
-};
-struct ReversedOddLanes {
-  static constexpr int of(int j, int w) {
-    return 2 * (w - 1 - j) + 1;
-  }
-};
-
 // The pairs of a packed row, A_0, Re A_1, Im A_1, ..., A_M: one pair, k > 0, or W of them from k on. The first and the
 // last bin have no imaginary part there.
 template <typename T>
@@ -44,7 +32,7 @@ KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   using V = Simd<T, W>;
   const V low = V::load(mirrors);
   const V high = V::load(mirrors + W);
-  return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes>(low, high), shuffle<ReversedOddLanes>(low, high)}};
+  return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes<W>>(low, high), shuffle<ReversedOddLanes<W>>(low, high)}};
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
@@ -452,7 +440,9 @@ void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t be
     float* targets[kRows];
     stage.widened(rows, sources);
     stage.targets(out, count, kDim, targets);
-    const uint32_t unsafe = in_register_spectra<R, sizeof(S) == sizeof(float)>(plan, sources, targets);
+    constexpr bool kPrefetch = sizeof(S) == sizeof(float);
+    const uint32_t unsafe = params.inverse ? in_register_rows<R, kPrefetch>(plan, sources, targets)
+                                           : in_register_spectra<R, kPrefetch>(plan, sources, targets);
     stage.narrowed(out, count, kDim);
     return unsafe;
   };
@@ -466,7 +456,7 @@ template <typename S>
 void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(compute_t<S>) == sizeof(float)) {
-    switch (params.inverse ? 0 : in_register_radix(params.dim)) {
+    switch (in_register_radix(params.dim)) {
       case 4:
         return packed_spectrum_in_registers<S, 4>(params, begin, end, scratch);
       case 8:
