@@ -141,7 +141,8 @@ inline void for_each_list(const Params& params, int64_t block, uint32_t width, G
       if (ahead >= 0) {
         const auto* const from = static_cast<const Column*>(params.kept->columns) +
                                  (block * params.kept->places + ahead) * params.kept->capacity;
-        for (int64_t i = 0; i < params.kept->capacity; i += 64 / static_cast<int64_t>(sizeof(Column))) {
+        const int64_t length = params.kept->lengths[block * params.kept->places + ahead];
+        for (int64_t i = 0; i < length; i += 64 / static_cast<int64_t>(sizeof(Column))) {
           __builtin_prefetch(from + i);
         }
       }
