@@ -206,10 +206,10 @@ bool same_sizes(c10::ArrayRef<Int> a, c10::ArrayRef<Int> b) {
   return same;
 }
 
-// Rejects a result whose number of elements or bytes does not fit an int64.
+// Rejects a result whose bytes, counted for the widest type, do not fit an int64.
 template <typename Int>
 void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
-  uint64_t bytes = 8;  // of the widest element
+  uint64_t bytes = 8;
   bool fits = true;
   for (const Int& size : sizes) {
     std::optional<int64_t> known = size_if_known(size);
@@ -218,7 +218,7 @@ void check_numel(const char* op, c10::ArrayRef<Int> sizes) {
     }
     fits = fits && !c10::mul_overflows(bytes, static_cast<uint64_t>(*known), &bytes) && bytes <= INT64_MAX;
   }
-  TORCH_CHECK_VALUE(fits, op, ": the result must have fewer than 2^63 bytes, got sizes ", sizes);
+  TORCH_CHECK_VALUE(fits, op, ": the result must have fewer than 2^60 elements, got sizes ", sizes);
 }
 
 }  // namespace torch_hrr

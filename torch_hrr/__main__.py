@@ -49,7 +49,7 @@ def bench(options: argparse.Namespace) -> int:
     root = Path(__file__).resolve().parents[1]
     program = root / "bench" / "run.py"
     if not program.exists():
-        print("torch_hrr: the benchmarks are in the source tree: run this in a clone, after make demo", file=sys.stderr)
+        print("torch_hrr: the benchmarks are in the source tree: run python bench/run.py there", file=sys.stderr)
         return 1
     return subprocess.call([sys.executable, str(program), *options.arguments])
 

@@ -132,7 +132,7 @@ def errors(name: str, names: tuple[str, ...]) -> Any:
         text = rf"{argument} must have at least 1 dimension \[\.\.\., n\], got 0"
         table.replace(argument, "rank", lambda x: x[0, 0], ValueError, text)
     large = {argument: (2**60, 4) for argument in names}
-    text = r"the result must have fewer than 2\^63 bytes, got sizes"
+    text = r"the result must have fewer than 2\^60 elements, got sizes"
     table.add(
         "inputs",
         "overflow",

@@ -12,7 +12,7 @@ from cases.base import ErrorInput, Sample, TensorArgument
 from cases.errors import Table, quantized, repeated, unsupported_layouts, unsupported_tensors
 
 ELEMENTS = "float32, float64, float16, bfloat16, int32 or int64"
-OVERFLOW = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+OVERFLOW = re.escape("the result must have fewer than 2^60 elements, got sizes")
 
 
 def winners_errors(good: Sample) -> tuple[ErrorInput, ...]:

@@ -12,7 +12,7 @@ from cases.errors import Table, bad_numbers, devices, quantized, repeated, unsup
 from cases.hrr_errors import anchor, outs
 
 NAN, INF = float("nan"), float("inf")
-OVERFLOW = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+OVERFLOW = re.escape("the result must have fewer than 2^60 elements, got sizes")
 # Of every argument that is a number: the requirement, and values that do not meet it.
 BAD_NUMBERS: dict[str, tuple[str, tuple[float, ...]]] = {
     "dim": ("at least 0", (-1, -(2**63))),

@@ -184,7 +184,7 @@ def errors(tensors: bool, out: Shape | None) -> tuple[ErrorInput, ...]:
     unsupported_tensors(table, "field")
     rank = re.escape("field must have at least 4 dimensions [..., D, H, W, C], got 3")
     table.replace("field", "rank", lambda x: x[0], ValueError, rank)
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     table.replace("field", "overflow", lambda _: repeated((2**57, 2, 2, 4)), ValueError, overflow)
     bad_numbers(table, tensors)
     bad_options(table)

@@ -52,7 +52,7 @@ def errors(name: str, argument: TensorArgument, out: Shape | None) -> tuple[Erro
     dims, layout = (4, "[..., D, H, W, C]") if own == "field" else (5, "[..., 3, D, H, W, C]")
     rank = re.escape(f"{own} must have at least {dims} dimensions {layout}, got {dims - 1}")
     table.replace(own, "rank", lambda x: x[0], ValueError, rank)
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     large = (2**57, 2, 2, 4) if own == "field" else (3, 2**57, 2, 2, 4)
     table.replace(own, "overflow", lambda _: repeated(large), ValueError, overflow)
     if own == "derivatives":

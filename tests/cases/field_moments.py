@@ -63,7 +63,7 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
     unsupported_tensors(table, "field")
     rank = re.escape("field must have at least 2 dimensions [..., places, channels], got 1")
     table.replace("field", "rank", lambda x: x[0], ValueError, rank)
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     table.replace("field", "overflow", lambda _: repeated((2**57, 2, 4)), ValueError, overflow)
     for value in (-0.1, float("nan")):
         text = f"small must be at least 0, got {value:g}"

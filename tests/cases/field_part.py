@@ -69,7 +69,7 @@ def errors(out: Shape | None) -> tuple[ErrorInput, ...]:
         table.replace("origin", f"{origin}", lambda _, v=origin: v, ValueError, text)
     text = re.escape("origin must be at least 0 and the planes within the depth -9223372036854775808, got 2 and 1")
     table.replace("depth", "least", lambda _: -(2**63), ValueError, text)
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     table.replace("depth", "overflow", lambda _: 2**63 - 1, ValueError, overflow)
     if out is not None:
         outs(table, "field")

@@ -163,7 +163,7 @@ def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, 
     for argument in ("lr", "decay"):
         large = {"theta": None, "rule": "oja", argument: 1e39}
         table.add(argument, "float32", lambda _, own=large: own, ValueError, f"{argument} must be finite in float32")
-    overflow = re.escape("the result must have fewer than 2^63 bytes, got sizes")
+    overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     table.add(
         "inputs",
         "overflow",

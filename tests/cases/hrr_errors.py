@@ -57,7 +57,7 @@ def shapes(table: Table, argument: TensorArgument, first: TensorArgument) -> Non
 def overflow(table: Table, argument: TensorArgument, first: TensorArgument) -> None:
     """Sizes whose product is not an int64, of the result or of a broadcast pair."""
     tail = {"D": (4,), "KD": (1, 4), "K": (1,), "": ()}
-    message = r"the result must have fewer than 2\^63 bytes, got sizes"
+    message = r"the result must have fewer than 2\^60 elements, got sizes"
 
     def enlarge(arguments: Arguments) -> Arguments:
         changed: Arguments = {}

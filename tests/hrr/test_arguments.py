@@ -185,8 +185,18 @@ def test_codebooks_have_an_order(books):
         hrr.Resonator(books)
 
 
+def test_vectors_that_torch_cannot_count():
+    for make, argument in (
+        (lambda: hrr.random(2**40, 2**20), "random: the vectors"),
+        (lambda: hrr.Stack(2**62), "Stack: the vector"),
+        (lambda: hrr.Vocabulary(2**62), "Vocabulary: a vector"),
+    ):
+        with pytest.raises(ValueError, match=rf"^{argument} must have fewer than 2\^59 elements, got sizes \["):
+            make()
+
+
 def test_names_of_roles_are_str():
-    with pytest.raises(TypeError, match=r"^Record: names must be a sequence of str, got \(1,\)$"):
+    with pytest.raises(TypeError, match=r"^Record: roles must have names of type str, got 1$"):
         hrr.Record({1: ROW})
 
 

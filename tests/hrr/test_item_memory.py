@@ -76,6 +76,7 @@ def test_all_cosines_at_the_edges():
         (rows, rows[None], ValueError, r"b must have shape \[N, 2\], got \[1, 5, 2\]"),
         (rows, rows[:, :1], ValueError, r"b must have the last dimension 2, got shape \[5, 1\]"),
         (rows, rows.to("meta"), RuntimeError, "b must be on cpu, got meta"),
+        (rows[:, :0], rows[:, :0], ValueError, r"a must have D >= 1, got shape \[5, 0\]"),
     ):
         with pytest.raises(error, match=f"^cosine_similarity: {message}$"):
             cosine_similarity(a, b)

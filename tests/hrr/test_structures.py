@@ -59,6 +59,16 @@ def test_a_role_holds_one_filler():
     assert "a" not in record and len(record) == 1
 
 
+def test_a_record_keeps_copies():
+    roles, fillers = rows(2, 1, DIM, unitary=True), rows(3, 1, DIM)
+    record = Record({"a": roles[0]})
+    record.set("a", fillers[0])
+    expected = record.vector
+    roles.zero_()
+    fillers.zero_()
+    assert torch.equal(record.vector, expected)
+
+
 def test_a_record_of_batches_and_its_gradient():
     roles = dict(zip("ab", rows(4, 2, 16, dtype=torch.float64), strict=True))
 

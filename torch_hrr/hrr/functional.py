@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_hrr._checks import (
     check_bool,
+    check_elements,
     check_generator,
     check_out,
     check_seed,
@@ -405,11 +406,12 @@ def random(
 
     Raises:
         TypeError: an argument of another type, or ``dtype`` is not float32, float64, float16 or bfloat16.
-        ValueError: ``n`` is negative, ``dim`` is less than 1, the generator is not a CPU generator, or torch does not
-            know the device.
+        ValueError: ``n`` is negative, ``dim`` is less than 1, ``n dim`` is not below 2^59, the generator is not a CPU
+            generator, or torch does not know the device.
     """
     n = integer("random", "n", n, 0)
     dim = integer("random", "dim", dim, 1)
+    check_elements("random", "the vectors", (n, dim))
     check_generator("random", generator)
     unitary = check_bool("random", "unitary", unitary)
     dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")

@@ -231,13 +231,15 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         TypeError: an argument is neither a tensor nor an array of such a dtype.
-        ValueError: the shapes do not match.
+        ValueError: the shapes do not match, or D is 0.
         RuntimeError: the devices differ.
     """
     a = check_vectors("cosine_similarity", "a", a)
     b = check_vectors("cosine_similarity", "b", b, a.shape[-1], a.device, rank=2)
     if b.dim() != 2:
         raise ValueError(f"cosine_similarity: b must have shape [N, {a.shape[-1]}], got {list(b.shape)}")
+    if a.shape[-1] == 0:
+        raise ValueError(f"cosine_similarity: a must have D >= 1, got shape {list(a.shape)}")
     dtype = compute_dtype(torch.promote_types(a.dtype, b.dtype))
     with full_precision(a.device):
         return (normalize(a.to(dtype)) @ normalize(b.to(dtype)).mT).clamp(-1, 1)

@@ -86,7 +86,7 @@ class HRROperations:
         return functional.bind(*self._pair("batch_bind", a_batch, b_batch, ("a_batch", "b_batch"), 2))
 
     def batch_superpose(self, vectors_batch: Any, weights: Any = None) -> Tensor:
-        """Unit sums of a batch of sets: ``[B, K, D]`` and weights ``[B, K]`` or ``[K]`` to ``[B, D]``."""
+        """Unit sums of a batch of sets: ``[..., K, D]`` and weights ``[..., K]`` to ``[..., D]``."""
         return self._superpose("batch_superpose", "vectors_batch", vectors_batch, weights, True)
 
     def fused_bind_normalize(self, a: Any, b: Any) -> Tensor:
@@ -219,8 +219,8 @@ class HybridHRRSystem:
 
         Raises:
             TypeError: An argument is not a real floating-point tensor or array, or `batch_size` not an int.
-            ValueError: `batch_size` is negative.
-            RuntimeError: The shapes do not match each other or D, or the devices differ.
+            ValueError: The shapes do not match each other or D, or `batch_size` is negative.
+            RuntimeError: The devices differ.
         """
         op = "adaptive_bind"
         a = check_vectors(op, "a", a, self.dimensionality)

@@ -68,8 +68,8 @@ class Resonator(Saveable):
     Raises:
         TypeError: `codebooks` is not a sequence, or a codebook not a tensor, not of a supported dtype, or of another
             dtype than the first.
-        ValueError: There is no codebook, or one is not ``[M, D]`` or empty.
-        RuntimeError: A codebook differs from the first in D or device.
+        ValueError: There is no codebook, or one is not ``[M, D]``, empty, or of another D than the first.
+        RuntimeError: A codebook is on another device than the first.
 
     Source: Frady, Kent, Olshausen, Sommer, Resonator networks 1, Neural Computation 32(12), 2020.
     """

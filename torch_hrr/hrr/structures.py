@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_hrr._checks import (
     check_bool,
     check_broadcast,
+    check_elements,
     check_names,
     check_seed,
     check_vectors,
@@ -40,7 +41,8 @@ class Record(Shared, Saveable):
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
 
     Args:
-        roles: the role vector ``[D]`` of each name, all of one D >= 1 on one device; unitary ones unbind exactly.
+        roles: the role vector ``[D]`` of each name, all of one D >= 1 on one device; unitary ones unbind exactly. They
+            are copied.
 
     Raises:
         TypeError: `roles` is not a mapping, a name not a str, or a role not a tensor of a supported dtype.
@@ -56,14 +58,17 @@ class Record(Shared, Saveable):
             raise TypeError(f"Record: roles must be a mapping of names to vectors, got {type(roles).__name__}")
         if not roles:
             raise ValueError("Record: roles must name at least one role, got 0")
-        check_names("Record", tuple(roles))
+        for name in roles:
+            if not isinstance(name, str):
+                raise TypeError(f"Record: roles must have names of type str, got {name!r}")
         vectors = {name: check_vectors("Record", "roles", role) for name, role in roles.items()}
         first = next(iter(vectors.values()))
         for role in vectors.values():
             if role.dim() != 1 or len(role) == 0:
                 raise ValueError(f"Record: roles must be [D] with D >= 1, got {list(role.shape)}")
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
-        self._roles = vectors
+        # Copies: what is given may be written to later.
+        self._roles = {name: role.clone() for name, role in vectors.items()}
         self._fillers: dict[str, Tensor] = {}
 
     @property
@@ -78,7 +83,7 @@ class Record(Shared, Saveable):
 
     @locked
     def set(self, role: str, filler: Tensor) -> None:
-        """Fills a role with ``[..., D]``, replacing what it held.
+        """Fills a role with a copy of ``[..., D]``, replacing what it held.
 
         Raises:
             KeyError: there is no such role.
@@ -88,7 +93,7 @@ class Record(Shared, Saveable):
         """
         vector = self._role("set", role)
         filler = check_vectors("set", "filler", filler, vector.shape[-1], vector.device)
-        fillers = {**self._fillers, role: filler}
+        fillers = {**self._fillers, role: filler.clone()}
         check_broadcast("set", "fillers", *(one.shape[:-1] for one in fillers.values()))
         self._fillers = fillers
 
@@ -188,6 +193,7 @@ class _Structure(Shared, Saveable):
         """
         name = type(self).__name__
         dim = integer(name, "dim", dim, 1)
+        check_elements(name, "the vector", (dim,))
         check_seed(name, seed)
         seed = int(seed)
         dtype = resolve_dtype(name, dtype)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import (
     check_bool,
+    check_elements,
     check_finite,
     check_names,
     check_seed,
@@ -75,6 +76,7 @@ class Vocabulary(NamedVectors, Saveable):
             ValueError: ``dim`` is less than 1, or ``device`` is meta or unknown to torch.
         """
         dim = integer("Vocabulary", "dim", dim, 1)
+        check_elements("Vocabulary", "a vector", (dim,))
         check_seed("Vocabulary", seed)
         seed = int(seed)
         unitary = check_bool("Vocabulary", "unitary", unitary)
