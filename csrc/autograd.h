@@ -44,7 +44,8 @@ using Wanted = std::vector<bool>;
 
 using AllSizes = c10::SmallVector<c10::SymDimVector, 3>;
 
-// What a formula sees of a call: the inputs that it reads (the others are undefined), the sizes of all, and the result.
+// What a formula sees of a call: the inputs that it reads (the others are undefined), the sizes of all, and the first
+// result if kReadsResult (else undefined).
 class Saved {
  public:
   Saved(const variable_list& tensors, const AllSizes& sizes, at::Tensor result)
@@ -130,7 +131,7 @@ class DerivativeNode : public torch::autograd::Node {
   virtual variable_list backward(const Saved& saved, const variable_list& grads, const Wanted& wanted) const = 0;
 
   std::vector<torch::autograd::SavedVariable> saved_;
-  std::optional<torch::autograd::SavedVariable> result_;
+  std::optional<torch::autograd::SavedVariable> result_;  // as an output: it holds no reference to this node
   AllSizes sizes_;
   c10::SmallVector<at::ScalarType, 4> types_;  // of the inputs; Undefined for those that are absent
 };
@@ -174,7 +175,7 @@ auto make_node(Args&&... args) {
   }
 }
 
-// Such a pointer to a node that has one already.
+// The owning pointer of a node that is already managed.
 template <typename Base>
 auto pointer_to(Base* node) {
   if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Base>) {
@@ -188,7 +189,7 @@ inline bool requires_grad(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
 }
 
-// Records the call in the history of the first kCount results; gives the node.
+// Records the call in the history of the first kCount results and returns the node.
 template <typename Formula>
 auto record_history(const char* op, const Formula& formula, const variable_list& inputs, const variable_list& results) {
   constexpr size_t kCount = differentiable_results<Formula>();
@@ -228,7 +229,7 @@ void record_tangents(const Formula& formula, const variable_list& inputs, const 
   }
 }
 
-// Both, as they are asked for. The result is saved last, with its history and its tangent.
+// Records the history, the tangents or both. The result is saved last, so that it carries them.
 template <typename Formula>
 void record_derivatives(const char* op, const Formula& formula, const variable_list& inputs,
                         const variable_list& results, bool with_grad, bool with_tangent) {

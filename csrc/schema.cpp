@@ -38,7 +38,7 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_unitary_jacobian(Tensor v, Tensor a) -> Tensor", tags);
   m.def("_bind_power_log(Tensor a, Tensor exponent, int order) -> Tensor", tags);
   m.def("_bind_power_backward(Tensor grad, Tensor a, Tensor exponent) -> Tensor", tags);
-  m.def("_power_product(Tensor vectors, Tensor exponents) -> Tensor", tags);
+  m.def("_power_product(Tensor spectra, Tensor exponents) -> Tensor", tags);
 
   // Assemblies of neurons
   m.def("k_winners(Tensor inputs, SymInt k, bool sorted=False) -> (Tensor values, Tensor indices)", tags);

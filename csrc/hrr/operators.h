@@ -1,9 +1,8 @@
-// Calls of the family's operators through the dispatcher: the public ones, and the private ones that two files use.
+// Calls of the family's operators through the dispatcher: the public ones, and the private one that two files use.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <tuple>
 
 #include "csrc/include/torch_hrr/torch_hrr.h"
@@ -11,7 +10,5 @@
 namespace torch_hrr::hrr {
 
 std::tuple<at::Tensor, at::Tensor> bind_backward(const at::Tensor& grad, const at::Tensor& a, const at::Tensor& b);
-// A^exponent (ln A)^order
-at::Tensor bind_power_log(const at::Tensor& a, const at::Tensor& exponent, int64_t order);
 
 }  // namespace torch_hrr::hrr

@@ -14,6 +14,7 @@ namespace {
 using at::Tensor;
 using kernels::SpectralMap;
 
+Tensor bind_power_log(const Tensor& a, const Tensor& exponent, int64_t order);
 Tensor bind_power_backward(const Tensor& grad, const Tensor& a, const Tensor& exponent);
 
 // The exponent beside rows: one dimension more, a number as it is.
@@ -101,6 +102,9 @@ struct BindPowerBackward : MapOperator<BindPowerBackward> {
   }
 };
 
+Tensor bind_power_log(const Tensor& a, const Tensor& exponent, int64_t order) {
+  return call<BindPowerLog>(a, exponent, order);
+}
 Tensor bind_power_backward(const Tensor& grad, const Tensor& a, const Tensor& exponent) {
   return call<BindPowerBackward>(grad, a, exponent);
 }
@@ -118,11 +122,6 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
 }
 
 }  // namespace
-
-Tensor bind_power_log(const Tensor& a, const Tensor& exponent, int64_t order) {
-  return call<BindPowerLog>(a, exponent, order);
-}
-
 }  // namespace torch_hrr::hrr
 
 namespace torch_hrr {

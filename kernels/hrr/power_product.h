@@ -49,7 +49,8 @@ struct LogarithmTable {
   }
 };
 
-// Fills tables[group] from contiguous packed spectra [groups, items, dim]; their marks are 0 before.
+// Fills tables[group] from contiguous packed spectra [groups, items, dim]; their marks are 0 before. Of a spectrum that
+// is not finite all logarithms are NaN.
 struct LogarithmParams {
   const void* spectra = nullptr;
   double* tables = nullptr;

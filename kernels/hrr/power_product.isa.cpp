@@ -1,6 +1,7 @@
 // Products of powers of rows on the CPU; compiled once per instruction set.
 #include "kernels/hrr/power_product.h"
 
+#include <limits>
 #include <type_traits>
 
 #include "kernels/hrr/row_scaling.h"
@@ -60,7 +61,17 @@ void logarithms_of_rows(const LogarithmParams& params, int64_t begin, int64_t en
     double* const turns = params.tables + r / table.items * table.size();
     T* const sizes = reinterpret_cast<T*>(turns + table.turns());
     T* const marks = reinterpret_cast<T*>(turns + table.marks());
-    unpack_row(static_cast<const T*>(params.spectra) + r * table.dim, table, bins);
+    const T* const row = static_cast<const T*>(params.spectra) + r * table.dim;
+    if (!all_finite(row, table.dim)) {
+      // All bins of the products are NaN.
+      for (int64_t k = 0; k < kBlock * table.blocks(); k += W) {
+        const int64_t place = table.place(k / kBlock, item) + k % kBlock;
+        V::broadcast(std::numeric_limits<T>::quiet_NaN()).store(sizes + place);
+        store_as(zero, turns + place);
+      }
+      continue;
+    }
+    unpack_row(row, table, bins);
     const V threshold = V::broadcast(empty_threshold(bins, table));
     for (int64_t k = 0; k < kBlock * table.blocks(); k += W) {
       const int64_t place = table.place(k / kBlock, item) + k % kBlock;

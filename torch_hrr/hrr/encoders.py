@@ -16,6 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_bool, check_broadcast, check_seed, check_vectors, integer, shown
 from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
@@ -178,8 +179,8 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
         RuntimeError: the devices differ.
 
     Differentiable in both. A value that is not finite makes its row NaN. On the CPU a row's bits depend on its values
-    and the bases alone; those of gradients, and of rows on a GPU, may depend on the batch too, as those of a matrix
-    product do.
+    and the bases alone. The bits of gradients, and of results on a GPU, may also depend on the batch, as in a matrix
+    product. Under autocast everything is computed in the dtype of the arguments.
 
     Cost: F D multiplications in double and one transform a row; F logarithms of spectra.
 
@@ -191,7 +192,10 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
     if bases.dim() != 2 or bases.shape[0] == 0:
         raise ValueError(f"{op}: bases must be [F, D] with F >= 1, got shape {list(bases.shape)}")
     values = check_vectors(op, "values", values, bases.shape[0], bases.device)
-    return _ops._power_product.default(bases, values)
+    dtype = torch.promote_types(bases.dtype, values.dtype)
+    with full_precision(bases.device):
+        spectra = _ops.spectrum.default(bases.to(compute_dtype(dtype)))
+        return _ops.from_spectrum.default(_ops._power_product.default(spectra, values)).to(dtype)
 
 
 def _check_items(op: str, argument: str, value: Tensor, rank: int = 1) -> Tensor:

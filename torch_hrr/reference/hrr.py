@@ -302,6 +302,6 @@ def _bind_power_backward(grad: Tensor, a: Tensor, exponent: Tensor) -> Tensor:
     return _map_bins(lambda bins: rows * ((rows - 1) * bins.log()).exp().conj(), a, grad, exponent)
 
 
-def _power_product(vectors: Tensor, exponents: Tensor) -> Tensor:
-    """``prod_k A_k^x_k``, power by power."""
-    return multibind(bind_power(vectors, exponents))
+def _power_product(spectra: Tensor, exponents: Tensor) -> Tensor:
+    """``prod_k A_k^x_k`` of packed spectra, power by power."""
+    return spectrum(multibind(bind_power(from_spectrum(spectra), exponents)))
