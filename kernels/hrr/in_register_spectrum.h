@@ -55,14 +55,6 @@ struct MirrorLanes {
   }
 };
 
-// The second vector's lanes in place of the first lane of every row.
-template <int R>
-struct FirstLanesFromSecond {
-  static constexpr int of(int j, int w) {
-    return j % R == 0 ? w + j : j;
-  }
-};
-
 // Numbers of every row, 2 R each, one row after the other.
 template <int R>
 struct RowParts {
@@ -256,10 +248,9 @@ uint32_t in_register_spectra(const InRegisterPlan& plan, const float* const* row
   return unsafe_rows<R>(squared[0] + squared[1]);
 }
 
-// The way back takes these steps from the last to the first. Real and imaginary parts are exchanged meanwhile, which
-// makes an inverse transform of a transform.
+// The inverse runs the same steps backwards. It swaps real and imaginary parts before and after a forward transform.
 
-// The outer sums of packed bins over M: vector l has those of number l, that of bin p of row g at R g + p. Returns a
+// The outer sums of packed bins over M: vector l holds sum l, whose lane R g + p belongs to bin p of row g. Returns a
 // mask of the rows whose squared norm leaves the safe range.
 template <int R, bool kPrefetch>
 __attribute__((noinline)) uint32_t outer_sums(const InRegisterPlan& plan, const float* const* rows,
@@ -269,15 +260,15 @@ __attribute__((noinline)) uint32_t outer_sums(const InRegisterPlan& plan, const 
   using V = Simd<float, W>;
   using C = ComplexLanes<float, W>;
   using Parts = RowParts<R>;
-  constexpr float kShare = 1.0f / kPoints;
-  const V half = V::broadcast(0.5f * kShare);
+  constexpr float kScale = 1.0f / kPoints;
+  const V half = V::broadcast(0.5f * kScale);
   // A_{M/2} is its own mirror, and Z_{M/2} its conjugate.
   float middle_re[W] = {};
   float middle_im[W] = {};
 #pragma GCC unroll 4
   for (int g = 0; g < W / R; ++g) {
-    middle_re[R * g] = rows[g][kPoints - 1] * kShare;
-    middle_im[R * g] = -rows[g][kPoints] * kShare;
+    middle_re[R * g] = rows[g][kPoints - 1] * kScale;
+    middle_im[R * g] = -rows[g][kPoints] * kScale;
   }
   C next{V::load(middle_re), V::load(middle_im)};
   V squared[2] = {V::broadcast(0), V::broadcast(0)};
@@ -317,7 +308,7 @@ __attribute__((noinline)) uint32_t outer_sums(const InRegisterPlan& plan, const 
   return unsafe_rows<R>((squared[0] + squared[1]) * V::broadcast(kPointsSquared));
 }
 
-// The inner sums of those times w_M^{lp}, as rows.
+// out <- the inner sums of the outer sums times w_M^{lp}.
 template <int R>
 void rows_of_sums(const InRegisterPlan& plan, const RowVectors& vectors, float* const* out) {
   constexpr int W = InRegisterPlan::kLanes;
@@ -346,7 +337,8 @@ void rows_of_sums(const InRegisterPlan& plan, const RowVectors& vectors, float* 
   }
 }
 
-// out <- 16/R rows by their packed spectra, as above.
+// out <- the rows of 16/R packed spectra, which are read before anything is written. Returns a mask of the rows whose
+// squared norm leaves the safe range.
 template <int R, bool kPrefetch>
 uint32_t in_register_rows(const InRegisterPlan& plan, const float* const* rows, float* const* out) {
   RowVectors vectors;

@@ -81,5 +81,77 @@ KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* p
   store_up_to(shuffle<InterleaveReversedHigh<W>>(bins.re, bins.im), end - W, parts + W);
 }
 
+// The numbers of W bins of which the first one, or the last one, has no imaginary part. In registers: a vector that is
+// read right behind its parts waits until they are all written.
+struct RealsOfFirstBins {
+  static constexpr int of(int j, int) {
+    return j == 0 ? 0 : 2 * j - 1;
+  }
+};
+// The second vector's lane in place of the first lane of every R.
+template <int R>
+struct FirstLanesFromSecond {
+  static constexpr int of(int j, int w) {
+    return j % R == 0 ? w + j : j;
+  }
+};
+// Of two vectors that overlap by one number; the last bin has the imaginary part of another one.
+struct RealsOfLastBins {
+  static constexpr int of(int j, int w) {
+    const int i = 2 * (w - 1 - j);
+    return i < w ? i : i + 1;
+  }
+};
+struct ImaginariesOfLastBins {
+  static constexpr int of(int j, int w) {
+    const int i = 2 * (w - 1 - j) + 1;
+    return j == 0 ? 0 : i < w ? i : i + 1;
+  }
+};
+// Numbers of such bins from kFirst on.
+template <int kFirst>
+struct NumbersOfFirstBins {
+  static constexpr int of(int j, int w) {
+    const int i = kFirst + j;
+    return (i + 1) / 2 + (i % 2 == 0 && i > 0 ? w : 0);
+  }
+};
+template <int kFirst>
+struct NumbersOfLastBins {
+  static constexpr int of(int j, int w) {
+    const int i = kFirst + j;
+    return w - 1 - i / 2 + (i % 2) * w;
+  }
+};
+
+// W bins from 2 W - 1 numbers, and the number behind them; and back.
+template <typename T, int W>
+KERNEL_HOST_DEVICE ComplexLanes<T, W> first_bins(const T* numbers) {
+  using V = Simd<T, W>;
+  const V low = V::load(numbers);
+  const V high = V::load(numbers + W);
+  return {shuffle<RealsOfFirstBins>(low, high),
+          shuffle<FirstLanesFromSecond<W>>(shuffle<EvenLanes>(low, high), V::broadcast(0))};
+}
+template <typename T, int W>
+KERNEL_HOST_DEVICE void store_first_bins(const ComplexLanes<T, W>& bins, T* numbers) {
+  shuffle<NumbersOfFirstBins<0>>(bins.re, bins.im).store(numbers);
+  shuffle<NumbersOfFirstBins<W - 1>>(bins.re, bins.im).store(numbers + W - 1);
+}
+// The same from the last bin to the first.
+template <typename T, int W>
+KERNEL_HOST_DEVICE ComplexLanes<T, W> last_bins_reversed(const T* numbers) {
+  using V = Simd<T, W>;
+  const V low = V::load(numbers);
+  const V high = V::load(numbers + W - 1);
+  return {shuffle<RealsOfLastBins>(low, high),
+          shuffle<FirstLanesFromSecond<W>>(shuffle<ImaginariesOfLastBins>(low, high), V::broadcast(0))};
+}
+template <typename T, int W>
+KERNEL_HOST_DEVICE void store_last_bins_reversed(const ComplexLanes<T, W>& bins, T* numbers) {
+  shuffle<NumbersOfLastBins<0>>(bins.re, bins.im).store(numbers);
+  shuffle<NumbersOfLastBins<W - 1>>(bins.re, bins.im).store(numbers + W - 1);
+}
+
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

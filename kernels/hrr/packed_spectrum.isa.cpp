@@ -45,14 +45,7 @@ KERNEL_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int
   if (k > 0) {
     return pairs_of<T, W>(row + 2 * k - 1, mirrors);
   }
-  T first[2 * W];
-  T last[2 * W];
-  first[0] = row[0];
-  first[1] = 0;
-  __builtin_memcpy(first + 2, row + 1, (2 * W - 2) * sizeof(T));
-  __builtin_memcpy(last, mirrors, (2 * W - 1) * sizeof(T));
-  last[2 * W - 1] = 0;
-  return pairs_of<T, W>(first, last);
+  return {first_bins<T, W>(row), last_bins_reversed<T, W>(mirrors)};
 }
 template <typename T, int W>
 KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
@@ -60,12 +53,8 @@ KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const Pa
   if (k > 0) {
     return spread_pairs<T, W>(pair, row + 2 * k - 1, mirrors);
   }
-  T first[2 * W];
-  T last[2 * W];
-  spread_pairs<T, W>(pair, first, last);
-  row[0] = first[0];
-  __builtin_memcpy(row + 1, first + 2, (2 * W - 2) * sizeof(T));
-  __builtin_memcpy(mirrors, last, (2 * W - 1) * sizeof(T));
+  store_first_bins<T, W>(pair.k, row);
+  store_last_bins_reversed<T, W>(pair.mirror, mirrors);
 }
 
 // Lines of the result are brought into the cache this far ahead of the stores, which would otherwise wait for them one
@@ -113,15 +102,43 @@ T pack(const HalfRow<T>& half_row, Split<T> z, T* row) {
   return inner_of_half(middle, middle, sum.total());
 }
 
+// Asks for the lines of the row behind this one, which mostly comes next, and of this one's result, share by share: the
+// processor waits for many that it is asked for at once.
+template <typename T>
+struct LinesAhead {
+  // Longer rows would push out the spectrum in work.
+  static constexpr int64_t kMaxBytes = 16384;
+
+  const T* next;
+  const T* target;
+  int64_t end;
+  int64_t asked = 0;
+  int64_t due = 0;
+
+  LinesAhead(const T* row, int64_t dim, const T* result)
+      : next(row + dim), target(result), end(dim * static_cast<int64_t>(sizeof(T)) <= kMaxBytes ? dim : 0) {}
+
+  KERNEL_HOST_DEVICE void ask(int64_t numbers) {
+    if (due < end) {
+      for (due += numbers; asked < due; asked += kLineNumbers<T>) {
+        __builtin_prefetch(next + asked, 0, 2);
+        prefetch_target(target + asked);
+      }
+    }
+  }
+};
+
 // Z <- the half-length spectrum of a packed row; returns sum |Z|^2
 template <int W, typename T>
-T unpack(const HalfRow<T>& half_row, const T* row, Split<T> z) {
+T unpack(const HalfRow<T>& half_row, const T* row, Split<T> z, const T* target) {
   const int64_t points = half_row.size;
   SquaredSum<T, W> sum;
+  LinesAhead<T> lines(row, 2 * points, target);
   for_pairs<T, W, true>(half_row, [&](int64_t k, const auto& w, const auto& half) {
     const auto pair = pair_of_bins(load_packed(row, points, k, half), w, half);
     sum.add(pair);
     store_like(z, points, k, pair);
+    lines.ask(4 * W);
   });
   if (points % 2 != 0) {
     return sum.total();
@@ -244,31 +261,41 @@ void for_packed_columns(const MatrixPlan<T>& plan, const T* row, const Visit& vi
   };
   const int64_t pairs = plan.columns / 2;
   // Both parts of 2 (R + 1)/2 bins, at most 2 lanes of them: the first and the last bin of a row may have one part.
-  T ends[4 * kMaxMatrixLanes] = {};
-  ends[0] = row[0];
-  __builtin_memcpy(ends + 2, row + 1, step * sizeof(T));
-  visit_pair(0, ends);
-  const T* parts = row + step - 1;
-  for (int64_t p = 1; p + 1 < pairs; ++p, parts += step) {
-    visit_pair(p, parts);
-  }
-  __builtin_memcpy(ends, parts, (step + 1) * sizeof(T));
-  parts += step;
-  ends[step + 1] = plan.columns % 2 == 0 ? T{0} : parts[1];
-  visit_pair(pairs - 1, ends);
+  // They are copied first and visited last: a vector read right behind its parts waits until they are all written.
+  T first[4 * kMaxMatrixLanes] = {};
+  T last[4 * kMaxMatrixLanes] = {};
+  T middle[4 * kMaxMatrixLanes] = {};
+  first[0] = row[0];
+  __builtin_memcpy(first + 2, row + 1, step * sizeof(T));
+  const T* const last_parts = row + step * (pairs - 1) - 1;
+  const T* const middle_parts = last_parts + step;
+  __builtin_memcpy(last, last_parts, (step + 1) * sizeof(T));
   if (plan.columns % 2 != 0) {
-    __builtin_memcpy(ends, parts, 2 * plan.bins * sizeof(T));
+    last[step + 1] = middle_parts[1];
+    __builtin_memcpy(middle, middle_parts, 2 * plan.bins * sizeof(T));
+  }
+  for (int64_t p = 1; p + 1 < pairs; ++p) {
+    visit_pair(p, row + step * p - 1);
+  }
+  visit_pair(0, first);
+  visit_pair(pairs - 1, last);
+  if (plan.columns % 2 != 0) {
     for (int64_t i = 0; i < plan.lanes; i += W) {
-      visit(pairs * plan.lanes + i, FromRow<T, W>{ends}(i));
+      visit(pairs * plan.lanes + i, FromRow<T, W>{middle}(i));
     }
   }
 }
 
 template <int W, typename T>
-T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z) {
+T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z, const T* target) {
+  LinesAhead<T> lines(row, plan.dim, target);
   with_width<T, W>(plan.width, [&](auto width) {
-    for_packed_columns<decltype(width)::value>(plan, row,
-                                               [&](int64_t q, const auto& bins) { store_numbers(z, q, bins); });
+    constexpr int kWidth = decltype(width)::value;
+    const int64_t share = plan.rows * kWidth / plan.lanes;
+    for_packed_columns<kWidth>(plan, row, [&](int64_t q, const auto& bins) {
+      store_numbers(z, q, bins);
+      lines.ask(share);
+    });
   });
   for (int64_t q = plan.size; q < plan.numbers; ++q) {
     z.re[q] = 0;
@@ -299,7 +326,7 @@ bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled,
     row = out;
   }
   if (inverse) {
-    const T squared = unpack<W>(engine.plan, staged_row(in, engine.dim, exponent, engine.stage), z);
+    const T squared = unpack<W>(engine.plan, staged_row(in, engine.dim, exponent, engine.stage), z, row);
     if (!scaled && !safe_squared_norm(squared)) {
       return false;
     }
@@ -370,14 +397,9 @@ template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
   with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
-    // Forward transforms ask for the row behind theirs.
-    const bool prefetch = params.inverse && prefetch_pays<S>(params.rows, params.dim, 1);
     for (int64_t r = begin; r < end; ++r) {
       const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
       S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (prefetch && r + 1 < end) {
-        prefetch_row(static_cast<const S*>(params.in) + row_offset(params.map, 0, r + 1), params.dim);
-      }
       if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
         scaled_transform_row(engine, in, params.inverse, z, out);
       }

@@ -9,7 +9,7 @@ namespace torch_hrr::kernels {
 namespace {
 
 constexpr long double kFullTurn = 6.283185307179586476925286766559L;
-constexpr int64_t kDims[] = {32,  48,   64,   80, 96,   160, 256, 400, 480, 512,
+constexpr int64_t kDims[] = {32,  48,   64,   80, 96,   128, 160, 256, 400, 480, 512,
                              960, 1024, 2048, 40, 1000, 75,  100, 243, 500, 1001};
 // Transforms alone: rows side by side and Bluestein's sum.
 constexpr int64_t kOtherDims[] = {1, 2, 3, 4, 5, 16, 22, 34, 101, 254};
