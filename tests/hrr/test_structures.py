@@ -69,6 +69,17 @@ def test_a_record_keeps_copies():
     assert torch.equal(record.vector, expected)
 
 
+def test_a_record_made_in_inference_mode_serves_gradients():
+    with torch.inference_mode():
+        roles, filler = rows(2, 1, DIM, unitary=True), rows(3, 1, DIM)
+        record = Record({"a": roles[0], "b": roles[0].flip(0)})
+        record.set("b", filler[0])
+    learned = torch.ones(DIM, requires_grad=True)
+    record.set("a", learned)
+    record["a"].sum().backward()
+    assert learned.grad is not None and learned.grad.norm() > 0
+
+
 def test_a_record_of_batches_and_its_gradient():
     roles = dict(zip("ab", rows(4, 2, 16, dtype=torch.float64), strict=True))
 

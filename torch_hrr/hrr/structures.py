@@ -67,8 +67,7 @@ class Record(Shared, Saveable):
             if role.dim() != 1 or len(role) == 0:
                 raise ValueError(f"Record: roles must be [D] with D >= 1, got {list(role.shape)}")
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
-        # Copies: what is given may be written to later.
-        self._roles = {name: role.clone() for name, role in vectors.items()}
+        self._roles = {name: _copied(role) for name, role in vectors.items()}
         self._fillers: dict[str, Tensor] = {}
 
     @property
@@ -93,9 +92,9 @@ class Record(Shared, Saveable):
         """
         vector = self._role("set", role)
         filler = check_vectors("set", "filler", filler, vector.shape[-1], vector.device)
-        fillers = {**self._fillers, role: filler.clone()}
+        fillers = {**self._fillers, role: filler}
         check_broadcast("set", "fillers", *(one.shape[:-1] for one in fillers.values()))
-        self._fillers = fillers
+        self._fillers = {**fillers, role: _copied(filler)}
 
     def get(self, role: str) -> Tensor:
         """The noisy filler ``unbind(vector, role)``, ``[..., D]``; only noise for a role that is not filled.
@@ -164,6 +163,13 @@ class Record(Shared, Saveable):
         if role not in self._roles:
             raise KeyError(f"{op}: role must be one of {sorted(self._roles)}, got {role!r}")
         return self._roles[role]
+
+
+def _copied(vector: Tensor) -> Tensor:
+    """A copy, since the caller may write to the original, that serves gradients even if made in inference mode."""
+    with_grad = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(with_grad):
+        return vector.clone()
 
 
 class _Structure(Shared, Saveable):
