@@ -38,6 +38,27 @@ def test_gradients_are_those_of_the_product(dim):
         torch.testing.assert_close(x, y, rtol=1e-8, atol=1e-10)
 
 
+def test_gradients_and_tangents_in_float32_are_exact_beside_a_small_bin():
+    generator = torch.Generator().manual_seed(4)
+    bins = torch.fft.rfft(torch.randn(2, 256, generator=generator))
+    bins[0, 7] *= 1e-4
+    bases = torch.fft.irfft(bins, n=256)
+    values = torch.tensor([[2.0, 1.0], [1.5, -0.5]])
+    upstream = torch.randn(2, 256, generator=generator)
+
+    def derivatives(dtype):
+        arguments = (bases.to(dtype).requires_grad_(), values.to(dtype).requires_grad_())
+        grads = torch.autograd.grad(hrr.fractional_power_encoding(*arguments), arguments, upstream.to(dtype))
+        direction = upstream.to(dtype)
+        moved = torch.func.jvp(
+            lambda rows: hrr.fractional_power_encoding(rows, values.to(dtype)), (bases.to(dtype),), (direction,)
+        )
+        return (*grads, moved[1])
+
+    for got, exact in zip(derivatives(torch.float32), derivatives(torch.float64), strict=True):
+        assert (got.double() - exact).norm() <= 2e-6 * exact.norm()
+
+
 def test_an_empty_bin_of_any_feature_is_empty():
     bases = torch.ones(2, 8, dtype=torch.float64)
     bases[1] = hrr.unitary(rows(8))
