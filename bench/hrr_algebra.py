@@ -27,9 +27,9 @@ def multibind_spectra(x: Tensor) -> Tensor:
     return irfft(rfft(x).prod(-2), n=x.shape[-1])
 
 
-def multibind_backward(forward: Callable[[Tensor], Tensor], x: Tensor, gradient: Tensor) -> Tensor:
-    """Forward and backward: the gradient of every factor."""
-    return torch.autograd.grad(forward(x), x, gradient)[0]
+def first_gradient(forward: Callable[..., Tensor], x: Tensor, *others: Tensor) -> Tensor:
+    """Forward and backward: the gradient of the first argument; the result's is the last of the others."""
+    return torch.autograd.grad(forward(x, *others[:-1]), x, others[-1])[0]
 
 
 def inverse_rfft(a: Tensor) -> Tensor:
@@ -97,13 +97,6 @@ def encode_rfft(values: Tensor, bases: Tensor) -> Tensor:
     """irfft(exp(i sum of phases)) in float32, for unitary bases."""
     phases = values @ rfft(bases).angle()
     return irfft(torch.polar(torch.ones_like(phases), phases), n=bases.shape[-1])
-
-
-def values_gradient(
-    encode: Callable[[Tensor, Tensor], Tensor], values: Tensor, bases: Tensor, gradient: Tensor
-) -> Tensor:
-    """Forward and backward: the gradient of the values."""
-    return torch.autograd.grad(encode(values, bases), values, gradient)[0]
 
 
 def encode_fold(values: Tensor, bases: Tensor) -> Tensor:
@@ -275,10 +268,10 @@ ENTRIES: tuple[Entry, ...] = (
     *(
         entry(
             "multibind backward", f"100x{items}x{dim}", 100, partial(many_leaves_and_gradient, items, dim),
-            partial(multibind_backward, hrr.multibind),
+            partial(first_gradient, hrr.multibind),
             (
-                Peer("fold over the factors", partial(multibind_backward, multibind_fold)),
-                Peer("irfft(prod(rfft))", partial(multibind_backward, multibind_spectra)),
+                Peer("fold over the factors", partial(first_gradient, multibind_fold)),
+                Peer("irfft(prod(rfft))", partial(first_gradient, multibind_spectra)),
             ),
             100 * (3 * items + 2) * dim,
         )
@@ -295,8 +288,8 @@ ENTRIES: tuple[Entry, ...] = (
     *(
         entry(
             f"power encoding of {count} backward", f"{batch}x{count}", batch,
-            partial(features_and_gradient, count, 1024), partial(values_gradient, encode_ours),
-            (Peer("irfft(exp(i sum))", partial(values_gradient, encode_rfft)),), batch * 2048 + count * 1024, aim=1.0,
+            partial(features_and_gradient, count, 1024), partial(first_gradient, encode_ours),
+            (Peer("irfft(exp(i sum))", partial(first_gradient, encode_rfft)),), batch * 2048 + count * 1024, aim=1.0,
         )
         for batch, count in ((100, 64), (1000, 2))
     ),

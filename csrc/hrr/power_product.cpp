@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
@@ -244,9 +243,7 @@ struct PowerProduct : Operator {
     params.map = rows.map();
     params.table = table;
     run_on_cpu(params);
-    if (!product.is_same(out)) {
-      out.copy_(product);
-    }
+    out.copy_(product);
   }
 
   // On other devices: prod_k A_k^x_k = exp(sum_k x_k ln A_k), with angles in turns, whole ones dropped in double. A

@@ -139,9 +139,9 @@ inline void for_each_list(const Params& params, int64_t block, uint32_t width, G
       // Places are in no order.
       const int64_t ahead = r + 2 < params.row_count ? params.places[r + 2] : -1;
       if (ahead >= 0) {
-        const auto* const from = static_cast<const Column*>(params.kept->columns) +
-                                 (block * params.kept->places + ahead) * params.kept->capacity;
-        const int64_t length = params.kept->lengths[block * params.kept->places + ahead];
+        const int64_t next = block * params.kept->places + ahead;
+        const auto* const from = static_cast<const Column*>(params.kept->columns) + next * params.kept->capacity;
+        const int64_t length = params.kept->lengths[next];
         for (int64_t i = 0; i < length; i += 64 / static_cast<int64_t>(sizeof(Column))) {
           __builtin_prefetch(from + i);
         }

@@ -81,8 +81,8 @@ KERNEL_HOST_DEVICE void interleave_reversed(const ComplexLanes<T, W>& bins, T* p
   store_up_to(shuffle<InterleaveReversedHigh<W>>(bins.re, bins.im), end - W, parts + W);
 }
 
-// The numbers of W bins of which the first one, or the last one, has no imaginary part. In registers: a vector that is
-// read right behind its parts waits until they are all written.
+// The 2 W - 1 numbers of W bins of which the first one, or the last one, has no imaginary part. They are arranged in
+// registers: to load a vector from memory right after its parts were stored would wait for all of these stores.
 struct RealsOfFirstBins {
   static constexpr int of(int j, int) {
     return j == 0 ? 0 : 2 * j - 1;
@@ -124,7 +124,7 @@ struct NumbersOfLastBins {
   }
 };
 
-// W bins from 2 W - 1 numbers, and the number behind them; and back.
+// The first bins of a row; the number behind them is read, too.
 template <typename T, int W>
 KERNEL_HOST_DEVICE ComplexLanes<T, W> first_bins(const T* numbers) {
   using V = Simd<T, W>;
@@ -133,12 +133,7 @@ KERNEL_HOST_DEVICE ComplexLanes<T, W> first_bins(const T* numbers) {
   return {shuffle<RealsOfFirstBins>(low, high),
           shuffle<FirstLanesFromSecond<W>>(shuffle<EvenLanes>(low, high), V::broadcast(0))};
 }
-template <typename T, int W>
-KERNEL_HOST_DEVICE void store_first_bins(const ComplexLanes<T, W>& bins, T* numbers) {
-  shuffle<NumbersOfFirstBins<0>>(bins.re, bins.im).store(numbers);
-  shuffle<NumbersOfFirstBins<W - 1>>(bins.re, bins.im).store(numbers + W - 1);
-}
-// The same from the last bin to the first.
+// The last bins of a row, from the last one to the first.
 template <typename T, int W>
 KERNEL_HOST_DEVICE ComplexLanes<T, W> last_bins_reversed(const T* numbers) {
   using V = Simd<T, W>;
@@ -147,10 +142,11 @@ KERNEL_HOST_DEVICE ComplexLanes<T, W> last_bins_reversed(const T* numbers) {
   return {shuffle<RealsOfLastBins>(low, high),
           shuffle<FirstLanesFromSecond<W>>(shuffle<ImaginariesOfLastBins>(low, high), V::broadcast(0))};
 }
-template <typename T, int W>
-KERNEL_HOST_DEVICE void store_last_bins_reversed(const ComplexLanes<T, W>& bins, T* numbers) {
-  shuffle<NumbersOfLastBins<0>>(bins.re, bins.im).store(numbers);
-  shuffle<NumbersOfLastBins<W - 1>>(bins.re, bins.im).store(numbers + W - 1);
+// Stores such bins; Numbers is NumbersOfFirstBins, or NumbersOfLastBins for those from the last one to the first.
+template <template <int> typename Numbers, typename T, int W>
+KERNEL_HOST_DEVICE void store_end_bins(const ComplexLanes<T, W>& bins, T* numbers) {
+  shuffle<Numbers<0>>(bins.re, bins.im).store(numbers);
+  shuffle<Numbers<W - 1>>(bins.re, bins.im).store(numbers + W - 1);
 }
 
 KERNEL_ISA_END

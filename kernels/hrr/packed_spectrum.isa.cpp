@@ -35,11 +35,6 @@ KERNEL_HOST_DEVICE PairLanes<T, W> pairs_of(const T* bins, const T* mirrors) {
   return {FromRow<T, W>{bins}(0), {shuffle<ReversedEvenLanes<W>>(low, high), shuffle<ReversedOddLanes<W>>(low, high)}};
 }
 template <typename T, int W>
-KERNEL_HOST_DEVICE void spread_pairs(const PairLanes<T, W>& pair, T* bins, T* mirrors) {
-  interleave<T, W>(pair.k, bins);
-  interleave_reversed<T, W>(pair.mirror, mirrors);
-}
-template <typename T, int W>
 KERNEL_HOST_DEVICE PairLanes<T, W> load_packed(const T* row, int64_t points, int64_t k, const Simd<T, W>&) {
   const T* mirrors = row + 2 * (points - k - W) + 1;
   if (k > 0) {
@@ -51,10 +46,12 @@ template <typename T, int W>
 KERNEL_HOST_DEVICE void store_packed(T* row, int64_t points, int64_t k, const PairLanes<T, W>& pair) {
   T* mirrors = row + 2 * (points - k - W) + 1;
   if (k > 0) {
-    return spread_pairs<T, W>(pair, row + 2 * k - 1, mirrors);
+    interleave<T, W>(pair.k, row + 2 * k - 1);
+    interleave_reversed<T, W>(pair.mirror, mirrors);
+    return;
   }
-  store_first_bins<T, W>(pair.k, row);
-  store_last_bins_reversed<T, W>(pair.mirror, mirrors);
+  store_end_bins<NumbersOfFirstBins>(pair.k, row);
+  store_end_bins<NumbersOfLastBins>(pair.mirror, mirrors);
 }
 
 // Lines of the result are brought into the cache this far ahead of the stores, which would otherwise wait for them one
@@ -261,7 +258,7 @@ void for_packed_columns(const MatrixPlan<T>& plan, const T* row, const Visit& vi
   };
   const int64_t pairs = plan.columns / 2;
   // Both parts of 2 (R + 1)/2 bins, at most 2 lanes of them: the first and the last bin of a row may have one part.
-  // They are copied first and visited last: a vector read right behind its parts waits until they are all written.
+  // They are copied first and visited last: a vector loaded right after its parts were stored waits for these stores.
   T first[4 * kMaxMatrixLanes] = {};
   T last[4 * kMaxMatrixLanes] = {};
   T middle[4 * kMaxMatrixLanes] = {};
