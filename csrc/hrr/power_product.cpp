@@ -128,8 +128,8 @@ struct PowerProductFormula {
       grads[0] = Bins(grad_a.re / powers.power, grad_a.im / powers.power).packed(spectra.sym_size(-1));
     }
     if (wanted[1]) {
-      const Tensor of_signs =
-          (slopes_of_signs(spectra, powers, inputs[1]) * real_bins(grad).unsqueeze(-1)).sum(-2).to(type);
+      const Tensor slopes = slopes_of_signs(spectra, powers, inputs[1]);
+      const Tensor of_signs = weighted_sum(real_bins(grad).to(at::kDouble), slopes).to(type);
       grads[1] = weighted_sum(grad_log.re, powers.logarithm().transpose(-1, -2)) +
                  weighted_sum(grad_log.im, angles(a, powers).transpose(-1, -2)) + of_signs;
     }

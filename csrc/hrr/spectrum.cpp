@@ -15,23 +15,25 @@ namespace torch_hrr::hrr {
 namespace {
 
 using at::Tensor;
+using c10::SymInt;
 using kernels::Product;
 
 // m, one number a packed element: D for the real bins, D/2 for the parts of the others. With P a -> spectrum(a), the
 // adjoint of P is P^-1 m, for a complex bin stands for two of the D bins; that of P^-1 is m^-1 P.
 Tensor multiplicities(const Tensor& packed) {
-  const Tensor position = at::ones_symint({packed.sym_size(-1)}, packed.options().dtype(at::kLong)).cumsum(0);
-  const Tensor dim = position.select(0, -1);
-  // Element n = position - 1 belongs to the bin k with 2k = position, or one less: real where D divides it.
-  const Tensor is_real = position.bitwise_and(-2).remainder(dim).eq(0);
-  return is_real.add(1).mul(dim).to(packed.scalar_type()).div(2);
+  const SymInt dim = packed.sym_size(-1);
+  Tensor counts = at::ones_symint({dim}, packed.options());
+  // The last number is a real bin where D is even; where D is 1 it is the first.
+  counts.select(0, -1).fill_(at::Scalar(2 - dim % 2));
+  counts.select(0, 0).fill_(2);
+  return counts.mul_(at::Scalar(dim)).div_(2);
 }
 
 // The gradient with respect to a spectrum of these sizes from that with respect to its row: rows that share one are
 // summed first.
 Tensor spectrum_gradient(const Tensor& row_gradient, c10::SymIntArrayRef sizes) {
-  const Tensor transformed = torch_hrr::spectrum(at::sum_to(row_gradient, sizes));
-  return transformed.div(multiplicities(transformed));
+  Tensor transformed = torch_hrr::spectrum(at::sum_to(row_gradient, sizes));
+  return transformed.div_(multiplicities(transformed));
 }
 
 // The transforms; Op says its direction.
