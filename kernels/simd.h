@@ -537,27 +537,28 @@ KERNEL_HOST_DEVICE void exchange_blocks(Simd<T, W>& upper, Simd<T, W>& lower) {
   upper = low;
 }
 
-// One step of the transposition of W rows; the steps H = W/2, ..., 2, 1, in any order, transpose them.
-template <int H, typename T, int W>
-KERNEL_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[W]) {
+// One step of the transposition of N x N squares side by side; the steps H = N/2, ..., 2, 1, in any order, transpose
+// them.
+template <int H, typename T, int W, int N>
+KERNEL_HOST_DEVICE void transpose_blocks(Simd<T, W> (&rows)[N]) {
 #pragma GCC unroll 16
-  for (int i = 0; i < W; ++i) {
+  for (int i = 0; i < N; ++i) {
     if ((i & H) == 0) {
       exchange_blocks<H>(rows[i], rows[i + H]);
     }
   }
 }
 // The steps H, H/2, ..., 1.
-template <int H, typename T, int W>
-KERNEL_HOST_DEVICE void transpose_from(Simd<T, W> (&rows)[W]) {
+template <int H, typename T, int W, int N>
+KERNEL_HOST_DEVICE void transpose_from(Simd<T, W> (&rows)[N]) {
   transpose_blocks<H>(rows);
   if constexpr (H > 1) {
     transpose_from<H / 2>(rows);
   }
 }
-template <typename T, int W>
-KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[W]) {
-  transpose_from<W / 2>(rows);
+template <typename T, int W, int N>
+KERNEL_HOST_DEVICE void transpose(Simd<T, W> (&rows)[N]) {
+  transpose_from<N / 2>(rows);
 }
 
 // Sum of numbers or vectors by halves, so in a fixed order.

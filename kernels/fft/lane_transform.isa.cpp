@@ -1,6 +1,8 @@
 // The transforms of lane_transform.h; compiled once per instruction set.
 #include "kernels/fft/lane_transform.h"
 
+#include "kernels/masked_lanes.h"
+
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 namespace {
@@ -11,9 +13,42 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
   return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
 }
 
-// Rows shorter than a vector go number by number.
+// Rows become vectors, and vectors rows, by N x N squares of numbers. In the longest vectors two squares lie side by
+// side: halves of them are loaded and stored, which takes the place of a step of shuffles.
+template <int W, typename T>
+constexpr int kSquare = W * sizeof(T) == 64 ? W / 2 : W;
+
+// x <- numbers of W rows; load(row) gives N of them.
+template <int N, typename T, int W, typename Load>
+KERNEL_HOST_DEVICE void load_square(const Load& load, Simd<T, W> (&x)[N]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) {
+    if constexpr (N == W) {
+      x[i] = load(i);
+    } else {
+      x[i] = joined(load(i), load(i + N));
+    }
+  }
+  transpose(x);
+}
+// Rows of less than N numbers: in part of a square where vectors have masks, else number by number.
 template <int W, typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
+#if defined(__AVX512F__)
+  if constexpr (W * sizeof(T) == 64) {
+    constexpr int N = kSquare<W, T>;
+    const uint32_t mask = (1u << count) - 1;
+    Simd<T, W> x[N];
+    load_square([&](int row) { return load_lanes<N>(mask, rows[row]); }, x);
+#pragma GCC unroll 16
+    for (int p = 0; p < N; ++p) {
+      if (p < count) {
+        x[p].store(vectors.at(p));
+      }
+    }
+    return;
+  }
+#endif
   for (int64_t p = 0; p < count; ++p) {
     // Put together in a register: a vector cannot be loaded soon after stores of its parts.
     Simd<T, W> x;
@@ -27,10 +62,33 @@ void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<
 template <int W, typename T>
 uint32_t lanes_to_short_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
   using V = Simd<T, W>;
+  const V factor = V::load(scale);
   const V zero = V::broadcast(0);
   V check = zero;
+#if defined(__AVX512F__)
+  if constexpr (W * sizeof(T) == 64) {
+    constexpr int N = kSquare<W, T>;
+    V x[N];
+#pragma GCC unroll 16
+    for (int p = 0; p < N; ++p) {
+      x[p] = zero;
+      if (p < count) {
+        x[p] = V::load(vectors.at(p)) * factor;
+        check = multiply_add(x[p], zero, check);
+      }
+    }
+    transpose(x);
+    const uint32_t mask = (1u << count) - 1;
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) {
+      store_lanes_of_half<0>(x[i], mask, rows[i]);
+      store_lanes_of_half<1>(x[i], mask, rows[i + N]);
+    }
+    return mask_of(check != zero);
+  }
+#endif
   for (int64_t p = 0; p < count; ++p) {
-    const V x = V::load(vectors.at(p)) * V::load(scale);
+    const V x = V::load(vectors.at(p)) * factor;
     check = multiply_add(x, zero, check);
     for (int lane = 0; lane < W; ++lane) {
       rows[lane][p] = x.lanes[lane];
@@ -43,31 +101,32 @@ uint32_t lanes_to_short_rows(const LaneVectors<const T>& vectors, int64_t count,
 
 template <int W, typename T>
 void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
-  if (count < W) {
+  constexpr int N = kSquare<W, T>;
+  if (count < N) {
     return short_rows_to_lanes<W>(rows, count, vectors);
   }
-  for (int64_t start = 0; start < count; start += W) {
-    // The last block may repeat numbers of the one before.
-    const int64_t p = start + W <= count ? start : count - W;
-    Simd<T, W> x[W];
-#pragma GCC unroll 16
-    for (int lane = 0; lane < W; ++lane) {
-      x[lane] = Simd<T, W>::load(rows[lane] + p);
-    }
-    transpose<T, W>(x);
+  for (int64_t start = 0; start < count; start += N) {
+    // The last square may repeat numbers of the one before.
+    const int64_t p = start + N <= count ? start : count - N;
+    Simd<T, W> x[N];
+    load_square([&](int row) { return Simd<T, N>::load(rows[row] + p); }, x);
     T* const first = vectors.at(p);
     T* const second = vectors.at(p + 1);
 #pragma GCC unroll 16
-    for (int i = 0; i < W; ++i) {
+    for (int i = 0; i < N; ++i) {
       x[i].store((i % 2 == 0 ? first : second) + i / 2 * vectors.step);
-      __builtin_prefetch(rows[i] + p + W, 0, 3);
+    }
+#pragma GCC unroll 16
+    for (int row = 0; row < W; ++row) {
+      __builtin_prefetch(rows[row] + p + W, 0, 3);
     }
   }
 }
 
 template <int W, typename T>
 uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const T* scale, T* const* rows) {
-  if (count < W) {
+  constexpr int N = kSquare<W, T>;
+  if (count < N) {
     return lanes_to_short_rows<W>(vectors, count, scale, rows);
   }
   using V = Simd<T, W>;
@@ -76,21 +135,29 @@ uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const
   // Several sums, so that none of them waits for its last addition.
   constexpr int kSums = 4;
   V check[kSums] = {zero, zero, zero, zero};
-  for (int64_t start = 0; start < count; start += W) {
-    const int64_t p = start + W <= count ? start : count - W;
+  for (int64_t start = 0; start < count; start += N) {
+    const int64_t p = start + N <= count ? start : count - N;
     const T* const first = vectors.at(p);
     const T* const second = vectors.at(p + 1);
-    V x[W];
+    V x[N];
 #pragma GCC unroll 16
-    for (int i = 0; i < W; ++i) {
+    for (int i = 0; i < N; ++i) {
       x[i] = V::load((i % 2 == 0 ? first : second) + i / 2 * vectors.step) * factor;
       check[i % kSums] = multiply_add(x[i], zero, check[i % kSums]);
     }
-    transpose<T, W>(x);
+    transpose(x);
 #pragma GCC unroll 16
-    for (int lane = 0; lane < W; ++lane) {
-      x[lane].store(rows[lane] + p);
-      __builtin_prefetch(rows[lane] + p + W, 1, 3);
+    for (int i = 0; i < N; ++i) {
+      if constexpr (N == W) {
+        x[i].store(rows[i] + p);
+      } else {
+        half_of<0>(x[i]).store(rows[i] + p);
+        half_of<1>(x[i]).store(rows[i + N] + p);
+      }
+    }
+#pragma GCC unroll 16
+    for (int row = 0; row < W; ++row) {
+      __builtin_prefetch(rows[row] + p + W, 1, 3);
     }
   }
   return mask_of(check[0] + check[1] + (check[2] + check[3]) != zero);

@@ -9,30 +9,12 @@
 #include "kernels/hrr/pair_stage.h"
 #include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/safe_range.h"
+#include "kernels/masked_lanes.h"
 
 #if defined(__AVX512F__)
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Half 0 or 1 of a vector.
-template <int kHalf>
-KERNEL_HOST_DEVICE Simd<float, 8> half_of(Simd<float, 16> a) {
-  return {(Simd<float, 8>::Lanes)_mm512_extractf32x8_ps((__m512)a.lanes, kHalf)};
-}
-KERNEL_HOST_DEVICE Simd<float, 16> joined(Simd<float, 8> low, Simd<float, 8> high) {
-  const __m512 lanes = _mm512_castps256_ps512((__m256)low.lanes);
-  return {(Simd<float, 16>::Lanes)_mm512_insertf32x8(lanes, (__m256)high.lanes, 1)};
-}
-// The lanes of a mask; the others are 0, and nothing is read for them.
-template <int W>
-KERNEL_HOST_DEVICE Simd<float, W> load_lanes(uint32_t mask, const float* source) {
-  if constexpr (W == 16) {
-    return {(typename Simd<float, W>::Lanes)_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), source)};
-  } else {
-    static_assert(W == 8);
-    return {(typename Simd<float, W>::Lanes)_mm256_maskz_loadu_ps(static_cast<__mmask8>(mask), source)};
-  }
-}
 KERNEL_HOST_DEVICE Simd<float, 16> load_halves(const float* low, const float* high) {
   return joined(Simd<float, 8>::load(low), Simd<float, 8>::load(high));
 }
@@ -87,10 +69,10 @@ struct RowParts {
       store_part<kBegin, kEnd>(high, rows[1] + first);
     } else {
       static_assert(4 * R == W);
-      store_part<kBegin, kEnd>(half_of<0>(low), rows[0] + first);
-      store_part<kBegin, kEnd>(half_of<1>(low), rows[1] + first);
-      store_part<kBegin, kEnd>(half_of<0>(high), rows[2] + first);
-      store_part<kBegin, kEnd>(half_of<1>(high), rows[3] + first);
+      store_half<kBegin, kEnd, 0>(low, rows[0] + first);
+      store_half<kBegin, kEnd, 1>(low, rows[1] + first);
+      store_half<kBegin, kEnd, 0>(high, rows[2] + first);
+      store_half<kBegin, kEnd, 1>(high, rows[3] + first);
     }
   }
 
@@ -115,6 +97,14 @@ struct RowParts {
       part.store(target);
     } else {
       store_lanes(part, kMask<kBegin, kEnd, kLength>, target);
+    }
+  }
+  template <int kBegin, int kEnd, int kHalf>
+  static KERNEL_HOST_DEVICE void store_half(Simd<float, W> part, float* target) {
+    if constexpr (kWhole<kBegin, kEnd, W / 2>) {
+      half_of<kHalf>(part).store(target);
+    } else {
+      store_lanes_of_half<kHalf>(part, kMask<kBegin, kEnd, W / 2>, target);
     }
   }
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/fft/butterflies.h"
+#include "kernels/masked_lanes.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
@@ -39,26 +40,6 @@ struct ReversedOddLanes {
     return 2 * reversed_lane<R>(j) + 1;
   }
 };
-
-// Stores the lanes of a mask alone.
-template <typename T, int W>
-KERNEL_HOST_DEVICE void store_lanes(Simd<T, W> a, uint32_t mask, T* target) {
-#if defined(__AVX512F__)
-  if constexpr (W == 16 && sizeof(T) == 4) {
-    _mm512_mask_storeu_ps(target, static_cast<__mmask16>(mask), (__m512)a.lanes);
-  } else if constexpr (W == 8 && sizeof(T) == 4) {
-    _mm256_mask_storeu_ps(target, static_cast<__mmask8>(mask), (__m256)a.lanes);
-  } else if constexpr (W == 8) {
-    _mm512_mask_storeu_pd(target, static_cast<__mmask8>(mask), (__m512d)a.lanes);
-  } else
-#endif
-  {
-    for (; mask != 0; mask &= mask - 1) {
-      const int lane = __builtin_ctz(mask);
-      target[lane] = a.lanes[lane];
-    }
-  }
-}
 
 // parts <- the first `end` lanes: all of them, some or, for end <= 0, none.
 template <typename T, int W>

@@ -1,7 +1,11 @@
 // Packed spectra and products with them, against direct sums in long double.
 #include "kernels/hrr/packed_spectrum.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 
 #include "oracle.h"
 
@@ -9,10 +13,43 @@ namespace torch_hrr::kernels {
 namespace {
 
 constexpr long double kFullTurn = 6.283185307179586476925286766559L;
-constexpr int64_t kDims[] = {32,  48,   64,   80, 96,   128, 160, 256, 400, 480, 512,
-                             960, 1024, 2048, 40, 1000, 75,  100, 243, 500, 1001};
+constexpr int64_t kDims[] = {32,   48,   64, 80,   96, 128, 160, 256, 400, 480, 512, 960,
+                             1024, 2048, 40, 1000, 75, 100, 243, 392, 441, 500, 560, 1001};
 // Transforms alone: rows side by side and Bluestein's sum.
 constexpr int64_t kOtherDims[] = {1, 2, 3, 4, 5, 16, 22, 34, 101, 254};
+// Memory between two pages whose every access faults.
+class FencedMemory {
+ public:
+  explicit FencedMemory(int64_t bytes) : page_(sysconf(_SC_PAGESIZE)), bytes_((bytes + page_ - 1) / page_ * page_) {
+    const auto size = static_cast<size_t>(bytes_ + 2 * page_);
+    void* const memory = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw std::bad_alloc();
+    }
+    memory_ = static_cast<char*>(memory);
+    if (mprotect(memory_ + page_, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE) != 0) {
+      throw std::bad_alloc();
+    }
+  }
+  FencedMemory(const FencedMemory&) = delete;
+  FencedMemory& operator=(const FencedMemory&) = delete;
+  ~FencedMemory() {
+    munmap(memory_, static_cast<size_t>(bytes_ + 2 * page_));
+  }
+
+  // `count` elements right behind the first such page, or right before the last one.
+  template <typename S>
+  S* place(int64_t count, bool at_end) {
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(S));
+    return reinterpret_cast<S*>(memory_ + page_ + (at_end ? bytes_ - bytes : 0));
+  }
+
+ private:
+  int64_t page_;
+  int64_t bytes_;
+  char* memory_ = nullptr;
+};
+
 constexpr Product kProducts[] = {Product::kConvolution, Product::kCorrelation};
 
 // cos and sin of 2 pi m / D
@@ -162,6 +199,43 @@ TYPED_TEST(PackedSpectra, WriteTheirRowAlone) {
         EXPECT_TRUE(
             std::all_of(out.data() + r * dim, out.data() + (r + 1) * dim, [](S x) { return to_double(x) == 7; }))
             << "dim " << dim << " row " << r;
+      }
+    }
+  }
+}
+
+// Instructions that leave out lanes may fault where these lie. Short rows are read and written by such ones, and the
+// ends of packed rows are.
+TYPED_TEST(PackedSpectra, TouchTheirMemoryAlone) {
+  using S = TypeParam;
+  std::vector<int64_t> dims = {49, 64, 100, 101, 128, 160, 256, 320, 384, 512, 600, 1000, 1024};
+  for (int64_t dim = 1; dim <= 34; ++dim) {
+    dims.push_back(dim);
+  }
+  constexpr int64_t kMostRows = 17;
+  FencedMemory in(kMostRows * 1024 * static_cast<int64_t>(sizeof(S)));
+  FencedMemory out(kMostRows * 1024 * static_cast<int64_t>(sizeof(S)));
+  for (const int64_t dim : dims) {
+    for (const int64_t rows : {int64_t{1}, int64_t{3}, kMostRows}) {
+      const Buffer<S> values = random_values<S>(rows * dim, 89);
+      for (const bool inverse : {false, true}) {
+        PackedSpectrumParams params = this->params_of(inverse, dim, nullptr, nullptr);
+        params.rows = rows;
+        params.map = row_map(rows, {dim});
+        Buffer<S> expected(rows * dim);
+        params.in = values.data();
+        params.out = expected.data();
+        run_packed_spectrum<S>(params, 0, rows);
+        for (const bool at_end : {false, true}) {
+          S* const source = in.place<S>(rows * dim, at_end);
+          S* const target = out.place<S>(rows * dim, at_end);
+          std::copy_n(values.data(), rows * dim, source);
+          params.in = source;
+          params.out = target;
+          run_packed_spectrum<S>(params, 0, rows);
+          EXPECT_EQ(std::memcmp(target, expected.data(), static_cast<size_t>(rows * dim) * sizeof(S)), 0)
+              << "dim " << dim << " rows " << rows << (inverse ? " inverse" : "");
+        }
       }
     }
   }
