@@ -13,7 +13,7 @@
 namespace torch_hrr::kernels {
 
 // The lanes of every plan divide this.
-constexpr int64_t kMaxMatrixLanes = 16;
+constexpr int64_t kMaxMatrixLanes = 32;
 
 template <typename T>
 struct MatrixPlan {

@@ -29,6 +29,8 @@ void with_rows(int64_t rows, const Body& body) {
       return body(std::integral_constant<int, 21>());
     case 25:
       return body(std::integral_constant<int, 25>());
+    case 49:
+      return body(std::integral_constant<int, 49>());
     default:
       return body(std::integral_constant<int, 27>());
   }
@@ -45,7 +47,7 @@ KERNEL_HOST_DEVICE void forward_block(const MatrixPlan<T>& plan, const T* row, i
   // A copy, which no store can change: it stays in a register.
   const int64_t lanes = plan.lanes;
   V x[R];
-#pragma GCC unroll 32
+#pragma GCC unroll 64
   for (int r = 0; r < R; ++r) {
     const T* const source = row + plan.columns * r + column;
     x[r] = V::load(source);
@@ -53,7 +55,7 @@ KERNEL_HOST_DEVICE void forward_block(const MatrixPlan<T>& plan, const T* row, i
   }
   ComplexLanes<T, W> y[kBins];
   odd_forward<R, T, W>(x, y);
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 1; i < kBins; ++i) {
     const T* const factor = factors + 2 * step * (i - 1);
     y[i] = multiply(y[i], ComplexLanes<T, W>{V::load(factor), V::load(factor + step)});
@@ -113,7 +115,7 @@ KERNEL_HOST_DEVICE void inverse_block(const MatrixPlan<T>& plan, Split<const T> 
       }
     }
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 1; i < kBins; ++i) {
     const T* const factor = factors + 2 * step * (i - 1);
     y[i] = multiply_conjugate(y[i], ComplexLanes<T, W>{V::load(factor), V::load(factor + step)});
@@ -121,7 +123,7 @@ KERNEL_HOST_DEVICE void inverse_block(const MatrixPlan<T>& plan, Split<const T> 
   V x[R];
   odd_inverse<R, T, W>(y, x);
   const int64_t columns = plan.columns;
-#pragma GCC unroll 32
+#pragma GCC unroll 64
   for (int r = 0; r < R; ++r) {
     (x[r] * V::broadcast(scale)).store(row + columns * r + column);
   }

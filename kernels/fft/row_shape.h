@@ -28,11 +28,11 @@ constexpr bool is_smooth(int64_t n, int64_t largest = 13) {
   return n == 1;
 }
 
-// For rows of more than 16 numbers without prime factors above 13: kPairs for multiples of 32, kMatrix where
+// For rows of more than 16 numbers without prime factors above 13: kPairs for multiples of 16, kMatrix where
 // matrix_rows finds rows. A row that both can take goes the faster way.
 RowTransform row_transform(int64_t n);
 
-// The rows of the matrix: an odd divisor of n from 3 to 27, with at least 4 columns and no prime factor above 13 in
+// The rows of the matrix: an odd divisor of n from 3 to 49, with at least 4 columns and no prime factor above 13 in
 // their number; 0 if there is none. Of several, the one whose bins fill vectors of at most max_width lanes best.
 int64_t matrix_rows(int64_t n, int max_width);
 

@@ -11,7 +11,7 @@
 namespace torch_hrr::kernels {
 namespace {
 
-const std::vector<int64_t> kDims = {18, 20, 36, 75, 100, 143, 243, 343, 693, 1000, 1001, 2187, 2500, 10000, 30030};
+const std::vector<int64_t> kDims = {18, 20, 36, 75, 100, 143, 243, 343, 392, 693, 1000, 1001, 2187, 2500, 10000, 30030};
 
 TEST(MatrixPlan, HasEveryBinOnceAndTheFirstLaneTwice) {
   for (const int64_t dim : kDims) {
