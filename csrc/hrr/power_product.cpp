@@ -124,8 +124,9 @@ struct PowerProductFormula {
     variable_list grads(2);
     if (wanted[0]) {
       const Bins weighted(weigh(exponents, grad_log.re, spectra), weigh(exponents, grad_log.im, spectra));
-      const Bins grad_a = multiply(weighted, a);
-      grads[0] = Bins(grad_a.re / powers.power, grad_a.im / powers.power).packed(spectra.sym_size(-1));
+      // 1 / conj(A) first: A alone may be as large as the result.
+      const Bins grad_a = multiply(weighted, Bins(a.re / powers.power, a.im / powers.power));
+      grads[0] = grad_a.packed(spectra.sym_size(-1));
     }
     if (wanted[1]) {
       const Tensor slopes = slopes_of_signs(spectra, powers, inputs[1]);
@@ -259,7 +260,8 @@ struct PowerProduct : Operator {
     const SymInt dim = packed.sym_size(-1);
     const SymInt bins = a.re.sym_size(-1);
     const Tensor numbers = exponents.to(wide);
-    const Tensor length = weighted_sum(numbers, powers.logarithm()).exp().masked_fill(powers.empty.any(-2), 0);
+    const Tensor sum = weighted_sum(numbers, powers.logarithm());
+    const Tensor length = sum.exp().masked_fill(powers.empty.any(-2).logical_and(sum.eq(sum)), 0);
     const Tensor turns = PowerProductFormula::angles(a, powers).to(at::kDouble) * (1 / kTurn);
     const Tensor exact = numbers.to(at::kDouble);
     const Tensor total = weighted_sum(exact, turns);

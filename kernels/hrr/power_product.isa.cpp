@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/hrr/row_scaling.h"
+#include "kernels/hrr/safe_range.h"
 #include "kernels/math.h"
 #include "kernels/registry.h"
 
@@ -38,15 +39,14 @@ void pack_row(const T* bins, int64_t dim, T* packed) {
   __builtin_memcpy(static_cast<void*>(packed + 1), bins + 2, static_cast<size_t>(dim - 1) * sizeof(T));
 }
 
-// |A|^2 at which a bin is empty: eps^2 times the sum over all D bins, which is D norm2^2.
+// The sum of |A|^2 over all D bins, which is D norm2^2. A bin is empty up to eps^2 times that.
 template <typename T>
-T empty_threshold(const T* bins, const LogarithmTable& table) {
+T squared_sum(const T* bins, const LogarithmTable& table) {
   T sum = 2 * dot<kWidth<T>>(bins, bins, 2 * kBlock * table.blocks()) - bins[0] * bins[0];
   if (table.dim % 2 == 0) {
     sum -= bins[table.dim] * bins[table.dim];
   }
-  constexpr T kEpsilon = NumberLimits<T>::kEpsilon;
-  return kEpsilon * kEpsilon * sum;
+  return sum;
 }
 
 template <typename T>
@@ -72,7 +72,17 @@ void logarithms_of_rows(const LogarithmParams& params, int64_t begin, int64_t en
       continue;
     }
     unpack_row(row, table, bins);
-    const V threshold = V::broadcast(empty_threshold(bins, table));
+    T sum = squared_sum(bins, table);
+    int exponent = 0;
+    if (!safe_squared_norm(sum)) {
+      exponent = unit_exponent(largest_magnitude(row, table.dim, 0));
+      scale_row(bins, 2 * kBlock * table.blocks(), exponent);
+      sum = squared_sum(bins, table);
+    }
+    constexpr T kEpsilon = NumberLimits<T>::kEpsilon;
+    const V threshold = V::broadcast(kEpsilon * kEpsilon * sum);
+    const V half = V::broadcast(T(0.5));
+    const V logarithm_of_scale = V::broadcast(static_cast<T>(-exponent * kLn2));
     for (int64_t k = 0; k < kBlock * table.blocks(); k += W) {
       const int64_t place = table.place(k / kBlock, item) + k % kBlock;
       const V low = V::load(bins + 2 * k);
@@ -81,7 +91,7 @@ void logarithms_of_rows(const LogarithmParams& params, int64_t begin, int64_t en
       const V im = shuffle<OddLanes>(low, high);
       const V power = multiply_add(re, re, im * im);
       const auto empty = power <= threshold;
-      (logarithm(select(empty, one, power)) * V::broadcast(T(0.5))).store(sizes + place);
+      multiply_add(logarithm(select(empty, one, power)), half, logarithm_of_scale).store(sizes + place);
       store_as(angle_in_turns(select(empty, one, re), select(empty, zero, im)), turns + place);
       if (any(empty)) {
         // Rows of a group, on several threads, mark the same bins.
@@ -222,7 +232,8 @@ void product_of_rows(const PowerProductParams& params, const double* group, int6
     const V zero = V::broadcast(0);
     const auto empty = zero < V::load(marks + bin);
     for (int i = 0; i < kRows; ++i) {
-      const V length = select(empty, zero, exponential(size[i]));
+      // A row that is not finite makes the empty bins of others NaN, too.
+      const V length = select(empty, select(size[i] == size[i], zero, size[i]), exponential(size[i]));
       const SineCosine<V> direction = direction_of<T>(turn[i]);
       const V re = length * direction.cosine;
       const V im = length * direction.sine;

@@ -70,6 +70,37 @@ def test_an_empty_bin_of_any_feature_is_empty():
     assert hrr.spectrum(got)[1:].abs().max() < 1e-12
 
 
+@pytest.mark.parametrize(
+    "dtype, scale", [(torch.float32, 1e-25), (torch.float32, 1e20), (torch.float64, 1e-170), (torch.float64, 1e170)]
+)
+def test_bases_whose_squares_leave_the_range(dtype, scale):
+    bases = hrr.unitary(rows(2, 25, dtype=dtype)) * scale
+    values = torch.tensor([0.75, -0.5], dtype=dtype)
+    expected = composition(bases, values)
+    # Each logarithm, up to 400, is rounded once.
+    error = (hrr.fractional_power_encoding(bases, values) - expected).norm()
+    assert error <= 1e3 * torch.finfo(dtype).eps * expected.norm()
+
+
+def test_gradients_of_large_results():
+    def gradients(function):
+        bases = (hrr.unitary(rows(2, 25, dtype=torch.float32)) * 1e12).requires_grad_()
+        values = torch.tensor([2.0, 1.0]).requires_grad_()
+        return torch.autograd.grad(function(bases, values).sum(), (bases, values))
+
+    got, expected = gradients(hrr.fractional_power_encoding), gradients(composition)
+    for x, y in zip(got, expected, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5 * y.abs().max().item())
+
+
+def test_a_base_that_is_not_finite_makes_empty_bins_nan_too():
+    for value in (math.nan, math.inf):
+        bases = torch.zeros(2, 25)
+        bases[1, 3] = value
+        assert hrr.fractional_power_encoding(bases, torch.ones(3, 2)).isnan().all()
+        assert hrr.fractional_power_encoding(bases.flip(0), torch.ones(3, 2)).isnan().all()
+
+
 def test_errors_grow_with_the_values_as_those_of_the_phases_do():
     bases = hrr.unitary(rows(64, 256, dtype=torch.float32))
     for scale in (1, 100):
