@@ -89,9 +89,9 @@ class TextProgress:
 
 
 def progress_bar(total: int, desc: str) -> Any:
-    """A tqdm bar, or the plain one without tqdm; both have update() and close()."""
+    """A tqdm bar, on a terminal alone, or the plain one without tqdm; both have update() and close()."""
     try:
-        return importlib.import_module("tqdm").tqdm(total=total, desc=desc, leave=False)
+        return importlib.import_module("tqdm").tqdm(total=total, desc=desc, leave=False, disable=None)
     except ImportError:
         return TextProgress(total, desc)
 
@@ -284,7 +284,7 @@ def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
         f"{'encoding all images':<44}{'seconds':>9}",
         f"{'torch.fft: irfft(sum(rfft * rfft))':<44}{timing.composed:>9.3f}",
         f"{'torch_hrr: bind_superpose':<44}{timing.native:>9.3f}",
-        f"{'ratio (median of the rounds)':<44}{timing.ratio:>8.2f}x",
+        f"{'ratio of one round, the median of all':<44}{timing.ratio:>8.2f}x",
         f"{'largest difference of the codes, relative':<44}{timing.difference:>9.0e}",
         "",
         f"confusion matrices: {result.figure or 'not drawn: pip install torch_hrr[plot]'}",

@@ -238,8 +238,8 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
 
     Args:
         a: ``[..., D]``.
-        exponent: a finite number, or ``[...]`` broadcast with the leading dimensions of ``a``. A tensor without
-            dimensions may stay on the CPU and takes no part in type promotion.
+        exponent: a finite number, or a floating-point tensor ``[...]`` broadcast with the leading dimensions of ``a``.
+            A tensor without dimensions may stay on the CPU and takes no part in type promotion.
 
     Returns:
         ``[..., D]``.
