@@ -142,13 +142,30 @@ KERNEL_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Si
   }
 }
 
+// Lane n of the result is lane n + shift.
+template <typename T, int W>
+KERNEL_HOST_DEVICE Simd<T, W> moved_down(Simd<T, W> a, int64_t shift) {
+  Simd<T, W> result = a;
+  for (int lane = 0; lane + shift < W; ++lane) {
+    result.lanes[lane] = a.lanes[lane + shift];
+  }
+  return result;
+}
+#if defined(__AVX512F__)
+KERNEL_HOST_DEVICE Simd<float, 16> moved_down(Simd<float, 16> a, int64_t shift) {
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i from = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(shift)));
+  return {(Simd<float, 16>::Lanes)_mm512_maskz_permutexvar_ps(0xffff, from, (__m512)a.lanes)};
+}
+#endif
+
 template <typename T, int W, typename Source>
 void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
   const int64_t columns = plan.size / W;
   const T* twiddles = plan.twiddles[0];
   for (int64_t start = 0; start < columns; start += W) {
     // The last block may repeat columns of the one before: the same numbers at the same places.
-    const int64_t p = start + W <= columns ? start : columns - W;
+    const int64_t p = start + W <= columns ? start : columns < W ? 0 : columns - W;
     Simd<T, W> re[W];
     Simd<T, W> im[W];
     // The next block's columns, or those of the first block of the row behind this one: otherwise the butterfly waits
@@ -158,14 +175,23 @@ void first_pass(const FftPlan<T>& plan, const Source& source, Split<T> target) {
       if constexpr (std::is_same_v<Source, FromRow<T, W>>) {
         source.prefetch(p + columns * j + ahead);
       }
+      if constexpr (W == 16) {
+        // Nothing is read behind the row.
+        if (j == W - 1 && columns < W) {
+          const ComplexLanes<T, W> end = source(plan.size - W);
+          return ComplexLanes<T, W>{moved_down(end.re, W - columns), moved_down(end.im, W - columns)};
+        }
+      }
       return source(p + columns * j);
     };
     first_pass_block<T, W>(load, twiddles, re, im);
     twiddles += 2 * W * (W - 1);
 #pragma GCC unroll 16
     for (int j = 0; j < W; ++j) {
-      re[j].store(target.re + (p + j) * W);
-      im[j].store(target.im + (p + j) * W);
+      if (W < 16 || j < columns) {
+        re[j].store(target.re + (p + j) * W);
+        im[j].store(target.im + (p + j) * W);
+      }
     }
   }
 }

@@ -33,7 +33,7 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t size, int width) {
   };
   const int64_t columns = size / width;
   for (int64_t start = 0; start < columns; start += width) {
-    const int64_t block = std::min(start, columns - width);
+    const int64_t block = std::max<int64_t>(0, std::min(start, columns - width));
     for (int64_t k = 1; k < width; ++k) {
       for (const bool imaginary : {false, true}) {
         for (int64_t lane = 0; lane < width; ++lane) {

@@ -18,7 +18,7 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
 template <int W, typename T>
 constexpr int kSquare = W * sizeof(T) == 64 ? W / 2 : W;
 
-// x <- numbers of W rows; load(row) gives N of them.
+// x[p] <- number p of all W rows; load(row) gives N numbers of one.
 template <int N, typename T, int W, typename Load>
 KERNEL_HOST_DEVICE void load_square(const Load& load, Simd<T, W> (&x)[N]) {
 #pragma GCC unroll 16
@@ -31,7 +31,7 @@ KERNEL_HOST_DEVICE void load_square(const Load& load, Simd<T, W> (&x)[N]) {
   }
   transpose(x);
 }
-// Rows of less than N numbers: in part of a square where vectors have masks, else number by number.
+// Rows of fewer than N numbers: in part of a square where vectors have masks, else number by number.
 template <int W, typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
 #if defined(__AVX512F__)
@@ -116,9 +116,11 @@ void rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& ve
     for (int i = 0; i < N; ++i) {
       x[i].store((i % 2 == 0 ? first : second) + i / 2 * vectors.step);
     }
+    if (start % W == 0) {
 #pragma GCC unroll 16
-    for (int row = 0; row < W; ++row) {
-      __builtin_prefetch(rows[row] + p + W, 0, 3);
+      for (int row = 0; row < W; ++row) {
+        __builtin_prefetch(rows[row] + p + W, 0, 3);
+      }
     }
   }
 }
@@ -155,9 +157,11 @@ uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const
         half_of<1>(x[i]).store(rows[i + N] + p);
       }
     }
+    if (start % W == 0) {
 #pragma GCC unroll 16
-    for (int row = 0; row < W; ++row) {
-      __builtin_prefetch(rows[row] + p + W, 1, 3);
+      for (int row = 0; row < W; ++row) {
+        __builtin_prefetch(rows[row] + p + W, 1, 3);
+      }
     }
   }
   return mask_of(check[0] + check[1] + (check[2] + check[3]) != zero);

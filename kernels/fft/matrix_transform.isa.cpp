@@ -61,7 +61,7 @@ KERNEL_HOST_DEVICE void forward_block(const MatrixPlan<T>& plan, const T* row, i
     y[i] = multiply(y[i], ComplexLanes<T, W>{V::load(factor), V::load(factor + step)});
   }
   const V zero = V::broadcast(0);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int group = 0; group < kGroups; ++group) {
     V re[W];
     V im[W];
@@ -96,7 +96,7 @@ KERNEL_HOST_DEVICE void inverse_block(const MatrixPlan<T>& plan, Split<const T> 
   constexpr int kBins = odd_bins(R);
   constexpr int kGroups = (kBins + W - 1) / W;
   ComplexLanes<T, W> y[kBins];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int group = 0; group < kGroups; ++group) {
     V re[W];
     V im[W];

@@ -59,7 +59,7 @@ RowTransform row_transform(int64_t n) {
   // Whether there are 9 rows or more does not depend on the width.
   const int64_t rows = matrix_rows(n, 16);
   // Vectors of 16, or of 8, go into the half length.
-  if ((n % 32 == 0 && n >= 512) || (n % 16 == 0 && rows < 9)) {
+  if ((n % 32 == 0 && n >= 416) || (n % 16 == 0 && rows < 9)) {
     return RowTransform::kPairs;
   }
   return rows > 0 ? RowTransform::kMatrix : RowTransform::kNone;
