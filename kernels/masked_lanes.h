@@ -62,8 +62,8 @@ KERNEL_HOST_DEVICE void store_lanes(Simd<T, W> a, uint32_t mask, T* target) {
 }
 
 #if defined(__AVX512F__)
-// Stores the lanes of a mask of half 0 or 1: as lanes of the whole vector. The compiler would extract a half straight
-// to memory, and that instruction also faults where the lanes that it leaves out lie.
+// Stores the lanes of half 0 or 1 that the mask names, by a masked store of the whole vector. From a half the compiler
+// would make an extraction to memory, which may fault even at lanes that its mask leaves out.
 template <int kHalf, typename T, int W>
 KERNEL_HOST_DEVICE void store_lanes_of_half(Simd<T, W> a, uint32_t mask, T* target) {
   store_lanes(a, mask << (kHalf * W / 2), target - kHalf * W / 2);

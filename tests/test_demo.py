@@ -90,6 +90,7 @@ def test_demo_without_matplotlib_draws_nothing(monkeypatch, tmp_path):
 
 def test_progress_without_tqdm(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     bar = demo.progress_bar(3, "encoding")
     for _ in range(3):
         bar.update()

@@ -68,7 +68,7 @@ class DemoResult:
 
 
 class TextProgress:
-    """A one-line progress bar for where tqdm is not installed."""
+    """A one-line progress bar, on a terminal alone, for where tqdm is not installed."""
 
     def __init__(self, total: int, desc: str) -> None:
         """Starts at 0 of `total` steps."""
@@ -78,14 +78,15 @@ class TextProgress:
         """Advances, redrawing when another fortieth is done."""
         self._done += steps
         filled = 40 * self._done // self._total
-        if filled != self._shown:
+        if filled != self._shown and sys.stderr.isatty():
             self._shown = filled
             line = f"\r{self._desc} [{'#' * filled:<40}] {self._done}/{self._total}"
             print(line, end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Ends the line."""
-        print(file=sys.stderr)
+        if self._shown >= 0:
+            print(file=sys.stderr)
 
 
 def progress_bar(total: int, desc: str) -> Any:
@@ -284,7 +285,7 @@ def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
         f"{'encoding all images':<44}{'seconds':>9}",
         f"{'torch.fft: irfft(sum(rfft * rfft))':<44}{timing.composed:>9.3f}",
         f"{'torch_hrr: bind_superpose':<44}{timing.native:>9.3f}",
-        f"{'ratio of one round, the median of all':<44}{timing.ratio:>8.2f}x",
+        f"{'ratio within a round, median':<44}{timing.ratio:>8.2f}x",
         f"{'largest difference of the codes, relative':<44}{timing.difference:>9.0e}",
         "",
         f"confusion matrices: {result.figure or 'not drawn: pip install torch_hrr[plot]'}",

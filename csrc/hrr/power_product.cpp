@@ -260,8 +260,9 @@ struct PowerProduct : Operator {
     const SymInt dim = packed.sym_size(-1);
     const SymInt bins = a.re.sym_size(-1);
     const Tensor numbers = exponents.to(wide);
+    // A row that is not finite makes the empty bins of others NaN, too.
     const Tensor sum = weighted_sum(numbers, powers.logarithm());
-    const Tensor length = sum.exp().masked_fill(powers.empty.any(-2).logical_and(sum.eq(sum)), 0);
+    const Tensor length = sum.exp().masked_fill(powers.empty.any(-2).logical_and(sum.isnan().logical_not()), 0);
     const Tensor turns = PowerProductFormula::angles(a, powers).to(at::kDouble) * (1 / kTurn);
     const Tensor exact = numbers.to(at::kDouble);
     const Tensor total = weighted_sum(exact, turns);

@@ -39,7 +39,7 @@ void pack_row(const T* bins, int64_t dim, T* packed) {
   __builtin_memcpy(static_cast<void*>(packed + 1), bins + 2, static_cast<size_t>(dim - 1) * sizeof(T));
 }
 
-// The sum of |A|^2 over all D bins, which is D norm2^2. A bin is empty up to eps^2 times that.
+// The sum of |A|^2 over all D bins, which is D norm2^2. A bin is empty where |A|^2 is at most eps^2 times that.
 template <typename T>
 T squared_sum(const T* bins, const LogarithmTable& table) {
   T sum = 2 * dot<kWidth<T>>(bins, bins, 2 * kBlock * table.blocks()) - bins[0] * bins[0];
@@ -75,6 +75,7 @@ void logarithms_of_rows(const LogarithmParams& params, int64_t begin, int64_t en
     T sum = squared_sum(bins, table);
     int exponent = 0;
     if (!safe_squared_norm(sum)) {
+      // Squares out of range: the row times a power of two, whose logarithm is subtracted again.
       exponent = unit_exponent(largest_magnitude(row, table.dim, 0));
       scale_row(bins, 2 * kBlock * table.blocks(), exponent);
       sum = squared_sum(bins, table);

@@ -161,15 +161,15 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
 
     In the spectrum the powers are sums, ``prod_f B_f^x_f = exp(sum_f x_f ln B_f)``: a product of the values with the
     logarithms of all bins, and one inverse transform. Phases are added in double: the error grows with the values only
-    as that of the bases' own phases, about ``eps sqrt(sum_f x_f^2)``, and with the logarithms of magnitudes far from 1,
+    as that of the bases' own phases, about ``eps sqrt(sum_f x_f^2)``. Magnitudes far from 1 add
     ``eps abs(x_f ln abs(B_f))``. Similar numbers get similar vectors: for unitary bases with phases uniform in
     [-pi, pi) the cosine of two codes is about ``prod_f sinc(x_f - y_f)``.
 
     Draw bases with ``random(F, D, unitary=True)``: their codes are unitary, too. ``unitary(a)`` keeps the signs of the
     real bins of a; a negative one becomes cos(pi x), so that codes are no longer unitary and values no longer add up
     exactly. Magnitudes that are 1 up to rounding are raised to the values like all others: for values from about 1e6
-    on, draw bases in float64. Gradients, and results on a GPU, take squares of magnitudes: in float32 of bins from
-    1e-18 to 1e18.
+    on, draw bases in float64. Gradients, and results on a GPU, sum squares of magnitudes: in float32 they are right
+    only for magnitudes from 1e-18 to 1e19 / sqrt(D).
 
     Args:
         bases: ``[F, D]``, F >= 1.
