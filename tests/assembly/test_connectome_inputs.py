@@ -99,7 +99,11 @@ def test_the_last_neuron_and_strides():
         ({"winners": torch.tensor(3)}, ValueError, r"winners must have at least 1 dimension \[..., k\], got 0"),
         ({"winners": drawn(3).to_sparse()}, TypeError, "winners must be a strided tensor, got layout Sparse"),
         ({"winners": drawn(1).expand(2**31)}, ValueError, r"winners must have a last dimension of at most 2\^31 - 1"),
-        ({"winners": drawn(1).expand(2**40, 1), "n": 2**30}, ValueError, r"the result must have fewer than 2\^60"),
+        (
+            {"winners": drawn(1).expand(2**40, 1), "n": 2**30},
+            ValueError,
+            r"the result must have fewer than 2\^60 elements",
+        ),
     ],
 )
 def test_bad_arguments_raise(changes, error, message):

@@ -205,8 +205,8 @@ TYPED_TEST(PackedSpectra, WriteTheirRowAlone) {
   }
 }
 
-// Instructions that leave out lanes may fault where these lie. Short rows are read and written by such ones, and the
-// ends of packed rows are.
+// Instructions that leave out lanes may fault where these lie. Short rows and the ends of packed rows go by such
+// instructions.
 TYPED_TEST(PackedSpectra, TouchTheirMemoryAlone) {
   using S = TypeParam;
   std::vector<int64_t> dims = {49, 64, 100, 101, 128, 160, 256, 320, 343, 384, 392, 512, 600, 1000, 1024};
