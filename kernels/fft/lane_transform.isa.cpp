@@ -1,7 +1,7 @@
 // The transforms of lane_transform.h; compiled once per instruction set.
 #include "kernels/fft/lane_transform.h"
 
-#include "kernels/masked_lanes.h"
+#include "kernels/fft/lane_squares.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
@@ -13,24 +13,6 @@ LaneVectors<Element> row_vectors(const LanePlan<T>& plan, Element* re, Element* 
   return plan.dim % 2 == 0 ? LaneVectors<Element>{re, im, W} : LaneVectors<Element>{re, re + W, 2 * W};
 }
 
-// Rows become vectors, and vectors rows, by N x N squares of numbers. In the longest vectors two squares lie side by
-// side: halves of them are loaded and stored, which takes the place of a step of shuffles.
-template <int W, typename T>
-constexpr int kSquare = W * sizeof(T) == 64 ? W / 2 : W;
-
-// x[p] <- number p of all W rows; load(row) gives N numbers of one.
-template <int N, typename T, int W, typename Load>
-KERNEL_HOST_DEVICE void load_square(const Load& load, Simd<T, W> (&x)[N]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) {
-    if constexpr (N == W) {
-      x[i] = load(i);
-    } else {
-      x[i] = joined(load(i), load(i + N));
-    }
-  }
-  transpose(x);
-}
 // Rows of fewer than N numbers: in part of a square where vectors have masks, else number by number.
 template <int W, typename T>
 void short_rows_to_lanes(const T* const* rows, int64_t count, const LaneVectors<T>& vectors) {
@@ -147,16 +129,7 @@ uint32_t lanes_to_rows(const LaneVectors<const T>& vectors, int64_t count, const
       x[i] = V::load((i % 2 == 0 ? first : second) + i / 2 * vectors.step) * factor;
       check[i % kSums] = multiply_add(x[i], zero, check[i % kSums]);
     }
-    transpose(x);
-#pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) {
-      if constexpr (N == W) {
-        x[i].store(rows[i] + p);
-      } else {
-        half_of<0>(x[i]).store(rows[i] + p);
-        half_of<1>(x[i]).store(rows[i + N] + p);
-      }
-    }
+    store_square(x, rows, p);
     if (start % W == 0) {
 #pragma GCC unroll 16
       for (int row = 0; row < W; ++row) {

@@ -14,6 +14,7 @@ template <typename T>
 struct OwnedPlan {
   MatrixPlan<T> plan;
   PlanNumbers<T> numbers;
+  std::vector<int32_t> packed;
 };
 
 template <typename T>
@@ -62,10 +63,22 @@ std::unique_ptr<const OwnedPlan<T>> make_plan(int64_t dim, int max_width) {
   }
   size_t offsets[kMaxFftPasses] = {};
   append_pass_twiddles(plan.columns, plan.radix, plan.passes, values, offsets);
+  const size_t signs = values.size();
+  for (int64_t i = 0; dim <= kMaxMatrixLaneDim && i < dim; ++i) {
+    const int64_t k = (i + 1) / 2;
+    const int64_t p = k / plan.rows;
+    const int64_t q = k % plan.rows;
+    const bool mirrored = q >= plan.bins;
+    const int64_t bin = mirrored ? (plan.columns - 1 - p) * plan.bins + plan.rows - q : p * plan.bins + q;
+    owned->packed.push_back(static_cast<int32_t>(bin));
+    values.push_back(static_cast<T>(mirrored && i % 2 == 0 ? -1 : 1));
+  }
   T* const storage = owned->numbers.allocate(values.size());
   std::copy(values.begin(), values.end(), storage);
   plan.weights = storage;
   plan.turns = storage + turns;
+  plan.packed = owned->packed.data();
+  plan.packed_signs = storage + signs;
   for (int pass = 0; pass + 1 < plan.passes; ++pass) {
     plan.twiddles[pass] = storage + offsets[pass];
   }

@@ -14,6 +14,8 @@ namespace torch_hrr::kernels {
 
 // The lanes of every plan divide this.
 constexpr int64_t kMaxMatrixLanes = 32;
+// Rows up to this length may go side by side, each in a lane (matrix_lanes.h).
+constexpr int64_t kMaxMatrixLaneDim = 2100;
 
 template <typename T>
 struct MatrixPlan {
@@ -34,6 +36,10 @@ struct MatrixPlan {
   const T* turns = nullptr;
   // How many bins a number stands for: 1, 2 or, beyond the bins, 0; repeated for kMaxMatrixLanes numbers.
   const T* weights = nullptr;
+  // Up to kMaxMatrixLaneDim, for each number of a packed row: the bin that it is a part of, as p bins + q, and -1 where
+  // it is the imaginary part of a mirror image, else 1.
+  const int32_t* packed = nullptr;
+  const T* packed_signs = nullptr;
 };
 
 // The plan for rows of `dim` numbers (kMatrix) on vectors of at most max_width lanes. Thread-safe; plans live until the

@@ -67,7 +67,7 @@ KERNEL_HOST_DEVICE V plus_times(V a, double factor, V x) {
 
 // A length N is a prime, or A B with a prime B.
 constexpr int last_odd_factor(int n) {
-  return n % 3 == 0 && n > 3 ? 3 : n == 25 ? 5 : n == 49 ? 7 : n;
+  return n % 3 == 0 && n > 3 ? 3 : n == 25 ? 5 : n == 35 || n == 49 ? 7 : n;
 }
 // The bins of N real numbers, N odd, that are not mirror images of others: 0 to (N - 1)/2.
 constexpr int odd_bins(int n) {

@@ -1,6 +1,8 @@
 // The decisions of row_shape.h.
 #include "kernels/fft/row_shape.h"
 
+#include <array>
+
 namespace torch_hrr::kernels {
 namespace {
 
@@ -8,8 +10,8 @@ namespace {
 // Vectors of 16 hold 13, 14 or 11 bins, those of 8 hold 8, 7, 6 or 5, those of 4 hold 4, 3 or 2. Where none has more
 // than 8 lanes, 15 rows fill theirs and 13 all but one: a row takes 10 to 20 % less time than with the 13 bins of 25.
 // The 25 bins of 49 rows fill 25 of 32 lanes: without them a row of 2^m 7^2 would have 4 lanes.
-constexpr int kRowsOfWide[] = {25, 27, 21, 15, 13, 11, 49, 9, 7, 5, 3};
-constexpr int kRowsOfNarrow[] = {15, 13, 25, 27, 21, 11, 49, 9, 7, 5, 3};
+constexpr int kRowsOfWide[] = {25, 27, 21, 15, 13, 11, 49, 35, 9, 7, 5, 3};
+constexpr int kRowsOfNarrow[] = {15, 13, 25, 27, 21, 11, 49, 35, 9, 7, 5, 3};
 
 constexpr int kPrimes[] = {31, 29, 23, 19, 17, 13, 11, 7, 5, 3};
 
@@ -21,6 +23,45 @@ int64_t smooth_multiple(int64_t step, int64_t least) {
   }
   return length;
 }
+
+constexpr int64_t found_rows(int64_t n, bool wide) {
+  for (const int rows : wide ? kRowsOfWide : kRowsOfNarrow) {
+    if (n % rows == 0 && n / rows >= 4 && is_smooth(n / rows)) {
+      return rows;
+    }
+  }
+  return 0;
+}
+
+constexpr RowTransform found_transform(int64_t n) {
+  if (n <= 16 || n > kMaxRowTransform || !is_smooth(n)) {
+    return RowTransform::kNone;
+  }
+  // Whether there are 9 rows or more does not depend on the width.
+  const int64_t rows = found_rows(n, true);
+  // Vectors of 16, or of 8, go into the half length.
+  if ((n % 32 == 0 && n >= 416) || (n % 16 == 0 && rows < 9)) {
+    return RowTransform::kPairs;
+  }
+  return rows > 0 ? RowTransform::kMatrix : RowTransform::kNone;
+}
+
+// Every call asks several times, and the divisions would take a good part of the time of a short row.
+constexpr int64_t kTabled = 2048;
+
+struct Shape {
+  RowTransform transform = RowTransform::kNone;
+  int8_t rows_of_wide = 0;
+  int8_t rows_of_narrow = 0;
+};
+constexpr auto kShapes = [] {
+  std::array<Shape, kTabled> shapes{};
+  for (int64_t n = 1; n < kTabled; ++n) {
+    shapes[n] = {found_transform(n), static_cast<int8_t>(found_rows(n, true)),
+                 static_cast<int8_t>(found_rows(n, false))};
+  }
+  return shapes;
+}();
 
 }  // namespace
 
@@ -44,25 +85,14 @@ int choose_radices(int64_t n, int* radix) {
 }
 
 int64_t matrix_rows(int64_t n, int max_width) {
-  for (const int rows : max_width >= 16 ? kRowsOfWide : kRowsOfNarrow) {
-    if (n % rows == 0 && n / rows >= 4 && is_smooth(n / rows)) {
-      return rows;
-    }
+  if (n < kTabled) {
+    return max_width >= 16 ? kShapes[n].rows_of_wide : kShapes[n].rows_of_narrow;
   }
-  return 0;
+  return found_rows(n, max_width >= 16);
 }
 
 RowTransform row_transform(int64_t n) {
-  if (n <= 16 || n > kMaxRowTransform || !is_smooth(n)) {
-    return RowTransform::kNone;
-  }
-  // Whether there are 9 rows or more does not depend on the width.
-  const int64_t rows = matrix_rows(n, 16);
-  // Vectors of 16, or of 8, go into the half length.
-  if ((n % 32 == 0 && n >= 416) || (n % 16 == 0 && rows < 9)) {
-    return RowTransform::kPairs;
-  }
-  return rows > 0 ? RowTransform::kMatrix : RowTransform::kNone;
+  return n < kTabled ? kShapes[n].transform : found_transform(n);
 }
 
 int64_t padded_row_length(int64_t dim) {

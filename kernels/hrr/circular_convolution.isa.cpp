@@ -2,7 +2,7 @@
 #include "kernels/hrr/circular_convolution.h"
 
 #include "kernels/hrr/bind_superpose_row.h"
-#include "kernels/hrr/lane_rows.h"
+#include "kernels/hrr/matrix_lane_rows.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -51,10 +51,8 @@ void single_bind_rows(const BindParams& params, int64_t begin, int64_t end, void
 }
 
 // The operands of a group of rows, whose transforms serve the next group if it has the same.
-template <typename S>
+template <typename S, typename Lanes>
 struct LaneOperand {
-  using Lanes = LaneRows<S>;
-
   typename Lanes::Vectors spectra;
   bool repeats;  // neighbouring rows have the same one
   const S* rows[Lanes::W] = {};
@@ -80,23 +78,22 @@ uint32_t scales_of(bool normalize, double eps, int64_t points, Simd<T, W> square
     return 0;
   }
   for (int lane = 0; lane < W; ++lane) {
-    const double norm = square_root(static_cast<double>(squared.lanes[lane]) * share);
+    const double norm = square_root(static_cast<double>(squared.lanes[lane]) / static_cast<double>(points));
     scale[lane] = static_cast<T>(share / (norm_divides(norm, eps) ? norm : eps));
   }
   return unsafe_lanes(squared);
 }
 
-template <typename S>
+template <typename S, typename Lanes>
 void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
   using T = compute_t<S>;
   constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const int inner = params.map.ndim - 1;
   const auto repeats = [&](int operand) { return inner >= 0 && params.map.strides[operand][inner] == 0; };
-  LaneOperand<S> a{lanes.vectors(scratch, used), repeats(0)};
-  LaneOperand<S> b{lanes.vectors(scratch, used), repeats(1)};
+  LaneOperand<S, Lanes> a{lanes.vectors(scratch, used), repeats(0)};
+  LaneOperand<S, Lanes> b{lanes.vectors(scratch, used), repeats(1)};
   const auto product = a.repeats ? b.spectra : a.spectra;
   if (a.repeats) {
     b.repeats = false;
@@ -108,23 +105,26 @@ void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scra
                              ? lanes.template multiply<true>(params.product, a.spectra, b.spectra, product)
                              : lanes.template multiply<false>(params.product, a.spectra, b.spectra, product);
     T scale[W];
-    const uint32_t unsafe = scales_of(params.normalize, params.eps, lanes.plan.points, squared, scale);
+    const uint32_t unsafe = scales_of(params.normalize, params.eps, lanes.points(), squared, scale);
     return unsafe | lanes.finish(product, scale, static_cast<S*>(params.out) + r * params.dim, count);
   };
-  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_bind_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
-  });
+  void* const rest = Lanes::scratch_behind(params.dim, 2, scratch);
+  for_rows<Lanes>(begin, end, group,
+                  [&](int64_t first, int64_t last) { single_bind_rows<S>(params, first, last, rest); });
 }
 
 template <typename S>
 void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? bind_lanes<S> : single_bind_rows<S>;
+  const auto rows = has_lanes(params.dim)                        ? bind_lanes<S, LaneRows<S>>
+                    : has_matrix_lanes<compute_t<S>>(params.dim) ? bind_lanes<S, MatrixLaneRows<S>>
+                                                                 : single_bind_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t bind_scratch(const BindParams& params) {
-  return LaneRows<S>::scratch_bytes(params.dim, 2) + scratch_bytes<S>(params.dim, 3, 0);
+  return LaneRows<S>::scratch_bytes(params.dim, 2) + MatrixLaneRows<S>::scratch_bytes(params.dim, 2) +
+         scratch_bytes<S>(params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.

@@ -334,11 +334,13 @@ struct LaneRows {
       sums.im[k * W + lane] = horizontal_sum(at(z.im, k));
     }
   }
-  void load_packed(const S* const (&rows)[W], Vectors z) const {
+  // Spectra from packed bins; returns sum |Z|^2.
+  V load_packed(const S* const (&rows)[W], Vectors z) const {
     const T* sources[W];
     stage.widened(rows, sources);
     rows_to_lanes<W>(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
+    return squared(z);
   }
   // The first `count` rows of `out` <- the packed bins of spectra. `behind` and the result are those of pack.
   V store_packed(Vectors z, const S* behind, S* out, int64_t count) const {
@@ -387,6 +389,13 @@ struct LaneRows {
     load(rows, spectra);
   }
 
+  // A spectrum's squared norm over the row's, and what the inverse multiplies by.
+  int64_t points() const {
+    return plan.points;
+  }
+  // How many rows make a group worthwhile.
+  static constexpr int64_t kMinRows = 1;
+
   // Where scratch behind that of `operands` vectors begins: for the kernel of single rows, which takes what lanes
   // leave.
   static void* scratch_behind(int64_t dim, int operands, void* scratch) {
@@ -414,6 +423,17 @@ void for_groups(int64_t begin, int64_t end, const Group& group, const Alone& alo
         alone(r + lane, lane);
       }
     }
+  }
+}
+
+// group(r, count) as above, and alone(first, last) for rows that it leaves and for a last group of too few rows.
+template <typename Lanes, typename Group, typename Alone>
+void for_rows(int64_t begin, int64_t end, const Group& group, const Alone& alone) {
+  const int64_t left = (end - begin) % Lanes::W;
+  const int64_t groups_end = left < Lanes::kMinRows ? end - left : end;
+  for_groups<Lanes::W>(begin, groups_end, group, [&](int64_t r, int64_t) { alone(r, r + 1); });
+  if (groups_end < end) {
+    alone(groups_end, end);
   }
 }
 

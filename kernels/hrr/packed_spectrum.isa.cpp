@@ -4,6 +4,7 @@
 #include "kernels/hrr/in_register_spectrum.h"
 #include "kernels/hrr/interleave.h"
 #include "kernels/hrr/lane_rows.h"
+#include "kernels/hrr/matrix_lane_rows.h"
 #include "kernels/hrr/prefetch.h"
 #include "kernels/hrr/row_spectrum.h"
 #include "kernels/registry.h"
@@ -418,8 +419,7 @@ void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, i
       lanes.load(rows, z);
       return unsafe_lanes(lanes.store_packed(z, rows[W - 1] + params.dim, out, count));
     }
-    lanes.load_packed(rows, z);
-    const uint32_t unsafe = unsafe_lanes(lanes.squared(z));
+    const uint32_t unsafe = unsafe_lanes(lanes.load_packed(rows, z));
     lanes.finish(z, out, count);
     return unsafe;
   };
@@ -441,6 +441,31 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
   if (wide_end < end) {
     packed_spectrum_groups<S, kFew>(params, wide_end, end, scratch);
   }
+}
+
+template <typename S>
+void packed_spectrum_matrix_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  using Lanes = MatrixLaneRows<S>;
+  constexpr int W = Lanes::W;
+  int64_t used = 0;
+  const Lanes lanes(params.dim, scratch, used);
+  const auto z = lanes.vectors(scratch, used);
+  // By itself a row is judged by a sum in which some squares count twice.
+  const auto unsafe = [](const auto& squared) { return unsafe_lanes(squared) | unsafe_lanes(squared + squared); };
+  const auto group = [&](int64_t r, int64_t count) {
+    const S* rows[W];
+    rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    if (!params.inverse) {
+      lanes.load(rows, z);
+      return unsafe(lanes.store_packed(z, out, count));
+    }
+    const auto squared = lanes.load_packed(rows, z);
+    return unsafe(squared) | lanes.finish(z, out, count);
+  };
+  void* const rest = Lanes::scratch_behind(params.dim, 1, scratch);
+  for_rows<Lanes>(begin, end, group,
+                  [&](int64_t first, int64_t last) { single_packed_spectrum_rows<S>(params, first, last, rest); });
 }
 
 #if defined(__AVX512F__)
@@ -487,7 +512,9 @@ void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int
     }
   }
 #endif
-  const auto rows = has_lanes(params.dim) ? packed_spectrum_lanes<S> : single_packed_spectrum_rows<S>;
+  const auto rows = has_lanes(params.dim)                        ? packed_spectrum_lanes<S>
+                    : has_matrix_lanes<compute_t<S>>(params.dim) ? packed_spectrum_matrix_lanes<S>
+                                                                 : single_packed_spectrum_rows<S>;
   rows(params, begin, end, scratch);
 }
 
@@ -534,9 +561,8 @@ void single_bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, 
   });
 }
 
-template <typename S>
+template <typename S, typename Lanes>
 void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
   constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
@@ -551,14 +577,16 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
     lanes.template multiply<false>(params.product, z, factors, z);
     return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);
   };
-  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_bind_spectrum_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
-  });
+  void* const rest = Lanes::scratch_behind(params.dim, 2, scratch);
+  for_rows<Lanes>(begin, end, group,
+                  [&](int64_t first, int64_t last) { single_bind_spectrum_rows<S>(params, first, last, rest); });
 }
 
 template <typename S>
 void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? bind_spectrum_lanes<S> : single_bind_spectrum_rows<S>;
+  const auto rows = has_lanes(params.dim)                        ? bind_spectrum_lanes<S, LaneRows<S>>
+                    : has_matrix_lanes<compute_t<S>>(params.dim) ? bind_spectrum_lanes<S, MatrixLaneRows<S>>
+                                                                 : single_bind_spectrum_rows<S>;
   rows(params, begin, end, scratch);
 }
 
@@ -566,13 +594,15 @@ template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
     [](const PackedSpectrumParams& params) {
-      return LaneRows<S>::scratch_bytes(params.dim, 1) + row_spectrum_scratch<S>(params.dim, 1);
+      return LaneRows<S>::scratch_bytes(params.dim, 1) + MatrixLaneRows<S>::scratch_bytes(params.dim, 1) +
+             row_spectrum_scratch<S>(params.dim, 1);
     },
     packed_spectrum_rows<S>};
 template <typename S>
 constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {[](const SpectrumBindParams& params) { return params.dim; },
                                                          [](const SpectrumBindParams& params) {
                                                            return LaneRows<S>::scratch_bytes(params.dim, 2) +
+                                                                  MatrixLaneRows<S>::scratch_bytes(params.dim, 2) +
                                                                   native_scratch_bytes<S>(params.dim, 1);
                                                          },
                                                          bind_spectrum_rows<S>};

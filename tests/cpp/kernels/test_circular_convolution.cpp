@@ -22,7 +22,7 @@ std::vector<int64_t> all_dims() {
       dims.push_back(dim);
     }
   }
-  for (const int64_t rows : {3, 5, 7, 9, 11, 13, 15, 21, 25, 27, 49}) {
+  for (const int64_t rows : {3, 5, 7, 9, 11, 13, 15, 21, 25, 27, 35, 49}) {
     for (const int64_t columns : {4, 7, 9, 13, 16, 22, 60, 64}) {
       const int64_t dim = rows * columns;
       const bool has_rows = matrix_rows(dim, 8) == rows || matrix_rows(dim, 16) == rows;

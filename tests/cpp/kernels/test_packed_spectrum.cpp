@@ -209,7 +209,8 @@ TYPED_TEST(PackedSpectra, WriteTheirRowAlone) {
 // instructions.
 TYPED_TEST(PackedSpectra, TouchTheirMemoryAlone) {
   using S = TypeParam;
-  std::vector<int64_t> dims = {49, 64, 100, 101, 128, 160, 256, 320, 343, 384, 392, 512, 600, 1000, 1024};
+  std::vector<int64_t> dims = {49,  64,  100, 101, 128, 160, 256, 320, 336,  343,
+                               375, 384, 392, 441, 512, 560, 600, 999, 1000, 1024};
   for (int64_t dim = 1; dim <= 34; ++dim) {
     dims.push_back(dim);
   }
@@ -217,7 +218,7 @@ TYPED_TEST(PackedSpectra, TouchTheirMemoryAlone) {
   FencedMemory in(kMostRows * 1024 * static_cast<int64_t>(sizeof(S)));
   FencedMemory out(kMostRows * 1024 * static_cast<int64_t>(sizeof(S)));
   for (const int64_t dim : dims) {
-    for (const int64_t rows : {int64_t{1}, int64_t{3}, kMostRows}) {
+    for (const int64_t rows : {int64_t{1}, int64_t{3}, int64_t{14}, kMostRows}) {
       const Buffer<S> values = random_values<S>(rows * dim, 89);
       for (const bool inverse : {false, true}) {
         PackedSpectrumParams params = this->params_of(inverse, dim, nullptr, nullptr);

@@ -1,0 +1,52 @@
+// Transforms of real rows as matrices, W rows side by side with each in a lane, with the bits of matrix_transform.h.
+//
+// A spectrum is plan.columns * plan.bins vectors of real parts and as many of imaginary ones: A_{q + R p} is vector
+// p bins + q. W is kLanes.
+#pragma once
+
+#include "kernels/fft/fft.h"
+#include "kernels/fft/lane_plan.h"
+#include "kernels/fft/matrix_plan.h"
+
+namespace torch_hrr::kernels {
+KERNEL_ISA_BEGIN
+
+// Whether batches of rows of `dim` numbers go side by side although a row may as well go by itself. By themselves rows
+// are done sooner where their bins fill vectors well and the spectra of many would leave the first caches.
+template <typename T>
+bool has_matrix_lanes(int64_t dim) {
+  constexpr int64_t W = kLanes<T>;
+  constexpr int64_t kFloats = static_cast<int64_t>(sizeof(T) / sizeof(float));
+  constexpr int64_t kMaxDim = kMaxMatrixLaneDim / kFloats;
+  constexpr int64_t kMaxFilledDim = 660 / kFloats;
+  // They go by squares of so many columns.
+  constexpr int64_t kMinColumns = 8;
+  if (dim <= kMaxLaneDim || dim > kMaxDim || row_transform(dim) != RowTransform::kMatrix) {
+    return false;
+  }
+  const int64_t rows = matrix_rows(dim, W);
+  const int64_t bins = (rows + 1) / 2;
+  const bool filled = 5 * bins > 4 * ((bins + W - 1) / W * W);
+  return dim >= kMinColumns * rows && (!filled || dim <= kMaxFilledDim);
+}
+
+// spectra <- the bins of the rows
+template <int W, typename T>
+void matrix_lanes_forward(const MatrixPlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work);
+
+// rows <- scale[lane] times the sum over all D bins of A_k e^{2 pi i nk/D}; the spectra are overwritten. Returns a mask
+// of the lanes with a result that is not finite.
+template <int W, typename T>
+uint32_t matrix_lanes_inverse(const MatrixPlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale,
+                              T* const* rows);
+
+// rows <- the packed bins A_0, Re A_1, Im A_1, ... of spectra; returns the sums of their squares.
+template <int W, typename T>
+Simd<T, W> matrix_lanes_to_packed(const MatrixPlan<T>& plan, Split<T> spectra, T* const* rows);
+
+// The inverse.
+template <int W, typename T>
+Simd<T, W> packed_to_matrix_lanes(const MatrixPlan<T>& plan, const T* const* rows, Split<T> spectra);
+
+KERNEL_ISA_END
+}  // namespace torch_hrr::kernels
