@@ -142,16 +142,8 @@ KERNEL_HOST_DEVICE void first_pass_block(const Load& load, const T* twiddles, Si
   }
 }
 
-// Lane n of the result is lane n + shift.
-template <typename T, int W>
-KERNEL_HOST_DEVICE Simd<T, W> moved_down(Simd<T, W> a, int64_t shift) {
-  Simd<T, W> result = a;
-  for (int lane = 0; lane + shift < W; ++lane) {
-    result.lanes[lane] = a.lanes[lane + shift];
-  }
-  return result;
-}
 #if defined(__AVX512F__)
+// Lane n of the result is lane n + shift.
 KERNEL_HOST_DEVICE Simd<float, 16> moved_down(Simd<float, 16> a, int64_t shift) {
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i from = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(shift)));

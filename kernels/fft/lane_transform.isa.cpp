@@ -2,6 +2,7 @@
 #include "kernels/fft/lane_transform.h"
 
 #include "kernels/fft/lane_squares.h"
+#include "kernels/masked_lanes.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN

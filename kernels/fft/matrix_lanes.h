@@ -5,23 +5,23 @@
 #pragma once
 
 #include "kernels/fft/fft.h"
-#include "kernels/fft/lane_plan.h"
 #include "kernels/fft/matrix_plan.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Whether batches of rows of `dim` numbers go side by side although a row may as well go by itself. By themselves rows
-// are done sooner where their bins fill vectors well and the spectra of many would leave the first caches.
+// Whether rows of `dim` numbers, as many as fill the lanes, go side by side as matrices. Longer ones are done sooner by
+// themselves: from some length on where their bins fill vectors well, else from a greater one.
 template <typename T>
 bool has_matrix_lanes(int64_t dim) {
   constexpr int64_t W = kLanes<T>;
   constexpr int64_t kFloats = static_cast<int64_t>(sizeof(T) / sizeof(float));
+  constexpr int64_t kMinDim = 97;
   constexpr int64_t kMaxDim = kMaxMatrixLaneDim / kFloats;
   constexpr int64_t kMaxFilledDim = 660 / kFloats;
   // They go by squares of so many columns.
   constexpr int64_t kMinColumns = 8;
-  if (dim <= kMaxLaneDim || dim > kMaxDim || row_transform(dim) != RowTransform::kMatrix) {
+  if (dim < kMinDim || dim > kMaxDim || row_transform(dim) != RowTransform::kMatrix) {
     return false;
   }
   const int64_t rows = matrix_rows(dim, W);
@@ -40,7 +40,8 @@ template <int W, typename T>
 uint32_t matrix_lanes_inverse(const MatrixPlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale,
                               T* const* rows);
 
-// rows <- the packed bins A_0, Re A_1, Im A_1, ... of spectra; returns the sums of their squares.
+// rows <- the packed bins A_0, Re A_1, Im A_1, ... of spectra, whose A_0 is overwritten; returns the sums of their
+// squares.
 template <int W, typename T>
 Simd<T, W> matrix_lanes_to_packed(const MatrixPlan<T>& plan, Split<T> spectra, T* const* rows);
 

@@ -20,7 +20,7 @@ struct ColumnPasses {
       : size(plan.columns * lanes), passes(plan.passes), radix(plan.radix), twiddles(plan.twiddles) {}
 };
 
-// The twiddles of a column, among those of its block: one for each bin from 1 on.
+// The twiddles of a column, one for each bin from 1 on: a lane of those of its block.
 template <typename T>
 struct ColumnTurns {
   const T* first;
@@ -57,6 +57,7 @@ void forward_columns(const MatrixPlan<T>& plan, const T* const* rows, Split<T> t
       const int64_t place = plan.columns * r + column;
       V square[N];
       load_square([&](int row) { return Simd<T, N>::load(rows[row] + place); }, square);
+      // Some squares ahead, once for each line.
       if (column % W == 0) {
 #pragma GCC unroll 16
         for (int row = 0; row < W; ++row) {
@@ -137,7 +138,8 @@ KERNEL_HOST_DEVICE Simd<T, W> with_packed_sign(const MatrixPlan<T>& plan, Simd<T
   return kImaginary ? x * Simd<T, W>::broadcast(plan.packed_signs[i]) : x;
 }
 
-// block(std::bool_constant, start) for the numbers of packed rows, N from start on: whether the first is imaginary.
+// block(std::bool_constant, start) for the numbers of packed rows, N from start on: whether the first is imaginary. The
+// last block may repeat numbers of the one before.
 template <int N, typename Block>
 void for_packed_blocks(int64_t dim, const Block& block) {
   for (int64_t start = 0; start + N <= dim; start += N) {
