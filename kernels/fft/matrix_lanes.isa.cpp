@@ -38,11 +38,13 @@ struct ColumnTurns {
   }
 };
 
-// Columns go by blocks of N; the last block may repeat columns of the one before.
+// block(column, known) for N columns at a time from `column` on; the last block may begin with `known` columns of the
+// one before.
 template <int N, typename Block>
 void for_column_blocks(int64_t columns, const Block& block) {
   for (int64_t start = 0; start < columns; start += N) {
-    block(start + N <= columns ? start : columns - N);
+    const int64_t column = start + N <= columns ? start : columns - N;
+    block(column, start - column);
   }
 }
 
@@ -52,7 +54,7 @@ void forward_columns(const MatrixPlan<T>& plan, const T* const* rows, Split<T> t
   constexpr int N = kSquare<W, T>;
   constexpr int kBins = odd_bins(R);
   alignas(64) T block[N * R * W];
-  for_column_blocks<N>(plan.columns, [&](int64_t column) {
+  for_column_blocks<N>(plan.columns, [&](int64_t column, int64_t known) {
     for (int r = 0; r < R; ++r) {
       const int64_t place = plan.columns * r + column;
       V square[N];
@@ -69,7 +71,7 @@ void forward_columns(const MatrixPlan<T>& plan, const T* const* rows, Split<T> t
         square[j].store(block + (j * R + r) * W);
       }
     }
-    for (int j = 0; j < N; ++j) {
+    for (int64_t j = known; j < N; ++j) {
       V x[R];
 #pragma GCC unroll 64
       for (int r = 0; r < R; ++r) {
@@ -97,8 +99,9 @@ uint32_t inverse_columns(const MatrixPlan<T>& plan, Split<const T> source, const
   const V zero = V::broadcast(0);
   V check = zero;
   alignas(64) T block[N * R * W];
-  for_column_blocks<N>(plan.columns, [&](int64_t column) {
-    for (int j = 0; j < N; ++j) {
+  for_column_blocks<N>(plan.columns, [&](int64_t column, int64_t known) {
+    __builtin_memmove(block, block + (N - known) * R * W, static_cast<size_t>(known * R * W) * sizeof(T));
+    for (int64_t j = known; j < N; ++j) {
       const ColumnTurns<T> turns(plan, column + j);
       const FromSplit<T, W> load{{source.re + (column + j) * kBins * W, source.im + (column + j) * kBins * W}};
       ComplexLanes<T, W> y[kBins];
