@@ -11,7 +11,7 @@
 namespace torch_hrr::kernels {
 
 // Rows up to this length go side by side. A row by itself costs as much as a whole vector of them, in packed spectra
-// one of 4: beyond this length that would show beside the time of a call.
+// (of lengths without matrix_lanes.h) one of 4: beyond this length that would show beside the time of a call.
 constexpr int64_t kMaxLaneDim = 320;
 
 template <typename T>

@@ -10,8 +10,12 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Whether rows of `dim` numbers, as many as fill the lanes, go side by side as matrices. Longer ones are done sooner by
-// themselves: from some length on where their bins fill vectors well, else from a greater one.
+// Columns go by blocks, which must fit into a matrix.
+constexpr int64_t kMinLaneColumns = 8;
+
+// Whether rows of `dim` numbers, if there are enough of them, go side by side as matrices: where that takes less time
+// than one by one. It does from 97 floats on, up to 660 where bins fill more than 4/5 of the widest vectors, so that
+// rows by themselves leave few lanes empty, and else up to kMaxMatrixLaneDim; of doubles, up to half as many.
 template <typename T>
 bool has_matrix_lanes(int64_t dim) {
   constexpr int64_t W = kLanes<T>;
@@ -19,15 +23,13 @@ bool has_matrix_lanes(int64_t dim) {
   constexpr int64_t kMinDim = 97;
   constexpr int64_t kMaxDim = kMaxMatrixLaneDim / kFloats;
   constexpr int64_t kMaxFilledDim = 660 / kFloats;
-  // They go by squares of so many columns.
-  constexpr int64_t kMinColumns = 8;
   if (dim < kMinDim || dim > kMaxDim || row_transform(dim) != RowTransform::kMatrix) {
     return false;
   }
   const int64_t rows = matrix_rows(dim, W);
   const int64_t bins = (rows + 1) / 2;
   const bool filled = 5 * bins > 4 * ((bins + W - 1) / W * W);
-  return dim >= kMinColumns * rows && (!filled || dim <= kMaxFilledDim);
+  return dim >= kMinLaneColumns * rows && (!filled || dim <= kMaxFilledDim);
 }
 
 // spectra <- the bins of the rows
@@ -40,12 +42,12 @@ template <int W, typename T>
 uint32_t matrix_lanes_inverse(const MatrixPlan<T>& plan, Split<T> spectra, Split<T> work, const T* scale,
                               T* const* rows);
 
-// rows <- the packed bins A_0, Re A_1, Im A_1, ... of spectra, whose A_0 is overwritten; returns the sums of their
-// squares.
+// rows <- the packed bins A_0, Re A_1, Im A_1, ... of spectra, whose Im A_0 is overwritten. Returns the sums of their
+// squares, some of them twice.
 template <int W, typename T>
 Simd<T, W> matrix_lanes_to_packed(const MatrixPlan<T>& plan, Split<T> spectra, T* const* rows);
 
-// The inverse.
+// The inverse; returns the same sums.
 template <int W, typename T>
 Simd<T, W> packed_to_matrix_lanes(const MatrixPlan<T>& plan, const T* const* rows, Split<T> spectra);
 

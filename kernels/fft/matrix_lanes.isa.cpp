@@ -42,6 +42,7 @@ struct ColumnTurns {
 // one before.
 template <int N, typename Block>
 void for_column_blocks(int64_t columns, const Block& block) {
+  static_assert(N <= kMinLaneColumns);
   for (int64_t start = 0; start < columns; start += N) {
     const int64_t column = start + N <= columns ? start : columns - N;
     block(column, start - column);
@@ -141,8 +142,8 @@ KERNEL_HOST_DEVICE Simd<T, W> with_packed_sign(const MatrixPlan<T>& plan, Simd<T
   return kImaginary ? x * Simd<T, W>::broadcast(plan.packed_signs[i]) : x;
 }
 
-// block(std::bool_constant, start) for the numbers of packed rows, N from start on: whether the first is imaginary. The
-// last block may repeat numbers of the one before.
+// block(first_is_imaginary, start) for N numbers of packed rows from `start` on; A_0 counts as imaginary, because that
+// is where it is kept. The last block may repeat numbers of the one before.
 template <int N, typename Block>
 void for_packed_blocks(int64_t dim, const Block& block) {
   for (int64_t start = 0; start + N <= dim; start += N) {
@@ -233,7 +234,8 @@ Simd<T, W> packed_to_matrix_lanes(const MatrixPlan<T>& plan, const T* const* row
   for (int64_t p = 1; 2 * p <= plan.columns; ++p) {
     const int64_t mirror = plan.columns - p;
     if (mirror == p) {
-      V::broadcast(0).store(spectra.im + p * step);
+      // The conjugate of a real bin, as a row by itself has it.
+      V::broadcast(T{-0.0}).store(spectra.im + p * step);
     } else {
       V::load(spectra.re + p * step).store(spectra.re + mirror * step);
       (-V::load(spectra.im + p * step)).store(spectra.im + mirror * step);

@@ -9,7 +9,8 @@ namespace {
 // Numbers of rows of a matrix, the best first: the more of a vector's lanes the bins of a column fill, the better.
 // Vectors of 16 hold 13, 14 or 11 bins, those of 8 hold 8, 7, 6 or 5, those of 4 hold 4, 3 or 2. Where none has more
 // than 8 lanes, 15 rows fill theirs and 13 all but one: a row takes 10 to 20 % less time than with the 13 bins of 25.
-// The 25 bins of 49 rows fill 25 of 32 lanes: without them a row of 2^m 7^2 would have 4 lanes.
+// The 25 bins of 49 rows fill 25 of 32 lanes: without them a row of 2^m 7^2 would have 4 lanes. 35 rows are for 560
+// numbers, side by side (matrix_lanes.h): by their half length they would take a third more time.
 constexpr int kRowsOfWide[] = {25, 27, 21, 15, 13, 11, 49, 35, 9, 7, 5, 3};
 constexpr int kRowsOfNarrow[] = {15, 13, 25, 27, 21, 11, 49, 35, 9, 7, 5, 3};
 
@@ -47,7 +48,7 @@ constexpr RowTransform found_transform(int64_t n) {
 }
 
 // Every call asks several times, and the divisions would take a good part of the time of a short row.
-constexpr int64_t kTabled = 2048;
+constexpr int64_t kTabled = 2112;
 
 struct Shape {
   RowTransform transform = RowTransform::kNone;
@@ -62,6 +63,9 @@ constexpr auto kShapes = [] {
   }
   return shapes;
 }();
+bool is_tabled(int64_t n) {
+  return n >= 0 && n < kTabled;
+}
 
 }  // namespace
 
@@ -85,14 +89,14 @@ int choose_radices(int64_t n, int* radix) {
 }
 
 int64_t matrix_rows(int64_t n, int max_width) {
-  if (n < kTabled) {
+  if (is_tabled(n)) {
     return max_width >= 16 ? kShapes[n].rows_of_wide : kShapes[n].rows_of_narrow;
   }
   return found_rows(n, max_width >= 16);
 }
 
 RowTransform row_transform(int64_t n) {
-  return n < kTabled ? kShapes[n].transform : found_transform(n);
+  return is_tabled(n) ? kShapes[n].transform : found_transform(n);
 }
 
 int64_t padded_row_length(int64_t dim) {

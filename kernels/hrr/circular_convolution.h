@@ -52,7 +52,8 @@ constexpr Algorithm algorithm_for(int64_t dim) {
 constexpr int64_t kMaxCpuNativeDim = kMaxRowTransform;
 constexpr int64_t kMaxCpuPaddedDim = kMaxRowTransform / 2;
 
-// How a row goes by itself; rows of has_lanes (lane_plan.h) go side by side first.
+// How a row goes by itself; rows of has_lanes (lane_plan.h) and has_matrix_lanes (matrix_lanes.h) go side by side
+// first.
 Algorithm cpu_algorithm_for(int64_t dim);
 // Rows whose own bins a transform of their length gives, in an engine of single rows.
 bool cpu_has_native_bins(int64_t dim);

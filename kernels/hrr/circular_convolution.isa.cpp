@@ -101,14 +101,13 @@ void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scra
   const auto group = [&](int64_t r, int64_t count) {
     a.load(lanes, params.map, 0, static_cast<const S*>(params.a), r, count);
     b.load(lanes, params.map, 1, static_cast<const S*>(params.b), r, count);
-    const auto squared = params.normalize
-                             ? lanes.template multiply<true>(params.product, a.spectra, b.spectra, product)
-                             : lanes.template multiply<false>(params.product, a.spectra, b.spectra, product);
+    const auto squared = params.normalize ? multiply_lanes<true>(lanes, params.product, a.spectra, b.spectra, product)
+                                          : multiply_lanes<false>(lanes, params.product, a.spectra, b.spectra, product);
     T scale[W];
     const uint32_t unsafe = scales_of(params.normalize, params.eps, lanes.points(), squared, scale);
     return unsafe | lanes.finish(product, scale, static_cast<S*>(params.out) + r * params.dim, count);
   };
-  void* const rest = Lanes::scratch_behind(params.dim, 2, scratch);
+  void* const rest = scratch_behind<Lanes>(params.dim, 2, scratch);
   for_rows<Lanes>(begin, end, group,
                   [&](int64_t first, int64_t last) { single_bind_rows<S>(params, first, last, rest); });
 }
@@ -123,8 +122,7 @@ void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scrat
 
 template <typename S>
 int64_t bind_scratch(const BindParams& params) {
-  return LaneRows<S>::scratch_bytes(params.dim, 2) + MatrixLaneRows<S>::scratch_bytes(params.dim, 2) +
-         scratch_bytes<S>(params.dim, 3, 0);
+  return product_lanes_bytes<S>(params.dim, 2) + scratch_bytes<S>(params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.

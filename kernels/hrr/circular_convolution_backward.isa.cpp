@@ -444,7 +444,7 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
       BindBackwardParams left = params;
       left.grad_a = grad_a;
       left.grad_b = grad_b;
-      single_backward_rows<S>(left, r, r + 1, Lanes::scratch_behind(params.dim, 3, scratch));
+      single_backward_rows<S>(left, r, r + 1, scratch_behind<Lanes>(params.dim, 3, scratch));
     };
     if ((beyond_a >> lane & 1) != 0) {
       alone(params.grad_a, nullptr);

@@ -215,12 +215,6 @@ struct LaneRows {
     });
     return sum.total();
   }
-  template <bool kNorm>
-  V multiply(Product product, Vectors a, Vectors b, Vectors c) const {
-    return product == Product::kConvolution ? multiply<Product::kConvolution, kNorm>(a, b, c)
-                                            : multiply<Product::kCorrelation, kNorm>(a, b, c);
-  }
-
   // sum |Z|^2 over all M points
   V squared(Vectors z) const {
     InnerSum sum;
@@ -395,13 +389,21 @@ struct LaneRows {
   }
   // How many rows make a group worthwhile.
   static constexpr int64_t kMinRows = 1;
-
-  // Where scratch behind that of `operands` vectors begins: for the kernel of single rows, which takes what lanes
-  // leave.
-  static void* scratch_behind(int64_t dim, int operands, void* scratch) {
-    return static_cast<char*>(scratch) + scratch_bytes(dim, operands);
-  }
 };
+
+// Where scratch behind that of `operands` spectra begins: for the kernel of single rows, which takes what lanes leave.
+template <typename Lanes>
+void* scratch_behind(int64_t dim, int operands, void* scratch) {
+  return static_cast<char*>(scratch) + Lanes::scratch_bytes(dim, operands);
+}
+
+// c <- a (*) b; returns sum |C|^2 over the points where kNorm. c may be a or b.
+template <bool kNorm, typename Lanes>
+typename Lanes::V multiply_lanes(const Lanes& lanes, Product product, typename Lanes::Vectors a,
+                                 typename Lanes::Vectors b, typename Lanes::Vectors c) {
+  return product == Product::kConvolution ? lanes.template multiply<Product::kConvolution, kNorm>(a, b, c)
+                                          : lanes.template multiply<Product::kCorrelation, kNorm>(a, b, c);
+}
 
 // Lanes whose squared norm leaves the safe range.
 template <typename T, int W>

@@ -1,5 +1,5 @@
 // Rows that are transformed as matrices, W side by side with each in a lane: what they give has the bits of
-// MatrixEngine, so that batches take them for as many rows as fill the lanes.
+// MatrixEngine, which takes the rows that are too few to fill the lanes.
 #pragma once
 
 #include "kernels/fft/matrix_lanes.h"
@@ -47,12 +47,7 @@ struct MatrixLaneRows {
     stage.widened(rows, sources);
     matrix_lanes_forward<W>(plan, sources, spectra, work);
   }
-  void load(const RowMap& map, int operand, const void* base, int64_t r, int64_t count, const S* (&rows)[W],
-            Vectors spectra) const {
-    rows_of(map, operand, static_cast<const S*>(base), r, count, rows);
-    load(rows, spectra);
-  }
-  // Spectra from packed bins; returns the sums of their squares.
+  // Spectra from packed bins, and packed bins of spectra; both return the sums of their squares, some of them twice.
   V load_packed(const S* const (&rows)[W], Vectors spectra) const {
     const T* sources[W];
     stage.widened(rows, sources);
@@ -104,16 +99,13 @@ struct MatrixLaneRows {
     }
     return sum_by_halves(sums);
   }
-  template <bool kNorm>
-  V multiply(Product product, Vectors a, Vectors b, Vectors c) const {
-    return product == Product::kConvolution ? multiply<Product::kConvolution, kNorm>(a, b, c)
-                                            : multiply<Product::kCorrelation, kNorm>(a, b, c);
-  }
-
-  static void* scratch_behind(int64_t dim, int operands, void* scratch) {
-    return static_cast<char*>(scratch) + scratch_bytes(dim, operands);
-  }
 };
+
+// Bytes for `operands` spectra of the rows of products: short rows have lanes of their own (lane_plan.h).
+template <typename S>
+int64_t product_lanes_bytes(int64_t dim, int operands) {
+  return has_lanes(dim) ? LaneRows<S>::scratch_bytes(dim, operands) : MatrixLaneRows<S>::scratch_bytes(dim, operands);
+}
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -91,7 +91,7 @@ void multibind_lanes(const MultibindParams& params, int64_t begin, int64_t end, 
     return unsafe;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_multibind_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
+    single_multibind_rows<S>(params, r, r + 1, scratch_behind<Lanes>(params.dim, 2, scratch));
   });
 }
 

@@ -225,7 +225,7 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
     single_multibind_backward_rows<S>(params, r, r + 1,
-                                      Lanes::scratch_behind(params.dim, lane_operands(params), scratch));
+                                      scratch_behind<Lanes>(params.dim, lane_operands(params), scratch));
   });
 }
 

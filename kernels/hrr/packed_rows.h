@@ -167,8 +167,8 @@ void multiply_packed(const FftPlan<T>& plan, Split<T> z, const T* packed) {
 // the first (R+1)/2, the other one the mirror images of the rest, the last one first. Where C is odd, the column in the
 // middle has the last (R+1)/2 bins; where C is even, the first bin of column C/2 is the one of D/2.
 
-// row <- the packed bins of a spectrum, by vectors of the plan's width. Returns the sum of |z|^2 over the bins given
-// and the first bins of columns again.
+// row <- the packed bins of a spectrum, by vectors of the plan's width. Returns the sum of |z|^2 over the bins given,
+// the first bins of columns once or twice more.
 template <int W, typename T>
 T pack_columns(const MatrixPlan<T>& plan, Split<T> z, T* row) {
   using V = Simd<T, W>;

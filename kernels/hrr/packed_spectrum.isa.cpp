@@ -124,7 +124,7 @@ void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, i
     return unsafe;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, LaneRows<S>::scratch_behind(params.dim, 1, scratch));
+    single_packed_spectrum_rows<S>(params, r, r + 1, scratch_behind<LaneRows<S>>(params.dim, 1, scratch));
   });
 }
 
@@ -150,8 +150,11 @@ void packed_spectrum_matrix_lanes(const PackedSpectrumParams& params, int64_t be
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
-  // By itself a row is judged by a sum in which some squares count twice.
-  const auto unsafe = [](const auto& squared) { return unsafe_lanes(squared) | unsafe_lanes(squared + squared); };
+  // By itself a row is judged by a sum of 1/2 to 3 times as much, rounded in another order. Near a limit it decides.
+  const auto unsafe = [](const auto& squared) {
+    using V = std::remove_cvref_t<decltype(squared)>;
+    return unsafe_lanes(squared * V::broadcast(0.25)) | unsafe_lanes(squared * V::broadcast(4));
+  };
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[W];
     rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
@@ -163,7 +166,7 @@ void packed_spectrum_matrix_lanes(const PackedSpectrumParams& params, int64_t be
     const auto squared = lanes.load_packed(rows, z);
     return unsafe(squared) | lanes.finish(z, out, count);
   };
-  void* const rest = Lanes::scratch_behind(params.dim, 1, scratch);
+  void* const rest = scratch_behind<Lanes>(params.dim, 1, scratch);
   for_rows<Lanes>(begin, end, group,
                   [&](int64_t first, int64_t last) { single_packed_spectrum_rows<S>(params, first, last, rest); });
 }
@@ -191,7 +194,7 @@ void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t be
     return unsafe;
   };
   for_groups<kRows>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, LaneRows<S>::scratch_behind(kDim, 1, scratch));
+    single_packed_spectrum_rows<S>(params, r, r + 1, scratch_behind<LaneRows<S>>(kDim, 1, scratch));
   });
 }
 #endif
@@ -212,6 +215,7 @@ void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int
     }
   }
 #endif
+  // Of short rows, too, matrices take less time than lane_plan.h here: they leave the bins in packed order.
   const auto rows = has_matrix_lanes<compute_t<S>>(params.dim) ? packed_spectrum_matrix_lanes<S>
                     : has_lanes(params.dim)                    ? packed_spectrum_lanes<S>
                                                                : single_packed_spectrum_rows<S>;
@@ -272,12 +276,13 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
     const S* a[W];
     const S* packed[W];
     rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
-    lanes.load(params.map, 0, params.a, r, count, a, z);
+    rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
+    lanes.load(a, z);
     lanes.load_packed(packed, factors);
-    lanes.template multiply<false>(params.product, z, factors, z);
+    multiply_lanes<false>(lanes, params.product, z, factors, z);
     return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);
   };
-  void* const rest = Lanes::scratch_behind(params.dim, 2, scratch);
+  void* const rest = scratch_behind<Lanes>(params.dim, 2, scratch);
   for_rows<Lanes>(begin, end, group,
                   [&](int64_t first, int64_t last) { single_bind_spectrum_rows<S>(params, first, last, rest); });
 }
@@ -294,15 +299,15 @@ template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
     [](const PackedSpectrumParams& params) {
-      return LaneRows<S>::scratch_bytes(params.dim, 1) + MatrixLaneRows<S>::scratch_bytes(params.dim, 1) +
+      return (has_matrix_lanes<compute_t<S>>(params.dim) ? MatrixLaneRows<S>::scratch_bytes(params.dim, 1)
+                                                         : LaneRows<S>::scratch_bytes(params.dim, 1)) +
              row_spectrum_scratch<S>(params.dim, 1);
     },
     packed_spectrum_rows<S>};
 template <typename S>
 constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {[](const SpectrumBindParams& params) { return params.dim; },
                                                          [](const SpectrumBindParams& params) {
-                                                           return LaneRows<S>::scratch_bytes(params.dim, 2) +
-                                                                  MatrixLaneRows<S>::scratch_bytes(params.dim, 2) +
+                                                           return product_lanes_bytes<S>(params.dim, 2) +
                                                                   native_scratch_bytes<S>(params.dim, 1);
                                                          },
                                                          bind_spectrum_rows<S>};

@@ -223,7 +223,7 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
     return beyond;
   };
   for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_spectral_map_rows<S>(params, r, r + 1, Lanes::scratch_behind(params.dim, 2, scratch));
+    single_spectral_map_rows<S>(params, r, r + 1, scratch_behind<Lanes>(params.dim, 2, scratch));
   });
 }
 

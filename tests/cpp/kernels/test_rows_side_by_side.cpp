@@ -1,35 +1,77 @@
 // Rows of a batch, many of which go side by side, get the bits that each of them gets by itself, whatever their
 // neighbours are.
-#include <algorithm>
-#include <cstring>
+#include <cmath>
+#include <limits>
 
 #include "kernels/hrr/packed_spectrum.h"
+#include "kernels/hrr/safe_range.h"
 #include "oracle.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
-// Two groups and more rows than make a third worthwhile on every vector, then one and a few.
+// Groups of 16, 8 or 4 rows, and a last one that is or is not worthwhile.
 constexpr int64_t kBatches[] = {46, 19};
 
-// A row of NaN, rows at either end of the range, rows whose squares just stay in it or just do not, and one of zeros.
 template <typename S>
-Buffer<S> rows_of_all_kinds(int64_t rows, int64_t dim, uint64_t seed) {
-  Buffer<S> values = random_values<S>(rows * dim, seed);
-  const double largest = to_double(std::numeric_limits<S>::max());
-  const auto scale = [&](int64_t r, double factor) {
-    for (int64_t i = r * dim; i < (r + 1) * dim; ++i) {
-      values.data()[i] = from_double<S>(to_double(values.data()[i]) * factor);
+class KindsOfRows {
+ public:
+  KindsOfRows(int64_t rows, int64_t dim, uint64_t seed)
+      : values_(random_values<S>(rows * dim, seed)), rows_(rows), dim_(dim) {}
+
+  template <typename Value>
+  void set(int64_t r, const Value& value) {
+    for (int64_t n = 0; r < rows_ && n < dim_; ++n) {
+      S& x = values_.data()[r * dim_ + n];
+      x = from_double<S>(value(n, to_double(x)));
     }
-  };
-  values.data()[2 * dim + dim / 2] = from_double<S>(NAN);
-  scale(4, largest / 8);
-  scale(5, 1 / largest);
-  scale(7, std::sqrt(largest) / static_cast<double>(dim));
-  scale(8, std::sqrt(largest) / std::sqrt(static_cast<double>(dim)));
-  scale(11, 4 / std::sqrt(largest));
-  scale(17, 0);
-  return values;
+  }
+  const S* data() const {
+    return values_.data();
+  }
+
+ private:
+  Buffer<S> values_;
+  int64_t rows_;
+  int64_t dim_;
+};
+
+// Few ones among zeros, of either sign: sums in which the sign of a zero shows.
+template <typename S>
+void set_sparse_rows(KindsOfRows<S>& rows, int64_t first) {
+  for (int64_t r = first; r < first + 4; ++r) {
+    rows.set(r, [&](int64_t n, double) {
+      const double sign = (n + r) % 3 == 0 ? -1 : 1;
+      return n % (11 + r) == 5 ? sign : sign * 0.0;
+    });
+  }
+}
+
+// A row of NaN, rows at either end of the range, one of zeros and sparse ones; then rows whose squares add up to about
+// the limits beyond which rows are scaled, all numbers of a size or two among subnormal ones, which scaling would keep.
+template <typename S>
+KindsOfRows<S> rows_of_all_kinds(int64_t rows, int64_t dim, uint64_t seed) {
+  using T = compute_t<S>;
+  KindsOfRows<S> result(rows, dim, seed);
+  const double largest = to_double(std::numeric_limits<S>::max());
+  result.set(2, [&](int64_t n, double x) { return n == dim / 2 ? static_cast<double>(NAN) : x; });
+  result.set(4, [&](int64_t, double x) { return x * largest / 8; });
+  result.set(5, [&](int64_t, double x) { return x / largest; });
+  result.set(7, [](int64_t, double) { return 0.0; });
+  set_sparse_rows(result, 8);
+  int64_t r = 17;
+  for (const double limit : {static_cast<double>(kLowestSafe<T>), static_cast<double>(kHighestSafe<T>)}) {
+    for (const double share : {0.3, 0.49, 0.9999, 1.0001, 1.5, 1.9999, 3.0}) {
+      // Of a row with this norm, half the bins have this sum of squares.
+      const double norm = std::sqrt(2 * share * limit / static_cast<double>(dim));
+      result.set(r++, [&](int64_t, double x) { return x * norm / std::sqrt(static_cast<double>(dim)); });
+      result.set(r++, [&](int64_t n, double x) {
+        const double end = n == 9 ? norm : n == dim - 9 ? -norm : 0;
+        return end != 0 ? end / std::sqrt(2.0) : std::round(8 * x) * to_double(std::numeric_limits<T>::denorm_min());
+      });
+    }
+  }
+  return result;
 }
 
 template <typename S>
@@ -59,11 +101,13 @@ TYPED_TEST(RowsSideBySide, GetTheBitsOfRowsByThemselves) {
       continue;
     }
     for (const int64_t rows : kBatches) {
-      const Buffer<S> a = rows_of_all_kinds<S>(rows, dim, 101);
-      const Buffer<S> b = random_values<S>(rows * dim, 102);
+      const KindsOfRows<S> a = rows_of_all_kinds<S>(rows, dim, 101);
+      KindsOfRows<S> b(rows, dim, 102);
+      set_sparse_rows(b, 8);
       for (const Product product : {Product::kConvolution, Product::kCorrelation}) {
         for (const bool normalize : {false, true}) {
-          this->expect_same(rows, dim, normalize ? "normalized product" : "product",
+          const int64_t step = normalize ? 0 : dim;
+          this->expect_same(rows, dim, normalize ? "normalized product with one row" : "product",
                             [&](int64_t begin, int64_t end, S* out) {
                               BindParams params;
                               params.a = a.data();
@@ -71,7 +115,7 @@ TYPED_TEST(RowsSideBySide, GetTheBitsOfRowsByThemselves) {
                               params.out = out;
                               params.rows = rows;
                               params.dim = dim;
-                              params.map = row_map(rows, {dim, dim});
+                              params.map = row_map(rows, {dim, step});
                               params.product = product;
                               params.normalize = normalize;
                               params.eps = 1e-12;
@@ -85,7 +129,7 @@ TYPED_TEST(RowsSideBySide, GetTheBitsOfRowsByThemselves) {
           params.out = out;
           params.rows = rows;
           params.dim = dim;
-          params.map = row_map(rows, {dim, 0});
+          params.map = row_map(rows, {dim, dim});
           params.product = product;
           run_bind_spectrum<S>(params, begin, end);
         });
