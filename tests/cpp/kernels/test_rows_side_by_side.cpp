@@ -96,7 +96,7 @@ TYPED_TEST_SUITE(RowsSideBySide, StorageTypes);
 
 TYPED_TEST(RowsSideBySide, GetTheBitsOfRowsByThemselves) {
   using S = TypeParam;
-  for (int64_t dim = 17; dim <= 2200; dim += dim < 900 ? 1 : 7) {
+  for (int64_t dim = 17; dim <= 2200; dim += dim < 400 ? 1 : 9) {
     if (row_transform(dim) != RowTransform::kMatrix) {
       continue;
     }
