@@ -215,6 +215,7 @@ struct LaneRows {
     });
     return sum.total();
   }
+
   // sum |Z|^2 over all M points
   V squared(Vectors z) const {
     InnerSum sum;
