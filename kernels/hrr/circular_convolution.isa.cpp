@@ -72,11 +72,11 @@ struct LaneOperand {
 // scaling first.
 template <typename T, int W>
 uint32_t scales_of(bool normalize, double eps, int64_t points, Simd<T, W> squared, T (&scale)[W]) {
-  const double share = 1 / static_cast<double>(points);
   if (!normalize) {
-    Simd<T, W>::broadcast(static_cast<T>(share)).store(scale);
+    set_exact_scale(points, scale);
     return 0;
   }
+  const double share = 1 / static_cast<double>(points);
   for (int lane = 0; lane < W; ++lane) {
     const double norm = square_root(static_cast<double>(squared.lanes[lane]) / static_cast<double>(points));
     scale[lane] = static_cast<T>(share / (norm_divides(norm, eps) ? norm : eps));

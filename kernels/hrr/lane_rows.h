@@ -71,6 +71,20 @@ struct RowStage {
   }
 };
 
+// Lanes whose squared norm leaves the safe range.
+template <typename T, int W>
+uint32_t unsafe_lanes(Simd<T, W> squared) {
+  using V = Simd<T, W>;
+  constexpr uint32_t kAll = (1u << W) - 1;
+  return kAll ^ (mask_of(squared >= V::broadcast(kLowestSafe<T>)) & mask_of(squared <= V::broadcast(kHighestSafe<T>)));
+}
+
+// What makes the inverse of a spectrum exact whose squared norm is `points` times that of its row.
+template <typename T, int W>
+void set_exact_scale(int64_t points, T (&scale)[W]) {
+  Simd<T, W>::broadcast(static_cast<T>(1 / static_cast<double>(points))).store(scale);
+}
+
 template <typename S, int kWidth = kLanes<compute_t<S>>>
 struct LaneRows {
   using T = compute_t<S>;
@@ -329,16 +343,17 @@ struct LaneRows {
       sums.im[k * W + lane] = horizontal_sum(at(z.im, k));
     }
   }
-  // Spectra from packed bins; returns sum |Z|^2.
-  V load_packed(const S* const (&rows)[W], Vectors z) const {
+  // Spectra from packed bins; returns the lanes that need scaling first.
+  uint32_t load_packed(const S* const (&rows)[W], Vectors z) const {
     const T* sources[W];
     stage.widened(rows, sources);
     rows_to_lanes<W>(sources, plan.dim, packed_vectors<T>(z));
     unpack(z);
-    return squared(z);
+    return unsafe_lanes(squared(z));
   }
-  // The first `count` rows of `out` <- the packed bins of spectra. `behind` and the result are those of pack.
-  V store_packed(Vectors z, const S* behind, S* out, int64_t count) const {
+  // The first `count` rows of `out` <- the packed bins of spectra; returns the lanes that need scaling first. `behind`
+  // is that of pack.
+  uint32_t store_packed(Vectors z, const S* behind, S* out, int64_t count) const {
     const V sum = pack(z, behind);
     T ones[W];
     V::broadcast(1).store(ones);
@@ -346,7 +361,7 @@ struct LaneRows {
     stage.targets(out, count, plan.dim, rows);
     lanes_to_rows<W>(packed_vectors<const T>(z), plan.dim, ones, rows);
     stage.narrowed(out, count, plan.dim);
-    return sum;
+    return unsafe_lanes(sum);
   }
   // The first `count` rows that spectra stand for, times scale[lane], to rows of `out` that begin `step` elements
   // apart; the spectra are overwritten. Returns a mask of the lanes with a result that is not finite.
@@ -364,7 +379,7 @@ struct LaneRows {
   // The rows themselves: times 1/M, which makes the inverse exact.
   uint32_t finish(Vectors spectra, S* out, int64_t count, int64_t step) const {
     T scale[W];
-    V::broadcast(static_cast<T>(1 / static_cast<double>(plan.points))).store(scale);
+    set_exact_scale(plan.points, scale);
     return finish(spectra, scale, out, count, step);
   }
   uint32_t finish(Vectors spectra, S* out, int64_t count) const {
@@ -404,14 +419,6 @@ typename Lanes::V multiply_lanes(const Lanes& lanes, Product product, typename L
                                  typename Lanes::Vectors b, typename Lanes::Vectors c) {
   return product == Product::kConvolution ? lanes.template multiply<Product::kConvolution, kNorm>(a, b, c)
                                           : lanes.template multiply<Product::kCorrelation, kNorm>(a, b, c);
-}
-
-// Lanes whose squared norm leaves the safe range.
-template <typename T, int W>
-uint32_t unsafe_lanes(Simd<T, W> squared) {
-  using V = Simd<T, W>;
-  constexpr uint32_t kAll = (1u << W) - 1;
-  return kAll ^ (mask_of(squared >= V::broadcast(kLowestSafe<T>)) & mask_of(squared <= V::broadcast(kHighestSafe<T>)));
 }
 
 // group(r, count) for the rows from begin to end, `count` of W from r on at a time, then alone(r, lane) for every lane

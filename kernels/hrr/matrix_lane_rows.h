@@ -47,18 +47,25 @@ struct MatrixLaneRows {
     stage.widened(rows, sources);
     matrix_lanes_forward<W>(plan, sources, spectra, work);
   }
-  // Spectra from packed bins, and packed bins of spectra; both return the sums of their squares, some of them twice.
-  V load_packed(const S* const (&rows)[W], Vectors spectra) const {
+  // By itself a row is judged by 1/2 to 3 times the sum that lanes give, rounded in another order: rows near a limit
+  // are left to that.
+  static uint32_t unsafe(V squared) {
+    return unsafe_lanes(squared * V::broadcast(0.25)) | unsafe_lanes(squared * V::broadcast(4));
+  }
+  // Spectra from packed bins; returns the lanes that must go by themselves.
+  uint32_t load_packed(const S* const (&rows)[W], Vectors spectra) const {
     const T* sources[W];
     stage.widened(rows, sources);
-    return packed_to_matrix_lanes<W>(plan, sources, spectra);
+    return unsafe(packed_to_matrix_lanes<W>(plan, sources, spectra));
   }
-  V store_packed(Vectors spectra, S* out, int64_t count) const {
+  // The first `count` rows of `out` <- the packed bins of spectra; returns the lanes that must go by themselves.
+  // Bringing the rows from `behind` on into the cache meanwhile would not pay.
+  uint32_t store_packed(Vectors spectra, const S* /*behind*/, S* out, int64_t count) const {
     T* rows[W];
     stage.targets(out, count, plan.dim, rows);
     const V squared = matrix_lanes_to_packed<W>(plan, spectra, rows);
     stage.narrowed(out, count, plan.dim);
-    return squared;
+    return unsafe(squared);
   }
   // The first `count` rows that spectra stand for, times scale[lane]; the spectra are overwritten. Returns a mask of
   // the lanes with a result that is not finite.
@@ -71,7 +78,7 @@ struct MatrixLaneRows {
   }
   uint32_t finish(Vectors spectra, S* out, int64_t count) const {
     T scale[W];
-    V::broadcast(T{1} / static_cast<T>(plan.dim)).store(scale);
+    set_exact_scale(plan.dim, scale);
     return finish(spectra, scale, out, count);
   }
 

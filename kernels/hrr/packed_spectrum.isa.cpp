@@ -105,9 +105,9 @@ void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t beg
   });
 }
 
-template <typename S, int W>
+template <typename S, typename Lanes>
 void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S, W>;
+  constexpr int W = Lanes::W;
   int64_t used = 0;
   const Lanes lanes(params.dim, scratch, used);
   const auto z = lanes.vectors(scratch, used);
@@ -117,15 +117,15 @@ void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, i
     S* const out = static_cast<S*>(params.out) + r * params.dim;
     if (!params.inverse) {
       lanes.load(rows, z);
-      return unsafe_lanes(lanes.store_packed(z, rows[W - 1] + params.dim, out, count));
+      return lanes.store_packed(z, rows[W - 1] + params.dim, out, count);
     }
-    const uint32_t unsafe = unsafe_lanes(lanes.load_packed(rows, z));
+    const uint32_t unsafe = lanes.load_packed(rows, z);
     lanes.finish(z, out, count);
     return unsafe;
   };
-  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, scratch_behind<LaneRows<S>>(params.dim, 1, scratch));
-  });
+  void* const rest = scratch_behind<Lanes>(params.dim, 1, scratch);
+  for_rows<Lanes>(begin, end, group,
+                  [&](int64_t first, int64_t last) { single_packed_spectrum_rows<S>(params, first, last, rest); });
 }
 
 // Up to 4 rows that are left go by vectors of 4: they would leave most lanes of a longer one empty.
@@ -136,39 +136,11 @@ void packed_spectrum_lanes(const PackedSpectrumParams& params, int64_t begin, in
   const int64_t left = (end - begin) % W;
   const int64_t wide_end = W > kFew && left <= kFew ? end - left : end;
   if (begin < wide_end) {
-    packed_spectrum_groups<S, W>(params, begin, wide_end, scratch);
+    packed_spectrum_groups<S, LaneRows<S>>(params, begin, wide_end, scratch);
   }
   if (wide_end < end) {
-    packed_spectrum_groups<S, kFew>(params, wide_end, end, scratch);
+    packed_spectrum_groups<S, LaneRows<S, kFew>>(params, wide_end, end, scratch);
   }
-}
-
-template <typename S>
-void packed_spectrum_matrix_lanes(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = MatrixLaneRows<S>;
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const auto z = lanes.vectors(scratch, used);
-  // By itself a row is judged by a sum of 1/2 to 3 times as much, rounded in another order. Near a limit it decides.
-  const auto unsafe = [](const auto& squared) {
-    using V = std::remove_cvref_t<decltype(squared)>;
-    return unsafe_lanes(squared * V::broadcast(0.25)) | unsafe_lanes(squared * V::broadcast(4));
-  };
-  const auto group = [&](int64_t r, int64_t count) {
-    const S* rows[W];
-    rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
-    if (!params.inverse) {
-      lanes.load(rows, z);
-      return unsafe(lanes.store_packed(z, out, count));
-    }
-    const auto squared = lanes.load_packed(rows, z);
-    return unsafe(squared) | lanes.finish(z, out, count);
-  };
-  void* const rest = scratch_behind<Lanes>(params.dim, 1, scratch);
-  for_rows<Lanes>(begin, end, group,
-                  [&](int64_t first, int64_t last) { single_packed_spectrum_rows<S>(params, first, last, rest); });
 }
 
 #if defined(__AVX512F__)
@@ -215,8 +187,8 @@ void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int
     }
   }
 #endif
-  // Of short rows, too, matrices take less time than lane_plan.h here: they leave the bins in packed order.
-  const auto rows = has_matrix_lanes<compute_t<S>>(params.dim) ? packed_spectrum_matrix_lanes<S>
+  // Here matrices take less time for short rows, too, than lane_plan.h: their numbers are bins already.
+  const auto rows = has_matrix_lanes<compute_t<S>>(params.dim) ? packed_spectrum_groups<S, MatrixLaneRows<S>>
                     : has_lanes(params.dim)                    ? packed_spectrum_lanes<S>
                                                                : single_packed_spectrum_rows<S>;
   rows(params, begin, end, scratch);
