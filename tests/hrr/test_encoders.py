@@ -98,6 +98,13 @@ def test_all_items_of_a_sequence_are_recognised_in_order():
         assert found == chosen.tolist()
 
 
+def test_a_sequence_is_not_rounded_under_autocast():
+    items = rows(1, 5, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = sequence(items)
+    assert torch.equal(result, sequence(items))
+
+
 def test_order_and_direction_count():
     a, b, c = rows(2, 3, 1024)
     assert abs(float(cosine(sequence(torch.stack([a, b])), sequence(torch.stack([b, a]))))) < 0.15

@@ -34,7 +34,7 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
         seed: seed of the permutation.
 
     Returns:
-        ``[..., D]``, not normalised. Half types are summed in float32.
+        ``[..., D]``, not normalised. Half types are summed in float32; under autocast nothing is rounded.
 
     Raises:
         TypeError: `items` is neither a tensor nor an array of a supported dtype.
@@ -49,14 +49,15 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
     if items.shape[-2] == 0:
         return functional.superpose(items, normalize=False)
     total, power = items.to(compute_dtype(items.dtype)), 1
-    # Neighbours are added in pairs, x_i + P^power x_(i + 1), which are then neighbours 2 power apart.
-    while total.shape[-2] > 1:
-        even, odd = total[..., 0::2, :], total[..., 1::2, :]
-        moved = functional.permute(odd, seed, power)
-        last = even[..., moved.shape[-2] :, :]
-        total = torch.cat([even[..., : moved.shape[-2], :] + moved, last], -2)
-        power *= 2
-    return functional.permute(total.squeeze(-2), seed, 1).to(items.dtype)
+    with full_precision(items.device):
+        # Neighbours are added in pairs, x_i + P^power x_(i + 1), which are then neighbours 2 power apart.
+        while total.shape[-2] > 1:
+            even, odd = total[..., 0::2, :], total[..., 1::2, :]
+            moved = functional.permute(odd, seed, power)
+            last = even[..., moved.shape[-2] :, :]
+            total = torch.cat([even[..., : moved.shape[-2], :] + moved, last], -2)
+            power *= 2
+        return functional.permute(total.squeeze(-2), seed, 1).to(items.dtype)
 
 
 def at(sequence: Tensor, index: int, *, seed: int = DEFAULT_SEED) -> Tensor:
