@@ -46,10 +46,10 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
     """
     items = _check_items("sequence", "items", items, rank=2)
     check_seed("sequence", seed)
-    if items.shape[-2] == 0:
-        return functional.superpose(items, normalize=False)
-    total, power = items.to(compute_dtype(items.dtype)), 1
     with full_precision(items.device):
+        if items.shape[-2] == 0:
+            return functional.superpose(items, normalize=False)
+        total, power = items.to(compute_dtype(items.dtype)), 1
         # Neighbours are added in pairs, x_i + P^power x_(i + 1), which are then neighbours 2 power apart.
         while total.shape[-2] > 1:
             even, odd = total[..., 0::2, :], total[..., 1::2, :]
