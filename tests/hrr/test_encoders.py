@@ -100,7 +100,7 @@ def test_all_items_of_a_sequence_are_recognised_in_order():
 
 @pytest.mark.parametrize("length", [0, 1, 5])
 def test_a_sequence_is_not_rounded_under_autocast(length):
-    items = rows(1, length, 64)
+    items = rows(1, length, 64).float()
     with torch.autocast("cpu", torch.bfloat16):
         result = sequence(items)
     assert result.dtype == torch.float32
