@@ -28,8 +28,7 @@ def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     Differentiable in both arguments in every mode. Deterministic: a row's bits depend on that row, D, dtype and machine
     alone, not on the batch, its neighbours, threads or layout. A row that holds NaN or infinity gives a NaN row.
     O(D log D) for every D; one pass over memory for powers of two up to 8192 and for every D without prime factors
-    above 13: on the CPU, where 31 takes the place of 13 up to D = 320, and on CUDA as far as shared memory reaches,
-    some 10^4 elements.
+    above 13 (31 on the CPU up to D = 320); on CUDA as far as shared memory reaches, some 10^4 elements.
 
     Args:
         a: ``[..., D]``, real floating point, D >= 1.
@@ -204,13 +203,12 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     errors. ``bind(inverse(a), a)`` is the delta vector if no bin is empty. Differentiable in every mode, with a zero
     derivative on empty bins; determinism and errors as for ``bind``.
 
-    Bins are mapped in double. One pass over memory and two transforms where D has no prime factor above 13 (on the CPU
-    up to D = 320: above 31): on the CPU up to 2^20, on CUDA as far as shared memory reaches, some 10^4 elements. Other
-    rows go through Bluestein's algorithm, up to 2^19 elements on the CPU and, in double, 2731 on CUDA, and longer ones
-    through torch's FFT in double. A transform in the compute type rounds bins to it, which an inverse
-    magnifies: the error relative to the row is about ``eps(dtype) sqrt(D) norm2(a) / min abs(A_k)``, some 1e-6 for
-    random float32 rows and more where a bin is almost empty. ``bind_power`` with a negative exponent and ``unitary``
-    share this.
+    Bins are mapped in double. One pass over memory and two transforms where D has no prime factor above 13 (31 on the
+    CPU up to D = 320): on the CPU up to 2^20, on CUDA as far as shared memory reaches, some 10^4 elements. Other rows
+    go through Bluestein's algorithm, up to 2^19 elements on the CPU and, in double, 2731 on CUDA, and longer ones
+    through torch's FFT in double. A transform in the compute type rounds bins to it, which an inverse magnifies: the
+    error relative to the row is about ``eps(dtype) sqrt(D) norm2(a) / min abs(A_k)``, some 1e-6 for random float32 rows
+    and more where a bin is almost empty. ``bind_power`` with a negative exponent and ``unitary`` share this.
 
     Args:
         a: ``[..., D]``.
