@@ -94,3 +94,21 @@ def test_the_registered_kernel_is_the_operator(case, sample):
             else:
                 error = row_norm(result.double() - value.double())
                 assert (error <= TOLERANCE[result.dtype] * scale).all(), f"{(error / scale).max():.1e}"
+
+
+def test_no_operator_is_given_two_kernels_for_a_device(monkeypatch):
+    given = []
+
+    class Recorder:
+        def __init__(self, *names):
+            pass
+
+        def impl(self, operator, kernel, key):
+            given.append((operator.name(), key))
+
+    monkeypatch.setattr(torch.library, "Library", Recorder)
+    monkeypatch.setattr(_fallback, "_library_of_kernels", None)
+    _fallback.register()
+    # torch 2.11 and 2.12 refuse the second.
+    assert len(given) == len(set(given)) > 0
+    assert {name for name, _ in given} == {qualified(s) for s in WITH_KERNELS}

@@ -56,11 +56,9 @@ def register() -> None:
     library: Any = torch.library
     _library_of_kernels = library.Library("torch_hrr", "IMPL")
     keys = _KEYS if _library.has_cuda_kernels() else (*_KEYS, "CUDA")
-    for name, _ in _library.operators():
-        packet, overload = name.split(".")
-        overloads = getattr(torch.ops.torch_hrr, packet)
-        for own in {overload, *({"out"} & set(overloads.overloads()))}:
-            operator = getattr(overloads, own)
+    packets = {name.split(".")[0] for name, _ in _library.operators()}
+    for packet in (getattr(torch.ops.torch_hrr, name) for name in sorted(packets)):
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
             # One that is composed of others already runs everywhere.
             if not torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
                 kernel = _kernel(operator)

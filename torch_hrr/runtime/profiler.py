@@ -63,7 +63,8 @@ class OperatorRecording:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profile = torch.profiler.profile(activities=activities, profile_memory=memory)
+        # A recording is one cycle, so that nothing accumulates. Without it torch 2.11 warns.
+        self._profile = torch.profiler.profile(activities=activities, profile_memory=memory, acc_events=True)
         self._profile.start()
         OperatorRecording._running = weakref.ref(self)
 
