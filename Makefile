@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo test test-all test-cpp test-python lint coverage bench install clean tools start
+.PHONY: demo test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -88,13 +88,18 @@ lint: $(VENV)/.test-tools
 	$(PY) -m ruff format --check .
 	$(call timed,lint,$(PY) -m mypy && git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' | xargs $(VENV)/bin/clang-format --dry-run -Werror)
 
-# The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the oldest torch, and
-# the CPU kernels under sanitizers.
+# The CPU library and a part of the Python tests on other minor versions of torch; CI runs the oldest.
+MINORS ?= 2.11 2.12 2.13 2.14
+test-minors: $(VENV)/.test-tools
+	JOBS=$(JOBS) $(PY) tests/minors.py $(MINORS)
+
+# The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the other minor
+# versions of torch, and the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
 test-all: test
 	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
-	TORCH_HRR_TEST_ALL=0 $(MAKE) test-python VENV=.venv-torch-2.11 "TORCH=torch==2.11.*"
+	TORCH_HRR_TEST_ALL=0 $(MAKE) test-minors
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)

@@ -8,7 +8,22 @@
 namespace torch_hrr::kernels {
 namespace {
 
-bool available(Isa isa) {
+// What this build has: CMake defines KERNEL_HAS_<isa>.
+bool built([[maybe_unused]] Isa isa) {
+#if defined(KERNEL_HAS_avx512)
+  if (isa == Isa::kAvx512) {
+    return true;
+  }
+#endif
+#if defined(KERNEL_HAS_avx2)
+  if (isa == Isa::kAvx2) {
+    return true;
+  }
+#endif
+  return isa == Isa::kScalar;
+}
+
+bool supported(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -31,11 +46,14 @@ Isa choose() {
   const char* forced = std::getenv("TORCH_HRR_ISA");
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kScalar}) {
     if (forced == nullptr || *forced == '\0') {
-      if (available(isa)) {
+      if (built(isa) && supported(isa)) {
         return isa;
       }
     } else if (std::string(forced) == isa_name(isa)) {
-      if (!available(isa)) {
+      if (!built(isa)) {
+        throw std::runtime_error(std::string("TORCH_HRR_ISA: this build has no ") + forced);
+      }
+      if (!supported(isa)) {
         throw std::runtime_error(std::string("TORCH_HRR_ISA: this processor has no ") + forced);
       }
       return isa;

@@ -55,7 +55,6 @@ namespace scalar {
 template <typename Table>
 const Table& registered();
 }
-#if defined(__x86_64__)
 namespace avx2 {
 template <typename Table>
 const Table& registered();
@@ -64,18 +63,18 @@ namespace avx512 {
 template <typename Table>
 const Table& registered();
 }
-#endif
 
+// active_isa() names none that this build lacks.
 template <typename Table>
-const Table& registered_for(Isa isa) {
-#if defined(__x86_64__)
-  switch (isa) {
-    case Isa::kAvx512:
-      return avx512::registered<Table>();
-    case Isa::kAvx2:
-      return avx2::registered<Table>();
-    case Isa::kScalar:
-      break;
+const Table& registered_for([[maybe_unused]] Isa isa) {
+#if defined(KERNEL_HAS_avx512)
+  if (isa == Isa::kAvx512) {
+    return avx512::registered<Table>();
+  }
+#endif
+#if defined(KERNEL_HAS_avx2)
+  if (isa == Isa::kAvx2) {
+    return avx2::registered<Table>();
   }
 #endif
   return scalar::registered<Table>();
