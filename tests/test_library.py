@@ -1,11 +1,15 @@
 """Errors of a native library that is not there say what mends them where they are."""
 
+import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
+from torch._dynamo.utils import counters
 
 from torch_hrr import _library
 
@@ -20,8 +24,12 @@ def bare(tmp_path):
 
 def import_error(directory):
     program = "try:\n import torch_hrr\nexcept ImportError as error:\n print(error)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(directory), *sys.path])}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True, timeout=300).stdout
+    finished = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    return finished.stdout
 
 
 def test_the_source_tree_says_that_it_is_one(bare):
@@ -36,3 +44,38 @@ def test_an_installation_wants_to_be_built_again(bare):
     assert import_error(bare).startswith(
         "torch_hrr: the native library is not built; mend it with: pip install --no-build-isolation --force-reinstall"
     )
+
+
+def test_the_import_brings_no_compiler_and_no_optional_package():
+    program = (
+        "import sys, torch\nbefore = set(sys.modules)\nimport torch_hrr\n"
+        "slow = ('torch._dynamo', 'torch._inductor', 'sympy', 'scipy', 'sklearn', 'matplotlib')\n"
+        "print(sorted(name for name in set(sys.modules) - before if name in slow))"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    assert finished.stdout == "[]\n"
+
+
+def test_compiled_graphs_on_disk_are_those_of_one_build_of_the_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    a = torch.randn(2, 8, requires_grad=True)
+
+    def is_read_from_disk(build):
+        with torch.compiler.config.patch(cache_key_tag="mine"):
+            _library._mark_compile_caches(build)
+            assert torch.compiler.config.cache_key_tag.startswith("mine")
+            torch._dynamo.reset()
+            counters.clear()
+            torch.compile(lambda a: torch.ops.torch_hrr.unbind(a, a))(a).sum().backward()
+            torch._dynamo.reset()
+            return counters["inductor"]["fxgraph_cache_hit"] > 0
+
+    other = tmp_path / "another_build.so"
+    other.write_bytes(b"another build")
+    build = _library.load()
+    assert [is_read_from_disk(found) for found in (build, build, other)] == [False, True, False]
+
+
+def test_the_hash_of_the_library_is_in_the_keys_of_compiled_graphs():
+    digest = hashlib.sha256(_library.load().read_bytes()).hexdigest()
+    assert torch.compiler.config.cache_key_tag.count(f";torch_hrr={digest[:16]}") == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import json
 from pathlib import Path
 
 import torch
+import torch.compiler.config
 
 _PACKAGE = Path(__file__).resolve().parent
 _LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
@@ -39,7 +41,19 @@ def load() -> Path:
             f"torch_hrr: built for torch {built_for}, but {torch.__version__} is installed; mend it with: {_REBUILD}"
         )
     torch.ops.load_library(str(_LIBRARY))
+    _mark_compile_caches(_LIBRARY)
     return _LIBRARY
+
+
+def _mark_compile_caches(library: Path) -> None:
+    """Adds a hash of the library to the keys of torch.compile's caches on disk, to what is there.
+
+    The caches hold the sources of torch in their keys, but no operator library: what a former build's derivatives and
+    Meta kernels were traced to would outlive it.
+    """
+    with library.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    torch.compiler.config.cache_key_tag += f";torch_hrr={digest[:16]}"
 
 
 @functools.cache

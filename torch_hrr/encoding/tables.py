@@ -161,13 +161,18 @@ class MappedTable:
             TypeError: ``ids`` is not a tensor or array of int32 or int64.
             ValueError: ``ids`` is a meta tensor.
         """
-        found: tuple[Tensor, Tensor, Tensor] = self._gathered("gather", ids)
-        return found
+        return self._gathered("gather", ids)
 
-    # Host work, at which a compiled graph ends.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _gathered(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`gather` under the name of the user's call."""
+        if torch.compiler.is_compiling():
+            # Host work, at which a graph ends. A decorator of the method would import the compiler with the package.
+            look_up: Any = torch.compiler.disable(self._look_up)
+            outside: tuple[Tensor, Tensor, Tensor] = look_up(op, ids)
+            return outside
+        return self._look_up(op, ids)
+
+    def _look_up(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ids = strided(op, "ids", ids)
         if ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")
