@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -74,4 +74,12 @@ class CMakeBuild(build_ext):
         return []
 
 
-setup(ext_modules=[Extension("torch_hrr.libtorch_hrr", sources=[])], cmdclass={"build_ext": CMakeBuild})
+# `python -m torch_hrr bench` needs them where the package is installed, too: in a folder that can go on sys.path.
+BENCHMARKS = "torch_hrr.benchmarks.bench"
+
+setup(
+    packages=[*find_namespace_packages(include=["torch_hrr*"]), BENCHMARKS],
+    package_dir={BENCHMARKS: "bench"},
+    ext_modules=[Extension("torch_hrr.libtorch_hrr", sources=[])],
+    cmdclass={"build_ext": CMakeBuild},
+)

@@ -1,6 +1,7 @@
 """Runs a system's benchmark entries: `python bench/run.py hrr [--filter REGEX] [--json PATH] [--device cuda]`."""
 
 import argparse
+import contextlib
 import datetime
 import importlib
 import itertools
@@ -32,6 +33,8 @@ from torch_hrr.runtime import get_device_info  # noqa: E402
 
 SYSTEMS = ("hrr", "assembly", "encoding", "field", "hierarchy")
 RESULTS = ROOT / "bench" / "results"
+# Benchmarks of an installed package know no commit and keep nothing beside themselves.
+IN_SOURCE_TREE = (ROOT / "csrc").is_dir()
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (
@@ -209,11 +212,11 @@ def machine(settings: Settings) -> dict[str, Any]:
     if Path("/proc/cpuinfo").exists():
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         model = found.group(1) if found else model
-    try:
+    commit = None
+    if IN_SOURCE_TREE:
         command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = None
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     return {
         "cpu": model,
         "isa": build_info()["isa"],
@@ -265,6 +268,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--filter must be a regular expression, got {options.filter!r}: {error}")
     if options.lengths and options.system != "hrr":
         parser.error(f"--lengths is a table of hrr, got {options.system}")
+    if options.keep and not IN_SOURCE_TREE:
+        parser.error("--keep is for the source tree, use --json PATH")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error(f"--device cuda needs a GPU that torch {torch.__version__} can see, found none")
     return options

@@ -82,7 +82,8 @@ def test_contents_are_the_package_and_nothing_else(wheel: Path) -> None:
     metadata = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     assert any(name.endswith("licenses/LICENSE") for name in metadata)
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "torch_hrr").rglob("*.py")}
-    assert names - metadata == sources | {
+    benchmarks = {f"torch_hrr/benchmarks/bench/{path.name}" for path in (ROOT / "bench").glob("*.py")}
+    assert names - metadata == sources | benchmarks | {
         "torch_hrr/py.typed",
         "torch_hrr/version.txt",
         "torch_hrr/lib/build.json",
@@ -105,6 +106,16 @@ def test_works_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
     finished = run_python(site, tmp_path, BIND)
     assert finished.returncode == 0, finished.stderr
     assert Path(finished.stdout.strip()).is_relative_to(site)
+
+
+def test_an_installed_package_has_its_benchmarks(wheel: Path, tmp_path: Path) -> None:
+    program = "import sys; from torch_hrr.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ("bench", "hrr", "--quick", "--filter", "^unbind 100x512$", "--json", str(tmp_path / "report.json"))
+    environment = os.environ | {"PYTHONPATH": str(wheel.parent / "site")}
+    call(sys.executable, "-c", program, *arguments, cwd=tmp_path, env=environment)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [entry["op"] for entry in report["entries"]] == ["unbind"]
+    assert report["machine"]["commit"] is None
 
 
 def import_error_of(site: Path, directory: Path) -> str:

@@ -45,13 +45,10 @@ def show(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Runs the benchmarks of a source tree in a process of their own."""
-    root = Path(__file__).resolve().parents[1]
-    program = root / "bench" / "run.py"
-    if not program.exists():
-        print("torch_hrr: the benchmarks are in the source tree: run python bench/run.py there", file=sys.stderr)
-        return 1
-    return subprocess.call([sys.executable, str(program), *options.arguments])
+    """Runs the benchmarks, the source tree's or the package's, in a process of their own."""
+    package = Path(__file__).resolve().parent
+    root = package.parent if (package.parent / "bench" / "run.py").exists() else package / "benchmarks"
+    return subprocess.call([sys.executable, str(root / "bench" / "run.py"), *options.arguments])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -288,7 +288,7 @@ def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
         f"{'ratio within a round, median':<44}{timing.ratio:>8.2f}x",
         f"{'largest difference of the codes, relative':<44}{timing.difference:>9.0e}",
         "",
-        f"confusion matrices: {result.figure or 'not drawn: pip install torch_hrr[plot]'}",
+        f"confusion matrices: {result.figure or 'not drawn: pip install matplotlib'}",
     ]
     return "\n".join(rows)
 

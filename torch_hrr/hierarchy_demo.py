@@ -127,7 +127,7 @@ def report(result: HierarchyResult) -> str:
         "",
         f"cosines of the first six filters with the principal components: {cosines}",
         f"{result.ticks} ticks of learning in {result.seconds:.2f} s",
-        f"filters: {result.figure or 'not drawn: pip install torch_hrr[plot]'}",
+        f"filters: {result.figure or 'not drawn: pip install matplotlib'}",
     ]
     return "\n".join(rows)
 
