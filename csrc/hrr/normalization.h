@@ -18,9 +18,10 @@ inline at::Tensor scaled_by_power(const at::Tensor& x, const at::Tensor& exponen
   return x * at::exp2(first) * at::exp2(exponent - first);
 }
 
-// J v with J = (I - y y^T) / norm where norm2(s) > eps, else I / eps. J is symmetric: this is the gradient of an
-// upstream v as well as the tangent of a perturbation v. Rows are scaled by powers of two first, so that a norm may be
-// anything that the type can hold.
+// J v with J = (I - y y^T) / norm where norm2(s) > eps, else I / eps, and 0 at s = 0, where 1 / eps would leave the
+// range of the half types and outweigh every other row. J is symmetric: this is the gradient of an upstream v as well
+// as the tangent of a perturbation v. Rows are scaled by powers of two first, so that a norm may be anything that the
+// type can hold.
 inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& v, double eps) {
   const double tiny =
       s.scalar_type() == at::kDouble ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
@@ -33,7 +34,8 @@ inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& 
   const at::Tensor projected = (v - y * (y * v).sum(-1, /*keepdim=*/true)) / divisor;
   // Regular rows are divided by 1: the derivative of what is not chosen must be finite, too.
   const at::Tensor floor = at::ones_like(norm).masked_fill(regular.logical_not(), eps);
-  return at::where(regular, scaled_by_power(projected, exponent), v / floor);
+  const at::Tensor clamped = eps > 0 ? (v / floor).masked_fill(norm == 0, 0) : v / floor;
+  return at::where(regular, scaled_by_power(projected, exponent), clamped);
 }
 
 }  // namespace torch_hrr::hrr

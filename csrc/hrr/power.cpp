@@ -72,7 +72,9 @@ struct BindPower : MapOperator<BindPower> {
   using Formula = PowerFormula;
 
   static MapCall map(const Tensor& a, const Tensor& exponent) {
-    return {kName, SpectralMap::kPower, a, {}, exponent};
+    MapCall call{kName, SpectralMap::kPower, a, {}, exponent};
+    call.is_power_itself = true;
+    return call;
   }
 };
 

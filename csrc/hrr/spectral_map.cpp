@@ -17,7 +17,7 @@ void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const
   params.dim = sizes.back();
   params.kind = call.kind;
   params.eps = call.eps;
-  params.order = static_cast<int32_t>(call.order);
+  params.order = call.is_power_itself ? kernels::kPowerItself : static_cast<int32_t>(call.order);
   if (params.rows == 0) {
     return;
   }

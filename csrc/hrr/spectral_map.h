@@ -17,6 +17,7 @@ struct MapCall {
   double eps = 0;
   int64_t order = 0;
   const char* v_name = "grad";
+  bool is_power_itself = false;  // rather than one of its derivatives
 };
 
 // A number in a tensor may stay on the CPU; wherever it is, it takes no part in type promotion.

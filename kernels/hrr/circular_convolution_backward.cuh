@@ -2,7 +2,8 @@
 //
 // y = a conv b:    grad_a = corr(g, b), grad_b = corr(g, a)
 // y = corr(a, b):  grad_a = conv(g, b), grad_b = corr(a, g)
-// Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n > eps, else g / eps.
+// Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n > eps, else g / eps,
+// and 0 where n = 0 < eps.
 #pragma once
 
 #include "kernels/hrr/pair_products.cuh"
@@ -91,7 +92,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
                              int& exponent_b) const {
     const NormalizingScale<T> scale(squared, of.a + of.b, eps);
     projection = scale.above_eps ? dot / squared : T{0};
-    factor = scale.factor;
+    factor = squared == T{0} && eps > 0 ? T{0} : scale.factor;
     // scale.exponent is that of 1 / max(n, eps) times c's own; the gradient has g's exponent in c's place.
     exponent_a = of.grad - of.a + scale.exponent;
     exponent_b = of.grad - of.b + scale.exponent;

@@ -8,7 +8,7 @@ KERNEL_ISA_BEGIN
 namespace {
 
 // One row of y = a (*) b, or of y = c / max(n, eps) with c = a conv b and n = norm2(c):
-//   dL/dc = (g - y (y . g)) / n where n > eps, else g / eps.
+//   dL/dc = (g - y (y . g)) / n where n > eps, else g / eps, and 0 where n = 0 < eps.
 // Convolution: dL/da = dL/dc corr b, dL/db = dL/dc corr a. Correlation: dL/da = g conv b, dL/db = a corr g.
 template <typename S>
 struct BackwardRow {
@@ -31,6 +31,9 @@ struct NormalizeFactors {
 KERNEL_HOST_DEVICE NormalizeFactors normalize_factors(double norm, double c_dot_grad, double eps, int scale) {
   if (norm_divides(norm, scale_by_power(eps, scale))) {
     return {1 / norm, -c_dot_grad / norm / norm / norm};
+  }
+  if (norm == 0 && eps > 0) {
+    return {0, 0};
   }
   // eps 2^scale may be beyond the type that its quotient still fits.
   const int exponent = unit_exponent(eps);

@@ -15,11 +15,15 @@ enum class SpectralMap : int32_t {
   kInverse,          // conj(A) / max(|A|^2, eps), 0 where empty
   kCutInverse,       // 1 / A where |A|^2 > eps, else 0
   kUnitary,          // A / |A|, 1 where empty
-  kPower,            // A^e (ln A)^order, 0 where empty: the order-th derivative of A^e with respect to e
+  kPower,            // A^e (ln A)^order, the order-th derivative of A^e; for empty bins see kPowerItself
   kInverseBackward,  // the gradient of kInverse for an upstream V
   kUnitaryJacobian,  // the derivative of kUnitary in the direction V; symmetric, so its gradient too
   kPowerBackward,    // the gradient of A^e with respect to the row: e conj(A^(e-1)) V
 };
+
+// An order of kPower: A^e itself, in which the power 0 of an empty bin is 1, as 0^0 is in std::pow. Its derivatives, of
+// which order 0 is a factor of one, are 0 on empty bins.
+constexpr int32_t kPowerItself = -1;
 
 constexpr bool takes_direction(SpectralMap map) {
   return map == SpectralMap::kInverseBackward || map == SpectralMap::kUnitaryJacobian ||

@@ -339,7 +339,7 @@ CASES = (
     mapping(
         ops._bind_power_log.default,
         ("a", "exponent"),
-        oracle.bind_power,
+        oracle.bind_power_log,
         reference._bind_power_log,
         constant(order=1),
         magnitude=oracle.bind_power_scale,

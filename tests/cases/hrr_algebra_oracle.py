@@ -153,10 +153,18 @@ def power(bins: Spectrum, exponent: Tensor | float, order: int = 0) -> Spectrum:
     return result
 
 
-def bind_power(a: Tensor, exponent: Tensor | float, order: int = 0) -> Tensor:
+def bind_power_log(a: Tensor, exponent: Tensor | float, order: int) -> Tensor:
     """A^e (ln A)^order, 0 where empty; its real part at the real bins."""
     bins, empty = filled(a)
     return finish(empty, power(bins, beside_rows(exponent), order), a.shape[-1])
+
+
+def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
+    """A^e, 0^e where empty: 1 for e = 0, else 0."""
+    bins, empty = filled(a)
+    size, zero = power(bins, beside_rows(exponent), 0)
+    of_empty = torch.as_tensor(beside_rows(exponent) == 0, dtype=size.dtype)
+    return row_of(select(empty, (of_empty.expand_as(size), torch.zeros_like(zero)), (size, zero)), a.shape[-1])
 
 
 def inverse_backward(grad: Tensor, a: Tensor, eps: float) -> Tensor:

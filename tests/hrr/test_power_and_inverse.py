@@ -211,14 +211,18 @@ def test_permutations_in_use_beyond_those_kept():
 @pytest.mark.parametrize("dim", PERIODIC_DIMS)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
 def test_the_pseudo_inverse_of_a_row_with_empty_bins(dtype, dim):
-    """bind(inverse(a), a) is a projector that keeps a; negative powers agree; unitary fills with 1."""
+    """bind(inverse(a), a) is a projector that keeps a; negative powers agree; unitary and power 0 fill with 1."""
     a = with_empty_bins(draw((2, dim))).to(dtype)
     pseudo = hrr.inverse(a)
     projector = hrr.bind(pseudo, a)
     scale = float(oracle.inverse_scale(a.double(), 0.0).max())
     assert close(hrr.bind(projector, projector), projector, scale)
     assert close(hrr.bind(projector, a), a, scale)
-    assert close(hrr.bind(a, pseudo), hrr.bind_power(a, 0.0), scale)
+    delta = torch.zeros_like(a)
+    delta[:, 0] = 1
+    assert close(hrr.bind_power(a, 0.0), delta, scale)
+    assert close(hrr.bind_power(a, torch.tensor([0.0, -1.0], dtype=dtype)), torch.stack([delta[0], pseudo[1]]), scale)
+    torch.testing.assert_close(hrr.bind_power(torch.zeros_like(a), 0.0), delta)
     assert close(hrr.bind_power(a, -1.0), pseudo, scale)
     bins = oracle.power_of(oracle.spectrum(hrr.unitary(a).double()))
     assert ((bins - 1).abs() <= 1e-4).all()

@@ -87,7 +87,8 @@ def bind_normalize(a: Tensor, b: Tensor, eps: float = 1e-12, *, out: Tensor | No
 
     The norm is taken on the product's spectrum, so it costs next to nothing. Rows whose squared norm leaves the range
     of the compute type are computed again from inputs scaled by exact powers of two, so neither overflow nor underflow
-    spoils a result. Shapes, dtypes, determinism and errors as for ``bind``.
+    spoils a result. Where the product is zero, its derivatives are taken as 0 (unless ``eps`` is 0). Shapes, dtypes,
+    determinism and errors as for ``bind``.
 
     Args:
         a: ``[..., D]``.
@@ -122,8 +123,8 @@ def superpose(
     """``sum_k weights[..., k] vectors[..., k, :]``, divided by ``max(norm2, eps)`` unless ``normalize`` is false.
 
     The order of summation is fixed (eight vectors at a time, in the order of K), unlike that of a matrix product, whose
-    bits depend on the batch and the threads. Differentiable in vectors and weights. dtypes, determinism and errors as
-    for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
+    bits depend on the batch and the threads. Differentiable in vectors and weights, at zero as ``bind_normalize``.
+    dtypes, determinism and errors as for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
 
     Args:
         vectors: ``[..., K, D]``.
@@ -154,9 +155,9 @@ def bind_superpose(
 ) -> Tensor:
     """A whole record: ``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, normalised on request.
 
-    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors. Leading
-    dimensions and K broadcast, so roles ``[K, D]`` may meet fillers ``[B, K, D]``. dtypes, determinism and errors as
-    for ``bind``; K may be 0 (a zero row).
+    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors, at zero as
+    ``bind_normalize``. Leading dimensions and K broadcast, so roles ``[K, D]`` may meet fillers ``[B, K, D]``. dtypes,
+    determinism and errors as for ``bind``; K may be 0 (a zero row).
 
     Args:
         a: ``[..., K, D]``.
@@ -231,7 +232,8 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     """Fractional binding power: every Fourier bin raised to ``exponent``, ``abs(A)^e exp(i e angle(A))``.
 
     An integer exponent agrees with repeated ``bind``, a negative one inverts. The real bins (DC, and Nyquist for even
-    D), where negative, give ``abs(A)^e cos(pi e)``; an empty bin (see ``inverse``) gives 0. Cost as for ``inverse``.
+    D), where negative, give ``abs(A)^e cos(pi e)``; an empty bin (see ``inverse``) gives 0, and with exponent 0, as in
+    ``torch.pow``, 1: power 0 of any row is the identity of ``bind``. Cost as for ``inverse``.
     Differentiable in both arguments in every mode, with zero derivatives on empty bins and the one-sided derivative of
     the principal branch on the cut. Determinism as for ``bind``.
 
@@ -397,7 +399,8 @@ def random(
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
         device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
-            the device is unavailable, the CPU, after a RuntimeWarning.
+            the device is unavailable, the CPU, after a RuntimeWarning. Inside of ``torch.compile(fullgraph=True)`` name
+            it: the current device is looked up outside of graphs.
         dtype: dtype of the result; None means torch's default dtype.
 
     Returns:

@@ -289,7 +289,7 @@ class HRRAttention(nn.Module):
         queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
         superposed: Tensor = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True)
         retrieved: Tensor = torch.ops.torch_hrr.unbind(superposed.unsqueeze(-2), queries)
-        cosines = F.cosine_similarity(widen(values), widen(retrieved), dim=-1)
+        cosines = F.cosine_similarity(_steady_at_zero(widen(values)), _steady_at_zero(widen(retrieved)), dim=-1)
         if mask is None:
             return values, cosines.softmax(-1)
         # Cosines are at most 1 and exp(-1e4) is 0 in every dtype. Twice, because a softmax of padding alone is uniform.
@@ -304,6 +304,11 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The product in the wider of the two dtypes, as that of the operators; under autocast in its own."""
     kind = torch.promote_types(x.dtype, weight.dtype)
     return F.linear(x.to(kind), weight.to(kind), None if bias is None else bias.to(kind))
+
+
+def _steady_at_zero(x: Tensor) -> Tensor:
+    """The same rows, but those of zeros take no gradient: torch's cosine has one of 1e8 there, infinite in float16."""
+    return torch.where(x.detach().ne(0).any(-1, keepdim=True), x, x.detach())
 
 
 def widen(x: Tensor) -> Tensor:

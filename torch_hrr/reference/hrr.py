@@ -117,7 +117,7 @@ def _column(exponent: Tensor, a: Tensor) -> Tensor:
 
 
 def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
-    """``A^exponent`` bin by bin; a negative real bin gives abs(A)^e cos(pi e), an empty one 0."""
+    """``A^exponent`` bin by bin; a negative real bin gives abs(A)^e cos(pi e), an empty one 0^e: 1 for 0, else 0."""
     rows = _column(exponent, a) if isinstance(exponent, Tensor) else exponent
     dtype = torch.promote_types(a.dtype, exponent.dtype) if isinstance(exponent, Tensor) else a.dtype
     if a.numel() == 0 or (isinstance(rows, Tensor) and rows.numel() == 0):
@@ -126,7 +126,7 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     filled = torch.where(empty, torch.ones_like(spectrum), spectrum)
     magnitude = filled.abs().pow(rows)
     phase = filled.angle() * rows
-    values = torch.polar(magnitude, phase) * (~empty)
+    values = torch.where(empty, torch.as_tensor(rows == 0, dtype=magnitude.dtype), torch.polar(magnitude, phase))
     real = torch.zeros(values.shape[-1], dtype=torch.bool, device=a.device)
     real[0] = True
     if a.shape[-1] % 2 == 0:
@@ -218,13 +218,14 @@ def _unbind_backward(grad: Tensor, bound: Tensor, role: Tensor) -> tuple[Tensor,
 
 
 def _bind_normalize_backward(grad: Tensor, a: Tensor, b: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Those of bind at ``(grad - y (y . grad)) / norm2(c)``, ``y = c / norm2(c)``, or at grad / eps below eps."""
+    """Those of bind at ``(grad - y (y . grad)) / norm2(c)``, ``y = c / norm2(c)``, grad / eps below eps, 0 for 0."""
     bound, wide = _product(a, b, correlate=False), _compute(grad)
     norm = torch.linalg.vector_norm(bound, dim=-1, keepdim=True)
     inside = norm > eps
     y = bound / torch.where(inside, norm, torch.ones_like(norm))
     tangential = wide - y * (y * wide).sum(-1, keepdim=True)
-    return _bind_backward(torch.where(inside, tangential, wide) / norm.clamp_min(eps), a, b)
+    upstream = torch.where(inside, tangential, wide) / norm.clamp_min(eps)
+    return _bind_backward(upstream.masked_fill(norm == 0, 0) if eps > 0 else upstream, a, b)
 
 
 def _multibind_backward(grad: Tensor, vectors: Tensor) -> Tensor:
