@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """The dtypes that the operators take."""
@@ -45,6 +45,27 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
         return torch.as_tensor(array.copy() if native else array.astype(array.dtype.newbyteorder("=")))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
+
+
+def plain_tensor(value: Tensor) -> Tensor:
+    """A tensor of a class that only adds methods as a torch.Tensor of the same data and gradient.
+
+    What is kept would otherwise carry the class into every later result. Parameters stay, as do classes whose data are
+    elsewhere, such as fake and distributed tensors.
+    """
+    kind = type(value)
+    if kind is Tensor or isinstance(value, nn.Parameter):
+        return value
+    if kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return value
+    return value.as_subclass(Tensor)
+
+
+def may_be_kept(tensor: Tensor) -> bool:
+    """Whether a tensor may outlive the call that computes it: one that a tracer or a transform makes may not."""
+    if torch.compiler.is_compiling():
+        return not torch.compiler.is_exporting()
+    return type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def placed(op: str, argument: str, value: Any, device: torch.device | None) -> Tensor:
@@ -305,7 +326,7 @@ def check_vectors(
         ValueError: Too few dimensions or another last dimension.
         RuntimeError: A tensor on another device.
     """
-    vectors = placed(op, argument, value, device)
+    vectors = plain_tensor(placed(op, argument, value, device))
     check_floating(op, argument, vectors)
     if vectors.dim() < rank:
         raise ValueError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(vectors.shape)}")
@@ -332,7 +353,7 @@ def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
 
 def check_vector(op: str, argument: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """A tensor or a NumPy array as a tensor; TypeError as `check_vectors`, ValueError unless of this shape and data."""
-    vectors = tensor(op, argument, value)
+    vectors = plain_tensor(tensor(op, argument, value))
     check_floating(op, argument, vectors)
     if vectors.shape != shape:
         raise ValueError(f"{op}: {argument} must have shape {list(shape)}, got {list(vectors.shape)}")

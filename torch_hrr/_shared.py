@@ -11,6 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+import torch
+from torch import Tensor
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -85,11 +88,18 @@ class Shared:
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy that shares nothing."""
+        """A copy that shares nothing but the graph: gradients of its vectors flow to where those of the original do."""
         with self._lock:
             made = type(self).__new__(type(self))
             memo[id(self)] = made
-            made.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
+            state = self.__getstate__()
+            # torch copies leaves only.
+            for value in state.values():
+                for held in value.values() if isinstance(value, dict) else (value,):
+                    if isinstance(held, Tensor) and not held.is_leaf:
+                        with torch.enable_grad():
+                            memo[id(held)] = held.clone()
+            made.__dict__.update(copy.deepcopy(state, memo))
         return made
 
 

@@ -404,3 +404,40 @@ def test_bad_items_are_refused(vectors, names, error, message):
 def test_bad_queries_are_refused(query, top_k, error, message):
     with pytest.raises(error, match=f"^cleanup: {message}"):
         ItemMemory(torch.ones(2, 3)).cleanup(query, top_k)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, *HALF), ids=str)
+def test_derivatives_at_zero_are_zero(dtype):
+    items, queries = normal(5, 16, seed=1, dtype=dtype), normal(4, 16, seed=2, dtype=dtype)
+    queries[::2] = 0
+    memory = ItemMemory(items)
+    for function in (lambda x: memory.cleanup(x)[0], lambda x: cosine_similarity(x, items)):
+        x = queries.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(function(x).float().square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(grad.float().sum(), x)
+        assert grad.isfinite().all() and not grad[::2].any() and grad[1::2].any(-1).all()
+        assert second.isfinite().all() and not second[::2].any()
+    x = queries.clone().requires_grad_()
+    cosine_similarity(items, x).float().sum().backward()
+    assert x.grad.isfinite().all() and not x.grad[::2].any() and x.grad[1::2].any(-1).all()
+
+
+@pytest.mark.parametrize("queries", (torch.float64, torch.float32))
+def test_tracing_leaves_no_tensor_behind(queries):
+    memory = ItemMemory(normal(5, 16, dtype=torch.float16 if queries is torch.float32 else torch.float32))
+    x = normal(3, 16, seed=1, dtype=queries)
+
+    class Cleanup(torch.nn.Module):
+        def forward(self, x):
+            return memory.cleanup(x)
+
+    expected = ItemMemory(memory.vectors).cleanup(x)
+    for strict in (False, True):
+        exported = torch.export.export(Cleanup(), (x,), strict=strict)
+        for got in (memory.cleanup(x), exported.module()(x)):
+            assert type(got[0]) is torch.Tensor and torch.equal(got[1], expected[1])
+            torch.testing.assert_close(got[0], expected[0])
+    other = ItemMemory(memory.vectors)
+    torch.func.grad(lambda x: other.cleanup(x)[0].sum())(x)
+    torch.func.vmap(lambda x: other.cleanup(x)[0])(x)
+    torch.testing.assert_close(other.cleanup(x), expected)

@@ -180,3 +180,24 @@ def test_arrays_and_autocast_give_the_bits_of_tensors_without():
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(loss.encode(targets), encoded)
     assert torch.equal(loss(encoded.double().numpy(), targets), loss(encoded, torch.from_numpy(targets)))
+
+
+def test_the_labels_follow_from_the_seed():
+    first, second, other = (HRRMultiLabelLoss(4, 64, seed=seed) for seed in (5, 5, 6))
+    torch.manual_seed(1)
+    third = HRRMultiLabelLoss(4, 64, seed=5)
+    for name in ("labels", "present", "missing"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+        assert torch.equal(getattr(first, name), getattr(third, name))
+        assert not torch.equal(getattr(first, name), getattr(other, name))
+    drawn = HRRMultiLabelLoss(4, 64, generator=seeded(3))
+    assert not torch.equal(drawn.labels, HRRMultiLabelLoss(4, 64).labels)
+
+
+def test_a_zero_head_learns_nothing_yet_and_breaks_nothing():
+    module = HRRMultiLabelLoss(4, 64, dtype=torch.float16)
+    head = torch.nn.Linear(3, 64, dtype=torch.float16)
+    torch.nn.init.zeros_(head.weight), torch.nn.init.zeros_(head.bias)
+    loss = module(head(torch.ones(2, 3, dtype=torch.float16)), torch.ones(2, 4))
+    loss.backward()
+    assert loss.isfinite() and head.weight.grad.isfinite().all() and head.bias.grad.isfinite().all()

@@ -1,7 +1,10 @@
 """A store on disk: exact round trips, damage, keys, crashes and files that hold no store."""
 
+import copy
 import errno
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -148,3 +151,40 @@ def test_devices_agree(tmp_path):
     assert_holds(there.to("cpu"), dict(here))
     assert there.to("cuda").digest() == here.digest()
     there.verify()
+
+
+ANOTHER_WRITER = """
+import sys, torch
+from torch_hrr.hrr import VectorStore
+store = VectorStore.load(sys.argv[1])
+store.add("from the other process", torch.ones(store.dim))
+store.save(sys.argv[1])
+"""
+
+
+def test_what_another_writer_added_is_not_lost(tmp_path):
+    path = tmp_path / "store"
+    store().save(path)
+    mine = VectorStore.load(path)
+    subprocess.run([sys.executable, "-c", ANOTHER_WRITER, str(path)], check=True, timeout=300)
+    mine.add("mine", torch.ones(DIM))
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError, match=r"^save: .* must be as this store last read or wrote it"):
+        mine.save(path)
+    assert path.read_bytes() == before
+    mine.save(tmp_path / "elsewhere")
+    again = VectorStore.load(path)
+    assert "from the other process" in again
+    again.add("mine", torch.ones(DIM))
+    again.save(path)
+    # The one that wrote last may go on, there and where the file is moved to; a file that is gone stops nobody.
+    again.save(path)
+    path.rename(tmp_path / "moved")
+    again.save(path)
+    again.save(tmp_path / "elsewhere")
+    copied = copy.deepcopy(again)
+    copied.save(path)
+    with pytest.raises(RuntimeError, match=r"^save: "):
+        again.save(path)
+    # One that never read the file replaces it, as open(path, "w") does.
+    store().save(path)

@@ -1,5 +1,6 @@
 """Records, sequences, stacks, graphs and hash tables: their vectors, their noisy answers, and no change by errors."""
 
+import copy
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_hrr.hrr import encoders
+from torch_hrr.hrr import Resonator, Vocabulary, encoders
 from torch_hrr.hrr import functional as hrr
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
@@ -159,7 +160,7 @@ def test_an_emptied_stack_is_zero():
 
 def test_stacks_of_a_batch():
     memory = ItemMemory(rows(11, 8, DIM))
-    stack = on_cpu(Stack)
+    stack = on_cpu(Stack, batch=(3,))
     pushed = torch.tensor([[0, 1, 2], [3, 3, 5], [7, 6, 0]])
     for index in pushed:
         stack.push(memory.vectors[index])
@@ -180,7 +181,7 @@ def test_a_memory_that_does_not_fit_leaves_the_stack():
     before = stack.vector
     with pytest.raises(ValueError, match=r"^pop: memory must have the last dimension"):
         stack.pop(ItemMemory(torch.ones(2, 8)))
-    assert stack.vector is before and len(stack) == 1
+    assert torch.equal(stack.vector, before) and len(stack) == 1
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -229,7 +230,7 @@ def test_values_of_a_table_and_no_way_back():
 
 def test_a_table_of_one_entry_gives_its_value():
     key, value = rows(14, 1, DIM, unitary=True)[0], rows(15, 4, DIM)
-    table = on_cpu(HashTable)
+    table = on_cpu(HashTable, batch=(4,))
     table.add(key, value)
     torch.testing.assert_close(table.get(key), value)
 
@@ -318,7 +319,7 @@ def test_arguments_that_do_not_fit_change_nothing(kind, call, where, bad, error,
     before = made.vector
     with pytest.raises(error, match=f"^{where} {text}$"):
         call(made, bad)
-    assert made.vector is before
+    assert torch.equal(made.vector, before)
     assert not hasattr(made, "__len__") or len(made) == 0
 
 
@@ -341,14 +342,14 @@ def test_items_to_extend_by_need_two_dimensions():
     ],
 )
 def test_batches_that_do_not_match_change_nothing(kind, call, text):
-    made = on_cpu(kind, 8)
+    made = on_cpu(kind, 8, batch=(3,))
     fill = {Sequence: "append", Stack: "push"}.get(kind, "add")
     batch = torch.ones(3, 1, 8) if kind is Graph else torch.ones(3, 8)
     getattr(made, fill)(*[batch] * (1 if kind in (Sequence, Stack) else 2))
     before = made.vector
     with pytest.raises(ValueError, match=rf"^{text} must have leading dimensions that broadcast, got .*\[3\]$"):
         call(made, torch.ones(2, 8))
-    assert made.vector is before
+    assert torch.equal(made.vector, before)
 
 
 def test_edges_have_one_number_of_ends():
@@ -408,3 +409,87 @@ def test_roles_that_are_not_there():
             call()
     with pytest.raises(KeyError, match=r"remove: role must be one of \['a'\], got 'b'"):
         record.remove("b")
+
+
+@pytest.mark.parametrize("kind", (Sequence, Stack, Graph, HashTable))
+def test_what_is_added_makes_no_batch_by_itself(kind):
+    made = on_cpu(kind, 8)
+    add = {Sequence: made.__class__.__dict__.get("append"), Stack: made.__class__.__dict__.get("push")}.get(kind)
+    given = [torch.ones(3, 1, 8) if kind is Graph else torch.ones(3, 8)] * (1 if add else 2)
+    with pytest.raises(
+        ValueError, match=r"must have leading dimensions that broadcast to \[\], got \[3\]; .*batch=\(3,\)"
+    ):
+        (add or kind.add)(made, *given)
+    assert torch.equal(made.vector, torch.zeros(8))
+    of_three = on_cpu(kind, 8, batch=(3,))
+    (add or kind.add)(of_three, *given)
+    assert of_three.vector.shape == (3, 8) and "batch=(3,)" in repr(of_three)
+
+
+@pytest.mark.parametrize("kind", (Sequence, Stack, Graph, HashTable))
+def test_a_vector_that_was_read_is_a_copy(kind):
+    made = on_cpu(kind, 8)
+    vector = made.vector
+    vector.fill_(1)
+    assert torch.equal(made.vector, torch.zeros(8))
+
+
+def test_a_deep_copy_keeps_the_graph_and_shares_no_values():
+    x = rows(40, 1, 16, dtype=torch.float64)[0].requires_grad_()
+    made = {
+        "record": Record({"a": 2 * x}), "sequence": on_cpu(Sequence, 16, dtype=torch.float64),
+        "stack": on_cpu(Stack, 16, dtype=torch.float64),
+    }  # fmt: skip
+    made["record"].set("a", 3 * x)
+    made["sequence"].append(x)
+    made["stack"].push(x)
+    for structure in made.values():
+        copied = copy.deepcopy(structure)
+        (expected,) = torch.autograd.grad(structure.vector.sum(), x, retain_graph=True)
+        (found,) = torch.autograd.grad(copied.vector.sum(), x, retain_graph=True)
+        assert torch.equal(found, expected) and torch.equal(copied.vector, structure.vector)
+    with torch.no_grad():
+        copied = copy.deepcopy(made["stack"])
+        copied.push(torch.ones(16, dtype=torch.float64))
+    assert len(made["stack"]) == 1 and copied.vector.requires_grad is False
+
+
+class Named(torch.Tensor):
+    """A class of tensors that only adds a method."""
+
+    def whose(self):
+        return "mine"
+
+
+def test_containers_hold_plain_tensors():
+    plain, named = rows(41, 3, 16), rows(41, 3, 16).as_subclass(Named)
+
+    def filled(x):
+        record, table, graph, sequence, stack = (
+            Record({"a": x[0]}), on_cpu(HashTable, 16), on_cpu(Graph, 16), on_cpu(Sequence, 16), on_cpu(Stack, 16)
+        )  # fmt: skip
+        record.set("a", x[1])
+        table.add(x[0], x[1])
+        graph.add(x[0], x[1])
+        sequence.append(x[0])
+        sequence.extend(x)
+        stack.push(x[0])
+        words = Vocabulary(16, device="cpu")
+        words.add("A", x[0])
+        words.populate("B; C = A * B")
+        return {
+            ItemMemory(x): lambda made: made.cleanup(plain)[0], Resonator([x, x]): lambda made: made.codebooks[0],
+            words: lambda made: made.parse("A * B + C"), record: lambda made: made.vector,
+            table: lambda made: made.get(x[0]), graph: lambda made: made.neighbours(x[0]),
+            sequence: lambda made: made.vector, stack: lambda made: made.top(),
+        }  # fmt: skip
+
+    for (made, read), (expected, read_plain) in zip(filled(named).items(), filled(plain).items(), strict=True):
+        for each in (made, copy.deepcopy(made)):
+            assert type(read(each)) is torch.Tensor, type(made).__name__
+            assert torch.equal(read(each), read_plain(expected))
+    learned = torch.ones(16, requires_grad=True)
+    record = Record({"a": learned.as_subclass(Named)})
+    record.set("a", plain[0])
+    record.vector.sum().backward()
+    assert learned.grad is not None

@@ -337,3 +337,16 @@ def test_a_copy_shares_nothing():
     copy.copy(vocabulary).populate("C")
     assert list(vocabulary) == ["A", "B"]
     assert vocabulary.cleanup(query, 2)[1].tolist() == [0, 1]
+
+
+def test_a_name_may_be_any_text(tmp_path):
+    words = Vocabulary(DIM, device="cpu")
+    words.populate("A")
+    for name in ("New York", "1a", "if", ""):
+        words.add(name, words["A"] * 2)
+    words.save(tmp_path / "words")
+    loaded = Vocabulary.load(tmp_path / "words")
+    assert loaded.names == words.names == ("A", "New York", "1a", "if", "")
+    assert torch.equal(loaded["New York"], words["A"] * 2)
+    with pytest.raises(ValueError, match=r"^parse: text must"):
+        words.parse("New York + A")

@@ -137,11 +137,8 @@ def test_deep_nesting_is_an_error(text):
 @pytest.mark.parametrize(
     ("name", "vector", "error", "message"),
     [
-        (1, torch.ones(DIM), TypeError, "name must be a str, got int"),
-        ("", torch.ones(DIM), ValueError, "name must be an identifier, got ''"),
-        ("a b", torch.ones(DIM), ValueError, "name must be an identifier, got 'a b'"),
-        ("1a", torch.ones(DIM), ValueError, "name must be an identifier, got '1a'"),
-        ("if", torch.ones(DIM), ValueError, "name must be an identifier, got 'if'"),
+        (1, torch.ones(DIM), TypeError, "name must be str, got int"),
+        ("\ud800", torch.ones(DIM), ValueError, "name must be valid Unicode"),
         ("A", torch.ones(DIM), ValueError, "name must be new, got 'A'"),
         ("X", [1.0] * DIM, TypeError, "vector must be a torch.Tensor or a NumPy array, got list"),
         ("X", torch.ones(DIM, dtype=torch.int64), TypeError, "vector must be float32, .* got torch.int64"),

@@ -39,14 +39,6 @@ class _Token(NamedTuple):
     position: int
 
 
-def check_name(op: str, name: str) -> None:
-    """Raises unless the name is an identifier and no keyword of Python."""
-    if not isinstance(name, str):
-        raise TypeError(f"{op}: name must be a str, got {type(name).__name__}")
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{op}: name must be an identifier, got {name[:_SHOWN]!r}")
-
-
 def parse_expression(op: str, text: str, known: Container[str], limit: float) -> Program:
     """The program of one expression over known names, whose factors are at most `limit`."""
     reader = _Reader(op, text)

@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import choice, integer, number
+from torch_hrr._checks import check_seed, choice, integer, number
+from torch_hrr._random import seeded_generator
 from torch_hrr.hrr.modules import draw_rows, empty_matrix, taken, taken_rows, widen
 
 
@@ -50,6 +51,7 @@ class HRRMultiLabelLoss(nn.Module):
         missing_weight: float = 1.0,
         reduction: str = "mean",
         *,
+        seed: int = 0,
         generator: torch.Generator | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -61,7 +63,9 @@ class HRRMultiLabelLoss(nn.Module):
             dim: D, at least 1.
             missing_weight: Weight of the second sum, >= 0 and finite.
             reduction: "mean" or "sum" over the rows of a batch, or "none".
-            generator: A CPU generator; None draws from torch's default one.
+            seed: Seed of the vectors, any int, taken modulo 2^64. They follow from it, so that a net that was trained
+                with this loss is decoded by another one of the same seed, sizes and dtype, in any process.
+            generator: A CPU generator that draws the vectors instead of ``seed``; then keep the loss's state.
             device: Device of the vectors; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the vectors; None means torch's default dtype.
 
@@ -79,7 +83,8 @@ class HRRMultiLabelLoss(nn.Module):
         self.missing_weight = missing_weight
         self.reduction = reduction
         vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
-        draw_rows("HRRMultiLabelLoss", vectors, generator, unitary=True)
+        chosen = seeded_generator(check_seed("HRRMultiLabelLoss", seed)) if generator is None else generator
+        draw_rows("HRRMultiLabelLoss", vectors, chosen, unitary=True)
         # Copies, so that the three do not share one storage, which safetensors would refuse to save.
         self.register_buffer("labels", vectors[2:].clone())
         self.register_buffer("present", vectors[0].clone())

@@ -16,6 +16,8 @@ from torch_hrr._checks import (
     check_strided,
     check_vectors,
     integer,
+    may_be_kept,
+    plain_tensor,
     shown,
     tensor,
 )
@@ -51,7 +53,7 @@ class ItemMemory(Saveable):
                 strings.
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or their number is not N.
         """
-        vectors = tensor("ItemMemory", "vectors", vectors)
+        vectors = plain_tensor(tensor("ItemMemory", "vectors", vectors))
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
             raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
@@ -67,9 +69,12 @@ class ItemMemory(Saveable):
             # As columns, which a product with few queries reads up to twice as fast.
             self._columns = {items.dtype: items.mT.contiguous()}
             self._first = _first_copies(items)
-            # On the CPU reading costs nothing, and different, finite items save passes over all cosines.
-            self._is_plain = items.device.type == "cpu" and bool(
-                (self._first == torch.arange(len(items), device="cpu")).all() & items.isfinite().all()
+            # On the CPU reading costs nothing, and different, finite items save passes over all cosines. A graph cannot
+            # read.
+            self._is_plain = (
+                items.device.type == "cpu"
+                and not torch.compiler.is_compiling()
+                and bool((self._first == torch.arange(len(items), device="cpu")).all() & items.isfinite().all())
             )
 
     def __repr__(self) -> str:
@@ -198,9 +203,13 @@ class ItemMemory(Saveable):
         columns = self._columns.get(dtype)
         if columns is None:
             with torch.inference_mode(False), torch.no_grad():
-                columns = self._columns[dtype] = normalize(self._vectors.to(dtype)).mT.contiguous()
+                columns = normalize(self._vectors.to(dtype)).mT.contiguous()
+            if may_be_kept(columns):
+                self._columns[dtype] = columns
         unit = normalize(query)
-        if self._is_plain and query.numel() == query.shape[-1]:
+        # The number of rows of x[mask], say, a graph does not know.
+        single = query.dim() == 1 or (not torch.compiler.is_compiling() and query.numel() == query.shape[-1])
+        if self._is_plain and single:
             # One query: the sum of the columns that it weights takes .7 of the time of the matrix product.
             return _ops.superpose.default(columns, unit, False, 0.0)
         return unit @ columns

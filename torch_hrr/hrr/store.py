@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_finite, check_names, check_vector, integer, resolve_dtype, word
+from torch_hrr._checks import (
+    FLOATING,
+    check_finite,
+    check_names,
+    check_vector,
+    checked_path,
+    integer,
+    resolve_dtype,
+    word,
+)
 from torch_hrr._shared import locked
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.io import IntegrityError, Saveable, digest
@@ -68,6 +77,8 @@ class VectorStore(NamedVectors, Saveable):
         self._rows = self._allocate(capacity, self._device)
         # The rows without a vector, the next one to use last.
         self._free = list(range(capacity - 1, -1, -1))
+        # Files as this store last read or wrote them.
+        self._seen: dict[str, tuple[int, ...]] = {}
 
     @locked
     def __getitem__(self, name: str) -> Tensor:
@@ -171,8 +182,41 @@ class VectorStore(NamedVectors, Saveable):
         """As `Saveable.save`, after `verify`: if that finds a change, it raises IntegrityError and writes nothing.
 
         The file depends only on what `digest` depends on, and on the key.
+
+        Raises:
+            RuntimeError: Somebody else has written the file since this store read or wrote it; nothing is written, so
+                that neither's additions are lost. Load it and add to that, or save to another path.
+            Others: As for `Saveable.save`.
         """
-        super().save(path, key)
+        place = os.path.realpath(checked_path("save", path))
+        with self._lock:
+            if place in self._seen and _state_of(place) not in (self._seen[place], None):
+                raise RuntimeError(
+                    f"save: {place} must be as this store last read or wrote it, got a file changed since"
+                )
+            super().save(path, key)
+            self._saw(place, _state_of(place))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | None = None,
+        *,
+        device: torch.device | str | int | None = None,
+        **options: Any,
+    ) -> Self:
+        """As `Saveable.load`; the store remembers the file, and `save` does not overwrite what others write to it."""
+        place = os.path.realpath(checked_path("load", path))
+        # Before it is read: a change in between is then noticed.
+        state = _state_of(place)
+        store = super().load(path, key, device=device, **options)
+        store._saw(place, state)
+        return store
+
+    def _saw(self, place: str, state: tuple[int, ...] | None) -> None:
+        if state is not None:
+            self._seen[place] = state
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -242,6 +286,15 @@ class VectorStore(NamedVectors, Saveable):
             shown = ", ".join(map(repr, changed[:5])) + (" and more" if len(changed) > 5 else "")
             raise IntegrityError(f"{op}: vectors must be as they were last written, got others for {shown}")
         return vectors
+
+
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """What tells one state of a file from another; None where there is none. Every save makes a file of its own."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _fingerprints(vectors: Tensor) -> list[str]:

@@ -3,8 +3,10 @@
 They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do; the notes
 on norms, noise and seeds there hold here too. Every method that adds or queries takes tensors of float32, float64,
 float16 or bfloat16, of the structure's D and on its device. Otherwise it raises TypeError, ValueError or, for the
-device, RuntimeError and changes nothing. Leading dimensions broadcast: a structure may be a batch of structures of one
-length. Differentiable; deterministic.
+device, RuntimeError and changes nothing. A structure may be a batch of structures of one length: a record has the
+leading dimensions of its fillers, the others are made with ``batch``, to which what is added broadcasts; queries
+broadcast with it. Copies share no values; gradients of a copy flow to where those of the original do. Differentiable;
+deterministic.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from torch_hrr._checks import (
     check_vectors,
     integer,
     resolve_dtype,
+    sizes,
     word,
 )
 from torch_hrr._shared import Shared, locked
@@ -181,6 +184,7 @@ class _Structure(Shared, Saveable):
         self,
         dim: int = 512,
         *,
+        batch: tuple[int, ...] = (),
         seed: int = DEFAULT_SEED,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -189,22 +193,24 @@ class _Structure(Shared, Saveable):
 
         Args:
             dim: D, >= 1.
+            batch: leading dimensions of a batch of structures.
             seed: seed of the permutation, any int, taken modulo 2^64.
             device: as for `hrr.random`, None being the current one; arguments of the methods must be on it.
             dtype: None means torch's default; arguments of a wider dtype widen the vector.
 
         Raises:
-            TypeError: `dim` or `seed` is not an int, or `dtype` not supported.
-            ValueError: `dim` is less than 1, or `device` is unknown to torch.
+            TypeError: `dim` or `seed` is not an int, `batch` not a sequence of ints, or `dtype` not supported.
+            ValueError: `dim` is less than 1, `batch` less than 0, or `device` is unknown to torch.
         """
         name = type(self).__name__
         dim = integer(name, "dim", dim, 1)
-        check_elements(name, "the vector", (dim,))
+        batch = sizes(name, "batch", batch, 0)
+        check_elements(name, "the vector", (*batch, dim))
         check_seed(name, seed)
         seed = int(seed)
         dtype = resolve_dtype(name, dtype)
         self.seed = seed
-        self._vector = torch.zeros(dim, device=resolve_device(device, op=name), dtype=dtype)
+        self._vector = torch.zeros(*batch, dim, device=resolve_device(device, op=name), dtype=dtype)
 
     @property
     def dim(self) -> int:
@@ -213,8 +219,8 @@ class _Structure(Shared, Saveable):
 
     @property
     def vector(self) -> Tensor:
-        """The structure, ``[..., D]``; zero while it is empty."""
-        return self._vector
+        """A copy of the structure, ``[..., D]``; zero while it is empty."""
+        return self._vector.clone()
 
     def __repr__(self) -> str:
         """Class, D, device and dtype."""
@@ -244,7 +250,8 @@ class _Structure(Shared, Saveable):
         return structure
 
     def _describe(self, *parts: str) -> str:
-        return describe(self, self.dim, self._vector.device, self._vector.dtype, *parts)
+        batch = [f"batch={tuple(self._vector.shape[:-1])}"] if self._vector.dim() > 1 else []
+        return describe(self, self.dim, self._vector.device, self._vector.dtype, *batch, *parts)
 
     def _check(self, op: str, rank: int = 1, **given: Any) -> list[Tensor]:
         vectors = [
@@ -252,6 +259,18 @@ class _Structure(Shared, Saveable):
         ]
         names = " and ".join([*given, "vector"])
         check_broadcast(op, names, *(value.shape[:-rank] for value in vectors), self._vector.shape[:-1])
+        return vectors
+
+    def _added(self, op: str, hint: str = "", rank: int = 1, **given: Any) -> list[Tensor]:
+        """As `_check`, of vectors that do not make a batch of a structure that is none."""
+        vectors, batch = self._check(op, rank, **given), self._vector.shape[:-1]
+        found = torch.broadcast_shapes(*(value.shape[:-rank] for value in vectors), batch)
+        if found != batch:
+            names = " and ".join(given)
+            raise ValueError(
+                f"{op}: {names} must have leading dimensions that broadcast to {list(batch)}, got {list(found)}; "
+                f"{hint}batch={tuple(found)} makes a batch of structures"
+            )
         return vectors
 
     def _permute(self, vectors: Tensor, power: int = 1) -> Tensor:
@@ -269,14 +288,14 @@ class Sequence(_Structure):
     @locked
     def append(self, item: Tensor) -> None:
         """Adds ``[..., D]`` at the end."""
-        (item,) = self._check("append", item=item)
+        (item,) = self._added("append", "extend adds items in order, ", item=item)
         self._vector = self._vector + self._permute(item, self._length + 1)
         self._length += 1
 
     @locked
     def extend(self, items: Tensor) -> None:
         """Adds ``[..., L, D]`` at the end, in order."""
-        (items,) = self._check("extend", rank=2, items=items)
+        (items,) = self._added("extend", rank=2, items=items)
         self._vector = self._vector + self._permute(encoders.sequence(items, seed=self.seed), self._length)
         self._length += items.shape[-2]
 
@@ -315,7 +334,7 @@ class Stack(_Structure):
     @locked
     def push(self, item: Tensor) -> None:
         """Puts ``[..., D]`` on the top."""
-        (item,) = self._check("push", item=item)
+        (item,) = self._added("push", item=item)
         self._vector = self._permute(self._vector + item)
         self._length += 1
 
@@ -383,13 +402,14 @@ class Graph(_Structure):
         dim: int = 512,
         directed: bool = True,
         *,
+        batch: tuple[int, ...] = (),
         seed: int = DEFAULT_SEED,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """A graph without edges; `directed` says whether a -> b differs from b -> a, the rest is as for `Sequence`."""
         directed = check_bool("Graph", "directed", directed)
-        super().__init__(dim, seed=seed, device=device, dtype=dtype)
+        super().__init__(dim, batch=batch, seed=seed, device=device, dtype=dtype)
         self.directed = directed
 
     def _settings(self) -> dict[str, Any]:
@@ -422,7 +442,7 @@ class Graph(_Structure):
 
     def _edges(self, op: str, sources: Tensor, targets: Tensor) -> Tensor:
         many = any(getattr(ends, "ndim", 0) > 1 for ends in (sources, targets))
-        sources, targets = self._check(op, 2 if many else 1, sources=sources, targets=targets)
+        sources, targets = self._added(op, rank=2 if many else 1, sources=sources, targets=targets)
         check_broadcast(op, "sources and targets", sources.shape[:-1], targets.shape[:-1])
         if not many:
             sources, targets = sources.unsqueeze(0), targets.unsqueeze(0)
@@ -453,5 +473,5 @@ class HashTable(_Structure):
         return self._permute(functional.unbind(self._vector, key), -1)
 
     def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
-        key, value = self._check(op, key=key, value=value)
+        key, value = self._added(op, key=key, value=value)
         return functional.bind(key, self._permute(value))

@@ -19,15 +19,17 @@ from torch_hrr._checks import (
     check_seed,
     check_vector,
     integer,
+    may_be_kept,
     resolve_dtype,
     word,
 )
 from torch_hrr._shared import locked
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._expression import Program, check_name, parse_expression, parse_statements
+from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype
 from torch_hrr.io import Saveable
+from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
 
 
@@ -36,8 +38,7 @@ class Vocabulary(NamedVectors, Saveable):
 
     Expressions know these operators, with the precedence and the association of Python, from tight to loose:
 
-        ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts; ``A ** 0`` is the identity
-                              where no bin of A is empty (an empty one stays empty)
+        ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts, ``A ** 0`` is the identity
         ``~A``, ``-A``        the involution ``a[(-n) mod D]``, which is the approximate inverse; the negative
         ``A * B``, ``x * A``  ``bind(A, B)``; a vector times a number, in either order
         ``A + B``, ``A - B``  superposition, not normalised
@@ -131,11 +132,13 @@ class Vocabulary(NamedVectors, Saveable):
     def add(self, name: str, vector: Tensor) -> None:
         """Declares a name for a given vector; keeps a copy in the vocabulary's dtype, on its device.
 
+        The name may be any text; expressions can use those that are identifiers.
+
         Raises:
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
-            ValueError: the name is already declared or not an identifier, or ``vector`` is not ``[D]`` or not finite.
+            ValueError: the name is already declared or not valid Unicode, or ``vector`` is not ``[D]`` or not finite.
         """
-        check_name("add", name)
+        check_text("add", "name", name)
         if name in self._entries:
             raise ValueError(f"add: name must be new, got {name!r}")
         vector = check_vector("add", "vector", vector, (self._dim,))
@@ -157,6 +160,7 @@ class Vocabulary(NamedVectors, Saveable):
             ValueError: text outside the grammar above or an unknown name, before anything is computed.
 
         Cost: linear in the text; at most one O(D log D) operator for each one written. Does not wait for the device.
+        A graph of ``torch.compile`` ends here, since threads may share the vocabulary: parse before it.
         """
         program = parse_expression("parse", text, self._entries, torch.finfo(self._dtype).max)
         return self._evaluate(program, self._entries)
@@ -201,8 +205,6 @@ class Vocabulary(NamedVectors, Saveable):
         )
         check_vector("load", "vectors", vectors, (len(names), vectors.shape[1]))
         check_finite("load", "vectors", vectors)
-        for name in names:
-            check_name("load", name)
         vocabulary._extend(dict(zip(names, vectors.to(vocabulary.device).unbind(), strict=True)))
         if vocabulary._content()[1] != metadata or len(tensors) > 1:
             raise ValueError("entries that no vocabulary has")
@@ -212,9 +214,12 @@ class Vocabulary(NamedVectors, Saveable):
     def _items(self, op: str) -> ItemMemory:
         if not self._entries:
             raise ValueError(f"{op}: vocabulary must have names, got none")
-        if self._memory is None:
-            self._memory = ItemMemory(self.vectors, self.names)
-        return self._memory
+        if self._memory is not None:
+            return self._memory
+        memory = ItemMemory(self.vectors, self.names)
+        if may_be_kept(memory._vectors):
+            self._memory = memory
+        return memory
 
     def _extend(self, vectors: dict[str, Tensor]) -> None:
         self._memory = None
