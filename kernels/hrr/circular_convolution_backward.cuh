@@ -92,7 +92,7 @@ struct GradientRow : ThreadRow<T, kLog2> {
                              int& exponent_b) const {
     const NormalizingScale<T> scale(squared, of.a + of.b, eps);
     projection = scale.above_eps ? dot / squared : T{0};
-    factor = squared == T{0} && eps > 0 ? T{0} : scale.factor;
+    factor = gradient_factor(scale, squared, eps);
     // scale.exponent is that of 1 / max(n, eps) times c's own; the gradient has g's exponent in c's place.
     exponent_a = of.grad - of.a + scale.exponent;
     exponent_b = of.grad - of.b + scale.exponent;

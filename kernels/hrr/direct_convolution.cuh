@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kDirectThreads) direct_backward_kernel(BindBac
       const double dot = row.sum(c * grad);
       const NormalizingScale<double> scale(squared, of_a.exponent + of_b.exponent, params.eps);
       upstream = multiply_add(scale.above_eps ? -(dot / squared) : 0.0, c, grad);
-      factor = scale.factor;
+      factor = gradient_factor(scale, squared, params.eps);
       out_exponent_a = of_grad.exponent - of_a.exponent + scale.exponent;
       out_exponent_b = of_grad.exponent - of_b.exponent + scale.exponent;
       good = safe_squared_norm(squared);

@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
       const Complex<T> g = row.point(1, n);
       row.set(0, n, {multiply_add(-projection, c.re, g.re), multiply_add(-projection, c.im, g.im)});
     });
-    factor *= squared == T{0} && params.eps > 0 ? T{0} : scale.factor;
+    factor *= gradient_factor(scale, squared, params.eps);
     exponent = scale.exponent - of_a.exponent - of_b.exponent;
     of_grad.finite = of_grad.finite && of_a.finite && of_b.finite;
   } else {

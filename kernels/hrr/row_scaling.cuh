@@ -84,6 +84,12 @@ struct NormalizingScale {
   }
 };
 
+// The factor for a gradient: 0 for a row of zeros, where 1 / eps would outweigh every other row.
+template <typename T>
+KERNEL_DEVICE T gradient_factor(const NormalizingScale<T>& scale, T squared, double eps) {
+  return squared == T{0} && eps > 0 ? T{0} : scale.factor;
+}
+
 // What scales a row that left the safe range. One that is not measured is taken as it stands.
 struct MeasuredRow {
   int exponent = 0;  // the row is scaled by 2^-exponent

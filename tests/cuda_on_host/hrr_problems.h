@@ -195,7 +195,7 @@ struct Gradients {
           g[i] = (g[i] - projection * c[i]) / norm;
         }
       } else {
-        g = scaled(g, 1 / static_cast<long double>(eps));
+        g = scaled(g, norm == 0 ? 0 : 1 / static_cast<long double>(eps));
       }
     }
     if (product == Product::kConvolution) {
