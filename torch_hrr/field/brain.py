@@ -45,6 +45,8 @@ _FALLOFF = 0.8
 _SMALL = 0.01
 # Places of which _field_moments takes the moments together.
 _BLOCK = 64
+# Sensors beyond which orthonormal columns are waves: a factorisation of normal numbers grows with the cube.
+_MOST_FACTORED = 1024
 LARGEST = 1e6
 """Sensory values and rewards are at most so large; far beyond, sums of squares overflow."""
 # Settings that a brain is made of, in the order of its arguments.
@@ -222,6 +224,10 @@ class FieldBrain(Saveable, nn.Module):
             if isinstance(given, Tensor) and given.device != self.device:
                 raise ValueError(f"step: {name} must be on {self.device}, got {given.device}")
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
+        # A program that is exported reads the same memory in every cycle, and writes to no other that is kept.
+        is_exported = torch.compiler.is_exporting()
+        if is_exported:
+            fresh = torch.empty_like(field)
         sensory = sensory.to(torch.float32)
         if not isinstance(reward, Tensor):
             reward = torch.full_like(self.mean_reward, number("step", "reward", _single(reward), -LARGEST, LARGEST))
@@ -241,7 +247,6 @@ class FieldBrain(Saveable, nn.Module):
         if surprise is not None:
             field.mul_(1 - self.decay * surprise)
         self._evolve(field, fresh)
-        self._turn = not self._turn
 
         self.library.store(self.last_sensory, self.last_motor, reward > self.mean_reward)
         self.mean_reward.mul_(0.9).add_(reward, alpha=0.1)
@@ -250,6 +255,10 @@ class FieldBrain(Saveable, nn.Module):
         fresh.view(-1, self.channels)[:, self.channels - self.motor_dim :].index_add_(0, around, echo)
         self.last_sensory.copy_(sensory)
         self.last_motor.copy_(motor)
+        if is_exported:
+            field.copy_(fresh)
+        else:
+            self._turn = not self._turn
         return self._pack(fresh, motor, error)
 
     def process_robot_cycle(
@@ -339,7 +348,10 @@ class FieldBrain(Saveable, nn.Module):
         start = (0.01 * normal(*shape)).to(dtype)
         content = self.channels - self.motor_dim
         weights = zeros(self.channels, self.sensory_dim)
-        weights[:content] = torch.linalg.qr(normal(content, self.sensory_dim))[0]
+        if self.sensory_dim <= _MOST_FACTORED:
+            weights[:content] = torch.linalg.qr(normal(content, self.sensory_dim))[0]
+        else:
+            _fill_with_waves(weights[:content], generator)
         motor = normal(self.motor_dim, 3 + self.channels)
         places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1, device="cpu"),) * 3)
         distance = places.abs().sum(1)
@@ -386,6 +398,10 @@ class FieldBrain(Saveable, nn.Module):
         pool["shares"].fill_(_BLOCK / places)[-1:] = (places - (blocks - 1) * _BLOCK) / places
         return pool
 
+    def _memory(self) -> TensorPool:
+        """Where a step works; one that is exported may not write to what is no buffer."""
+        return self._new_pool(self.device) if torch.compiler.is_exporting() else self.pool
+
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """The work's memory goes where the state goes; only the field changes its dtype."""
 
@@ -423,7 +439,7 @@ class FieldBrain(Saveable, nn.Module):
 
     def _place(self, rows: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
         """The places around the best one, ``[25]``, and the weights of an imprint there; 0 for those outside."""
-        best = torch.mv(rows, content.to(rows.dtype), out=self.pool["match"]).argmax(0, keepdim=True)
+        best = torch.mv(rows, content.to(rows.dtype), out=self._memory()["match"]).argmax(0, keepdim=True)
         near = torch.div(best, self._strides, rounding_mode="floor") % self._sizes + self._offsets
         inside = ((near >= 0) & (near < self._sizes)).all(1)
         around = (near.clamp(min=0).minimum(self._sizes - 1) * self._strides).sum(1)
@@ -440,7 +456,7 @@ class FieldBrain(Saveable, nn.Module):
         functional.advance_key_(self.key, field.numel())
 
     def _motor(self, field: Tensor, sensory: Tensor, around: Tensor) -> Tensor:
-        pool = self.pool
+        pool = self._memory()
         rows = field.view(-1, self.channels)
         mean = pool["mean"]
         torch.mean(rows, 1, dtype=torch.float32, out=mean.view(-1))
@@ -464,14 +480,14 @@ class FieldBrain(Saveable, nn.Module):
         rows = field.view(-1, self.channels)
         measured = reference.metrics(rows, _SMALL) if self.eager else self._metrics(rows)
         information, largest, energy, sparsity = measured
-        packed = self.pool["packed"]
+        packed = self._memory()["packed"]
         packed[: self.motor_dim] = motor
         packed[self.motor_dim :] = torch.stack((information, largest, 1 / (1 + error), energy, sparsity, error))
         return packed
 
     def _metrics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`reference.metrics` in one read: moments of blocks of places, then of all blocks together."""
-        pool, count = self.pool, rows.shape[0]
+        pool, count = self._memory(), rows.shape[0]
         torch.ops.torch_hrr._field_moments.out(rows, _SMALL, out=pool["moments"])
         means, squares, largest, small = pool["moments"].unbind(1)
         shares, deviations = pool["shares"], pool["deviations"]
@@ -516,6 +532,24 @@ class FieldBrain(Saveable, nn.Module):
         """What a file holds: weights and state, the field under one name."""
         skipped = {"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"}
         return {name: t for name, t in self.state_dict().items() if name not in skipped} | {"field": self.field}
+
+
+def _fill_with_waves(weights: Tensor, generator: torch.Generator) -> None:
+    """Random orthonormal columns: ``sqrt(2 / N) s_i t_j cos(pi (2 p_i + 1) (2 k_j + 1) / (4 N))``.
+
+    Columns k of the discrete cosine transform of kind IV, each at most once, with rows in a random order p and random
+    signs s and t. O(N) numbers are drawn, and every weight is one cosine.
+    """
+    rows, columns = weights.shape
+    order = torch.randperm(rows, generator=generator, device="cpu")
+    chosen = torch.randperm(rows, generator=generator, device="cpu")[:columns]
+    signs = torch.randint(2, (rows + columns,), generator=generator, device="cpu") * 2.0 - 1.0
+    scale = math.sqrt(2 / rows)
+    for begin in range(0, rows, _BLOCK):
+        block = slice(begin, min(begin + _BLOCK, rows))
+        # A whole turn is 8 N: exact, so that large products lose nothing.
+        angle = torch.outer(2 * order[block] + 1, 2 * chosen + 1).remainder_(8 * rows).double() * (math.pi / (4 * rows))
+        weights[block] = angle.cos_().mul_(scale * signs[block, None]).mul_(signs[rows:])
 
 
 def _single(value: Any) -> Any:
