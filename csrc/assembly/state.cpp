@@ -83,7 +83,7 @@ class StateReader {
   size_t floats_ = 0;
 };
 
-Area read_area(StateReader& reader, int64_t brains, int64_t seed) {
+Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t* numbers) {
   Area area;
   area.n = reader.integer();
   area.k = reader.integer();
@@ -92,7 +92,8 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed) {
   const int64_t period = reader.integer();
   area.refractory_period = static_cast<int32_t>(period);
   area.keyed_ties = reader.integer() != 0;
-  area.seed = static_cast<uint64_t>(seed);
+  area.key_root = kernels::mix64(static_cast<uint64_t>(seed));
+  area.numbers = numbers;
   area.id = static_cast<uint64_t>(reader.integer());
   TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "_project_: an area must have 1 <= k <= n < ",
               "2^31 - 1, got k ", area.k, " and n ", area.n);
@@ -133,14 +134,15 @@ float factor_of(double beta) {
   return static_cast<float>(std::min(1 + beta, 0x1p127));
 }
 
-Fiber read_fiber(StateReader& reader, int64_t seed, State& state) {
+Fiber read_fiber(StateReader& reader, int64_t seed, const int64_t* numbers, State& state) {
   const int64_t brains = state.brains;
   Fiber fiber;
   const Area& source = area_at(state.first, reader.integer(), fiber.source);
   const Area& target = area_at(state.first, reader.integer(), fiber.target);
   fiber.plastic = reader.integer() != 0;
   const bool procedural = reader.integer() != 0;
-  fiber.seed = static_cast<uint64_t>(seed);
+  fiber.key_root = kernels::mix64(static_cast<uint64_t>(seed));
+  fiber.numbers = numbers;
   fiber.id = static_cast<uint64_t>(reader.integer());
   const double p = reader.rate();
   fiber.factor = factor_of(reader.rate());
@@ -223,11 +225,12 @@ State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<d
   const int64_t stimuli = reader.integer();
   TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "_project_: layout must hold counts of at least 0, got ",
               areas, ", ", fibers, " and ", stimuli);
+  const auto* const numbers = reader.optional<int64_t>("numbers", at::kLong, {state.brains});
   for (int64_t a = 0; a < areas; ++a) {
-    state.first.areas.push_back(read_area(reader, state.brains, seed));
+    state.first.areas.push_back(read_area(reader, state.brains, seed, numbers));
   }
   for (int64_t f = 0; f < fibers; ++f) {
-    state.first.fibers.push_back(read_fiber(reader, seed, state));
+    state.first.fibers.push_back(read_fiber(reader, seed, numbers, state));
   }
   for (int64_t s = 0; s < stimuli; ++s) {
     state.first.stimuli.push_back(read_stimulus(reader, state));

@@ -26,6 +26,11 @@ KERNEL_HOST_DEVICE constexpr uint32_t tie_rank(uint64_t key, int64_t j) {
   return mix32(mix32(static_cast<uint32_t>(j) ^ static_cast<uint32_t>(key)) ^ static_cast<uint32_t>(key >> 32));
 }
 
+// What names brain b of a batch in keys: its place where `numbers` is null.
+KERNEL_HOST_DEVICE constexpr uint64_t number_of_brain(const int64_t* numbers, int64_t b) {
+  return static_cast<uint64_t>(numbers != nullptr ? numbers[b] : b);
+}
+
 template <typename T>
 KERNEL_HOST_DEVICE T* offset_of(T* array, int64_t elements) {
   return array == nullptr ? nullptr : array + elements;
@@ -48,16 +53,16 @@ struct Area {
   int32_t refractory_period = 0;       // rounds
   const int64_t* penalties = nullptr;  // [refractory_period] by rounds since the win, of all brains
   bool keyed_ties = false;             // among equal inputs the lower tie_rank wins, not the lower index
-  uint64_t seed = 0;                   // of the ties' key, with the brain and the id
+  uint64_t key_root = 0;               // of the ties' key, with the id: mix64 of the seed, then of a brain
   uint64_t id = 0;
-  int64_t brain = 0;
+  const int64_t* numbers = nullptr;  // [brains] what names them in keys, or null: their places
 
   KERNEL_HOST_DEVICE uint64_t tie_key() const {
-    return connectome_key(seed, static_cast<uint64_t>(brain), id);
+    return key_of_root(key_root, id);
   }
   KERNEL_HOST_DEVICE Area of_brain(int64_t b) const {
     Area own = *this;
-    own.brain = b;
+    own.key_root ^= number_of_brain(numbers, b);
     own.winners += b * k;
     own.winner_count += b;
     own.slot_of += b * n;
@@ -77,9 +82,9 @@ struct Fiber {
   float factor = 1;                       // 1 + beta
   float largest = 0;                      // weight
   const GapTables* connectome = nullptr;  // on the host; null: a graph of the user's own, all of it in `edges`
-  uint64_t seed = 0;                      // of the connectome's key, with the brain and the id
+  uint64_t key_root = 0;                  // of the connectome's key, as an area's
   uint64_t id = 0;
-  int64_t brain = 0;
+  const int64_t* numbers = nullptr;
   int32_t* counts = nullptr;           // [target n] base edges from `delivered`
   int64_t* delivered = nullptr;        // [source k] ascending
   int64_t* delivered_count = nullptr;  // [1]
@@ -92,14 +97,14 @@ struct Fiber {
   int64_t* sums = nullptr;
 
   KERNEL_HOST_DEVICE uint64_t key() const {
-    return connectome_key(seed, static_cast<uint64_t>(brain), id);
+    return key_of_root(key_root, id);
   }
   KERNEL_HOST_DEVICE bool learns() const {
     return plastic && factor != 1;
   }
   KERNEL_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
     Fiber own = *this;
-    own.brain = b;
+    own.key_root ^= number_of_brain(numbers, b);
     own.counts = offset_of(counts, b * into.n);
     own.delivered += b * from.k;
     own.delivered_count += b;

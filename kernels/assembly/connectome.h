@@ -66,9 +66,13 @@ void make_binomial_table(int64_t size, double p, uint64_t* thresholds, BinomialT
 
 KERNEL_ISA_BEGIN
 
-// The Philox key of a fiber: injective in each argument for given others.
+// The Philox key of a fiber, from the root of a brain's keys: mix64(seed) ^ brain.
+KERNEL_HOST_DEVICE constexpr uint64_t key_of_root(uint64_t root, uint64_t fiber) {
+  return mix64(mix64(root) ^ fiber);
+}
+// Injective in each argument for given others.
 KERNEL_HOST_DEVICE constexpr uint64_t connectome_key(uint64_t seed, uint64_t brain, uint64_t fiber) {
-  return mix64(mix64(mix64(seed) ^ brain) ^ fiber);
+  return key_of_root(mix64(seed) ^ brain, fiber);
 }
 
 KERNEL_HOST_DEVICE constexpr uint32_t gap_outcome(uint32_t entry, uint32_t word) {

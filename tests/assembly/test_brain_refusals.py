@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain
+from torch_hrr.assembly import Brain, TorchBrain
 
 
 def brain_of(batch=None, mode="exact"):
@@ -210,3 +210,53 @@ def test_what_are_no_indices_is_named(which):
 )
 def test_indices_beyond_64_bits_are_outside_too(indices, got):
     assert_refused(IndexError, rf"indices must be in 0\.\.59, got {got}$", brain_of(), "activate", "A", indices)
+
+
+@pytest.mark.parametrize("mode", ("exact", "sampled"))
+def test_an_area_that_never_fired_does_not_wake_itself(mode):
+    """A forgotten stimulus would make the first k neurons win."""
+    brain = Brain(p=0.1, seed=0, mode=mode, batch=2)
+    brain.add_stimulus("s", 20)
+    for name in "AB":
+        brain.add_area(name, 100, 10)
+    for areas in ({"A": ["A"]}, {"A": ["A"], "B": ["B"]}):
+        with pytest.raises(ValueError, match=r"^project: source area must have winners, got none in 'A' of brain 0$"):
+            brain.project({}, areas, rounds=3)
+    with pytest.raises(ValueError, match=r"got none in 'B' of brain 0$"):
+        brain.project({"s": ["A"]}, {"A": ["A"], "B": ["B"]})
+    assert brain.support("A").tolist() == [0, 0]
+    brain.project({"s": ["A", "B"]}, {"A": ["A"], "B": ["B"]})
+    brain.project({}, {"A": ["A"], "B": ["B"]})
+    trained = TorchBrain(p=0.1)
+    trained.add_area("A", 100, 10)
+    with pytest.raises(ValueError, match=r"^project: source area must have winners, got none in 'A'$"):
+        trained.project({}, {"A": ["A"]})
+    trained.enable_learning()
+    with torch.no_grad():
+        trained.biases[0][:10] = 1
+    trained.project({}, {"A": ["A"]})
+    assert trained.winners("A").tolist() == list(range(10))
+
+
+def test_a_stimulus_is_not_an_area_nor_an_area_a_stimulus():
+    brain = Brain(p=0.1)
+    brain.add_stimulus("s", 20)
+    brain.add_area("A", 100, 10)
+    with pytest.raises(ValueError, match=r"^project: stimulus must be declared, got 'A', which is an area$"):
+        brain.project({"A": ["A"]})
+    with pytest.raises(ValueError, match=r"^project: area must be declared, got 's', which is a stimulus$"):
+        brain.project({}, {"s": ["A"]})
+    with pytest.raises(ValueError, match=r"^winners: area must be declared, got 's', which is a stimulus$"):
+        brain.winners("s")
+
+
+def test_views_say_how_what_they_show_is_set():
+    brain = Brain(p=0.1)
+    for name in "AB":
+        brain.add_area(name, 100, 10)
+    brain.connect("A", "B")
+    for view, name in ((brain.areas["A"], "n"), (brain.fibers["A", "B"], "p")):
+        with pytest.raises(AttributeError, match=r"^beta: a view must not be written, brain\.set_beta\("):
+            view.beta = 0.3
+        with pytest.raises(AttributeError, match=rf"^{name}: a view must not be written"):
+            setattr(view, name, 3)

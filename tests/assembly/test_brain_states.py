@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain
+from torch_hrr.assembly import Brain, TorchBrain
 
 
 def brain_of(mode="exact", **options):
@@ -79,3 +79,89 @@ def test_a_state_to_come_back_to_is_a_copy():
     assert not brain.winners("A").equal(winners)
     brain.load_state_dict(kept)
     assert brain.winners("A").equal(winners)
+
+
+def declared(kind, **options):
+    brain = kind(p=0.1, seed=1, **options)
+    if kind is Brain:
+        brain.add_stimulus("s", 30)
+    brain.add_area("A", 300, 15)
+    brain.add_area("B", 200, 10)
+    return brain
+
+
+def used(brain, rounds=3, into_b=True):
+    if isinstance(brain, Brain):
+        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=rounds)
+        if into_b:
+            brain.project({}, {"A": ["A", "B"]}, rounds=rounds)
+    else:
+        brain.project({"A": torch.arange(300.0) / 300}, {"A": ["A", "B"]} if into_b else {"A": ["A"]}, rounds=rounds)
+    return brain
+
+
+def model_of(brain):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model.brain = brain
+    return model
+
+
+@pytest.mark.parametrize("option", ({}, {"assign": True}, {"strict": False}), ids=str)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (Brain, {}),
+        (Brain, {"batch": 3}),
+        (Brain, {"mode": "sampled"}),
+        (TorchBrain, {}),
+        (TorchBrain, {"learning": True}),
+    ],
+)
+def test_a_model_that_contains_a_brain_resumes(kind, options, option):
+    source = model_of(used(declared(kind, **options)))
+    checkpoint = copy.deepcopy(source.state_dict())
+    others = {
+        "declared": declared(kind, **options), "empty": kind(p=0.1, seed=1, **options),
+        "with fewer fibers": used(declared(kind, **options), 2, False),
+        "used further": used(used(declared(kind, **options))), "itself": used(copy.deepcopy(source.brain), 2),
+    }  # fmt: skip
+    for name, brain in others.items():
+        model = model_of(brain)
+        model.load_state_dict(copy.deepcopy(checkpoint), **option)
+        expected = copy.deepcopy(source)
+        for _ in range(2):
+            for area in "AB":
+                assert torch.equal(model.brain.winners(area), expected.brain.winners(area)), name
+            used(model.brain), used(expected.brain)
+
+
+def test_a_model_refuses_the_state_of_another_brain():
+    other = Brain(p=0.1, seed=2)
+    other.add_area("A", 300, 15)
+    model = model_of(used(declared(Brain)))
+    before = model.brain.winners("A")
+    with pytest.raises(ValueError, match=r"^load_state_dict: seed must be 1, got 2$"):
+        model.load_state_dict(model_of(other).state_dict())
+    assert torch.equal(model.brain.winners("A"), before)
+
+
+def test_reading_repeats():
+    """Nothing is learned without plasticity: not the bias of a refracted area either."""
+    brain = Brain(p=0.1, seed=0)
+    brain.add_stimulus("s", 50)
+    brain.add_area("A", 500, 15, refracted=True)
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=5)
+    brain.disable_plasticity()
+    seen = []
+    for _ in range(4):
+        brain.clear("A")
+        brain.project({"s": ["A"]})
+        seen.append(brain.winners("A"))
+    assert all(torch.equal(winners, seen[0]) for winners in seen)
+    brain.enable_plasticity()
+    brain.clear("A")
+    brain.project({"s": ["A"]})
+    assert torch.equal(brain.winners("A"), seen[0])
+    brain.clear("A")
+    brain.project({"s": ["A"]})
+    assert not torch.equal(brain.winners("A"), seen[0])

@@ -8,9 +8,9 @@ from torch_hrr.assembly import Brain, _engines
 PROJECT = torch.ops.torch_hrr._project_
 # Where a number stands in the layout: brains, rounds, areas, fibers, stimuli, then n, k, fixed, bias step, period.
 BRAINS, ROUNDS, AREAS, FIBERS, STIMULI, N, K, _, _, PERIOD, _, _, SOURCE = range(13)
-# And a tensor in the state: those of an area, of a fiber, of a stimulus, and the progress.
-WINNERS, COUNT, SLOT_OF, NEURON_OF, WON, SLOTS = range(6)
-DELIVERED, NEXT, SCALE, PROGRESS = 10, 15, 19, -1
+# And a tensor in the state: the brains' numbers, those of an area, of a fiber, of a stimulus, and the progress.
+NUMBERS, WINNERS, COUNT, SLOT_OF, NEURON_OF, WON, SLOTS = range(7)
+DELIVERED, NEXT, SCALE, PROGRESS = 11, 16, 20, -1
 
 
 class Recorder:

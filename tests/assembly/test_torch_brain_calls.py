@@ -360,3 +360,14 @@ def test_settings_are_checked_by_name(kind, option, error):
 def test_an_external_input_is_real_and_dense(wrong):
     with pytest.raises(TypeError, match=r"^project: external input of 'visual' must be a real dense tensor, got "):
         two_areas().project({"visual": wrong}, {"visual": ["semantic"]})
+
+
+def test_what_is_repeated_is_what_was_given():
+    brain = TorchBrain(p=0.1)
+    brain.add_area("A", 100, 10)
+    for given in (torch.rand(100), torch.rand(100).numpy()):
+        brain.project({"A": given})
+        winners = brain.winners("A")
+        given *= -1
+        brain.project()
+        assert torch.equal(brain.winners("A"), winners)

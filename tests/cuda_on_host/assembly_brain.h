@@ -298,7 +298,7 @@ inline std::vector<Area> Brains::area_pointers() {
     all.push_back({made.n, made.k, made.fixed, arrays.winners.data(), arrays.winner_count.data(), arrays.slot_of.data(),
                    arrays.neuron_of.data(), arrays.won.data(), arrays.slots.data(), memory.slots[a],
                    or_null(arrays.bias), made.bias_step, or_null(arrays.last_win), made.refractory_period,
-                   arrays.penalties.data(), made.keyed_ties, model.seed, kTieId + a});
+                   arrays.penalties.data(), made.keyed_ties, mix64(model.seed), kTieId + a, or_null(model.numbers)});
   }
   return all;
 }
@@ -315,8 +315,9 @@ inline std::vector<Fiber> Brains::fiber_pointers() {
     fiber.factor = 1 + made.beta;
     fiber.largest = made.largest;
     fiber.connectome = made.own_graph ? nullptr : arrays.tables.data();
-    fiber.seed = model.seed;
+    fiber.key_root = mix64(model.seed);
     fiber.id = f;
+    fiber.numbers = model.numbers.empty() ? nullptr : model.numbers.data();
     fiber.counts = arrays.counts.data();
     fiber.delivered = arrays.delivered.data();
     fiber.delivered_count = arrays.delivered_count.data();

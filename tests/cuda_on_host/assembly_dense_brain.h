@@ -51,6 +51,7 @@ struct Model {
   std::vector<FiberModel> fibers;
   std::vector<StimulusModel> stimuli;
   uint64_t seed = 5;
+  std::vector<int64_t> numbers;  // of the brains; empty: their places
 
   const AreaModel& source_of(size_t f) const {
     return areas[static_cast<size_t>(fibers[f].source)];
@@ -71,12 +72,16 @@ struct Model {
   double scale_of(size_t f, int64_t b, int64_t j) const {
     return static_cast<double>(random(200 + f, b, j) % 1000) / 9000;
   }
+  // What names a brain in keys.
+  uint64_t number_of(int64_t b) const {
+    return static_cast<uint64_t>(numbers.empty() ? b : numbers[static_cast<size_t>(b)]);
+  }
   // Of equal inputs the neuron with the lower number wins.
   uint64_t tie_order(size_t a, int64_t b, int64_t j) const {
     if (!areas[a].keyed_ties) {
       return static_cast<uint64_t>(j);
     }
-    const uint64_t key = connectome_key(seed, static_cast<uint64_t>(b), kTieId + a);
+    const uint64_t key = connectome_key(seed, number_of(b), kTieId + a);
     uint64_t mixed = static_cast<uint64_t>(j);
     for (const uint64_t half : {key & 0xffffffff, key >> 32}) {
       mixed ^= half;
@@ -95,7 +100,7 @@ struct Model {
     std::vector<float> weights(static_cast<size_t>(rows * n));
     GapTables tables;
     make_gap_tables(fiber.p, tables);
-    const PhiloxKey key = philox_key(connectome_key(seed, static_cast<uint64_t>(b), f));
+    const PhiloxKey key = philox_key(connectome_key(seed, number_of(b), f));
     for (int64_t i = 0; i < rows; ++i) {
       float* const row = weights.data() + i * n;
       if (fiber.own_graph) {

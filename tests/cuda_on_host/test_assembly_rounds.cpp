@@ -166,7 +166,7 @@ TEST(RoundsKernels, ColumnsOfPresentSumsAreTheDefinition) {
 }
 
 // Small counts, so that many neurons tie: in areas of equals alone, of slots that lead, and of several blocks, which
-// are smaller where races are sought.
+// are smaller where races are sought. Numbers beside the brains' places name their graphs and orders.
 TEST(RoundsKernels, TiesByKeyAreTheDefinition) {
   Model model;
   model.areas = {{60, 20}, {120, 25}, {cuda_on_host::kFindsRaces ? 500 : 2500, 33}, {90, 90}};
@@ -174,6 +174,7 @@ TEST(RoundsKernels, TiesByKeyAreTheDefinition) {
     area.keyed_ties = true;
   }
   model.areas[3].keyed_ties = false;
+  model.numbers = {-7, 3};
   model.fibers = {{0, 1, 0.1}, {1, 1, 0.05, 0.0f}, {0, 2, 0.02}, {2, 2, 0.01}, {1, 3, 0.1}};
   model.fibers[1].every_round = true;
   model.stimuli = {{1, 1}, {0, 0}};

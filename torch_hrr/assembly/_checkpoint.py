@@ -33,8 +33,9 @@ _CHANGING = ("fixed", "locks", "normalized")
 
 def config_of(network: Network) -> dict[str, Any]:
     """Everything but tensors, as plain values: the extra state of a brain."""
+    seeds = {} if network.seeds is None else {"seeds": list(network.seeds)}
     return {
-        "p": network.p, "seed": network.seed, "mode": network.mode, "batch": network.batch,
+        "p": network.p, "seed": network.seed, "mode": network.mode, "batch": network.batch, **seeds,
         "plastic": network.plastic,
         "stimuli": [[name, size] for name, size in network.stimuli.items()],
         "areas": [[name, area.config()] for name, area in network.areas.items()],
@@ -83,11 +84,11 @@ def declare(network: Network, engine: Engine, config: Mapping[str, Any]) -> None
 def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
     """ValueError unless a configuration is that of this graph and, if there are areas, of the same declarations."""
     mine = config_of(network)
-    if missing := [part for part in mine if part not in config]:
+    if missing := [part for part in mine if part not in (*config, "seeds")]:
         raise ValueError(f"load_state_dict: _extra_state must hold {', '.join(mine)}, got none of {missing}")
-    for part in ("p", "seed", "mode", "batch"):
-        if config[part] != mine[part]:
-            raise ValueError(f"load_state_dict: {part} must be {mine[part]}, got {config[part]}")
+    for part in ("p", "seed", "mode", "batch", "seeds"):
+        if config.get(part) != mine.get(part):
+            raise ValueError(f"load_state_dict: {part} must be {mine.get(part)}, got {config.get(part)}")
     if not network.areas and not network.stimuli:
         return
     areas = [
@@ -96,21 +97,6 @@ def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
     ]
     if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
         raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
-
-
-def take_over(network: Network, engine: Engine, config: Mapping[str, Any]) -> None:
-    """Declares what a configuration describes in a brain without areas; in another one, takes over its flags."""
-    check_same_brain(network, config)
-    if not network.states and not network.stimuli:
-        declare(network, engine, config)
-        return
-    mine = config_of(network)
-    for part in ("fibers", "sources"):
-        if [entry[:2] for entry in mine[part]] != [entry[:2] for entry in config[part]]:
-            raise ValueError(f"load_state_dict: {part} must be those of the brain, got others")
-    if mine["order"] != config["order"]:
-        raise ValueError("load_state_dict: parts must be in the brain's order, got another")
-    set_flags(network, config)
 
 
 def set_flags(network: Network, config: Mapping[str, Any]) -> None:

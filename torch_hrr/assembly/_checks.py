@@ -62,12 +62,20 @@ def text(op: str, kind: str, value: Any) -> str:
     raise TypeError(f"{op}: {kind} must be a name, got {brief(value)}")
 
 
-def declared(op: str, kind: str, value: Any, known: Collection[str]) -> str:
-    """A name of one of the known areas or stimuli."""
+def declared(op: str, kind: str, value: Any, known: Collection[str], others: Others = None) -> str:
+    """A name of one of the known areas or stimuli; the error says if it is one of the others."""
     given = text(op, kind, value)
     if given not in known:
-        raise ValueError(f"{op}: {kind} must be declared, got {given!r}")
+        raise ValueError(f"{op}: {kind} must be declared, got {given!r}{_one_of(others, given)}")
     return given
+
+
+Others = tuple[str, Collection[str]] | None
+"""What names may be instead, such as "a stimulus", and these names."""
+
+
+def _one_of(others: Others, name: Any) -> str:
+    return f", which is {others[0]}" if others and isinstance(name, str) and name in others[1] else ""
 
 
 def projections(
@@ -77,6 +85,7 @@ def projections(
     sources: Collection[str],
     targets: Collection[str],
     kind: str,
+    others: Others = None,
 ) -> dict[str, list[str]]:
     """A mapping from known sources to collections of known areas, as lists: each is read once."""
     if not isinstance(given, Mapping):
@@ -84,7 +93,7 @@ def projections(
     read: dict[str, list[str]] = {}
     for source, into in given.items():
         if source not in sources:
-            raise ValueError(f"{op}: {kind} must be declared, got {brief(source)}")
+            raise ValueError(f"{op}: {kind} must be declared, got {brief(source)}{_one_of(others, source)}")
         if not is_several(into):
             got = f"{brief(into)} for {brief(source)}"
             raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {got}")
@@ -157,6 +166,22 @@ def neurons(
     if bool((ordered.diff(dim=-1) == 0).any()):
         raise ValueError(f"{op}: {argument} must be distinct, got repeated ones")
     return ordered
+
+
+def seeds(op: str, given: Any, seed: int, batch: int | None) -> list[int] | None:
+    """The seed of each brain of a batch as signed 64-bit integers; None for None."""
+    if given is None:
+        return None
+    if isinstance(given, Tensor):
+        given = _strided(op, "seeds", given).detach().cpu().tolist()
+    if isinstance(given, (str, bytes, bytearray, Mapping)) or not is_several(given):
+        raise TypeError(f"{op}: seeds must be a sequence of ints, got {brief(given)}")
+    found = [check_seed(op, own, "seeds") for own in given]
+    if not found or batch not in (None, len(found)):
+        raise ValueError(f"{op}: seeds must be {'at least 1' if batch is None else batch}, got {len(found)}")
+    if seed != 0:
+        raise ValueError(f"{op}: seed must not be given with seeds, got {seed}")
+    return found
 
 
 def numbers(op: str, argument: str, given: Any, n: int) -> Tensor:

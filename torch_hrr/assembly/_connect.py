@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from torch_hrr.assembly._state import EDGES_PER_CHUNK, FIXED_ONE, AreaState, FiberState
+
+Graphs = Sequence[tuple[int, int]]
+"""The seed and the number of each brain, which name its random graph."""
 
 
 def chunked_edges(
@@ -48,7 +53,7 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
     return area.slot_of[brain, neurons].long()
 
 
-def column_sums(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> Tensor:
+def column_sums(source: AreaState, target: AreaState, fiber: FiberState, graphs: Graphs) -> Tensor:
     """sum_i w_ij of every column j, in units of 2^-24: int64 [brains, n_target]."""
     sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64, device=fiber.chunks.device)
     if fiber.procedural:
@@ -56,8 +61,8 @@ def column_sums(source: AreaState, target: AreaState, fiber: FiberState, seed: i
             # Once: the whole graph is drawn for them, and it never changes.
             everyone = torch.arange(source.n, device=sums.device)
             drawn = [
-                torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, brain)
-                for brain in range(len(sums))
+                torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, number)
+                for seed, number in graphs
             ]
             fiber.hold("degrees", torch.stack(drawn), persistent=False)
         sums = fiber.degrees.long() * FIXED_ONE
@@ -68,14 +73,14 @@ def column_sums(source: AreaState, target: AreaState, fiber: FiberState, seed: i
     return sums
 
 
-def scale_columns(source: AreaState, target: AreaState, fiber: FiberState, seed: int) -> None:
+def scale_columns(source: AreaState, target: AreaState, fiber: FiberState, graphs: Graphs) -> None:
     """Lets the columns of a fiber count as if they were divided by their present sums; 0 where one has no synapse.
 
     Where that is done before every round, rounds keep the sums from now on, and divide the columns that grow by them.
     """
     if fiber.sums.numel() and fiber.scale.shape == fiber.sums.shape:
         return
-    sums = column_sums(source, target, fiber, seed)
+    sums = column_sums(source, target, fiber, graphs)
     if target.normalize:
         fiber.hold("sums", sums, persistent=False)
     scale = reciprocals(sums)

@@ -86,7 +86,7 @@ class ExactEngine:
         layout = [len(areas), len(fibers), len(sources)]
         rates: list[float] = []
         for name, area in zip(names, areas, strict=True):
-            layout += area.layout(name in plan.fixed)
+            layout += area.layout(name in plan.fixed, network.plastic)
         for (source, target), fiber in zip(plan.areas, fibers, strict=True):
             ends = [place[fiber.source_index], place[fiber.target_index]]
             layout += [*ends, network.plastic, fiber.procedural, fiber.id]
@@ -100,9 +100,11 @@ class ExactEngine:
         progress = torch.zeros(network.brains, 1 + len(fibers), dtype=torch.int64, device=network.device)
         progress[slice(None) if plan.brains is None else network.rows(plan.brains), 0] = rounds
 
+        numbers = network.numbers()
+
         def queue(rounds: int) -> None:
             state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
-            _ops._project_([*state, progress], [network.brains, rounds, *layout], rates, network.seed)
+            _ops._project_([numbers, *state, progress], [network.brains, rounds, *layout], rates, network.seed)
 
         left = rounds
         if capturing:
@@ -133,9 +135,9 @@ class SampledEngines:
     """Rounds by the method of the published simulator, one `SampledEngine` a brain; winners are copied back."""
 
     def __init__(self, network: Network) -> None:
-        """Engines with the network's seed, one for each of its brains."""
+        """Engines with seeds of the network's, one for each of its brains."""
         self._network = network
-        seeds = [fiber_id("sampled", str(network.seed), str(brain)) for brain in range(network.brains)]
+        seeds = [fiber_id("sampled", str(seed), str(number)) for seed, number in network.graphs]
         self.brains = [SampledEngine(network.p, seed, network.given_device) for seed in seeds]
 
     def add_stimulus(self, name: str) -> None:

@@ -109,7 +109,7 @@ def chosen_round(
         ahead: of `lead`.
     """
     network = brain._network
-    plan = network.plans("project", {}, projections)[0]
+    plan = network.plans("project", {}, projections, reached=chosen)[0]
     try:
         for target, winners in chosen.items():
             state = StimulusState(network.areas[target], {"stimulus": "", "id": 0}, 1, winners.device)

@@ -42,7 +42,7 @@ class ExternalRounds(nn.Module):
         self._received: dict[str, Tensor | None] = {}
         self._given: dict[str, Tensor] = {}
         self._projections: dict[str, list[str]] = {}
-        # The external inputs of the last projection as they were given.
+        # The external inputs of the last projection.
         self._repeated: Mapping[str, Any] = {}
 
     @property
@@ -73,7 +73,8 @@ class ExternalRounds(nn.Module):
         Raises:
             TypeError: an external input is neither a real tensor nor an array.
             ValueError: an unknown name, a wrong shape, a number that is not finite or too large, or a source that has
-                neither winners nor an external input and fires into another area; the brain is unchanged.
+                neither winners nor an external input and fires into another area or, by itself, into its own; the
+                brain is unchanged.
             RuntimeError: nothing is given, and there was no call to repeat; or the inputs of an area with an external
                 input or bias differ by 2^30 (2^20 where columns are normalised) or more, which only a round can tell:
                 earlier rounds stay, of this one nothing does. In the first round the brain is unchanged. Losses are
@@ -90,7 +91,9 @@ class ExternalRounds(nn.Module):
         wanted = checks.projections("project", "projections", wanted, areas, areas, "area")
         pairs = open_pairs(self.brain, wanted)
         reached = dict.fromkeys(target for _, target in pairs)
-        firing = dict.fromkeys(source for source, target in pairs if source != target)
+        fed = {*given, *(target for source, target in pairs if source != target)}
+        fed |= {name for name in reached if name not in fed and (bias := self._bias(name)) is not None and bias.any()}
+        firing = dict.fromkeys(source for source, target in pairs if source != target or target not in fed)
         quiet = silent(self.brain, firing)
         shown = [
             name
@@ -110,7 +113,7 @@ class ExternalRounds(nn.Module):
         undo = undoing(self.brain, shown)
         self._given = given if self.learning else {}
         self._received = dict.fromkeys(shown) if self.learning else {}
-        self._projections, self._repeated = wanted, dict(external_inputs or {})
+        self._projections, self._repeated = wanted, given
         for name in shown:
             nothing = torch.zeros(areas[name].n, dtype=torch.int64, device=self.brain.device)
             self.brain.activate(name, choose(self.brain, name, nothing, external=external[name]))
@@ -119,7 +122,8 @@ class ExternalRounds(nn.Module):
             return
         try:
             own = 0 if pulled else rounds - self.learning
-            self.brain.project({}, wanted, own)
+            if own:
+                self.brain.project({}, wanted, own)
             for left in range(rounds - own, 0, -1):
                 undo = undo if left == rounds else undoing(self.brain)
                 self._summed_round(wanted, pairs, reached, pulled, undo, record=self.learning and left == 1)
@@ -191,7 +195,8 @@ class ExternalRounds(nn.Module):
                 raise ValueError(
                     f"project: external input of {name!r} must have shape [{n}], got {list(external.shape)}"
                 )
-            given[name] = external.to(self.brain.device, copy=self.learning)
+            # A copy: the next call may repeat what was given, whatever the caller has written there since.
+            given[name] = external.to(self.brain.device, copy=True)
         return given
 
     def _external(self, area: str, given: Tensor | None) -> Tensor | None:

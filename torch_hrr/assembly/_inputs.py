@@ -94,10 +94,11 @@ def synapses(network: Network, source: str, target: str, rows: Tensor, columns: 
     config = network.fiber_config(source, target) if fiber is None else fiber.config()
     weights = torch.zeros(len(rows), len(columns), device=network.device)
     if config["procedural"]:
+        seed, number = network.graphs[brain]
         at_once = max(1, _ELEMENTS // into.n)
         for first in range(0, len(rows), at_once):
             neurons = rows[first : first + at_once].unsqueeze(1)
-            drawn = _ops.connectome_inputs(neurons, into.n, config["p"], network.seed, config["id"], brain)
+            drawn = _ops.connectome_inputs(neurons, into.n, config["p"], seed, config["id"], number)
             weights[first : first + at_once] = drawn[:, columns].float()
     if fiber is not None:
         slots = from_area.slot_of[brain, rows].long()
@@ -125,11 +126,12 @@ def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tens
         fiber.reserve(from_area.neuron_of.shape[1])
     if fiber.scale.numel() or not (into.normalize or source in into.normalized):
         return fiber, fiber.scale
-    return fiber, reciprocals(column_sums(from_area, into, fiber, network.seed))
+    return fiber, reciprocals(column_sums(from_area, into, fiber, network.graphs))
 
 
 def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:
     """Base synapses of every target with the winners that fire, int32 [n]; the round to come finds them done."""
+    seed, number = network.graphs[brain]
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
     entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
@@ -139,7 +141,7 @@ def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> 
         entered, left = firing, firing[:0]
     for neurons, sign in ((entered, 1), (left, -1)):
         if len(neurons):
-            sums = _ops.connectome_inputs(neurons, len(counts), fiber.p, network.seed, fiber.id, brain)
+            sums = _ops.connectome_inputs(neurons, len(counts), fiber.p, seed, fiber.id, number)
             counts.add_(sums, alpha=sign)
     fiber.delivered[brain, : len(firing)] = firing
     fiber.delivered_count[brain] = len(firing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -42,16 +42,20 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         mode: str = "exact",
         device: str | int | torch.device = "cpu",
         batch: int | None = None,
+        seeds: Sequence[int] | Tensor | None = None,
     ) -> None:
         """See `Brain`."""
         super().__init__()
         self._lock = Lock()
+        batch = None if batch is None else checks.integer("Brain", "batch", batch, least=1)
+        own_seeds = checks.seeds("Brain", seeds, seed, batch)
         self._network = Network(
             checks.probability("Brain", "p", p),
             checks.check_seed("Brain", seed),
             checks.choice("Brain", "mode", mode, ("exact", "sampled")),
             checks.device("Brain", resolve_device(device, op="Brain")),
-            None if batch is None else checks.integer("Brain", "batch", batch, least=1),
+            batch if own_seeds is None else len(own_seeds),
+            own_seeds,
         )
         self._engine: Engine = (ExactEngine if self.mode == "exact" else SampledEngines)(self._network)
         self._hooks: OrderedDict[int, Callable[[Any], None]] = OrderedDict()
@@ -67,8 +71,13 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
 
     @property
     def seed(self) -> int:
-        """The seed, as the signed 64-bit integer of the same bits."""
+        """The seed, as the signed 64-bit integer of the same bits; 0 where each brain has its own."""
         return self._network.seed
+
+    @property
+    def seeds(self) -> tuple[int, ...] | None:
+        """The seed of each brain of a batch, or None where all of them share `seed`."""
+        return self._network.seeds
 
     @property
     def mode(self) -> str:
@@ -117,7 +126,8 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         place = resolve_device(device)
-        brain = cls(metadata["p"], metadata["seed"], metadata["mode"], place, metadata["batch"])
+        own = {"seeds": metadata["seeds"]} if "seeds" in metadata else {}
+        brain = cls(metadata["p"], metadata["seed"], metadata["mode"], place, metadata["batch"], **own)
         checkpoint.declare(brain._network, brain._engine, metadata)
         if brain.get_extra_state() != metadata:
             raise ValueError("entries that no brain has")
@@ -141,16 +151,29 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         return checkpoint.config_of(self._network)
 
     def set_extra_state(self, state: Any) -> None:
-        """Declares what a state describes in a brain without areas; in another one, takes over its flags.
+        """Makes the areas, fibers and flags that a state describes, whose tensors are loaded next.
 
         Raises:
-            ValueError: the state is that of a brain with another graph or other declarations.
+            ValueError: the state is that of a brain with another graph or other declarations; the brain is unchanged.
         """
-        checkpoint.take_over(self._network, self._engine, state)
+        if state != self.get_extra_state():
+            self._take_over(self._declared(state))
+
+    def _declared(self, config: Mapping[str, Any]) -> NetworkModule:
+        """A brain of the same graph with the declarations of a configuration."""
+        checkpoint.check_same_brain(self._network, config)
+        fresh = type(self).__new__(type(self))
+        NetworkModule.__init__(fresh, self.p, self.seed, self.mode, self.device, self.batch, self.seeds)
+        checkpoint.declare(fresh._network, fresh._engine, config)
+        fresh._network.version = self.version
+        return fresh
+
+    def _take_over(self, fresh: NetworkModule) -> None:
+        self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
 
     @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Takes over a whole state, of a brain with the same p, seed, mode and batch.
+        """Takes over a whole state, of a brain with the same p, seed or seeds, mode and batch.
 
         A brain without areas gets those of the state; otherwise areas and stimuli must be the same. `state_dict` gives
         the live tensors, as for any module: to come back to a state, keep a ``copy.deepcopy`` of it.
@@ -165,13 +188,9 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         config = state_dict.get("_extra_state")
         if not isinstance(config, Mapping):
             raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
-        checkpoint.check_same_brain(self._network, config)
-        fresh = type(self).__new__(type(self))
-        NetworkModule.__init__(fresh, self.p, self.seed, self.mode, self.device, self.batch)
-        checkpoint.declare(fresh._network, fresh._engine, config)
-        fresh._network.version = self.version
+        fresh = self._declared(config)
         result = nn.Module.load_state_dict(fresh, state_dict, strict=strict, assign=assign)
-        self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
+        self._take_over(fresh)
         return result
 
     @locked
@@ -224,7 +243,8 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         """Density, seed and names."""
         areas = ", ".join(f"{name}: n={area.n}, k={area.k}" for name, area in self._network.areas.items())
         stimuli = ", ".join(f"{name}: {size}" for name, size in self._network.stimuli.items())
-        graph = f"p={self.p}, seed={self.seed}, mode={self.mode!r}, batch={self.batch}"
+        seeds = f"seed={self.seed}" if self.seeds is None else f"seeds={list(self.seeds)}"
+        graph = f"p={self.p}, {seeds}, mode={self.mode!r}, batch={self.batch}"
         return f"{graph}, areas=({areas}), stimuli=({stimuli})"
 
 

@@ -15,6 +15,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import chunked_edges, scale_columns
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
+from torch_hrr.reference.random import mix64
 
 _ops = torch.ops.torch_hrr
 # The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
@@ -59,7 +60,9 @@ class Network:
 
     Attributes:
         p: Density of the connectome.
-        seed: As the signed 64-bit integer of the same bits.
+        seed: As the signed 64-bit integer of the same bits; 0 where each brain has its own.
+        seeds: Those of the brains, or None where all of them share `seed`.
+        graphs: The seed and the number that name each brain's random graph.
         mode: "exact" or "sampled".
         batch: The number of brains, or None for one without a leading dimension.
         brains: The number of brains.
@@ -74,13 +77,24 @@ class Network:
         states: Areas, fibers and sources in the order in which they came into use.
     """
 
-    def __init__(self, p: float, seed: int, mode: str, device: torch.device, batch: int | None) -> None:
+    def __init__(
+        self,
+        p: float,
+        seed: int,
+        mode: str,
+        device: torch.device,
+        batch: int | None,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
         """Empty."""
         self.p = p
         self.seed = seed
         self.mode = mode
         self.batch = batch
         self.brains = batch or 1
+        self.seeds = None if seeds is None else tuple(seeds)
+        self.graphs = [(seed, brain) for brain in range(self.brains)] if seeds is None else [(s, 0) for s in seeds]
+        self._numbers = torch.empty(0, dtype=torch.int64)
         self.plastic = True
         self.version = 0
         self.areas: dict[str, AreaState] = {}
@@ -97,6 +111,16 @@ class Network:
         """Where its tensors are; before there are any, where they will be."""
         first = next(self.states.buffers(), None)
         return self.given_device if first is None else first.device
+
+    @torch.inference_mode(False)
+    def numbers(self) -> Tensor:
+        """int64 [brains] that make of `seed` the keys of each brain's own; empty where `seed` is that of all."""
+        if self._numbers.device != self.device or (self.seeds is not None and not self._numbers.numel()):
+            # Kept: captured rounds look for it where it was.
+            made = [mix64(self.seed % 2**64) ^ mix64(own % 2**64) for own in self.seeds or ()]
+            signed = [number - 2**64 if number >= 2**63 else number for number in made]
+            self._numbers = torch.tensor(signed, dtype=torch.int64, device=self.device)
+        return self._numbers
 
     @property
     def everyone(self) -> set[int]:
@@ -115,7 +139,7 @@ class Network:
 
     def area(self, op: str, name: str, argument: str = "area") -> AreaState:
         """The area of this name; ValueError where there is none."""
-        return self.areas[checks.declared(op, argument, name, self.areas)]
+        return self.areas[checks.declared(op, argument, name, self.areas, ("a stimulus", self.stimuli))]
 
     def ends(self, op: str, source: str, target: str) -> tuple[AreaState, AreaState]:
         """The areas of these names, of a fiber that may not be in use."""
@@ -123,7 +147,7 @@ class Network:
 
     def check_stimulus(self, op: str, name: str) -> None:
         """ValueError unless there is a stimulus of this name."""
-        checks.declared(op, "stimulus", name, self.stimuli)
+        checks.declared(op, "stimulus", name, self.stimuli, ("an area", self.areas))
 
     def check_pair(self, op: str, source: str, target: str) -> None:
         """ValueError unless something of the first name may fire into an area of the second."""
@@ -213,7 +237,7 @@ class Network:
             chunked_edges(table, pair[0], pair[1], fiber)
             if source in pair[1].normalized:
                 fiber.forget_sums()
-                scale_columns(pair[0], pair[1], fiber, self.seed)
+                scale_columns(pair[0], pair[1], fiber, self.graphs)
             self.reserve()
         self.version += 1
 
@@ -236,7 +260,7 @@ class Network:
         fiber = FiberState(from_area, into, config, self.brains, self.device)
         fiber.reserve(from_area.neuron_of.shape[1])
         if source in into.normalized:
-            scale_columns(from_area, into, fiber, self.seed)
+            scale_columns(from_area, into, fiber, self.graphs)
         self.fibers[source, target] = fiber
         self.states.append(fiber)
         self.version += 1
@@ -263,7 +287,9 @@ class Network:
             return self.sources[stimulus, target].counts
         counts = torch.empty(self.brains, self.areas[target].n, dtype=torch.int32, device=self.device)
         id = fiber_id("stimulus", stimulus, target)
-        _ops._stimulus_counts_(counts, self.stimuli[stimulus], self.p, self.seed, id)
+        parts = [(counts, self.seed)] if self.seeds is None else zip(counts.split(1), self.seeds, strict=True)
+        for part, seed in parts:
+            _ops._stimulus_counts_(part, self.stimuli[stimulus], self.p, seed, id)
         return counts
 
     def check_sums(self, op: str, areas: Collection[str]) -> None:
@@ -332,8 +358,11 @@ class Network:
             brains: Of the call; None for all.
             reached: Areas that will have winners by then.
         """
-        stimuli = checks.projections(op, "stimuli", stimuli, self.stimuli, self.areas, "stimulus")
-        areas = checks.projections(op, "areas", areas, self.areas, self.areas, "area")
+        stimuli = checks.projections(
+            op, "stimuli", stimuli, self.stimuli, self.areas, "stimulus", ("an area", self.areas)
+        )
+        of_stimuli = ("a stimulus", self.stimuli)
+        areas = checks.projections(op, "areas", areas, self.areas, self.areas, "area", of_stimuli)
         asked = self.everyone if brains is None else set(brains)
         closed = {name: inhibited(area.locks) for name, area in self.areas.items()}
         from_stimuli = {pair: asked - closed[pair[1]] for pair in pairs_of(stimuli)}
@@ -341,7 +370,7 @@ class Network:
             pair: asked - closed[pair[0]] - closed[pair[1]] - inhibited(self.locks.get(pair, {}))
             for pair in pairs_of(areas)
         }
-        self._check_sources(op, from_areas, reached)
+        self._check_sources(op, from_stimuli, from_areas, reached)
         targets = dict.fromkeys(target for _, target in (*from_stimuli, *from_areas))
         differ = [of for of in (*from_stimuli.values(), *from_areas.values()) if of and of != asked]
         differ += [self.areas[name].fixed for name in targets if self.areas[name].fixed & asked not in (asked, set())]
@@ -366,11 +395,23 @@ class Network:
                 plans.append(plan)
         return plans
 
-    def _check_sources(self, op: str, from_areas: Mapping[tuple[str, str], set[int]], reached: Collection[str]) -> None:
+    def _check_sources(
+        self,
+        op: str,
+        from_stimuli: Mapping[tuple[str, str], set[int]],
+        from_areas: Mapping[tuple[str, str], set[int]],
+        reached: Collection[str],
+    ) -> None:
+        """ValueError where a source has no winners: but for an area into itself that something else fires into, too."""
+        others: dict[str, set[int]] = {}
+        for (source, target), brains in (*from_stimuli.items(), *from_areas.items()):
+            if source != target:
+                others.setdefault(target, set()).update(brains)
         needed: dict[str, set[int]] = {}
         for (source, target), brains in from_areas.items():
-            if source != target and source not in reached and brains:
-                needed.setdefault(source, set()).update(brains)
+            alone = brains - others.get(target, set()) if source == target else brains
+            if source not in reached and alone:
+                needed.setdefault(source, set()).update(alone)
         for source, without in self.silent(needed).items():
             if missing := needed[source] & without:
                 where = "" if self.batch is None else f" of brain {min(missing)}"

@@ -223,11 +223,12 @@ class AreaState(State):
             self.last_win, self.penalties,
         ]  # fmt: skip
 
-    def layout(self, fixed: bool) -> list[int]:
-        """As the operator reads it, for brains in which the winners stay or do not."""
+    def layout(self, fixed: bool, plastic: bool) -> list[int]:
+        """As the operator reads it, for brains in which the winners stay or do not, and learn or do not."""
+        # A bias that no win is forgotten of is learned; penalties that fade are a part of the rounds.
+        growth = round(self.refracted * FIXED_ONE) if plastic else 0
         return [
-            self.n, self.k, int(fixed), round(self.refracted * FIXED_ONE), self.refractory_period,
-            int(self.ties == "keyed"), self.tie_id,
+            self.n, self.k, int(fixed), growth, self.refractory_period, int(self.ties == "keyed"), self.tie_id,
         ]  # fmt: skip
 
 

@@ -40,8 +40,18 @@ class _Views(Mapping[_Key, _View]):
         return repr(self._views)
 
 
+class _ReadOnly:
+    """What shows a part of a brain, and says how that is set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(getattr(type(self), name, None), property):
+            how = ", brain.set_beta(source, target, beta) sets that of a fiber" if name == "beta" else ""
+            raise AttributeError(f"{name}: a view must not be written{how}")
+        super().__setattr__(name, value)
+
+
 @lock_public_calls
-class AreaView:
+class AreaView(_ReadOnly):
     """One area of a `Brain`, to read. With a batch, what differs from brain to brain has a leading dimension.
 
     Attributes:
@@ -116,7 +126,7 @@ class AreaView:
 
 
 @lock_public_calls
-class FiberView:
+class FiberView(_ReadOnly):
     """The synapses from one area to another, to read.
 
     Attributes:

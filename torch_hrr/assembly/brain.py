@@ -56,9 +56,12 @@ class Brain(NetworkModule):
             loaded on another, with the same bits.
         batch: number of independent brains; results then have a leading dimension. Brain b is the same in every
             batch, and batch=None is brain 0 without that dimension.
+        seeds: in place of `seed`, that of each brain of a batch, as many as there are brains: brain b is, to the last
+            bit, ``Brain(seed=seeds[b])``.
 
     Raises:
-        ValueError: p outside [0, 1], an unknown mode, batch < 1.
+        ValueError: p outside [0, 1], an unknown mode, batch < 1, seeds of another number or beside a seed.
+        TypeError: seeds that are no ints.
         RuntimeError: a device that is neither the CPU nor a CUDA GPU.
 
     Source: Papadimitriou, Vempala, Mitropolsky, Collins, Maass, Brain computation by assemblies of neurons, PNAS 2020.
@@ -188,7 +191,8 @@ class Brain(NetworkModule):
 
         Args:
             stimuli: ``{stimulus: [areas]}``.
-            areas: ``{area: [areas]}``. An area without winners contributes nothing to itself.
+            areas: ``{area: [areas]}``. An area without winners contributes nothing to itself, if something else fires
+                into it, too.
             rounds: how many, 0 to 2^31 - 2.
             brains: which brains of a batch; the others rest.
 
@@ -199,8 +203,8 @@ class Brain(NetworkModule):
             for lack of memory, int64 (``[batch]`` with a batch).
 
         Raises:
-            ValueError: an unknown name, or a source without winners that fires into another area; the brain is
-                unchanged.
+            ValueError: an unknown name, or a source without winners that fires into another area or, by itself, into
+                its own; the brain is unchanged.
             RuntimeError: captured without an earlier call of the same kind, or with something that cannot be captured:
                 mode "sampled", a hook or monitor, brains that differ.
         """
@@ -596,4 +600,4 @@ class Brain(NetworkModule):
         target.normalized = set(self._network.areas)
         for (source, into), fiber in self._network.fibers.items():
             if into == area:
-                scale_columns(self._network.areas[source], target, fiber, self.seed)
+                scale_columns(self._network.areas[source], target, fiber, self._network.graphs)

@@ -218,8 +218,10 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
         return {"learning": self.learning, "biases": [len(bias) for bias in self.biases]}
 
     def set_extra_state(self, state: Any) -> None:
-        """Makes the biases that a state_dict describes, where there are none yet."""
+        """Makes the biases that a state_dict describes, unless they are there."""
         self.learning = bool(state["learning"])
+        if state["biases"] != [len(bias) for bias in self.biases]:
+            self.biases = nn.ParameterList()
         self._append_biases(state["biases"])
 
     @classmethod

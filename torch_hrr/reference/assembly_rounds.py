@@ -209,29 +209,37 @@ class _Brain:
     """One brain of the state that csrc/assembly/state.cpp reads."""
 
     def __init__(self, b: int, state: list[Tensor], layout: list[int], rates: list[float], seed: int) -> None:
-        tensors, integers, numbers = iter(state), iter(layout), iter(rates)
+        tensors, integers, floats = iter(state), iter(layout), iter(rates)
         _, self.rounds, areas, fibers, stimuli = (next(integers) for _ in range(5))
-        self.areas = [self._area(b, tensors, integers, seed) for _ in range(areas)]
-        self.fibers = [self._fiber(b, tensors, integers, numbers, seed) for _ in range(fibers)]
-        self.stimuli = [self._stimulus(b, tensors, integers, numbers) for _ in range(stimuli)]
+        numbers = next(tensors)
+        number = int(numbers[b]) if numbers.numel() else b
+        self.areas = [self._area(b, number, tensors, integers, seed) for _ in range(areas)]
+        self.fibers = [self._fiber(b, number, tensors, integers, floats, seed) for _ in range(fibers)]
+        self.stimuli = [self._stimulus(b, tensors, integers, floats) for _ in range(stimuli)]
         self.progress = next(tensors)[b]
 
     @staticmethod
-    def _area(b: int, tensors: Iterator[Tensor], integers: Iterator[int], seed: int) -> _Area:
+    def _area(b: int, number: int, tensors: Iterator[Tensor], integers: Iterator[int], seed: int) -> _Area:
         n, k, fixed, bias_step, period, keyed_ties, id = (next(integers) for _ in range(7))
         arrays: list[Any] = [next(tensors)[b] for _ in range(6)]
         arrays += [_given(next(tensors), b, n) for _ in range(2)]
         arrays.append(next(tensors))
-        tie_key = connectome_key(seed, id, b) if keyed_ties else None
+        tie_key = connectome_key(seed, id, number) if keyed_ties else None
         return _Area(n, k, bool(fixed), bias_step, period, tie_key, *arrays)
 
     def _fiber(
-        self, b: int, tensors: Iterator[Tensor], integers: Iterator[int], numbers: Iterator[float], seed: int
+        self,
+        b: int,
+        number: int,
+        tensors: Iterator[Tensor],
+        integers: Iterator[int],
+        numbers: Iterator[float],
+        seed: int,
     ) -> _Fiber:
         source, target = (self.areas[next(integers)] for _ in range(2))
         plastic, procedural, id = (next(integers) for _ in range(3))
         p, beta, w_max = (next(numbers) for _ in range(3))
-        key = connectome_key(seed, id, b)
+        key = connectome_key(seed, id, number)
         arrays: list[Any] = [next(tensors)[b] for _ in range(10)]
         arrays += [_given(next(tensors), b, target.n) for _ in range(2)]
         factor, largest = _factor(beta), _largest(w_max, source.k)
