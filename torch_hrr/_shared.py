@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -66,7 +66,9 @@ if hasattr(os, "register_at_fork"):
 class Shared:
     """An object whose calls under `locked` run one at a time, and whose copies share nothing that changes."""
 
-    _lock: Any
+    if TYPE_CHECKING:
+        # TorchScript would look for the type of a module's lock.
+        _lock: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """An object with its lock."""

@@ -163,6 +163,40 @@ def test_a_hierarchy_is_a_module_that_changes_nothing(pool):
     assert same_state(manager, before)
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_levels_are_scripted_without_learning(pool, tmp_path):
+    manager = hierarchy(pool, True, (2, 3))
+    manager.levels[1] = HierarchicalLevel(1, 9, 5, 3, pool)
+    manager.levels[1].add_layer(SoftHebb(9, 5))
+    before = state(manager)
+    torch.jit.script(manager).save(tmp_path / "manager")
+    scripted = torch.jit.load(tmp_path / "manager")
+    for shape in ((7, 6), (1, 6), (4, 7, 6), (2, 0, 7, 6), (3, 0, 6)):
+        x = torch.randn(shape, requires_grad=True)
+        results = scripted(x), manager(x)
+        assert all(map(torch.equal, *results)) and len(results[0]) == 2
+        gradients = [torch.autograd.grad(result[1].square().sum(), x)[0] for result in results]
+        assert torch.equal(*gradients)
+    manager.process_hierarchy(data())
+    level = torch.jit.script(manager.levels[1])
+    assert torch.equal(level(torch.ones(3, 4, 9)), manager.levels[1](torch.ones(3, 4, 9)))
+    with pytest.raises(
+        torch.jit.Error, match=r"HierarchicalLevel: inputs must have shape \[\.\.\., T, 9\], got \[3, 4\]"
+    ):
+        level(torch.ones(3, 4))
+    assert before.keys() == state(manager).keys()
+
+
+def test_learning_between_a_pass_and_its_gradient_leaves_the_gradient():
+    manager, x = hierarchy(), data().requires_grad_()
+    manager.levels[0].add_layer(SoftHebb(9, 9))
+    (expected,) = torch.autograd.grad(manager(x)[1].square().sum(), x)
+    outputs = manager(x)[1]
+    manager.process_hierarchy(data(seed=1))
+    (gradient,) = torch.autograd.grad(outputs.square().sum(), x)
+    assert torch.equal(gradient, expected)
+
+
 def test_a_file_goes_on_in_the_middle_of_a_window(tmp_path):
     manager = hierarchy(resolutions=(2, 4))
     manager.process_hierarchy(data(7))

@@ -69,6 +69,11 @@ def writable(module: nn.Module, name: str) -> Tensor:
     return buffer
 
 
+def steady(weight: Tensor, x: Tensor) -> Tensor:
+    """The weights; a copy where a gradient will want these, even if the layer has learned in the meantime."""
+    return weight.clone() if x.requires_grad else weight
+
+
 class Layer(nn.Module):
     """What a level needs of a layer: sizes, and outputs for all ticks of a call.
 
@@ -175,6 +180,8 @@ class ReactiveLayer(Layer):
     bias: Tensor
     learns = False
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self,
         input_size: int,
@@ -228,6 +235,8 @@ class HebbianCore(Layer):
 
     theta: Tensor
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self,
         input_size: int,
@@ -276,7 +285,7 @@ class HebbianCore(Layer):
                 f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "
                 "weights, which may oscillate or diverge",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def settings(self) -> dict[str, int | float | str | bool]:
@@ -287,7 +296,7 @@ class HebbianCore(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `check_rows`."""
         check_rows("HebbianCore", x, self.weight)
-        return outputs_of(x, self.weight, self.rule, self.activation)
+        return outputs_of(x, steady(self.weight, x), self.rule, self.activation)
 
     def _check_settings(self, op: str) -> None:
         self.rule = choice(op, "rule", self.rule, RULES)

@@ -1,12 +1,11 @@
 """A level: layers on a time scale of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_bool, check_data, check_elements, check_finite, choice, integer, signed, strided
 from torch_hrr.hierarchy.layers import Layer, writable
@@ -18,10 +17,34 @@ def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
     """Outputs of ticks ``[T', ...]``, each held for `resolution` steps, of the first `count` steps."""
     if resolution == 1:
         return ticks[:count]
+    held = ticks.unsqueeze(1)
+    sizes = list(held.shape)
+    sizes[1] = resolution
     # One copy, several times as fast as index_select.
-    steps = ticks.unsqueeze(1).expand(-1, resolution, *ticks.shape[1:]).reshape(-1, *ticks.shape[1:])[:count]
+    steps = held.expand(sizes).flatten(0, 1)[:count]
     # Of one tick, these were the same memory.
     return steps.contiguous()
+
+
+def pooled(rows: Tensor, resolution: int, pool: str, begun: bool) -> tuple[Tensor, Tensor]:
+    """What every tick sees of rows ``[steps, ...]``, and the rows after the last tick.
+
+    Unless time has begun, the first tick has one row.
+    """
+    if pool == "last":
+        first_tick = resolution - 1 if begun else 0
+        ticks = rows[first_tick::resolution]
+        return ticks, rows[first_tick + 1 + (len(ticks) - 1) * resolution :] if len(ticks) else rows
+    first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
+    windows = rest[: len(rest) // resolution * resolution].unflatten(0, [-1, resolution])
+    seen = windows[:, 0]
+    # In the order of steps, so that a window has the same bits in any call.
+    for step in range(1, resolution if len(windows) else 1):
+        row = windows[:, step]
+        seen = torch.maximum(seen, row) if pool == "max" else seen + row
+    if pool == "mean":
+        seen = seen / resolution
+    return torch.cat([first, seen]), rest[len(windows) * resolution :]
 
 
 def real(op: str, argument: str, data: Any) -> Tensor:
@@ -33,7 +56,7 @@ def real(op: str, argument: str, data: Any) -> Tensor:
     return rows
 
 
-def to_learn(op: str, argument: str, rows: Tensor, level: HierarchicalLevel, learn: bool) -> Tensor:
+def to_learn(op: str, argument: str, rows: Tensor, level: "HierarchicalLevel", learn: bool) -> Tensor:
     """The rows in the dtype of a level; what it learns from must be finite there, or it would be spoilt."""
     rows = rows.to(level.held.dtype)
     if learn:
@@ -61,7 +84,10 @@ class HierarchicalLevel(nn.Module):
 
     held: Tensor
     window: Tensor
+    __jit_unused_properties__ = ("learns",)
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self, level_id: int, input_size: int, output_size: int, temporal_resolution: int = 1, pool: str = "last"
     ) -> None:
@@ -172,26 +198,31 @@ class HierarchicalLevel(nn.Module):
             raise ValueError(f"{op}: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
         return self._whole(op, "inputs", rows, learn)
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``[..., T, output_size]`` of sequences ``[..., T, input_size]``, each from step 0, without learning.
 
-        Nothing changes, time neither; as of `HierarchyManager.process_batch` with ``learn=False``.
+        Nothing changes, time neither; as of `HierarchyManager.process_batch` with ``learn=False``. Scriptable.
 
         Raises:
             As `process`.
         """
         op = "HierarchicalLevel"
-        rows = real(op, "inputs", inputs)
-        if rows.dim() < 2 or rows.shape[-1] != self.input_size:
-            raise ValueError(f"{op}: inputs must have shape [..., T, {self.input_size}], got {list(rows.shape)}")
-        self.check(op)
-        return self._apart(rows)
+        if not is_scripting():
+            inputs = real(op, "inputs", inputs)
+            self.check(op)
+        if inputs.dim() < 2 or inputs.shape[-1] != self.input_size:
+            raise ValueError(f"{op}: inputs must have shape [..., T, {self.input_size}], got {list(inputs.shape)}")
+        return self.apart(inputs)
 
-    def _apart(self, rows: Tensor) -> Tensor:
+    def apart(self, rows: Tensor) -> Tensor:
         """`forward` of checked sequences."""
-        samples = rows.reshape(rows.shape[:-2].numel(), *rows.shape[-2:]).transpose(0, 1)
-        outputs = self._run_batch(samples, False)[0].transpose(0, 1)
-        return outputs.reshape(*rows.shape[:-1], self.output_size)
+        # Steps first.
+        samples = rows.flatten(0, -3) if rows.dim() > 2 else rows.unsqueeze(0)
+        ticks = pooled(samples.transpose(0, 1).to(self.held), self.temporal_resolution, self.pool, False)[0]
+        for layer in self.layers:
+            ticks = layer(ticks) if is_scripting() else layer._run(ticks, False)[0]
+        outputs = held_between(ticks, self.temporal_resolution, samples.shape[1]).transpose(0, 1)
+        return outputs.unflatten(0, rows.shape[:-2]) if rows.dim() > 2 else outputs[0]
 
     def _whole(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
         learn = check_bool(op, "learn", learn)
@@ -210,7 +241,8 @@ class HierarchicalLevel(nn.Module):
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
         waiting = (self.steps - 1) % resolution if self.steps else 0
-        ticks, rest = self._pooled(torch.cat([self.window[:waiting], rows]) if waiting else rows, self.steps > 0)
+        waited = torch.cat([self.window[:waiting], rows]) if waiting else rows
+        ticks, rest = pooled(waited, resolution, self.pool, self.steps > 0)
         ticks, keep_layers = self._through_layers(ticks, learn)
         # A step holds the output of the last tick; before the first tick of this call, what was held.
         outputs = held_between(ticks, resolution, count - min(-self.steps % resolution, count))
@@ -232,7 +264,7 @@ class HierarchicalLevel(nn.Module):
     def _run_batch(self, samples: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
         """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together; as `_run`."""
         samples = samples.to(self.held)
-        ticks, keep = self._through_layers(self._pooled(samples, False)[0], learn)
+        ticks, keep = self._through_layers(pooled(samples, self.temporal_resolution, self.pool, False)[0], learn)
         return held_between(ticks, self.temporal_resolution, len(samples)), keep
 
     def _through_layers(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
@@ -246,27 +278,6 @@ class HierarchicalLevel(nn.Module):
                 layer._keep(values)
 
         return ticks, keep
-
-    def _pooled(self, rows: Tensor, begun: bool) -> tuple[Tensor, Tensor]:
-        """What every tick sees of rows ``[steps, ...]``, and the rows after the last tick.
-
-        Unless time has begun, the first tick has one row.
-        """
-        resolution = self.temporal_resolution
-        if self.pool == "last":
-            first_tick = resolution - 1 if begun else 0
-            ticks = rows[first_tick::resolution]
-            return ticks, rows[first_tick + 1 + (len(ticks) - 1) * resolution :] if len(ticks) else rows
-        first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
-        windows = rest[: len(rest) // resolution * resolution].unflatten(0, (-1, resolution))
-        pooled = windows[:, 0]
-        # In the order of steps, so that a window has the same bits in any call.
-        for step in range(1, resolution if len(windows) else 1):
-            row = windows[:, step]
-            pooled = torch.maximum(pooled, row) if self.pool == "max" else pooled + row
-        if self.pool == "mean":
-            pooled = pooled / resolution
-        return torch.cat([first, pooled]), rest[len(windows) * resolution :]
 
     def get_extra_state(self) -> Tensor:
         """Steps since `reset_state`, for state_dict."""

@@ -1,7 +1,5 @@
 """Levels on several time scales, each of which sees the outputs of the one before."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -9,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 from torch.utils.hooks import RemovableHandle
 
 from torch_hrr._checks import check_bool, integer
@@ -142,16 +141,25 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         results = self._through(tuple(self.levels), HierarchicalLevel._run_batch, rows, learn)
         return [outputs.transpose(0, 1) for outputs in results]
 
-    @locked
-    def forward(self, data: Any) -> list[Tensor]:
+    def forward(self, data: Tensor) -> list[Tensor]:
         """For every level its outputs ``[..., T, output_size]`` of sequences ``[..., T, n]``, without learning.
 
         Each sequence starts at step 0, and nothing changes, time neither: what `process_batch` gives with
-        ``learn=False``. Gradients flow to the data.
+        ``learn=False``. Gradients flow to the data. Scriptable.
 
         Raises:
             As `process_hierarchy`.
         """
+        if not is_scripting():
+            return self._apart(data)
+        results: list[Tensor] = []
+        for level in self.levels:
+            data = level(data)
+            results.append(data)
+        return results
+
+    @locked
+    def _apart(self, data: Any) -> list[Tensor]:
         op = "HierarchyManager"
         self._check(op, False)
         rows, size = real(op, "data", data), self.levels[0].input_size
@@ -159,7 +167,7 @@ class HierarchyManager(Shared, Saveable, nn.Module):
             raise ValueError(f"{op}: data must have shape [..., T, {size}], got {list(rows.shape)}")
         results = []
         for level in self.levels:
-            rows = level._apart(rows)
+            rows = level.apart(rows)
             results.append(rows)
         return results
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import positive
-from torch_hrr.hierarchy.layers import Layer, check_rows, rate
+from torch_hrr.hierarchy.layers import Layer, check_rows, rate, steady
 
 
 class SoftHebb(Layer):
@@ -23,6 +23,8 @@ class SoftHebb(Layer):
     Neuromorphic Computing and Engineering 2, 2022.
     """
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self,
         input_size: int,
@@ -67,7 +69,7 @@ class SoftHebb(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """``softmax(x W^T / temperature)``, ``[..., m]``, without learning; errors as of `check_rows`."""
         check_rows("SoftHebb", x, self.weight)
-        return torch.softmax(x @ self.weight.mT / self.temperature, -1)
+        return torch.softmax(x @ steady(self.weight, x).mT / self.temperature, -1)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Outputs for all ticks; with `learn` weights change at every one of them: a loop of torch's operators."""
