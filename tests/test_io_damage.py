@@ -34,6 +34,15 @@ def test_a_change_of_any_byte_is_refused(path, key):
                 load(path, format=FORMAT, key=key)
 
 
+@pytest.mark.parametrize(
+    "content", (b"\x93NUMPY\x01\x00v\x00{'descr': ", b"PK\x03\x04\0\0\x08\x08archive/data.pkl", b"some text")
+)
+def test_what_is_no_safetensors_file_is_called_so(path, content):
+    path.write_bytes(content)
+    with pytest.raises(IntegrityError, match="is no safetensors file, or damaged: it begins with b"):
+        load(path, format=FORMAT)
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_any_truncation_and_any_addition_is_refused(path, key):
     save(path, small(), METADATA, format=FORMAT, version=1, key=key)

@@ -177,6 +177,33 @@ def test_copies_open_the_file_again(saved):
     assert torch.equal(copy.deepcopy(module)(ids), module(ids))
 
 
+def test_an_embedder_is_not_saved_over_its_table(saved, tmp_path):
+    table, path = saved
+    (tmp_path / "link").symlink_to(path)
+    module = ConfigurableSinusoidalEmbedder(SinusoidalConfig(ROWS, DIM), MappedTable(path, device="cpu"))
+    for name in ("table", "link"):
+        for save in (module.save, module.save_config):
+            with pytest.raises(ValueError, match=rf"^{save.__name__}: path must not be that of the mapped table, got "):
+                save(tmp_path / name)
+    assert torch.equal(MappedTable(path, device="cpu")(torch.arange(ROWS)), table)
+
+
+def test_an_embedder_is_loaded_with_its_table(saved, tmp_path):
+    mapped = MappedTable(saved[1], device="cpu")
+    module = ConfigurableSinusoidalEmbedder(SinusoidalConfig(ROWS, DIM), mapped)
+    module.save(tmp_path / "module")
+    (ids,) = requests(1)
+    again = ConfigurableSinusoidalEmbedder.load(tmp_path / "module", table=mapped)
+    assert torch.equal(again(ids), module(ids))
+    ConfigurableSinusoidalEmbedder(SinusoidalConfig(ROWS, DIM), device="cpu").save(tmp_path / "whole")
+    for name, given, text in (
+        ("module", None, "no table: give the"),
+        ("whole", mapped, "a table beside the given one"),
+    ):
+        with pytest.raises(torch_hrr.IntegrityError, match=f"must describe a Conf.*, got {text}"):
+            ConfigurableSinusoidalEmbedder.load(tmp_path / name, table=given)
+
+
 def test_a_copy_takes_no_table_of_another_shape(saved):
     _, path = saved
     mapped = MappedTable(path, device="cpu")

@@ -443,7 +443,12 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         return self.accelerator._profiled("disable_gpu_profiling", trace)
 
     def save_config(self, path: str | os.PathLike[str]) -> None:
-        """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read."""
+        """Writes the configuration to a file that `SinusoidalConfig.load` and `load_config` read.
+
+        Errors as of `save`.
+        """
+        if self.table is not None:
+            self.table.check_apart("save_config", path)
         try:
             self.config.save(path)
         except (TypeError, ValueError) as error:
@@ -466,6 +471,12 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         except (TypeError, ValueError) as error:
             raise renamed(error, "load", "load_config") from None
         return cls(config, table, generator=generator, device=device)
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """As `Saveable.save`; a mapped table stays in its own file, and its path is a ValueError."""
+        if self.table is not None:
+            self.table.check_apart("save", path)
+        super().save(path, key)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.state_dict(), {"config": self.config.to_metadata()}
@@ -490,6 +501,10 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         table: MappedTable | None = options["table"]
         if set(metadata) != {"config"}:
             raise ValueError("other entries than a configuration")
+        if ("weight" in tensors) is not (table is None):
+            raise ValueError(
+                "no table: give the mapped one as table=" if table is None else "a table beside the given one"
+            )
         config = SinusoidalConfig.from_metadata(metadata["config"])
         embedder = cls(config, table, device="meta")
         embedder.load_state_dict(tensors, assign=True)

@@ -246,7 +246,7 @@ class LSMClassifier(_Softmax):
     ``config`` says which token that is. Without ``config`` x is ``[B, T, input_dim]``, with it tokens ``[B, T]``.
 
     Attributes:
-        classes: The labels, ascending, int64 ``[C]``; empty before `fit`.
+        classes: The labels, ascending, int64 ``[C]``, a copy; empty before `fit`.
     """
 
     file_format = "torch_hrr.lsm_classifier"
@@ -261,7 +261,12 @@ class LSMClassifier(_Softmax):
     ) -> None:
         """As `LSMRegressor`."""
         super().__init__(config, gpu_config, input_dim=input_dim, **settings)
-        self.classes = torch.empty(0, dtype=torch.int64)
+        self._classes = torch.empty(0, dtype=torch.int64)
+
+    @property
+    def classes(self) -> Tensor:
+        """See the class."""
+        return self._classes.clone()
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learns the read-out.
@@ -292,7 +297,7 @@ class LSMClassifier(_Softmax):
             raise ValueError("fit: x must be finite, got NaN or infinity")
         parts = list(zip(torch.split(features, _BATCH), torch.split(label, _BATCH), strict=True))
         self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device)
-        self.classes = classes.cpu()
+        self._classes = classes.cpu()
         return self
 
     def predict_proba(self, x: Any) -> Tensor:
@@ -310,7 +315,7 @@ class LSMClassifier(_Softmax):
         logs = self._log_probabilities("predict", self._features("predict", self._batch("predict", x)))
         if bool(logs.isnan().any()):
             raise ValueError("predict: x must be finite, got NaN or infinity")
-        return self.classes[logs.argmax(-1).cpu()]
+        return self._classes[logs.argmax(-1).cpu()]
 
     def _batch(self, op: str, x: Any) -> Tensor:
         given = real_tensor(op, "x", x) if self.embedder is None else integers(op, "x", x, TOKENS)
@@ -339,14 +344,14 @@ class LSMClassifier(_Softmax):
 
     def _learned(self) -> dict[str, Tensor]:
         learned = super()._learned()
-        return {**learned, "classes": self.classes} if learned else {}
+        return {**learned, "classes": self._classes} if learned else {}
 
     def _restore(self, learned: dict[str, Tensor]) -> None:
-        self.classes = learned.pop("classes") if learned else torch.empty(0, dtype=torch.int64)
+        self._classes = learned.pop("classes") if learned else torch.empty(0, dtype=torch.int64)
         super()._restore(learned)
         if self._softmax is not None:
-            shape = (2 * self.machine.units, len(self.classes))
-            if self._softmax[0].shape != shape or self.classes.dtype != torch.int64:
+            shape = (2 * self.machine.units, len(self._classes))
+            if self._softmax[0].shape != shape or self._classes.dtype != torch.int64:
                 raise ValueError("a read-out of another shape")
 
 

@@ -152,7 +152,7 @@ def _fit_softmax(
     # A class that never occurs counts as half a sample.
     frequency = occurrences.clamp_min(0.5) / moments.count
     bias = frequency.log().float().requires_grad_()
-    weights = torch.zeros(features, classes, device=device, requires_grad=True)
+    weights = torch.zeros(features, classes, dtype=torch.float32, device=device, requires_grad=True)
     optimizer = torch.optim.Adam([weights, bias], lr=_LEARNING_RATE, betas=(0.9, 0.99))
     for _ in range(passes):
         for z, label in chunks():

@@ -17,7 +17,7 @@ from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
 from torch_hrr.io import Saveable
-from torch_hrr.runtime import available_memory
+from torch_hrr.runtime.memory import check_free
 
 # Elements of states computed at a time: small enough for the cache, large enough that a chunk costs little beside.
 _CHUNK = 2**20
@@ -36,7 +36,8 @@ class LiquidStateMachine(Saveable):
     Every unit receives input from ``max(1, round(density units))`` random units, through weights drawn from U(-1, 1)
     and then scaled so that the largest modulus of W's eigenvalues is ``spectral_radius``. W_in is drawn from U(-1, 1)
     times ``input_scaling``, b from U(-1/2, 1/2). Only w and c are learned, by ridge regression. The reservoir depends
-    on the settings alone and is the same on every machine; its states agree among machines up to rounding.
+    on the settings alone and is the same on every machine; its states agree among machines and numbers of threads up to
+    rounding.
 
     Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B
     independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose rows
@@ -386,16 +387,8 @@ class LiquidStateMachine(Saveable):
         units, connections = self.units, self.units * _connections(self.units, self.density)
         # Indices in 64 and 32 bits and weights; a Krylov space and what it projects to; input weights in three steps.
         needed = 20 * connections + 16 * units**2 + 24 * units * self.input_dim
-        try:
-            free = available_memory("cpu")
-        except RuntimeError:
-            # Nothing says how much there is.
-            return
-        if needed > free:
-            raise RuntimeError(
-                f"{op}: units, input_dim and density must take at most the {free / 2**30:,.1f} GiB that are free, got "
-                f"{units}, {self.input_dim} and {self.density:g}, which take {needed / 2**30:,.1f} GiB"
-            )
+        got = f"{units}, {self.input_dim} and {self.density:g}"
+        check_free(op, "units, input_dim and density", got, needed)
 
     def _draw(self) -> dict[str, Tensor]:
         """The reservoir of the seed, on the CPU in float64 but for its scale, whose 24 bits are the same everywhere."""

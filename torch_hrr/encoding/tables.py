@@ -130,6 +130,12 @@ class MappedTable:
         """Share of rows found on the device; 0 before the first one."""
         return self.hits / max(self.hits + self.misses, 1)
 
+    def check_apart(self, op: str, path: str | os.PathLike[str]) -> None:
+        """ValueError for the path of the table itself, which something else would replace."""
+        path = checked_path(op, path)
+        if os.path.exists(path) and os.path.samefile(path, self._path):
+            raise ValueError(f"{op}: path must not be that of the mapped table, got {os.fsdecode(path)}")
+
     def clear_cache(self) -> None:
         """Forgets the rows on the device and the counts."""
         # Calls in and out of inference mode change these tensors.

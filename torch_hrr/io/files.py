@@ -371,7 +371,9 @@ def _read_header(
     if len(prefix) < _PREFIX_BYTES:
         raise IntegrityError(f"is cut short: it has {len(prefix)} bytes")
     length = int.from_bytes(prefix, "little")
-    if length > min(size - _PREFIX_BYTES, _MAX_HEADER):
+    if length > _MAX_HEADER:
+        raise IntegrityError(f"is no safetensors file, or damaged: it begins with {prefix!r}")
+    if length > size - _PREFIX_BYTES:
         raise IntegrityError(f"is damaged or cut short: its header claims {length} of its {size} bytes")
     header = prefix + file.read(length)
     text = _sealed_manifest(header[_PREFIX_BYTES:], key)
