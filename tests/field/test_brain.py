@@ -261,6 +261,44 @@ def test_a_step_compiles_to_one_graph():
     torch.testing.assert_close(compiled.field, own.field)
 
 
+class Cycle(torch.nn.Module):
+    """A program around a brain."""
+
+    def __init__(self, own):
+        super().__init__()
+        self.own = own
+
+    def forward(self, sensory, reward):
+        return self.own.step(sensory, reward)
+
+
+@pytest.mark.parametrize(
+    ("strict", "cycles", "decomposed"), [(False, 0, False), (False, 3, True), (True, 3, False), (True, 0, True)]
+)
+def test_an_exported_program_goes_on_as_the_brain_does(strict, cycles, decomposed):
+    own = brain(seed=1, modulate=True)
+    run(own, cycles, 1.0)
+    steps = [(torch.tensor(SENSORY) * i, torch.tensor([0.3 * i])) for i in range(1, 6)]
+    exported = torch.export.export(Cycle(own.copy()), steps[0], strict=strict)
+    program = (exported.run_decompositions() if decomposed else exported).module()
+    for arguments in steps:
+        torch.testing.assert_close(program(*arguments), own.step(*arguments))
+
+
+def test_many_sensors_have_orthonormal_weights():
+    own, other = (brain(sensory_dim=1100, channels=1150, spatial=2, seed=seed) for seed in range(2))
+    columns = own.sensory_weights.double()
+    assert (columns.mT @ columns - torch.eye(1100, dtype=torch.float64)).abs().max() < 1e-5
+    assert (columns[:-2].abs().amax() < 5 * (2 / 1148) ** 0.5) and not columns[-2:].any()
+    assert not torch.equal(own.sensory_weights, other.sensory_weights)
+
+
+def test_a_brain_that_does_not_fit_is_refused_before_it_is_drawn():
+    text = r"sensory_dim, spatial, channels and patterns must take at most .* got 27648, \(64, 64, 64\), 27653 and 256"
+    with pytest.raises(RuntimeError, match=rf"^FieldBrain: {text}, which take 137\.. GiB$"):
+        field.FieldBrain(27648, 5, 64, 27653)
+
+
 @pytest.mark.parametrize("modulate", (False, True))
 def test_a_step_waits_for_nothing_and_allocates_nothing_that_grows(modulate):
     found = field.OptimizationChecker.verify_optimizations(brain(spatial=16, channels=32, modulate=modulate))

@@ -36,6 +36,7 @@ from torch_hrr.io import Saveable
 from torch_hrr.reference import field as reference
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.graph import CapturedCalls, can_capture
+from torch_hrr.runtime.memory import check_free
 from torch_hrr.runtime.pool import TensorPool
 
 METRICS = ("field_information", "max_activation", "prediction_confidence", "energy", "sparsity", "prediction_error")
@@ -109,6 +110,8 @@ class FieldBrain(Saveable, nn.Module):
     _staged: Tensor
     _turn: bool
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self,
         sensory_dim: int = 16,
@@ -151,6 +154,10 @@ class FieldBrain(Saveable, nn.Module):
         Raises:
             TypeError: An argument of another type.
             ValueError: A number is outside its range, or a word is unknown.
+            RuntimeError: What the brain takes is not free.
+
+        Cost: the weights of the sensors are orthonormal columns ``[channels, sensory_dim]``: of normal numbers, for at
+        most 1024 sensors, else of cosines, each weight one.
         """
         super().__init__()
         op = type(self).__name__
@@ -171,6 +178,7 @@ class FieldBrain(Saveable, nn.Module):
         if dtype not in (torch.float32, torch.bfloat16):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
         place = resolve_device(device, op=op)
+        self._check_memory(op, dtype)
         self.cycle = 0
         self.eager = False
         self._graphs = CapturedCalls(most=2)
@@ -334,6 +342,15 @@ class FieldBrain(Saveable, nn.Module):
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in _SETTINGS)
+
+    def _check_memory(self, op: str, dtype: torch.dtype) -> None:
+        """RuntimeError unless what drawing the brain takes is free."""
+        values = math.prod(self.spatial) * self.channels
+        weights = self.channels * self.sensory_dim * (3 if self.sensory_dim <= _MOST_FACTORED else 1)
+        # Normal numbers and their product with .01; the state, the next and the first one.
+        needed = values * (8 + 3 * dtype.itemsize) + 4 * (weights + self.patterns * (self.sensory_dim + self.motor_dim))
+        got = f"{self.sensory_dim}, {self.spatial}, {self.channels} and {self.patterns}"
+        check_free(op, "sensory_dim, spatial, channels and patterns", got, needed)
 
     def _draw(self, generator: torch.Generator, dtype: torch.dtype) -> None:
         """Everything that a seed decides, and the state."""

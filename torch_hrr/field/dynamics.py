@@ -125,9 +125,9 @@ class DynamicField(Saveable, nn.Module):
     dimensions.
 
     Deterministic: the same seed, stimuli, machine and number of threads give the same bits; fields of up to 32768
-        elements do so whatever the number of threads. No gradients are kept. Cost of a step: ``2 sigma^2`` steps of
-        `evolve` for the
-    widest Gaussian plus about five reads and writes of the field; "zeros" computes up to 6 sigma more places per axis.
+    elements do so whatever the number of threads. No gradients are kept. Cost of a step: ``2 sigma^2`` steps of
+    `evolve` for the widest Gaussian plus about five reads and writes of the field; "zeros" computes up to 6 sigma more
+    places per axis.
 
     Attributes:
         config: The parameters, a `DynamicFieldConfig`; `configure` changes them.
@@ -161,7 +161,7 @@ class DynamicField(Saveable, nn.Module):
             seed: Seed of the noise, any int, taken modulo 2^64.
             device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
                 `runtime.set_device`, else torch's default.
-            dtype: float32 or float64; None means the one that was set, `runtime.set_device`, else torch's default.
+            dtype: float32 or float64; None means torch's default dtype, which must be one of them.
             config: Any fields of `DynamicFieldConfig`.
 
         Raises:

@@ -37,8 +37,9 @@ class PatternLibrary(Saveable, nn.Module):
     contexts: Tensor
     patterns: Tensor
     stored: Tensor
-    _numbers: Tensor
 
+    # What is made in inference mode could not be written to outside.
+    @torch.inference_mode(False)
     def __init__(
         self,
         capacity: int,
@@ -70,7 +71,6 @@ class PatternLibrary(Saveable, nn.Module):
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))
         self.register_buffer("stored", torch.zeros(1, device=place, dtype=torch.int64))
-        self.register_buffer("_numbers", torch.arange(self.capacity, device=place), persistent=False)
 
     @torch.no_grad()
     def store(self, context: Tensor, pattern: Tensor, when: Tensor | None = None) -> None:
@@ -135,7 +135,7 @@ class PatternLibrary(Saveable, nn.Module):
             lengths = torch.linalg.vector_norm(self.patterns, dim=1)
             products = torch.mv(self.patterns, _unit(field_state.to(self.patterns.dtype)))
             scores = (scores + products / torch.where(lengths > 0, lengths, 1.0)) / 2
-        known = self._numbers < self.stored
+        known = torch.arange(self.capacity, device=self.stored.device) < self.stored
         best, rows = scores.masked_fill(~known, -torch.inf).topk(min(_BLENDED, self.capacity))
         any_known = self.stored > 0
         weights = torch.where(any_known, best * _SHARPNESS, 0.0).softmax(0)

@@ -37,6 +37,19 @@ def available_memory(device: torch.device | str | int = "cpu") -> int:
     return available if within is None else min(available, within)
 
 
+def check_free(op: str, arguments: str, got: str, needed: int) -> None:
+    """RuntimeError unless the bytes that these arguments take are free on the CPU, if the system says how many are."""
+    try:
+        free = available_memory("cpu")
+    except RuntimeError:
+        return
+    if needed > free:
+        raise RuntimeError(
+            f"{op}: {arguments} must take at most the {free / 2**30:,.1f} GiB that are free, got {got}, which take "
+            f"{needed / 2**30:,.1f} GiB"
+        )
+
+
 def _system_memory() -> int:
     try:
         lines = _MEMINFO.read_text().splitlines()
