@@ -81,11 +81,11 @@ def measure(method: str, errors: Callable[[], list[float]]) -> Row:
     return Row(method, measured, time.perf_counter() - start)
 
 
-def reservoir_peer(series: Tensor, units: int, seed: int) -> Tensor:
-    """The same predictions by reservoirpy, with its own way to draw a reservoir and the same settings."""
+def reservoir_peer(series: Tensor, units: int, seed: int, connectivity: float) -> Tensor:
+    """The same predictions by reservoirpy, with its own way to draw a reservoir and the same radius, leak and ridge."""
     nodes = importlib.import_module("reservoirpy.nodes")
     scaled = (series / 127.5 - 1).unsqueeze(-1).numpy()
-    reservoir = nodes.Reservoir(units, sr=0.9, lr=0.3, seed=seed)
+    reservoir = nodes.Reservoir(units, sr=0.9, lr=0.3, input_connectivity=connectivity, seed=seed)
     model = reservoir >> nodes.Ridge(ridge=1e-6)
     model.fit(scaled[:TRAINING], scaled[1 : TRAINING + 1], warmup=100)
     # It goes on from the state after training, and no further than ours knows.
@@ -126,9 +126,9 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
         waves = encoding.sinusoidal_features(scaled, torch.tensor(FREQUENCIES), dtype=torch.float64)
         return torch.cat([scaled.unsqueeze(-1), waves], -1)
 
-    def peers() -> list[float]:
+    def peers(connectivity: float) -> list[float]:
         draws = range(seed, seed + size.seeds)
-        return [nrmse(reservoir_peer(series, size.laser_units, draw), truth) for draw in draws]
+        return [nrmse(reservoir_peer(series, size.laser_units, draw, connectivity), truth) for draw in draws]
 
     def column(x: Tensor) -> Tensor:
         return x.unsqueeze(-1)
@@ -138,7 +138,9 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
     rows = [
         measure("persistence", lambda: [nrmse(series[TRAINING:-1], truth)]),
         measure(f"autoregression, {LAGS} lags", lambda: [nrmse(sequence_data.autoregression(series), truth)]),
-        measure(f"reservoirpy, {size.laser_units} units", peers),
+        # One column of input weights: of its default, 0.1, nine of ten units get no input.
+        measure(f"reservoirpy, {size.laser_units} units", lambda: peers(1.0)),
+        measure("reservoirpy, input_connectivity=0.1", lambda: peers(0.1)),
         measure(f"{name}, defaults", lambda: machine(column)),
         measure(f"{name}, {tuned}, with sinusoids of the value", lambda: machine(sinusoids, **best)),
         measure(f"{name}, {tuned}", lambda: machine(column, **best)),

@@ -1,4 +1,5 @@
-// Operators of torch_hrr for C++ programs. They run on every device the library was built for.
+// Operators of torch_hrr for C++ programs. They run on every device the library was built for. Where bits are said to
+// be the same on every device, tests compare those of the CPU with those of the CUDA kernels run on the host.
 //
 // Holographic reduced representations: all are differentiable. D is the last dimension; leading dimensions broadcast as
 // in torch.mul. float32, float64, float16 and bfloat16 (the half types are computed in float32); mixed types promote. A
