@@ -243,6 +243,91 @@ def test_a_vector_goes_on_after_an_end(mode):
     assert seen >= 2
 
 
+class PaysLast(Spaces):
+    """Pays in the last step alone; how many there are is drawn, or given."""
+
+    def __init__(self, steps=None):
+        super().__init__(box((-1, 1), (-1, 1)), spaces.Discrete(3))
+        self.given = steps
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed, options=options)
+        self.last = self.given or int(self.np_random.integers(2, 9))
+        return found
+
+    def step(self, action):
+        observation, *_ = super().step(action)
+        ends = self.steps == self.last
+        return observation, float(ends), ends, False, {}
+
+
+MODES = list(gymnasium.vector.AutoresetMode)
+
+
+def lived(mode):
+    """The brains of a user's loop of three episodes, at the start of the fourth."""
+    envs = gymnasium.vector.SyncVectorEnv([functools.partial(PaysLast, 3)] * 2, autoreset_mode=mode)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs)
+    (observations, _), rewards, starts, finals, ended = envs.reset(seed=0), None, None, None, np.zeros(2, bool)
+    agent.begin(0)
+    episodes = 0
+    while True:
+        actions = agent.act(observations, rewards, starts, finals)
+        episodes += starts is not None and bool(starts.all())
+        if episodes == 3:
+            return [each.brain for each in agent.agents]
+        before = ended
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
+        starts = ended = terminated | truncated
+        if mode is gymnasium.vector.AutoresetMode.NEXT_STEP:
+            starts = before
+        elif mode is gymnasium.vector.AutoresetMode.SAME_STEP:
+            finals = infos.get("final_obs")
+        else:
+            finals = observations
+            if ended.any():
+                observations, _ = envs.reset(options={"reset_mask": starts})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_last_reward_is_told_whenever_environments_are_reset(mode):
+    for brain, expected in zip(lived(mode), lived(gymnasium.vector.AutoresetMode.NEXT_STEP), strict=True):
+        assert int(brain.library.stored) == 3 and brain.cycle == 13
+        assert all(torch.equal(tensor, expected.state_dict()[name]) for name, tensor in brain.state_dict().items())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("max_steps", (None, 4))
+def test_episodes_are_the_same_whenever_environments_are_reset(mode, max_steps):
+    envs = gymnasium.vector.SyncVectorEnv([PaysLast] * 3, autoreset_mode=mode)
+    brains = gym.brains_for(envs, seed=2, **SMALL)
+    together = gym.VectorFieldAgent(brains, envs).run_episodes(11, max_steps=max_steps)
+    assert len({len(episode) for episode in together}) > 1
+    for i, episode in enumerate(together):
+        alone = agent_of(PaysLast(), seed=2 + i)
+        assert same(episode, alone.run_episode(11 + i, max_steps=max_steps))
+        assert int(brains[i].library.stored) == int(alone.brain.library.stored) == episode.terminated
+
+
+def test_without_final_observations_a_start_tells_no_reward():
+    envs = gymnasium.vector.SyncVectorEnv([PaysLast] * 2)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs)
+    observations, _ = envs.reset(seed=0)
+    agent.act(observations)
+    agent.act(observations, [1.0, 1.0], [True, False])
+    assert [int(each.brain.library.stored) for each in agent.agents] == [0, 1]
+
+
+def test_a_vector_of_its_own_is_another_environment():
+    """What the docstring says of CartPole's, and what gives single ones."""
+    single = gymnasium.make("CartPole-v1")
+    firsts = [single.reset(seed=seed)[0] for seed in (5, 6)]
+    for mode, equal in ((None, False), ("sync", True)):
+        envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode=mode)
+        assert np.array_equal(envs.reset(seed=5)[0], firsts) is equal
+        envs.close()
+
+
 def test_a_vector_of_other_spaces():
     """Discrete spaces that begin elsewhere, and boxes of two dimensions."""
     pairs = (spaces.Discrete(3, start=-4), spaces.Discrete(2, start=5)), (box((-1, 1), (0, 2), shape=(2, 1)),) * 2
@@ -268,6 +353,9 @@ def test_what_one_brain_cannot_take_leaves_all_as_they_are():
         ((good, [1.0]), ValueError, "rewards must be 3, got 1"),
         ((good, 1.0), TypeError, "rewards must be one each, got float"),
         ((good, None, [True]), ValueError, "starts must be 3, got 1"),
+        ((good, None, [True] * 3, good[:1]), ValueError, "finals must be 3, got 1"),
+        ((good, None, [True] * 3, [None, *good[:2]]), TypeError, "observation must hold numbers, got object"),
+        ((good, [0, 0, math.nan], [True] * 3, good), ValueError, "reward must be finite, got nan"),
     ):
         with pytest.raises(error, match=f"^act: {text}"):
             agent.act(*arguments)
@@ -566,11 +654,9 @@ def test_vectors_that_do_not_fit():
             gym.VectorFieldAgent(wrong, envs)
     with pytest.raises(TypeError, match=r"VectorFieldAgent: envs must be a gymnasium\.vector\.VectorEnv"):
         gym.VectorFieldAgent(brains, gymnasium.make("CartPole-v1"))
-    same_step = gymnasium.make_vec(
-        "CartPole-v1", 2, "sync", vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
-    )
-    with pytest.raises(ValueError, match="run_episodes: envs must have autoreset_mode NEXT_STEP"):
-        gym.VectorFieldAgent(brains, same_step).run_episodes(0)
+    envs.metadata = {}
+    with pytest.raises(ValueError, match=r"run_episodes: envs must have an autoreset_mode of gymnasium's, got None"):
+        gym.VectorFieldAgent(brains, envs).run_episodes(0)
 
 
 def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):

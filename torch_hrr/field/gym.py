@@ -221,7 +221,10 @@ class VectorFieldAgent:
     """A brain for each environment of a vector.
 
     Each environment has its own brain, not an item of a batch: a brain is the state of one robot, with its own place of
-    imprint and patterns. So every episode is bit for bit that of a `FieldAgent` with the same brain and seed.
+    imprint and patterns. So every episode is bit for bit that of a `FieldAgent` with the same brain and seed, if the
+    environments of the vector are single ones: those of a `SyncVectorEnv` or an `AsyncVectorEnv`, which ``make_vec``
+    gives for ``vectorization_mode="sync"`` and ``"async"``. Without it, ``make_vec("CartPole-v1")`` gives a
+    `CartPoleVectorEnv`, whose episodes are others.
 
     Attributes:
         agents: One for each environment.
@@ -262,15 +265,25 @@ class VectorFieldAgent:
         for agent, own in zip(self.agents, _seeds("begin", seed, len(self.agents)), strict=True):
             agent.begin(own)
 
-    def act(self, observations: Any, rewards: Any = None, starts: Any = None) -> Any:
-        """A cycle of every brain.
+    def act(self, observations: Any, rewards: Any = None, starts: Any = None, finals: Any = None) -> Any:
+        """A cycle of every brain; where `finals` are given and an episode starts, one more, which ends the one before.
+
+        When episodes start, and with which observations the ones before end, depends on the vector's
+        ``metadata["autoreset_mode"]``:
+
+        - `NEXT_STEP`, gymnasium's default: in the step after one that was terminated or truncated. No finals: the last
+          observation and reward are those of the step before.
+        - `SAME_STEP`: in the step that was terminated or truncated; its ``infos.get("final_obs")`` are the finals.
+        - `DISABLED`: in that step too. Its observations are the finals; where any episode starts,
+          ``envs.reset(options={"reset_mask": starts})`` gives those that the brains act on.
 
         Args:
             observations: Of the vector's space.
             rewards: For the last actions, one each; None means 0.
-            starts: Where true, the observation is the first of an episode: the brain is reset before, and not told of
-                the reward, which is for the episode before. With gymnasium's default, `NEXT_STEP`, that is so in the
-                step after one that was terminated or truncated; with `SAME_STEP` in that step itself.
+            starts: Where true, the observation is the first of an episode: the brain is reset before, and the reward is
+                for the episode before.
+            finals: One each, read where an episode starts: the last observation of the one before, for which the brain
+                has a cycle with the reward before it is reset. None: brains are not told of these rewards.
 
         Returns:
             Actions of the vector's space.
@@ -284,18 +297,21 @@ class VectorFieldAgent:
             "observations": observations,
             "rewards": [0.0] * count if rewards is None else rewards,
             "starts": [False] * count if starts is None else starts,
+            "finals": [None] * count if finals is None else finals,
         }
         lists = [listed("act", name, values, "one each") for name, values in each.items()]
         for name, values in zip(each, lists, strict=True):
             if len(values) != count:
                 raise ValueError(f"act: {name} must be {count}, got {len(values)}")
         # All are checked before the first brain goes on.
-        cycles = [
-            (agent, agent.sense(observation), 0.0 if start else agent._told(reward), start)
-            for agent, observation, reward, start in zip(self.agents, *lists, strict=True)
-        ]
+        cycles = []
+        for agent, observation, reward, start, final in zip(self.agents, *lists, strict=True):
+            end = (agent.sense(final), agent._told(reward)) if start and finals is not None else None
+            cycles.append((agent, end, agent.sense(observation), 0.0 if start else agent._told(reward), start))
         actions = []
-        for agent, sensory, told, start in cycles:
+        for agent, end, sensory, told, start in cycles:
+            if end is not None:
+                agent._cycle(*end)
             if start:
                 agent.begin()
             actions.append(agent._cycle(sensory, told))
@@ -304,24 +320,25 @@ class VectorFieldAgent:
     def run_episodes(
         self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None
     ) -> tuple[Episode, ...]:
-        """One episode of every environment, with seeds that count up.
+        """One episode of every environment, with seeds that count up, in every ``autoreset_mode``.
 
-        Each is bit for bit that of `FieldAgent.run_episode`, where the vector seeds its environments one by one, as
-        gymnasium's synchronous and asynchronous ones do.
+        Each is bit for bit that of `FieldAgent.run_episode`, if the vector's environments are single ones, as the class
+        says.
 
         Raises:
-            TypeError, ValueError: As for `FieldAgent.run_episode`, or the vector does not reset itself in the next
-                step.
+            TypeError, ValueError: As for `FieldAgent.run_episode`, or the vector's metadata has no `AutoresetMode`.
         """
+        modes = gymnasium.vector.AutoresetMode
         mode = self.envs.metadata.get("autoreset_mode")
-        if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
-            raise ValueError(f"run_episodes: envs must have autoreset_mode NEXT_STEP, got {mode}")
+        if not isinstance(mode, modes):
+            raise ValueError(f"run_episodes: envs must have an autoreset_mode of gymnasium's, got {mode}")
         seeds = _seeds("run_episodes", seed, len(self.agents))
         records = [_recorder("run_episodes", own, frames_every, max_steps) for own in seeds]
         observations, _ = self.envs.reset(seed=seed)
         self.begin(seed)
         rewards: Any = [0.0] * len(self.agents)
         running = [True] * len(self.agents)
+        ended = np.zeros(len(self.agents), bool)
         actions: list[Any] = [agent.decode([0.0] * agent.brain.motor_dim) for agent in self.agents]
         while True:
             for i, (agent, record) in enumerate(zip(self.agents, records, strict=True)):
@@ -331,7 +348,13 @@ class VectorFieldAgent:
                     running[i] = not record.ended
             if not any(running):
                 return tuple(record.episode() for record in records)
-            observations, rewards, terminated, truncated, _ = self.envs.step(self._stacked(actions))
+            if mode is modes.DISABLED and ended.any():
+                # It takes no step of environments that have ended, and the others have to go on.
+                self.envs.reset(options={"reset_mask": ended})
+            observations, rewards, terminated, truncated, infos = self.envs.step(self._stacked(actions))
+            ended = np.logical_or(terminated, truncated)
+            if mode is modes.SAME_STEP:
+                observations = [infos["final_obs"][i] if end else observations[i] for i, end in enumerate(ended)]
             for i, record in enumerate(records):
                 if running[i]:
                     record.step(actions[i], rewards[i], terminated[i], truncated[i])
