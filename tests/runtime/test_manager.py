@@ -63,6 +63,26 @@ def test_transfers_that_take_long_are_alerted(small, monkeypatch):
     assert report["alerts"] == ["20% of the time goes to transfers: keep state on the device between calls"]
 
 
+def test_what_is_computed_outside_of_a_run_is_time_too(small, monkeypatch):
+    clock = iter([0.0, 2.0, 2.0, 40.0])
+    monkeypatch.setattr(manager.time, "perf_counter", lambda: next(clock))
+    small.transfer_state({"a": np.ones(3)})
+    # Until now there was nothing else.
+    assert small.report()["transfer_share"] == 1.0
+    report = small.report()
+    assert report["transfer_share"] == 0.05 and report["alerts"] == []
+
+
+def test_copies_at_the_same_time_are_no_more_than_all_of_it(small, monkeypatch):
+    """Of two threads, the first to end began last."""
+    clock = iter([2.0, 6.0, 0.0, 6.0, 6.0, 20.0])
+    monkeypatch.setattr(manager.time, "perf_counter", lambda: next(clock))
+    small.transfer_state({"a": np.ones(3)})
+    small.transfer_state({"a": np.ones(3)})
+    assert small.report()["transfer_share"] == 1.0
+    assert small.report()["transfer_share"] == 0.5
+
+
 def test_where_nothing_is_copied_there_are_no_transfers(small):
     small.transfer_state({"a": [torch.ones(2**22)], "b": 3})
     small.run(torch.sin, torch.ones(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -66,9 +67,9 @@ class GPUMemoryManager:
         self.max_memory_gb = float("inf") if self._limit is None else self._limit / _GIGABYTE
         if self._limit is not None:
             limit_memory(self.device, self._limit)
-        # Bytes of storage that is in use, and seconds by what they went to.
+        # Bytes of storage that is in use, seconds of copies, and when the first measured call began.
         self._used = 0
-        self._transferring = self._computing = 0.0
+        self._transferring, self._begun = 0.0, math.inf
         self._lock = Lock()
 
     @property
@@ -147,9 +148,8 @@ class GPUMemoryManager:
         start = time.perf_counter()
         placed = moved(op, self.device, state)
         wait_for(op, self.device)
-        if any(now is not before for now, before in zip(leaves(placed), leaves(state), strict=True)):
-            with self._lock:
-                self._transferring += time.perf_counter() - start
+        is_copied = any(now is not before for now, before in zip(leaves(placed), leaves(state), strict=True))
+        self._measure(start, time.perf_counter() - start if is_copied else 0.0)
         return placed
 
     transfer_consciousness_state = transfer_state
@@ -160,11 +160,14 @@ class GPUMemoryManager:
         start = time.perf_counter()
         result = call_in_rows("run", fn, batches, self.device, copies.append)
         wait_for("run", self.device)
-        seconds = time.perf_counter() - start
-        with self._lock:
-            self._transferring += sum(copies)
-            self._computing += seconds - sum(copies)
+        self._measure(start, sum(copies))
         return result
+
+    def _measure(self, start: float, copying: float) -> None:
+        """Counts a call and its seconds of copies."""
+        with self._lock:
+            self._begun = min(self._begun, start)
+            self._transferring += copying
 
     def report(self) -> MemoryReport:
         """What the memory is used for, and what is wrong with it.
@@ -173,19 +176,20 @@ class GPUMemoryManager:
             ``allocated_gb`` and ``reserved_gb``, what tensors take and what torch holds for them (on devices other than
             CUDA: the storage in use, and that with the pool), in 2^30 bytes; ``max_memory_gb``; ``memory_share``,
             reserved / max; ``waste``, the share of the reserved memory that no tensor takes; ``transfer_share``, the
-            seconds of copies, in `transfer_state` and within `run`, over all seconds of these calls in which something
-            was copied or computed; ``alerts``, a sentence each for a memory share above 1, waste above 0.2 and a
-            transfer share above 0.1.
+            seconds of copies, in `transfer_state` and within `run`, over all seconds since the first of these calls
+            began, whatever ran meanwhile, at most 1; ``alerts``, a sentence each for a memory share above 1, waste
+            above 0.2 and a transfer share above 0.1.
         """
         with self._lock:
             allocated, reserved = self._used, self._used + self._pooled()
-            transferring, seconds = self._transferring, self._transferring + self._computing
+            transferring, begun = self._transferring, self._begun
         if self.device.type == "cuda":
             allocated = torch.cuda.memory_allocated(self.device)
             reserved = torch.cuda.memory_reserved(self.device)
         share = 0.0 if self._limit is None else reserved / max(self._limit, 1)
         waste = 1 - allocated / reserved if reserved else 0.0
-        transfers = transferring / seconds if seconds else 0.0
+        # Threads that copy at the same time count more seconds than pass.
+        transfers = min(transferring / (time.perf_counter() - begun), 1.0) if transferring else 0.0
         alerts = []
         if share > 1:
             alerts.append(f"{share:.0%} of the memory limit is in use: free() gives back what nothing uses")
