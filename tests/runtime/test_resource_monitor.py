@@ -118,30 +118,40 @@ def test_samples_are_written_as_json(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
+class NVMLError(Exception):
+    """What NVIDIA's library raises."""
+
+
+def fail(error):
+    raise error
+
+
 def nvml(**changes):
     """NVIDIA's library for one GPU."""
-
-    def power(handle):
-        raise RuntimeError("not supported")
-
-    functions = {
+    names = {
+        "NVMLError": NVMLError,
         "nvmlInit": lambda: None,
         "nvmlDeviceGetHandleByPciBusId": lambda bus: bus,
         "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(used=3 * 2**20, total=4 * 2**20),
         "nvmlDeviceGetUtilizationRates": lambda handle: types.SimpleNamespace(gpu=42),
         "nvmlDeviceGetTemperature": lambda handle, sensor: 61,
-        "nvmlDeviceGetPowerUsage": power,
+        "nvmlDeviceGetPowerUsage": lambda handle: fail(NVMLError("Not Supported")),
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x20,
     }
-    return types.SimpleNamespace(**{**functions, **changes})
+    return types.SimpleNamespace(**{**names, **changes})
 
 
-def test_what_a_gpu_tells(monkeypatch):
-    buses = []
-    handle = {"nvmlDeviceGetHandleByPciBusId": lambda bus: buses.append(bus) or bus}
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(**handle))
+@pytest.fixture
+def installed(monkeypatch):
+    """Installs such a library."""
     properties = types.SimpleNamespace(pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    return lambda **changes: monkeypatch.setitem(sys.modules, "pynvml", nvml(**changes))
+
+
+def test_what_a_gpu_tells(installed):
+    buses = []
+    installed(nvmlDeviceGetHandleByPciBusId=lambda bus: buses.append(bus) or bus)
     gpu = monitor._Gpu.of(torch.device("cuda:1"))
     assert buses == [b"00000000:3b:00.0"]
     assert gpu.sample() == {
@@ -155,6 +165,21 @@ def test_what_a_gpu_tells(monkeypatch):
     # 0x1 is an idle GPU, whose clocks are low for want of work.
     gpu._nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x1
     assert gpu.sample()["throttled"] == 0.0
+
+
+@pytest.mark.parametrize("name", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
+def test_only_what_nvidias_library_raises_means_that_it_cannot_tell(installed, name):
+    installed(**{name: lambda *_: fail(NVMLError("Driver Not Loaded"))})
+    assert monitor._Gpu.of(torch.device("cuda")) is None
+    installed(**{name: lambda *_: fail(AttributeError("a mistake"))})
+    with pytest.raises(AttributeError, match="a mistake"):
+        monitor._Gpu.of(torch.device("cuda"))
+
+
+def test_a_mistake_in_a_sample_is_no_missing_value(installed):
+    installed(nvmlDeviceGetUtilizationRates=lambda handle: fail(TypeError("a mistake")))
+    with pytest.raises(TypeError, match="a mistake"):
+        monitor._Gpu.of(torch.device("cuda")).sample()
 
 
 def test_without_nvidias_library_there_is_nothing_to_tell(monkeypatch):

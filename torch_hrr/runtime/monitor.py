@@ -254,13 +254,15 @@ class _Gpu:
             return None
         try:
             import pynvml
-
+        except ImportError:
+            return None
+        try:
             pynvml.nvmlInit()
             # By its bus, since CUDA_VISIBLE_DEVICES renumbers torch's devices and not NVML's.
             found: Any = torch.cuda.get_device_properties(device)
             bus = f"{found.pci_domain_id:08x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0"
             return cls(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode()))
-        except Exception:
+        except pynvml.NVMLError:
             return None
 
     def sample(self) -> dict[str, float | None]:
@@ -281,5 +283,5 @@ class _Gpu:
         """None where the GPU does not tell."""
         try:
             return getattr(self._nvml, name)(self._handle, *arguments)
-        except Exception:
+        except self._nvml.NVMLError:
             return None
