@@ -56,6 +56,33 @@ def test_the_import_brings_no_compiler_and_no_optional_package():
     assert finished.stdout == "[]\n"
 
 
+class Binding(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.ops.torch_hrr.bind(a, b)
+
+
+LOADING = """
+for load, path in ((torch.jit.load, "scripted.pt"), (lambda path: torch.export.load(path).module(), "exported.pt2")):
+    try:
+        print(load(path)(torch.ones(8), torch.ones(8))[0].item())
+    except Exception:
+        print("refused")
+"""
+
+
+def test_a_process_imports_the_package_before_it_loads_a_program(tmp_path):
+    module, inputs = Binding(), (torch.ones(8), torch.ones(8))
+    torch.jit.script(module).save(tmp_path / "scripted.pt")
+    torch.export.save(torch.export.export(module, inputs), tmp_path / "exported.pt2")
+    for first, expected in (("import torch, torch_hrr", ["8.0", "8.0"]), ("import torch", ["refused", "refused"])):
+        command = [sys.executable, "-W", "ignore", "-c", first + LOADING]
+        finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
+        assert finished.stdout.split() == expected
+    root = pathlib.Path(__file__).parents[1]
+    for page in ("README.md", "docs/hrr.md"):
+        assert "Python process has to `import torch_hrr`" in " ".join((root / page).read_text().split())
+
+
 def test_compiled_graphs_on_disk_are_those_of_one_build_of_the_library(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     a = torch.randn(2, 8, requires_grad=True)
