@@ -96,6 +96,17 @@ def test_a_written_default_comes_before_the_device_that_is_set(call, good):
     assert make(call, good).device.type == "cpu"
 
 
+@pytest.mark.parametrize(("call", "good"), [one for one in calls() if one.id in WRITTEN])
+def test_none_is_the_device_that_is_set_where_another_default_is_written(call, good):
+    assert make(call, good, device=None).device.type == "cpu"
+    set_device("meta")
+    try:
+        assert make(call, good, device=None).device.type == "meta"
+    except RuntimeError as error:
+        # Brains need memory, and say so of the device that was found.
+        assert str(error).endswith("device must have memory, got meta")
+
+
 @pytest.mark.parametrize(("call", "good"), calls())
 def test_an_integer_is_the_index_of_an_accelerator(call, good):
     with pytest.warns(RuntimeWarning, match="continuing on the CPU"):

@@ -10,6 +10,11 @@ import torch_hrr
 from torch_hrr import assembly, encoding, field, hierarchy, hrr, runtime
 
 
+def placed(brain):
+    """The device of a brain."""
+    return getattr(brain, "brain", brain).device
+
+
 def main() -> None:
     """Every system, from its construction to its file."""
     device = torch.device(NAME, 0)
@@ -53,6 +58,14 @@ def main() -> None:
 
     for there, here in zip(winners(NAME), winners("cpu"), strict=True):
         assert torch.equal(there, here)
+    # By default brains are on the CPU, whatever device is set; None follows it.
+    for kind in (assembly.Brain, assembly.TorchBrain):
+        brain = kind()
+        assert placed(brain) == torch.device("cpu") and placed(kind(device=None)) == device
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+            brain.save(file.name)
+            assert placed(kind.load(file.name)) == placed(torch_hrr.load(file.name)) == torch.device("cpu")
+            assert placed(kind.load(file.name, device=None)) == device
     layer = torch.nn.Sequential(torch.nn.Linear(8, 40), assembly.KCap(5)).to(NAME)
     layer(torch.randn(3, 8, device=NAME)).sum().backward()
     assert layer[0].weight.grad.device == device

@@ -28,7 +28,7 @@ class ExternalRounds(nn.Module):
         super().__init_subclass__(**kwargs)
         lock_public_calls(cls)
 
-    def __init__(self, device: str | int | torch.device, precision: str, p: float, seed: int) -> None:
+    def __init__(self, device: str | int | torch.device | None, precision: str, p: float, seed: int) -> None:
         """See `TorchBrain`."""
         super().__init__()
         op = type(self).__name__

@@ -40,7 +40,7 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         p: float = 0.01,
         seed: int = 0,
         mode: str = "exact",
-        device: str | int | torch.device = "cpu",
+        device: str | int | torch.device | None = "cpu",
         batch: int | None = None,
         seeds: Sequence[int] | Tensor | None = None,
     ) -> None:

@@ -52,8 +52,9 @@ class Brain(NetworkModule):
             with published figures (see `torch_hrr.assembly._sampled.SampledEngine`). Its random numbers come from
             torch.Generator: a seed's winners depend on the kind of device, and the brain cannot leave its device.
         device: where the brain lives, "cpu", "cuda" or the index of a GPU; if it is not available, the CPU, after a
-            RuntimeWarning. In mode "exact" a brain can be moved (``brain.to("cuda")``) and saved on one device and
-            loaded on another, with the same bits.
+            RuntimeWarning. By default it lives on the CPU, whatever `runtime.set_device` says; None means the device
+            that was set there, `runtime.get_device()`. In mode "exact" a brain can be moved (``brain.to("cuda")``) and
+            saved on one device and loaded on another, with the same bits.
         batch: number of independent brains; results then have a leading dimension. Brain b is the same in every
             batch, and batch=None is brain 0 without that dimension.
         seeds: in place of `seed`, that of each brain of a batch, as many as there are brains: brain b is, to the last

@@ -236,7 +236,7 @@ class Brain(CopiedWhole):
         save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded. Both
             flags can be assigned.
         seed: 64 bits.
-        device: where it lives.
+        device: where it lives, as for `torch_hrr.assembly.Brain`.
         mode: "exact" or "sampled", as for `torch_hrr.assembly.Brain`.
 
     Attributes:
@@ -253,7 +253,7 @@ class Brain(CopiedWhole):
         save_size: bool = True,
         save_winners: bool = False,
         seed: int = 0,
-        device: str | int | torch.device = "cpu",
+        device: str | int | torch.device | None = "cpu",
         mode: str = "exact",
     ) -> None:
         """See the class."""

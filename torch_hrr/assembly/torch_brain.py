@@ -45,8 +45,7 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     about 0.1 / k: in fp16, scale the loss from k = 1e4 on.
 
     Args:
-        device: where the brain lives, "cpu", "cuda" or the index of a GPU; if the device is unavailable, the CPU, after
-            a RuntimeWarning.
+        device: where the brain lives, as for `Brain`: by default on the CPU whatever `runtime.set_device` says.
         precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are always
             float32, even after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
@@ -69,7 +68,7 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
 
     def __init__(
         self,
-        device: str | int | torch.device = "cpu",
+        device: str | int | torch.device | None = "cpu",
         precision: str = "fp32",
         jit: bool = False,
         learning: bool = False,
@@ -252,13 +251,12 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        place = torch.device("cpu") if device is None else device
         config, learning = metadata["brain"], metadata["learning"]
-        result = cls(place, precision=metadata["precision"], jit=options["jit"], p=config["p"], seed=config["seed"])
+        result = cls(device, precision=metadata["precision"], jit=options["jit"], p=config["p"], seed=config["seed"])
         if len(metadata) != 3 or type(learning) is not bool or (config["mode"], config["batch"]) != ("exact", None):
             raise ValueError("entries that no TorchBrain has")
         inner = {name.removeprefix("brain."): each for name, each in tensors.items() if name.startswith("brain.")}
-        result.brain = Brain._from_content(inner, config, place)
+        result.brain = Brain._from_content(inner, config, device)
         result.memory_manager = ConnectomeMemory(result.brain)
         result.learning = learning
         sizes = [area.n for area in result.brain.areas.values()][: len(tensors) - len(inner)]
@@ -331,7 +329,7 @@ class CupyBrain(TorchBrain):
         **options: the other arguments of `TorchBrain`.
     """
 
-    def __init__(self, device: str | int | torch.device = 0, **options: Any) -> None:
+    def __init__(self, device: str | int | torch.device | None = 0, **options: Any) -> None:
         """See the class."""
         super().__init__(device, **options)
 

@@ -37,7 +37,7 @@ def create_brain(
         motor_dim: Number of motors.
         spatial: Edge of the cube of places, or depth, height and width.
         channels: At least sensory_dim + motor_dim.
-        prefer_gpu: False makes it on the CPU even if there is a GPU.
+        prefer_gpu: False makes it on the CPU even if there is a GPU. The device of `runtime.set_device` is not asked.
         seed: Seed of its weights and its noise.
         **settings: Other arguments of `FieldBrain`; ``device``, if given, overrides ``prefer_gpu``.
 

@@ -113,8 +113,9 @@ def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> 
 
 
 def set_device(device: torch.device | str | int) -> None:
-    """Makes a device the current one, for new objects and numpy input.
+    """Makes a device the current one, for NumPy input and what is made with ``device=None``, most objects' default.
 
+    Where a signature states another default, that holds: a `Brain` is on the CPU unless its call says otherwise.
     Inside a `GPUContext` it holds until the block ends, in this thread and asyncio task; elsewhere it holds for the
     whole process, so that worker threads follow the main one. Threads that want different devices each enter a
     `GPUContext`.
