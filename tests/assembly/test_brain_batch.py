@@ -11,8 +11,8 @@ from torch_hrr.assembly import Brain
 BATCH = 3
 
 
-def batch_of(mode="exact", **options):
-    brain = Brain(p=0.2, seed=5, mode=mode, batch=BATCH)
+def batch_of(mode="exact", brain=None, **options):
+    brain = Brain(p=0.2, seed=5, mode=mode, batch=BATCH) if brain is None else brain
     for name, size in (("s", 20), ("t", 25)):
         brain.add_stimulus(name, size)
     for name, n, k in (("A", 200, 14), ("B", 150, 10), ("C", 180, 12)):
@@ -162,3 +162,81 @@ def test_what_is_wrong_with_brains():
     assert brain.winners("A").numel() == 0
     with pytest.raises(ValueError, match=r"^activate: indices must have shape \[m\] or \[2, m\], got \[3, 1\]$"):
         brain.activate("A", [[1], [2], [3]], brains=[0, 1])
+
+
+SEEDS = [7, 2**64 - 1, 0, -3]
+
+
+def readings(brain, number=None):
+    """What of one brain no round has to make: draws of its graph, ties and sums."""
+    seen = [brain.winners("A"), brain.ever_won("A"), brain.stimulus_counts("s", "A")]
+    seen.append(brain.inputs("A", {"s": ["A"]}, {"A": ["A"]}))
+    seen = [part if number is None else part[number] for part in seen]
+    # What has won is padded to the longest of a batch.
+    seen[1] = seen[1][seen[1] >= 0]
+    return [*seen, *(brain.weights(source, "B", brain=number or 0) for source in "AC")]
+
+
+def program(brain, brains=None):
+    for each in (first, second, third):
+        each(brain, brains)
+    brain.normalize("A")
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2, brains=brains)
+
+
+@pytest.mark.parametrize("options", [{}, {"ties": "keyed"}, {"refracted": 0.5, "normalize": True}])
+def test_a_brain_of_a_batch_of_seeds_is_the_brain_of_its_seed(options, tmp_path):
+    """Bit for bit, in one call or alone in it, and after a file, a copy or a state."""
+    many = batch_of(brain=Brain(p=0.2, seeds=SEEDS), **options)
+    assert many.seeds == (7, -1, 0, -3) and many.batch == 4 and many.seed == 0 and "seeds=[7, -1, 0, -3]" in repr(many)
+    program(many)
+    for b in (0, 3):
+        first(many, brains=b)
+    many.save(tmp_path / "brain")
+    again = batch_of(brain=Brain(p=0.2, seeds=torch.tensor([7, -1, 0, -3])), **options)
+    again.load_state_dict(copy.deepcopy(many.state_dict()))
+    alone = [batch_of(brain=Brain(p=0.2, seed=seed), **options) for seed in SEEDS]
+    for b, one in enumerate(alone):
+        program(one)
+        if b in (0, 3):
+            first(one)
+    for brain in (many, again, Brain.load(tmp_path / "brain"), copy.deepcopy(many)):
+        third(brain)
+        for b, seed in enumerate(SEEDS):
+            one = copy.deepcopy(alone[b])
+            third(one)
+            assert all(map(torch.equal, readings(brain, b), readings(one))), seed
+    assert not torch.equal(many.winners("A")[0], many.winners("A")[1])
+
+
+def test_sampled_brains_have_seeds_too():
+    many = batch_of(brain=Brain(p=0.2, mode="sampled", seeds=SEEDS))
+    first(many)
+    for b, seed in enumerate(SEEDS):
+        one = batch_of(brain=Brain(p=0.2, mode="sampled", seed=seed, batch=1))
+        first(one)
+        assert of_brain(many, b) == of_brain(one, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"seeds": []}, ValueError, "seeds must be at least 1, got 0"),
+        ({"seeds": [1, 2], "batch": 3}, ValueError, "seeds must be 3, got 2"),
+        ({"seeds": [1, 2], "seed": 4}, ValueError, "seed must not be given with seeds, got 4"),
+        ({"seeds": [1, 2.5]}, TypeError, "seeds must be an int, got float"),
+        ({"seeds": 3}, TypeError, "seeds must be a sequence of ints, got 3"),
+        ({"seeds": "12"}, TypeError, "seeds must be a sequence of ints, got '12'"),
+        ({"seeds": torch.ones(2, 2)}, TypeError, "seeds must be "),
+    ],
+)
+def test_wrong_seeds_are_named(options, error, text):
+    with pytest.raises(error, match=rf"^Brain: {text}"):
+        Brain(p=0.1, **options)
+
+
+def test_a_state_of_other_seeds_is_refused():
+    with pytest.raises(ValueError, match=r"^load_state_dict: seeds must be \[1, 2\], got \[2, 1\]$"):
+        Brain(p=0.1, seeds=[1, 2]).load_state_dict(Brain(p=0.1, seeds=[2, 1]).state_dict())
+    with pytest.raises(ValueError, match=r"^load_state_dict: seeds must be None, got \[0, 0\]$"):
+        Brain(p=0.1, batch=2).load_state_dict(Brain(p=0.1, seeds=[0, 0]).state_dict())

@@ -1,5 +1,6 @@
 """Dynamic fields: the behaviours that the theory names, one step against float64 oracles, and files."""
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -349,6 +350,17 @@ def test_a_saved_field_goes_on_bit_for_bit(tmp_path):
     loaded.save(tmp_path / "first")
     dynamic.save(tmp_path / "second")
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+# Strict export warns of every buffer that a module replaces.
+@pytest.mark.filterwarnings("ignore:While compiling, we found certain side effects")
+@pytest.mark.parametrize("strict", (False, True))
+def test_an_exported_program_goes_on_as_the_field_does(strict):
+    own = DynamicField((1, 8, 8, 1), noise=0.1, seed=3)
+    stimuli = [torch.full((1, 8, 8, 1), float(i)) for i in range(1, 5)]
+    program = torch.export.export(copy.deepcopy(own), (stimuli[0],), strict=strict).run_decompositions().module()
+    for stimulus in stimuli:
+        torch.testing.assert_close(program(stimulus), own(stimulus))
 
 
 def test_a_damaged_or_other_file_is_refused(tmp_path):

@@ -94,7 +94,7 @@ class Network:
         self.brains = batch or 1
         self.seeds = None if seeds is None else tuple(seeds)
         self.graphs = [(seed, brain) for brain in range(self.brains)] if seeds is None else [(s, 0) for s in seeds]
-        self._numbers = torch.empty(0, dtype=torch.int64)
+        self._numbers: Tensor | None = None
         self.plastic = True
         self.version = 0
         self.areas: dict[str, AreaState] = {}
@@ -115,7 +115,7 @@ class Network:
     @torch.inference_mode(False)
     def numbers(self) -> Tensor:
         """int64 [brains] that make of `seed` the keys of each brain's own; empty where `seed` is that of all."""
-        if self._numbers.device != self.device or (self.seeds is not None and not self._numbers.numel()):
+        if self._numbers is None or self._numbers.device != self.device:
             # Kept: captured rounds look for it where it was.
             made = [mix64(self.seed % 2**64) ^ mix64(own % 2**64) for own in self.seeds or ()]
             signed = [number - 2**64 if number >= 2**63 else number for number in made]

@@ -233,7 +233,7 @@ class DynamicField(Saveable, nn.Module):
             TypeError: The stimulus is not a strided tensor or array of the field's dtype, or the field was turned into
                 a half type.
             ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value
-                (checked only on the CPU).
+                (checked only on the CPU, and not in compiled or exported programs).
             On these and any other error, for example a lack of memory, the field is unchanged.
         """
         steps = integer("step", "steps", steps, 0)
@@ -392,8 +392,9 @@ class DynamicField(Saveable, nn.Module):
             raise ValueError(
                 f"{op}: stimulus must broadcast to {list(self.shape)}, got a shape of {list(stimulus.shape)}"
             )
-        # One pass: NaN is the least and the most of what holds one.
-        if stimulus.is_cpu and not all(abs(end) <= _LARGEST for end in torch.aminmax(stimulus.detach())):
+        # One pass: NaN is the least and the most of what holds one. A graph cannot read.
+        is_read = stimulus.is_cpu and not torch.compiler.is_compiling()
+        if is_read and not all(abs(end) <= _LARGEST for end in torch.aminmax(stimulus.detach())):
             raise ValueError(f"{op}: stimulus must be finite and at most {_LARGEST:g} in absolute value")
         return stimulus
 
