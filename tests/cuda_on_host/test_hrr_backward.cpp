@@ -191,7 +191,8 @@ TEST(Backward, SurvivesScaling) {
   }
 }
 
-// Below eps the norm is a constant, but for a row of zeros, whose gradient is 0. The gradient is representable where g / eps times a power of two may not be.
+// Below eps the norm is a constant, but for a row of zeros, whose gradient is 0. The gradient is representable where g
+// / eps times a power of two may not be.
 TEST(Backward, ShortNormsHaveTheGradientOfADivisionByEps) {
   constexpr int64_t kRows = 5;
   for (const int64_t dim : kDims) {

@@ -50,7 +50,8 @@ TORCH_HRR_API at::Tensor multibind(const at::Tensor& vectors);
 TORCH_HRR_API at::Tensor inverse(const at::Tensor& a, double eps = 0);
 // A / |A|, 1 where empty.
 TORCH_HRR_API at::Tensor unitary(const at::Tensor& a);
-// A^exponent, where empty 0^exponent: 1 for 0, else 0; a negative real bin gives |A|^e cos(pi e). Exponents [...] broadcast with the rows.
+// A^exponent, where empty 0^exponent: 1 for 0, else 0; a negative real bin gives |A|^e cos(pi e). Exponents [...]
+// broadcast with the rows.
 TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, const at::Tensor& exponent);
 TORCH_HRR_API at::Tensor bind_power(const at::Tensor& a, double exponent);
 
