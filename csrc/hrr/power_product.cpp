@@ -84,6 +84,11 @@ struct Powers {
   }
 };
 
+// Where a bin of the product is empty: it is in a row of another exponent than 0.
+Tensor empty_in_product(const Tensor& exponents, const Tensor& empty) {
+  return exponents.ne(0).unsqueeze(-1).logical_and(empty).any(-2);
+}
+
 // For each number of the last dimension the product of the others.
 Tensor products_of_others(const Tensor& numbers) {
   const auto products_before = [](const Tensor& x) {
@@ -102,7 +107,7 @@ Tensor slopes_of_signs(const Tensor& spectra, const Powers& powers, const Tensor
   const Tensor empty = of_real_bins(powers.empty);
   const Tensor logarithms = (bins * bins).masked_fill(empty, 1).log() * 0.5;
   const Tensor x = exponents.to(at::kDouble);
-  const Tensor magnitudes = weighted_sum(x, logarithms).exp().masked_fill(empty.any(-2), 0);
+  const Tensor magnitudes = weighted_sum(x, logarithms).exp().masked_fill(empty_in_product(x, empty), 0);
   const Tensor angles = (bins < 0).to(at::kDouble).transpose(-1, -2) * (x * (kTurn / 2)).unsqueeze(-2);
   return angles.sin() * products_of_others(angles.cos()) * (magnitudes * (-kTurn / 2)).unsqueeze(-1);
 }
@@ -262,7 +267,8 @@ struct PowerProduct : Operator {
     const Tensor numbers = exponents.to(wide);
     // A row that is not finite makes the empty bins of others NaN, too.
     const Tensor sum = weighted_sum(numbers, powers.logarithm());
-    const Tensor length = sum.exp().masked_fill(powers.empty.any(-2).logical_and(sum.isnan().logical_not()), 0);
+    const Tensor empty = empty_in_product(numbers, powers.empty);
+    const Tensor length = sum.exp().masked_fill(empty.logical_and(sum.isnan().logical_not()), 0);
     const Tensor turns = PowerProductFormula::angles(a, powers).to(at::kDouble) * (1 / kTurn);
     const Tensor exact = numbers.to(at::kDouble);
     const Tensor total = weighted_sum(exact, turns);

@@ -2,8 +2,8 @@
 //
 // A row's powers are sums of logarithms: ln |A_k| in the type of the rows T, float or double, and the angle in turns in
 // double, which is reduced to one turn before its sine and cosine are taken in T. A bin is empty as spectral_map.h
-// says; where it is so for one row, the product is 0, or NaN if another row is not finite. Real bins have cos(pi x) for
-// a negative number's power.
+// says; where it is so for a row of another exponent than 0, the product is 0, or NaN if another row is not finite.
+// Real bins have cos(pi x) for a negative number's power.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,10 @@ constexpr int kRowsTogether = 4;
 constexpr int kDoubles = kVectorBytes / 8;
 using Doubles = Simd<double, kDoubles>;
 
+// Beside the logarithms of magnitudes, which are 0 or far from it: that of an empty bin.
+template <typename T>
+constexpr T kLogarithmOfEmpty = std::numeric_limits<T>::min();
+
 template <typename T>
 constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
 
@@ -92,7 +96,8 @@ void logarithms_of_rows(const LogarithmParams& params, int64_t begin, int64_t en
       const V im = shuffle<OddLanes>(low, high);
       const V power = multiply_add(re, re, im * im);
       const auto empty = power <= threshold;
-      multiply_add(logarithm(select(empty, one, power)), half, logarithm_of_scale).store(sizes + place);
+      const V size = multiply_add(logarithm(select(empty, one, power)), half, logarithm_of_scale);
+      select(empty, V::broadcast(kLogarithmOfEmpty<T>), size).store(sizes + place);
       store_as(angle_in_turns(select(empty, one, re), select(empty, zero, im)), turns + place);
       if (any(empty)) {
         // Rows of a group, on several threads, mark the same bins.
@@ -185,6 +190,23 @@ void multiply_real_bins(const LogarithmTable& table, const T* marks, const doubl
   }
 }
 
+// 0 where a bin is empty in a row of another exponent than 0, else exp(size). A row that is not finite makes the empty
+// bins of others NaN, too.
+template <typename T>
+KERNEL_HOST_DEVICE Simd<T, kWidth<T>> length_beside_empty(Simd<T, kWidth<T>> size, const T* sizes,
+                                                          const double* exponents, int64_t items) {
+  using V = Simd<T, kWidth<T>>;
+  const V zero = V::broadcast(0);
+  V length = exponential(size);
+  for (int64_t k = 0; k < items; ++k) {
+    if (exponents[k] != 0) {
+      const auto empty = V::load(sizes + k * kBlock) == V::broadcast(kLogarithmOfEmpty<T>);
+      length = select(empty, select(size == size, zero, size), length);
+    }
+  }
+  return length;
+}
+
 // kRows rows from row r on, of one table.
 template <typename T, int kRows>
 void product_of_rows(const PowerProductParams& params, const double* group, int64_t r,
@@ -230,11 +252,10 @@ void product_of_rows(const PowerProductParams& params, const double* group, int6
         }
       }
     }
-    const V zero = V::broadcast(0);
-    const auto empty = zero < V::load(marks + bin);
+    const bool has_empty = any(V::broadcast(0) < V::load(marks + bin));
     for (int i = 0; i < kRows; ++i) {
-      // A row that is not finite makes the empty bins of others NaN, too.
-      const V length = select(empty, select(size[i] == size[i], zero, size[i]), exponential(size[i]));
+      const V length =
+          has_empty ? length_beside_empty<T>(size[i], sizes + place, exponents[i], items) : exponential(size[i]);
       const SineCosine<V> direction = direction_of<T>(turn[i]);
       const V re = length * direction.cosine;
       const V im = length * direction.sine;

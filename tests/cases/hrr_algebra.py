@@ -105,6 +105,12 @@ def one_with_empty_bins(vectors: Tensor) -> Tensor:
     return torch.cat([with_empty_bins(vectors[:1]), sizes_near_one(vectors[1:])])
 
 
+def zero_in_every_other(exponents: Tensor) -> Tensor:
+    exponents = exponents.clone()
+    exponents[::2, 0] = 0
+    return exponents
+
+
 def one_with_a_small_bin(vectors: Tensor) -> Tensor:
     """One bin of 1e-3 in the first row: its relative error must not be that of the large ones."""
     rows = sizes_near_one(vectors)
@@ -373,6 +379,7 @@ CASES = (
             powers("more-spectra", (3, 2, 24), (2,)),
             powers("negative-real-bins", (2, 24), (5, 2), sizes_near_one_and_negative),
             powers("empty-bins", (2, 32), (5, 2), one_with_empty_bins),
+            powers("empty-bins-to-0", (2, 32), (5, 2), one_with_empty_bins, zero_in_every_other),
             powers("small-bin", (2, 33), (5, 2), one_with_a_small_bin, Tensor.abs),
             powers("integers", (2, 25), (6, 2), exponents_are=Tensor.round),
             powers("empty", (2, 24), (0, 2)),

@@ -284,7 +284,8 @@ def power_product_scale(vectors: Tensor, exponents: Tensor) -> Tensor:
     e = beside_rows(exponents)
     uncertain = 1 + (e.abs() * relative_error(vectors, bins)).sum(-2)
     sizes = (power_of(bins) ** (e / 2)).prod(-2) * uncertain
-    return row_scale(torch.where(empty.any(-2), torch.zeros_like(sizes), sizes), vectors.shape[-1])
+    is_empty = (empty & (e != 0)).any(-2)
+    return row_scale(torch.where(is_empty, torch.zeros_like(sizes), sizes), vectors.shape[-1])
 
 
 def inverse_backward_scale(grad: Tensor, a: Tensor, eps: float) -> Tensor:

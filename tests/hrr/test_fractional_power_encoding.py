@@ -70,6 +70,21 @@ def test_an_empty_bin_of_any_feature_is_empty():
     assert hrr.spectrum(got)[1:].abs().max() < 1e-12
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_the_power_0_of_an_empty_bin_is_1(dtype):
+    bases = torch.ones(2, 8, dtype=dtype)
+    bases[1] = hrr.unitary(rows(8)).to(dtype)
+    values = torch.tensor([[0.0, 1.0], [0.0, -0.5], [2.0, 0.0], [0.0, 0.0], [0.0, 2.0]], dtype=dtype)
+    arguments = bases.requires_grad_(), values.requires_grad_()
+    got, expected = hrr.fractional_power_encoding(*arguments), composition(*arguments)
+    close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-12}
+    torch.testing.assert_close(got, expected, **close)
+    torch.testing.assert_close(got[0], bases[1], **close)
+    upstream = rows(5, 8, seed=2).to(dtype)
+    for x, y in zip(*(torch.autograd.grad(of, arguments, upstream) for of in (got, expected)), strict=True):
+        torch.testing.assert_close(x, y, **close)
+
+
 @pytest.mark.parametrize(
     "dtype, scale", [(torch.float32, 1e-25), (torch.float32, 1e20), (torch.float64, 1e-170), (torch.float64, 1e170)]
 )

@@ -178,7 +178,7 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
 
     Returns:
         ``[..., D]``, in the promoted dtype: the same up to rounding as ``multibind`` of the ``bind_power`` of all
-        features, real and empty bins too (there cos(pi x) for a negative bin, and 0).
+        features, real and empty bins too (there cos(pi x) for a negative bin, and 0^x: 1 for 0, else 0).
 
     Raises:
         TypeError: an argument is neither a tensor nor an array of a supported dtype.
