@@ -123,11 +123,17 @@ def unwritable(tensor):
     return turned
 
 
+def swapped(tensor):
+    """An array of the tensor's values in the other byte order."""
+    array = tensor.detach().numpy()
+    return array.astype(array.dtype.newbyteorder())
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_an_array_is_the_tensor_of_its_values(name):
     call, *tensors = CALLS[name]
     expected = flat(call(*tensors))
-    for array in (lambda tensor: tensor.numpy(), unwritable):
+    for array in (lambda tensor: tensor.numpy(), unwritable, swapped):
         results = flat(call(*(array(tensor) for tensor in tensors)))
         for result, right in zip(results, expected, strict=True):
             assert result.dtype == right.dtype and torch.equal(result, right)

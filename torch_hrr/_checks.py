@@ -39,12 +39,15 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
     if not hasattr(value, "__array__"):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
     try:
-        # A copy: torch takes neither negative strides nor memory that it may not write, nor another byte order.
-        array = value.__array__()
-        native = array.dtype.isnative
-        return torch.as_tensor(array.copy() if native else array.astype(array.dtype.newbyteorder("=")))
+        return torch.as_tensor(native_copy(value.__array__()))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
+
+
+def native_copy(array: Any) -> Any:
+    """A copy that torch takes: it refuses negative strides, memory that it may not write, and another byte order."""
+    # Of one layout for either byte order, on which the last bits of a matrix product depend.
+    return array.copy() if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="), order="C")
 
 
 def plain_tensor(value: Tensor) -> Tensor:

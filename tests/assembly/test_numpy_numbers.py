@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr.assembly import AssemblyLayer, Brain, KCap, functional
+from torch_hrr.assembly import AssemblyLayer, Brain, KCap, functional, simulator
 
 NUMBER = np.float32(0.25)
 
@@ -58,3 +58,27 @@ def test_layers_of_numpy_numbers():
     for wrong in (np.bool_(True), np.float32(5)):
         with pytest.raises(TypeError, match=r"^KCap: k must be an int, got "):
             KCap(wrong)
+
+
+def test_arrays_of_the_other_byte_order():
+    """Indices of neurons and of brains in files of other machines: each call as with the native array."""
+    results = []
+    for whole in (np.dtype(np.int64), np.dtype(np.int64).newbyteorder(), np.dtype(np.uint16).newbyteorder()):
+        neurons, brains = np.array([3, 1, 9], whole), np.array([1, 0], whole)
+        brain = Brain(p=0.5, seeds=np.array([4, 5], whole))
+        brain.add_area("A", n=20, k=4)
+        brain.activate("A", neurons, brains=brains)
+        face = simulator.Brain(0.5)
+        face.add_area("A", 20, 4)
+        face.area_by_name["A"].winners = neurons
+        results.append(
+            [
+                brain.winners("A"),
+                brain.weights("A", "A", neurons, neurons, brain=1),
+                torch.tensor([functional.overlap(neurons, [1, 2, 3]), simulator.overlap(neurons, neurons)]),
+                torch.tensor(face.area_by_name["A"].winners),
+                torch.tensor(face.connectomes["A"]["A"][neurons, neurons].copy()),
+            ]
+        )
+    for others in results[1:]:
+        assert all(torch.equal(*pair) for pair in zip(results[0], others, strict=True))

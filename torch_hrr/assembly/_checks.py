@@ -15,6 +15,7 @@ from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import is_bool as is_bool
 from torch_hrr._checks import is_iterable as is_iterable
+from torch_hrr._checks import native_copy as native_copy
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
 from torch_hrr._checks import probability as probability
@@ -223,8 +224,9 @@ def integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor
 
 
 def _copied(given: Any) -> Any:
-    """A copy of an array: torch takes neither negative strides nor memory that it may not write."""
-    return given.copy() if hasattr(given, "__array__") and not isinstance(given, Tensor) else given
+    """The copy of an array that torch takes; anything else as it is."""
+    is_array = hasattr(given, "__array__") and not isinstance(given, Tensor)
+    return native_copy(given.__array__()) if is_array else given
 
 
 def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import integer
+from torch_hrr._checks import integer, native_copy
 
 # What tokens must.
 TOKENS = "be integers, one a token"
@@ -19,9 +19,7 @@ def real_tensor(op: str, name: str, given: Any, wanted: str = "be an array of re
         if not hasattr(given, "__array__"):
             raise TypeError(f"{op}: {name} must be a torch.Tensor or a NumPy array, got {type(given).__name__}")
         try:
-            # A copy: torch takes neither negative strides nor memory that it may not write, nor another byte order.
-            array = given.copy()
-            given = torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
+            given = torch.from_numpy(native_copy(given))
         except (TypeError, AttributeError):
             kind = f"{type(given).__name__} of {getattr(given, 'dtype', 'another kind')}"
             raise TypeError(f"{op}: {name} must {wanted}, got {kind}") from None
