@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck
 from torch.export import Dim
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from torch_hrr.assembly import AssemblyLayer, KCap, connectome_inputs, k_cap
 from torch_hrr.assembly.modules import draw_edges
@@ -69,7 +70,7 @@ def test_trainable_weights_stay_on_their_connections():
     (area(draw(8, 12)) * draw(8, 30, seed=1)).sum().backward()
     optimizer.step()
     moved = area.weight.detach() != before
-    assert moved.any() and not (moved & ~area.edges).any()
+    assert moved.any() and not moved[area.edges == 0].any()
     assert set(area.state_dict()) == {"weight", "edges", "bias"}
     assert [name for name, _ in AssemblyLayer(12, 30, 5).named_parameters()] == []
 
@@ -182,7 +183,31 @@ def test_state_moves_and_copies():
     other.load_state_dict(area.state_dict())
     x = draw(3, 12)
     assert torch.equal(other(x), area(x)) and torch.equal(copy.deepcopy(area)(x), area(x))
-    assert area.double().weight.dtype == DOUBLE and area.edges.dtype == torch.bool
+    assert area.double().weight.dtype == area.edges.dtype == DOUBLE
+
+
+@pytest.mark.parametrize("assign", (False, True))
+def test_a_state_with_bools_for_edges_loads(assign):
+    """As layers once kept them."""
+    area, other = (AssemblyLayer(12, 30, 5, 0.3, trainable=True, seed=seed) for seed in (1, 2))
+    x, state = draw(3, 12), area.state_dict()
+    other.load_state_dict({**state, "edges": state["edges"] > 0}, assign=assign)
+    assert torch.equal(other(x), area(x)) and torch.equal(other.edges == 1, area.edges == 1)
+
+
+@pytest.mark.parametrize("average", (None, get_ema_multi_avg_fn(0.9)), ids=("mean", "exponential"))
+def test_the_average_of_areas(average):
+    """With buffers, too, as for layers that keep statistics: connections stay the same."""
+    area, x = AssemblyLayer(12, 30, 5, 0.3, trainable=True, soft=True), draw(3, 12)
+    edges, first = area.edges.clone(), area.weight.detach().clone()
+    averaged = AveragedModel(area, multi_avg_fn=average, use_buffers=True)
+    for factor in (1, 3):
+        with torch.no_grad():
+            area.weight.copy_(first * factor)
+        averaged.update_parameters(area)
+    assert torch.equal(averaged.module.edges, edges)
+    torch.testing.assert_close(averaged.module.weight, first * (2 if average is None else 1.2))
+    assert averaged(x).isfinite().all()
 
 
 def test_repr_shows_the_settings():

@@ -96,7 +96,8 @@ class AssemblyLayer(nn.Module):
     Attributes:
         weight: ``[n, in_features]``: a buffer of zeros and ones, or, if trainable, a parameter that counts only where
             there is a connection.
-        edges: bool ``[n, in_features]``, where there are connections; None unless trainable.
+        edges: ``[n, in_features]``, ones where there are connections and zeros elsewhere, in the dtype of the weights,
+            since the average of models takes no bools; None unless trainable. States with bools load.
         bias: ``[n]``, a parameter, zeros at first, or None.
 
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020; Dabagia, Papadimitriou
@@ -164,7 +165,7 @@ class AssemblyLayer(nn.Module):
         self.seed = seed
         place = resolve_parameter_device(device, op="AssemblyLayer")
         weight = torch.empty(n, in_features, device=place, dtype=resolve_dtype("AssemblyLayer", dtype))
-        edges = draw_edges(n, in_features, self.p, seed).to(weight.device)
+        edges = draw_edges(n, in_features, self.p, seed).to(weight)
         weight.copy_(edges)
         self.trainable = trainable
         if trainable:
