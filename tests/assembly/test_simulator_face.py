@@ -213,6 +213,7 @@ def test_connectomes_are_read_as_arrays():
     assert np.array_equal(view, whole) and view.sum() == whole.sum() and view[-1][0] == whole[-1, 0]
     assert np.array_equal(b.connectomes_by_stimulus["s"]["A"], b.brain.stimulus_weights("s", "A").numpy())
     assert set(b.connectomes) == {"A", "B"} == set(b.connectomes_by_stimulus["s"])
+    assert np.array_equal(b.stimuli_connectomes["s"]["A"], b.connectomes_by_stimulus["s"]["A"]), "its older name"
 
 
 def test_a_connectome_follows_plasticity():
@@ -257,6 +258,7 @@ def test_what_is_assigned_is_checked_or_refused():
         (area, "beta_by_stimulus"),
         (area, "name"),
         (b, "connectomes"),
+        (b, "stimuli_connectomes"),
         (b, "p"),
     ):
         with pytest.raises(AttributeError, match=f"'{name}'"):

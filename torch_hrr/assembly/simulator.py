@@ -245,6 +245,7 @@ class Brain(CopiedWhole):
         stimulus_size_by_name: its stimuli.
         connectomes: ``{area: {area: Connectome}}``, read-only.
         connectomes_by_stimulus: ``{stimulus: {area: array [n]}}``, the sums of a stimulus's weights, read-only.
+        stimuli_connectomes: its older name.
     """
 
     def __init__(
@@ -317,6 +318,11 @@ class Brain(CopiedWhole):
     def connectomes_by_stimulus(self) -> Mapping[str, Mapping[str, Any]]:
         """See the class."""
         return stimulus_views(self.brain)
+
+    @property
+    def stimuli_connectomes(self) -> Mapping[str, Mapping[str, Any]]:
+        """The older name of `connectomes_by_stimulus`."""
+        return self.connectomes_by_stimulus
 
     def _view(self, source: str, target: str) -> Connectome:
         return self._views.setdefault((source, target), Connectome(self.brain, source, target))
