@@ -210,7 +210,18 @@ def test_vmap_in_chunks_and_with_out_dims(case):
 
 
 @pytest.mark.parametrize(("case", "name"), named((case, name) for case in MAPPED for name in sorted(case.unbatched)))
-def test_vmap_over_an_argument_without_a_batch_is_an_error(case, name):
+def test_vmap_over_an_argument_without_a_batch_equals_a_loop(case, name):
+    """Alone and together with all others, as in an ensemble of modules."""
     arguments = build(case.sized(5, 3, 20))
-    with pytest.raises(RuntimeError, match=f"{case.name}: {name} must not be batched by vmap"):
-        func.vmap(lambda tensor: case.op(**(arguments | {name: tensor})))(torch.stack([arguments[name]] * 2))
+    tensors, join = split(arguments, tuple(argument.name for argument in case.arguments))
+    for together in (False, True):
+        dims = tuple(0 if together or other == name else None for other in tensors_of(arguments))
+        many = tuple(
+            tensor if where is None else torch.stack([tensor, tensor.flip(0) if tensor.dim() else tensor / 2])
+            for tensor, where in zip(tensors, dims, strict=True)
+        )
+        results = func.vmap(lambda *given: as_tuple(case.op(**join(*given))), in_dims=dims)(*many)
+        for i in range(2):
+            row = [x if where is None else x[i] for x, where in zip(many, dims, strict=True)]
+            for result, expected in zip(results, as_tuple(case.op(**join(*row))), strict=True):
+                assert torch.equal(result[i], expected)

@@ -86,7 +86,7 @@ def has_cuda_kernels() -> bool:
 def operators(library: Path | None = None) -> list[tuple[str, tuple[int, ...]]]:
     """The overloads that vmap may batch, each with the number of dimensions of its tensor arguments that are not batch.
 
-    A negative number stands for an argument that takes no batch. `library` is one built with csrc/operator.h; by
+    A negative number stands for an argument that has no batch. `library` is one built with csrc/operator.h; by
     default the package's own.
     """
     function = ctypes.CDLL(str(library or load())).torch_hrr_operators

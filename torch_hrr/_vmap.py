@@ -12,6 +12,8 @@ from torch import Tensor
 
 from torch_hrr import _library
 
+_ONE_A_CALL = -1
+"""Of an argument that an operator takes one of, such as a table."""
 _NO_BATCH_AT_ALL = -2
 """Of an argument whose presence forbids vmap (csrc/operator.h)."""
 _BATCHED_TOGETHER = -3
@@ -47,7 +49,7 @@ def _is_cast(operator: Any, tensor: Tensor) -> bool:
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
     """A rule for an operator whose tensor arguments end in `trailing[i]` dimensions of their own.
 
-    A negative number stands for an argument that takes no batch, such as a table.
+    A negative number stands for an argument that has no batch. The operator runs once for each of several tables.
     """
     schema = operator._schema
     name = schema.name.removeprefix("torch_hrr::")
@@ -57,11 +59,13 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
         given = [
             (i, arguments[i], in_dims[i], own) for i, own in zip(places, trailing, strict=False) if i < len(arguments)
         ]
-        leading = 0
+        leading, several = 0, False
         for i, tensor, batch_dim, own in given:
             argument = schema.arguments[i].name
             if own < 0 and batch_dim is not None:
-                raise RuntimeError(f"{name}: {argument} must not be batched by vmap")
+                if own != _ONE_A_CALL or schema.arguments[i].is_write or info.batch_size == 0:
+                    raise RuntimeError(f"{name}: {argument} must not be batched by vmap")
+                several = True
             if own == _NO_BATCH_AT_ALL and tensor is not None:
                 raise RuntimeError(f"{name}: {argument} must not be given within vmap")
             if tensor is not None and own >= 0:
@@ -70,6 +74,8 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
                     least = f"{own} dimension" if own == 1 else f"{own} dimensions"
                     raise ValueError(f"{name}: {argument} must have at least {least} within vmap, got {rank}")
                 leading = max(leading, rank - own)
+        if several:
+            return _one_by_one(operator, info.batch_size, in_dims, arguments)
         moved = list(arguments)
         for i, tensor, batch_dim, own in given:
             moved[i] = _to_front(tensor, batch_dim, leading + own)
@@ -86,6 +92,19 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
         return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
     return rule
+
+
+def _one_by_one(operator: Any, count: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The results of a call for each element of the batch."""
+
+    def element(index: int) -> Any:
+        pairs = zip(arguments, in_dims, strict=True)
+        return operator(*(given if where is None else given.select(where, index) for given, where in pairs))
+
+    results = [element(index) for index in range(count)]
+    if isinstance(results[0], tuple):
+        return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0,) * len(results[0])
+    return torch.stack(results), 0
 
 
 def _rule_together(operator: Any) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 from torch.export import Dim
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, stack_module_state, vmap
 
 from torch_hrr.encoding import ConfigurableSinusoidalEmbedder, RelativePositionBias, SinusoidalConfig
 
@@ -124,6 +124,34 @@ def test_gradients_of_every_sample():
     for i, ids in enumerate(IDS):
         (expected,) = torch.autograd.grad(module(ids).square().sum(), [module.weight])
         torch.testing.assert_close(each[i], expected)
+
+
+@ways
+def test_ensembles(way):
+    """Embedders of stacked parameters, with ids of their own and shared ones, and their gradients."""
+    modules = [embedder(way) for _ in range(3)]
+    for i, module in enumerate(modules):
+        for parameter in module.parameters():
+            parameter.data.mul_(1 + i / 4)
+    parameters, buffers = stack_module_state(modules)
+    base = copy.deepcopy(modules[0]).to("meta")
+
+    def call(parameters, buffers, ids):
+        return functional_call(base, (parameters, buffers), (ids,))
+
+    def loss(parameters, buffers, ids):
+        return call(parameters, buffers, ids).float().square().sum()
+
+    for ids, where in ((IDS, 0), (IDS, None)):
+        results = vmap(call, in_dims=(0, 0, where))(parameters, buffers, ids)
+        gradients = vmap(grad(loss), in_dims=(0, 0, where))(parameters, buffers, ids)
+        for i, module in enumerate(modules):
+            own = module(ids if where is None else ids[i])
+            assert torch.equal(results[i], own)
+            named = {name: p for name, p in module.named_parameters() if "bias" not in name}
+            expected = torch.autograd.grad(own.float().square().sum(), list(named.values()))
+            for name, gradient in zip(named, expected, strict=True):
+                torch.testing.assert_close(gradients[name][i], gradient)
 
 
 @ways

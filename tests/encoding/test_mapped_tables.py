@@ -43,6 +43,15 @@ def requests(count, size=20):
     return [(torch.rand(2, size) ** 4 * ROWS).long() for _ in range(count)]
 
 
+def test_vmap_over_ids_is_an_error(saved):
+    """The rows are looked up on the host."""
+    mapped, ids = MappedTable(saved[1], device="cpu"), torch.arange(6).view(2, 3)
+    config = SinusoidalConfig(vocab_size=ROWS, embedding_dim=DIM, enable_gpu_acceleration=False)
+    for call, name in ((mapped, "MappedTable"), (ConfigurableSinusoidalEmbedder(config, mapped), "embed")):
+        with pytest.raises(RuntimeError, match=f"^{name}: ids must not be batched by vmap"):
+            torch.func.vmap(call)(ids)
+
+
 @caches
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 def test_rows_are_those_of_the_table(saved, tmp_path, cache, dtype):

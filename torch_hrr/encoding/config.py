@@ -47,7 +47,7 @@ class SinusoidalConfig(Saveable):
         precision: Dtype of table and results: "float32", "float64", "float16" or "bfloat16".
         use_mixed_precision: Whether results are in the half type of the policy of ``gpu_config``.
         gradient_checkpointing: Whether a backward pass recomputes the embedding instead of keeping what it needs. The
-            fused operator keeps only token ids; plain torch keeps sinusoids.
+            fused operator keeps only token ids; plain torch keeps sinusoids. Under torch.func everything is kept.
         enable_gpu_acceleration: Whether the embedder is made on the current device if that is an accelerator, else on
             the CPU.
         use_vectorized_operations: Whether to use the fused operators; False uses their definitions in plain torch.

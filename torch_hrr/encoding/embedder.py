@@ -73,8 +73,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
     By default it is one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype;
     positions count from 0 along the last dimension of the ids unless they are given. Input ``[..., L]``, int32 or
     int64, from any device; output ``[..., L, dim]`` on the module's device. Angles are never computed in a half type,
-    whatever the dtype of the module, its table or autocast.  It is an ordinary module: it can be trained, compiled,
-    exported and, unless its table is mapped, scripted.
+    whatever the dtype of the module, its table or autocast. It is an ordinary module: it can be trained, compiled,
+    exported and, unless its table is mapped, scripted; `torch.func.vmap` maps the parameters of an ensemble and, unless
+    the table is mapped, ids.
 
     Attributes:
         config: Its configuration.
@@ -184,7 +185,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             if given is not None and given.is_meta and device.type != "meta":
                 raise ValueError(f"{op}: {name} must hold data, got a meta tensor")
         try:
-            if self.checkpointed and torch.is_grad_enabled():
+            # The transforms of torch.func take no checkpoints, nor could one compute again what they have left.
+            if self.checkpointed and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again
             return self._embed(ids, positions)

@@ -86,7 +86,7 @@ def sinusoidal_features(
     `sinusoidal_encoding` for frequencies of at most 2^20 and falls with their size beyond. Differentiable in
     frequencies, phases and floating positions, in every mode. The derivative with respect to a frequency grows with the
     position, so learned frequencies should start at the ladder of `sinusoidal_encoding`, not at random. Layouts, half
-    types, autocast, determinism, cost and errors as there.
+    types, autocast, determinism, cost and errors as there; vmap over frequencies computes one after the other.
 
     Args:
         positions: ``[...]``, any integer or floating dtype.
@@ -137,7 +137,8 @@ def embed_positions(
 
     Sum and division are computed in float32, or in float64 for a float64 result, whatever the table's dtype. The
     encoding of a position that sequences share is computed once. Differentiable in the table and in floating positions;
-    padding gets no gradient. Encoding, autocast, determinism and cost as for `sinusoidal_encoding`.
+    padding gets no gradient. Encoding, autocast, determinism and cost as for `sinusoidal_encoding`; vmap over tables
+    computes one after the other.
 
     Args:
         tokens: ``[..., L]``, int32 or int64, 0 to V - 1.

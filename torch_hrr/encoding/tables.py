@@ -166,6 +166,7 @@ class MappedTable:
             IndexError: An id is outside 0 to V - 1.
             TypeError: ``ids`` is not a tensor or array of int32 or int64.
             ValueError: ``ids`` is a meta tensor.
+            RuntimeError: ``ids`` are batched by vmap, under which the host cannot read them.
         """
         return self._gathered("gather", ids)
 
@@ -183,6 +184,8 @@ class MappedTable:
         if ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")
         check_data(op, "ids", ids)
+        if torch._C._functorch.is_batchedtensor(ids):
+            raise RuntimeError(f"{op}: ids must not be batched by vmap where they are read from a mapped table")
         tokens, inverse = torch.unique(ids.detach().cpu().to(torch.int64), return_inverse=True)
         if tokens.numel() and not 0 <= int(tokens[0]) <= int(tokens[-1]) < self.shape[0]:
             outside = int(tokens[0]) if int(tokens[0]) < 0 else int(tokens[-1])
