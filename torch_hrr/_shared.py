@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protoco
 import torch
 from torch import Tensor
 
+from torch_hrr._compile import outside_graphs
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -143,11 +145,11 @@ def lock_public_calls(cls: _Class) -> _Class:
 def locked(
     method: Callable[Concatenate[_Object, _Arguments], _Result],
 ) -> Callable[Concatenate[_Object, _Arguments], _Result]:
-    """A method that runs while no other locked one of the same object does."""
+    """A method that runs while no other locked one of the same object does; a graph of torch.compile ends at it."""
 
     @functools.wraps(method)
     def call(self: _Object, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return call
+    return outside_graphs(call)

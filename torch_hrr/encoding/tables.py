@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_bool, check_data, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._compile import outside_graphs
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError, open_mapped, save_in_pieces
 
@@ -170,16 +171,9 @@ class MappedTable:
         """
         return self._gathered("gather", ids)
 
+    @outside_graphs
     def _gathered(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`gather` under the name of the user's call."""
-        if torch.compiler.is_compiling():
-            # Host work, at which a graph ends. A decorator of the method would import the compiler with the package.
-            look_up: Any = torch.compiler.disable(self._look_up)
-            outside: tuple[Tensor, Tensor, Tensor] = look_up(op, ids)
-            return outside
-        return self._look_up(op, ids)
-
-    def _look_up(self, op: str, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ids = strided(op, "ids", ids)
         if ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_data, checked_path, integer, shown, strided
+from torch_hrr._compile import outside_graphs
 
 _DTYPES = {
     "BF16": torch.bfloat16,
@@ -79,6 +80,7 @@ class _Entry(NamedTuple):
         return math.prod(self.shape) * _DTYPES[self.dtype].itemsize
 
 
+@outside_graphs
 def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
     """Fingerprint of named tensors and their metadata.
 
@@ -98,6 +100,7 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
     return hashlib.sha256(_json({"metadata": dict(metadata), "tensors": _as_json(entries)}).encode()).hexdigest()
 
 
+@outside_graphs
 def save(
     path: str | os.PathLike[str],
     tensors: Mapping[str, Tensor],
@@ -151,6 +154,7 @@ def _checked_header(
     return header
 
 
+@outside_graphs
 def save_in_pieces(
     path: str | os.PathLike[str],
     tensors: Mapping[str, Tensor],
@@ -197,6 +201,7 @@ def _pieces(tensor: Tensor) -> Iterator[bytearray]:
     return (to_bytes(part) for part in rows)
 
 
+@outside_graphs
 def load(
     path: str | os.PathLike[str],
     *,
@@ -242,6 +247,7 @@ def load(
         return {name: tensor.to(place) for name, tensor in tensors.items()}, metadata
 
 
+@outside_graphs
 def format_of(path: str | os.PathLike[str], key: bytes | None = None, *, op: str = "format_of") -> str:
     """The format of a file that `save` wrote; its header is checked, its tensors are not. Errors as `load`, by `op`."""
     _checked_options(op, "any", 0, key)
@@ -289,6 +295,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0] or type(error).__name__
 
 
+@outside_graphs
 def open_mapped(
     path: str | os.PathLike[str],
     *,

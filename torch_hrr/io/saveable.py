@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._compile import outside_graphs
 from torch_hrr.io import files
 from torch_hrr.io.files import IntegrityError
 
@@ -119,6 +120,7 @@ class Saveable:
         return files.load(path, format=cls.file_format, version=cls.file_version, key=key)
 
     @classmethod
+    @outside_graphs
     def _made(
         cls,
         path: str | os.PathLike[str],

@@ -1,0 +1,116 @@
+"""Objects that change, inside functions that torch.compile runs: a graph ends at each call, results are the same."""
+
+import pytest
+import torch
+
+import torch_hrr
+from torch_hrr import hrr
+
+DIM = 16
+X = torch.randn(6, DIM, generator=torch.Generator().manual_seed(0))
+
+
+def a_store(x):
+    store = hrr.VectorStore(DIM, device="cpu", capacity=1)
+    store.add("a", x[0] * 2)
+    store.add_many(["b", "c"], x[1:3])
+    store.update("a", x[3])
+    store.remove("b")
+    store.verify()
+    return store["a"] + 1, store.vectors
+
+
+def a_vocabulary(x):
+    words = hrr.Vocabulary(DIM, device="cpu")
+    words.add("A", x[0] * 2)
+    words.populate("B; C = A * B")
+    return words["C"] + 1, words.parse("A * ~B"), *words.cleanup(x[1])
+
+
+def a_memory(x):
+    memory = hrr.ItemMemory(torch.cat([x, x]) * 2)
+    return memory.vectors + 1, *memory.cleanup(x[2] + x[3], 3)
+
+
+def a_record(x):
+    record = hrr.Record({"a": x[0], "b": x[1]})
+    record.set("a", x[2])
+    record.set("b", x[3] * 2)
+    return record.vector, record.get("a"), record["b"]
+
+
+def a_sequence(x):
+    items = hrr.Sequence(DIM, device="cpu")
+    items.append(x[0] * 2)
+    items.extend(x[1:4])
+    return items.vector, items[1], torch.tensor(len(items))
+
+
+def a_stack(x):
+    stack, memory = hrr.Stack(DIM, device="cpu"), hrr.ItemMemory(x)
+    stack.push(x[0])
+    stack.push(x[1])
+    return stack.top(), stack.pop(memory), stack.vector
+
+
+def a_graph(x):
+    graph = hrr.Graph(DIM, device="cpu")
+    graph.add(x[:2], x[2:4])
+    graph.remove(x[0], x[2])
+    return graph.neighbours(x[1]), graph.sources(x[3]), graph.vector
+
+
+def a_table(x):
+    table = hrr.HashTable(DIM, device="cpu")
+    table.add(x[0], x[1] * 2)
+    table.add(x[2], x[3])
+    table.remove(x[0], x[1])
+    return table.get(x[2]), table.vector
+
+
+@pytest.mark.parametrize(
+    "use",
+    (a_store, a_vocabulary, a_memory, a_record, a_sequence, a_stack, a_graph, a_table),
+    ids=lambda use: use.__name__,
+)
+def test_objects_are_made_and_changed(use):
+    torch._dynamo.reset()
+    for result, expected in zip(torch.compile(use, backend="aot_eager")(X), use(X), strict=True):
+        torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_gradients_pass_through_a_structure():
+    x, own = (X.clone().requires_grad_() for _ in range(2))
+    torch._dynamo.reset()
+    torch.compile(a_sequence, backend="aot_eager")(x)[0].square().sum().backward()
+    a_sequence(own)[0].square().sum().backward()
+    torch.testing.assert_close(x.grad, own.grad)
+
+
+def test_an_object_outside_changes_once_a_call():
+    """Also where the compiler has given up compiling the call anew."""
+    store, words, items = hrr.VectorStore(DIM), hrr.Vocabulary(DIM), hrr.Sequence(DIM)
+
+    def add(name, x):
+        for owner in (store, words):
+            owner.add(name, x * 2)
+        items.append(x * 2)
+        return store[name] + words[name]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(add, backend="aot_eager")
+    for i, x in enumerate(X.repeat(2, 1)):
+        assert torch.equal(compiled(f"n{i}", x.to(store.device)).cpu(), 4 * x)
+        assert len(store) == len(words) == len(items) == i + 1
+
+
+def test_files_are_written_and_read(tmp_path):
+    def through(x):
+        store = hrr.VectorStore(DIM, device="cpu")
+        store.add("a", x * 2)
+        store.save(tmp_path / "store")
+        return torch_hrr.load(tmp_path / "store")["a"] + 1
+
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(through, backend="aot_eager")(X[0]), X[0] * 2 + 1)
