@@ -236,3 +236,15 @@ def test_arguments_that_do_not_fit(call, error, text):
 def test_edges_that_do_not_match_are_an_error_of_the_operator():
     with pytest.raises(ValueError, match=r"^graph: sources and targets must have leading dimensions that broadcast"):
         graph(ITEMS, ITEMS[:2])
+
+
+@pytest.mark.parametrize("n", (1, 2, 3))
+def test_ngrams_are_exported_for_a_length_that_depends_on_data(n):
+    class Texts(torch.nn.Module):
+        def forward(self, letters, is_known):
+            return ngrams(letters[is_known], n)
+
+    letters, known = rows(0, 9, 16), torch.arange(9) % 3 > 0
+    program = torch.export.export(Texts(), (letters, known)).module()
+    for mask in (known, ~known, torch.arange(9) < 2, torch.arange(9) < 1, torch.zeros(9, dtype=torch.bool)):
+        assert torch.equal(program(letters, mask), ngrams(letters[mask], n))

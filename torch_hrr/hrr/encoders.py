@@ -40,7 +40,8 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
         TypeError: `items` is neither a tensor nor an array of a supported dtype.
         ValueError: `items` has fewer than two dimensions, or D is 0.
 
-    Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all.
+    Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all. torch.export needs a fixed L, on
+    which their number depends: not that of ``x[mask]``.
 
     Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
     """
@@ -107,7 +108,8 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
         TypeError: `items` is neither a tensor nor an array of a supported dtype, or `n` not an int.
         ValueError: `n` is less than 1, `items` has fewer than two dimensions, or D is 0.
 
-    Cost: n + 2 transforms a window; n - 1 copies of the items.
+    Cost: n + 2 transforms a window; n - 1 copies of the items. torch.export takes any L above n, and one that depends
+    on data, as that of ``x[mask]``, which may be smaller.
 
     Source: Joshi, Halseth, Kanerva, Language geometry using random indexing, 2016, with circular convolution for the
     product.
@@ -115,8 +117,9 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
     items = _check_items("ngrams", "items", items, rank=2)
     n = integer("ngrams", "n", n, 1)
     check_seed("ngrams", seed)
-    windows = max(items.shape[-2] - n + 1, 0)
-    if windows == 0:
+    windows = torch.sym_max(items.shape[-2] - n + 1, 0)
+    # A shortcut, as n may be huge, but not in a graph: it could not decide where the length depends on data.
+    if not torch.compiler.is_compiling() and windows == 0:
         return functional.superpose(items[..., :0, :], normalize=False)
     parts = [items[..., :windows, :]]
     parts += [functional.permute(items[..., k : windows + k, :], seed, k) for k in range(1, n)]
