@@ -6,8 +6,8 @@
 # environment i with seed + i, and so gives what gymnasium.make("CartPole-v1").reset(seed=seed + i) gives. A list of seeds,
 # one for each environment, is what VectorEnv documents; CartPoleVectorEnv refuses it.
 #
-# Seen: neither of the two starts as the single environment of its seed; with vectorization_mode="sync" both agree; the list of seeds is an
-# error. Fails if that changes.
+# Seen: neither of the two starts as the single environment of its seed; with vectorization_mode="sync" both agree; the
+# list of seeds is an error. Fails if that changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -77,8 +77,7 @@ def evolve(
         TypeError: a tensor has a dtype not named above, or ``out`` is given while decay or diffusion is a tensor.
         ValueError: a number is outside its range, a shape does not fit, or ``boundary`` or ``stencil`` is unknown.
         RuntimeError: devices differ, ``out`` shares memory with the field or is given where a gradient is
-            asked for, or within vmap ``key`` is given, whose numbering could not follow the batches, or decay or
-            diffusion is batched.
+            asked for, or within vmap ``key`` is given, whose numbering could not follow the batches.
 
     Source: discretised heat equation (forward time, centred space); Amari, Dynamics of pattern formation in
     lateral-inhibition type neural fields, Biological Cybernetics 27, 1977; Salmon et al., Parallel random numbers: as
