@@ -26,9 +26,10 @@ KERNEL_HOST_DEVICE constexpr uint32_t tie_rank(uint64_t key, int64_t j) {
   return mix32(mix32(static_cast<uint32_t>(j) ^ static_cast<uint32_t>(key)) ^ static_cast<uint32_t>(key >> 32));
 }
 
-// What names brain b of a batch in keys: its place where `numbers` is null.
-KERNEL_HOST_DEVICE constexpr uint64_t number_of_brain(const int64_t* numbers, int64_t b) {
-  return static_cast<uint64_t>(numbers != nullptr ? numbers[b] : b);
+// The root of the keys of brain b of a batch, whose own is mix64(seed): the brain's number, its place where `numbers`
+// is null, comes in.
+KERNEL_HOST_DEVICE constexpr uint64_t root_of_brain(uint64_t root, const int64_t* numbers, int64_t b) {
+  return root ^ static_cast<uint64_t>(numbers != nullptr ? numbers[b] : b);
 }
 
 template <typename T>
@@ -53,7 +54,7 @@ struct Area {
   int32_t refractory_period = 0;       // rounds
   const int64_t* penalties = nullptr;  // [refractory_period] by rounds since the win, of all brains
   bool keyed_ties = false;             // among equal inputs the lower tie_rank wins, not the lower index
-  uint64_t key_root = 0;               // of the ties' key, with the id: mix64 of the seed, then of a brain
+  uint64_t key_root = 0;               // of the ties' key, with the id: mix64(seed), or of one brain
   uint64_t id = 0;
   const int64_t* numbers = nullptr;  // [brains] what names them in keys, or null: their places
 
@@ -62,7 +63,7 @@ struct Area {
   }
   KERNEL_HOST_DEVICE Area of_brain(int64_t b) const {
     Area own = *this;
-    own.key_root ^= number_of_brain(numbers, b);
+    own.key_root = root_of_brain(key_root, numbers, b);
     own.winners += b * k;
     own.winner_count += b;
     own.slot_of += b * n;
@@ -104,7 +105,7 @@ struct Fiber {
   }
   KERNEL_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
     Fiber own = *this;
-    own.key_root ^= number_of_brain(numbers, b);
+    own.key_root = root_of_brain(key_root, numbers, b);
     own.counts = offset_of(counts, b * into.n);
     own.delivered += b * from.k;
     own.delivered_count += b;

@@ -123,7 +123,7 @@ __global__ void end_round_kernel(Batch batch) {
 
 KERNEL_DEVICE void make_fiber_keys(const Fiber& fiber, int64_t brains, uint64_t* keys) {
   for_each_brain_of_threads(
-      brains, [&](int64_t b) { keys[b] = key_of_root(fiber.key_root ^ number_of_brain(fiber.numbers, b), fiber.id); });
+      brains, [&](int64_t b) { keys[b] = key_of_root(root_of_brain(fiber.key_root, fiber.numbers, b), fiber.id); });
 }
 __global__ void fiber_keys_kernel(Fiber fiber, int64_t brains, uint64_t* keys) {
   make_fiber_keys(fiber, brains, keys);

@@ -156,8 +156,7 @@ KERNEL_HOST_DEVICE Complex<L> map_bin(Complex<L> a, Complex<L> v, const BinScala
   } else if constexpr (kMap == SpectralMap::kPower) {
     const L exponent = in_lanes<L>(row.exponent);
     const Complex<L> y = complex_power(a, filled, exponent, in_lanes<L>(row.ln_scale), row.order);
-    const L of_zero =
-        row.order == kPowerItself ? select(exponent <= zero, select(zero <= exponent, one, zero), zero) : zero;
+    const L of_zero = row.order == kPowerItself ? select(exponent == zero, one, zero) : zero;
     return {select(empty, of_zero, y.re), select(empty, zero, y.im)};
   } else if constexpr (kMap == SpectralMap::kInverseBackward) {
     // y = 1/A: dy = -y^2 dA, so the gradient is -conj(y^2) V; below eps y = conj(A) / eps and it is conj(V) / eps.

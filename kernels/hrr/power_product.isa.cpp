@@ -19,7 +19,7 @@ constexpr int kRowsTogether = 4;
 constexpr int kDoubles = kVectorBytes / 8;
 using Doubles = Simd<double, kDoubles>;
 
-// Beside the logarithms of magnitudes, which are 0 or far from it: that of an empty bin.
+// Stands for the logarithm of an empty bin: no computed one is so close to 0 without being 0.
 template <typename T>
 constexpr T kLogarithmOfEmpty = std::numeric_limits<T>::min();
 

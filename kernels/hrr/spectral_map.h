@@ -21,8 +21,8 @@ enum class SpectralMap : int32_t {
   kPowerBackward,    // the gradient of A^e with respect to the row: e conj(A^(e-1)) V
 };
 
-// An order of kPower: A^e itself, in which the power 0 of an empty bin is 1, as 0^0 is in std::pow. Its derivatives, of
-// which order 0 is a factor of one, are 0 on empty bins.
+// An order of kPower: A^e itself, in which the power 0 of an empty bin is 1, as 0^0 is in std::pow. Its derivatives,
+// and order 0 where it is a factor of them, are 0 on empty bins.
 constexpr int32_t kPowerItself = -1;
 
 constexpr bool takes_direction(SpectralMap map) {
