@@ -138,7 +138,7 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
     rows = [
         measure("persistence", lambda: [nrmse(series[TRAINING:-1], truth)]),
         measure(f"autoregression, {LAGS} lags", lambda: [nrmse(sequence_data.autoregression(series), truth)]),
-        # One column of input weights: of its default, 0.1, nine of ten units get no input.
+        # With one input column its default, 0.1, leaves nine of ten units without input.
         measure(f"reservoirpy, {size.laser_units} units", lambda: peers(1.0)),
         measure("reservoirpy, input_connectivity=0.1", lambda: peers(0.1)),
         measure(f"{name}, defaults", lambda: machine(column)),

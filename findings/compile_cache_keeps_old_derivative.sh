@@ -2,8 +2,8 @@
 # torch 2.15.0: a corrected derivative of a custom operator stays wrong in new processes.
 #
 # torch.compile keeps compiled graphs on disk (AOTAutogradCache and FxGraphCache, on by default). Their keys hold the
-# graph, torch's sources and configuration, but nothing of the code that registers an operator: here the formula given to
-# torch.library.register_autograd, and the same goes for operators in C++. A graph compiled with a wrong formula is
+# graph, torch's sources and configuration, but nothing of the code that registers an operator: here the formula given
+# to torch.library.register_autograd, and the same goes for operators in C++. A graph compiled with a wrong formula is
 # served after the formula is corrected: no warning, and the old gradient.
 #
 # Seen: the first process, whose formula is 3 * grad, prints 3.0; the second, whose formula is 2 * grad, prints 3.0 too;

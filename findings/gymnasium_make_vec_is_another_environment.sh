@@ -3,8 +3,8 @@
 #
 # Without vectorization_mode make_vec takes an environment's vector entry point where it has one. CartPole's is
 # CartPoleVectorEnv, which draws the first states of all its environments from one generator. SyncVectorEnv seeds
-# environment i with seed + i, and so gives what gymnasium.make("CartPole-v1").reset(seed=seed + i) gives. A list of seeds,
-# one for each environment, is what VectorEnv documents; CartPoleVectorEnv refuses it.
+# environment i with seed + i, and so gives what gymnasium.make("CartPole-v1").reset(seed=seed + i) gives. A list of
+# seeds, one for each environment, is what VectorEnv documents; CartPoleVectorEnv refuses it.
 #
 # Seen: neither of the two starts as the single environment of its seed; with vectorization_mode="sync" both agree; the
 # list of seeds is an error. Fails if that changes.

@@ -28,6 +28,6 @@ def without_input(channels, **settings):
 
 
 found = without_input(1), without_input(16), without_input(1, input_connectivity=1.0)
-print(f"reservoirpy {reservoirpy.__version__}: of 500 units {found[0]} get nothing of 1 channel, {found[1]} nothing of 16")
+print(f"reservoirpy {reservoirpy.__version__}: of 500 units {found[0]} get nothing of 1 channel, {found[1]} of 16")
 assert found == (450, 95, 0), found
 PYTHON

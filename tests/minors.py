@@ -25,12 +25,14 @@ def unpacked(minor: str) -> pathlib.Path:
     """The folder that holds this minor of torch, as site-packages would."""
     site = ROOT / "build" / "minors" / minor / "site"
     if not (site / "torch").is_dir():
-        site.mkdir(parents=True, exist_ok=True)
+        site.parent.mkdir(parents=True, exist_ok=True)
         download = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps")
         subprocess.run([*download, "--dest", str(site.parent), f"torch=={minor}.*"], check=True)
         (wheel,) = site.parent.glob("torch-*.whl")
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
+            archive.extractall(site.with_name("part"))
+        # Whole or not at all, whatever interrupts it.
+        site.with_name("part").rename(site)
         wheel.unlink()
     if not (site / "nvidia").exists():
         (site / "nvidia").symlink_to(PACKAGES / "nvidia")

@@ -46,7 +46,7 @@ def tensor(op: str, argument: str, value: Any) -> Tensor:
 
 def native_copy(array: Any) -> Any:
     """A copy that torch takes: it refuses negative strides, memory that it may not write, and another byte order."""
-    # Of one layout for either byte order, on which the last bits of a matrix product depend.
+    # In C order for either byte order: the last bits of a matrix product depend on the layout.
     return array.copy() if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="), order="C")
 
 

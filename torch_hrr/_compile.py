@@ -15,7 +15,7 @@ _Result = TypeVar("_Result")
 def outside_graphs(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """A function that no graph holds a part of: it runs between two graphs, or, with fullgraph=True, is an error.
 
-    The compiler would go on inside it after what it cannot trace, such as a lock, and fails on bytes of the host.
+    The compiler would break the graph at a lock, go on inside the call, and fail where bytes are read on the host.
     """
 
     @functools.wraps(function)

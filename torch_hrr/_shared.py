@@ -28,6 +28,10 @@ class _HasLock(Protocol):
 _Object = TypeVar("_Object", bound=_HasLock)
 
 
+writable_anywhere = torch.inference_mode(False)
+"""Decorates what makes an object that changes: nothing may write to tensors of inference mode outside of it."""
+
+
 class Lock:
     """An RLock that a forked process does not wait for for ever.
 

@@ -63,8 +63,10 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Any]:
         for i, tensor, batch_dim, own in given:
             argument = schema.arguments[i].name
             if own < 0 and batch_dim is not None:
-                if own != _ONE_A_CALL or schema.arguments[i].is_write or info.batch_size == 0:
+                if own != _ONE_A_CALL or schema.arguments[i].is_write:
                     raise RuntimeError(f"{name}: {argument} must not be batched by vmap")
+                if info.batch_size == 0:
+                    raise RuntimeError(f"{name}: {argument} must be batched by vmap over at least 1, got 0")
                 several = True
             if own == _NO_BATCH_AT_ALL and tensor is not None:
                 raise RuntimeError(f"{name}: {argument} must not be given within vmap")

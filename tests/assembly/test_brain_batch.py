@@ -221,11 +221,12 @@ def test_sampled_brains_have_seeds_too():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"seeds": []}, ValueError, "seeds must be at least 1, got 0"),
-        ({"seeds": [1, 2], "batch": 3}, ValueError, "seeds must be 3, got 2"),
+        ({"seeds": []}, ValueError, "seeds must hold at least one, got none"),
+        ({"seeds": [1, 2], "batch": 3}, ValueError, "seeds must be one for each of 3 brains, got 2"),
         ({"seeds": [1, 2], "seed": 4}, ValueError, "seed must not be given with seeds, got 4"),
         ({"seeds": [1, 2.5]}, TypeError, "seeds must be an int, got float"),
         ({"seeds": 3}, TypeError, "seeds must be a sequence of ints, got 3"),
+        ({"seeds": {1, 2}}, TypeError, "seeds must be a sequence of ints, got "),
         ({"seeds": "12"}, TypeError, "seeds must be a sequence of ints, got '12'"),
         ({"seeds": torch.ones(2, 2)}, TypeError, "seeds must be "),
     ],

@@ -255,7 +255,7 @@ def test_views_say_how_what_they_show_is_set():
     for name in "AB":
         brain.add_area(name, 100, 10)
     brain.connect("A", "B")
-    for view, name in ((brain.areas["A"], "n"), (brain.fibers["A", "B"], "p")):
+    for view, name in ((brain.areas["A"], "kk"), (brain.areas["A"], "name"), (brain.fibers["A", "B"], "p")):
         with pytest.raises(AttributeError, match=r"^beta: a view must not be written, brain\.set_beta\("):
             view.beta = 0.3
         with pytest.raises(AttributeError, match=rf"^{name}: a view must not be written"):

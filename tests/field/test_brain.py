@@ -261,17 +261,6 @@ def test_a_step_compiles_to_one_graph():
     torch.testing.assert_close(compiled.field, own.field)
 
 
-class Cycle(torch.nn.Module):
-    """A program around a brain."""
-
-    def __init__(self, own):
-        super().__init__()
-        self.own = own
-
-    def forward(self, sensory, reward):
-        return self.own.step(sensory, reward)
-
-
 @pytest.mark.parametrize(
     ("strict", "cycles", "decomposed"), [(False, 0, False), (False, 3, True), (True, 3, False), (True, 0, True)]
 )
@@ -279,7 +268,7 @@ def test_an_exported_program_goes_on_as_the_brain_does(strict, cycles, decompose
     own = brain(seed=1, modulate=True)
     run(own, cycles, 1.0)
     steps = [(torch.tensor(SENSORY) * i, torch.tensor([0.3 * i])) for i in range(1, 6)]
-    exported = torch.export.export(Cycle(own.copy()), steps[0], strict=strict)
+    exported = torch.export.export(own.copy(), steps[0], strict=strict)
     program = (exported.run_decompositions() if decomposed else exported).module()
     for arguments in steps:
         torch.testing.assert_close(program(*arguments), own.step(*arguments))

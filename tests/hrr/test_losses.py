@@ -170,7 +170,9 @@ def test_decoder_and_encoder_check_their_arguments():
 
 
 def test_repr_shows_the_settings():
-    assert repr(HRRMultiLabelLoss(7, 12)) == "HRRMultiLabelLoss(7, 12, missing_weight=1.0, reduction='mean')"
+    settings = "7, 12, missing_weight=1.0, reduction='mean'"
+    assert repr(HRRMultiLabelLoss(7, 12, seed=5)) == f"HRRMultiLabelLoss({settings}, seed=5)"
+    assert repr(HRRMultiLabelLoss(7, 12, generator=torch.Generator())) == f"HRRMultiLabelLoss({settings}, seed=None)"
 
 
 def test_arrays_and_autocast_give_the_bits_of_tensors_without():

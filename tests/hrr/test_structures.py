@@ -414,15 +414,15 @@ def test_roles_that_are_not_there():
 @pytest.mark.parametrize("kind", (Sequence, Stack, Graph, HashTable))
 def test_what_is_added_makes_no_batch_by_itself(kind):
     made = on_cpu(kind, 8)
-    add = {Sequence: made.__class__.__dict__.get("append"), Stack: made.__class__.__dict__.get("push")}.get(kind)
-    given = [torch.ones(3, 1, 8) if kind is Graph else torch.ones(3, 8)] * (1 if add else 2)
+    add = {Sequence: "append", Stack: "push"}.get(kind, "add")
+    given = [torch.ones(3, 1, 8) if kind is Graph else torch.ones(3, 8)] * (2 if add == "add" else 1)
     with pytest.raises(
         ValueError, match=r"must have leading dimensions that broadcast to \[\], got \[3\]; .*batch=\(3,\)"
     ):
-        (add or kind.add)(made, *given)
+        getattr(made, add)(*given)
     assert torch.equal(made.vector, torch.zeros(8))
     of_three = on_cpu(kind, 8, batch=(3,))
-    (add or kind.add)(of_three, *given)
+    getattr(of_three, add)(*given)
     assert of_three.vector.shape == (3, 8) and "batch=(3,)" in repr(of_three)
 
 

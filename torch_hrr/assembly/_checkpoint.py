@@ -86,7 +86,7 @@ def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
     mine = config_of(network)
     if missing := [part for part in mine if part not in (*config, "seeds")]:
         raise ValueError(f"load_state_dict: _extra_state must hold {', '.join(mine)}, got none of {missing}")
-    for part in ("p", "seed", "mode", "batch", "seeds"):
+    for part in ("p", "seeds", "seed", "mode", "batch"):
         if config.get(part) != mine.get(part):
             raise ValueError(f"load_state_dict: {part} must be {mine.get(part)}, got {config.get(part)}")
     if not network.areas and not network.stimuli:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -175,11 +175,13 @@ def seeds(op: str, given: Any, seed: int, batch: int | None) -> list[int] | None
         return None
     if isinstance(given, Tensor):
         given = _strided(op, "seeds", given).detach().cpu().tolist()
-    if isinstance(given, (str, bytes, bytearray, Mapping)) or not is_several(given):
+    if isinstance(given, (str, bytes, bytearray, Mapping, Set)) or not is_several(given):
         raise TypeError(f"{op}: seeds must be a sequence of ints, got {brief(given)}")
     found = [check_seed(op, own, "seeds") for own in given]
-    if not found or batch not in (None, len(found)):
-        raise ValueError(f"{op}: seeds must be {'at least 1' if batch is None else batch}, got {len(found)}")
+    if not found:
+        raise ValueError(f"{op}: seeds must hold at least one, got none")
+    if batch not in (None, len(found)):
+        raise ValueError(f"{op}: seeds must be one for each of {batch} brains, got {len(found)}")
     if seed != 0:
         raise ValueError(f"{op}: seed must not be given with seeds, got {seed}")
     return found

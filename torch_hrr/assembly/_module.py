@@ -76,7 +76,7 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
 
     @property
     def seeds(self) -> tuple[int, ...] | None:
-        """The seed of each brain of a batch, or None where all of them share `seed`."""
+        """The seed of each brain of a batch, as `seed`, or None where all of them share that."""
         return self._network.seeds
 
     @property

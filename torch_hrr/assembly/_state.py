@@ -225,7 +225,7 @@ class AreaState(State):
 
     def layout(self, fixed: bool, plastic: bool) -> list[int]:
         """As the operator reads it, for brains in which the winners stay or do not, and learn or do not."""
-        # A bias that no win is forgotten of is learned; penalties that fade are a part of the rounds.
+        # The bias counts wins for good: it is learned. Penalties fade by themselves, without plasticity, too.
         growth = round(self.refracted * FIXED_ONE) if plastic else 0
         return [
             self.n, self.k, int(fixed), growth, self.refractory_period, int(self.ties == "keyed"), self.tie_id,

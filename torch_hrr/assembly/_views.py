@@ -44,7 +44,7 @@ class _ReadOnly:
     """What shows a part of a brain, and says how that is set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(getattr(type(self), name, None), property):
+        if not name.startswith("_"):
             how = ", brain.set_beta(source, target, beta) sets that of a fiber" if name == "beta" else ""
             raise AttributeError(f"{name}: a view must not be written{how}")
         super().__setattr__(name, value)
@@ -61,7 +61,7 @@ class AreaView(_ReadOnly):
     def __init__(self, brain: Brain, name: str) -> None:
         """See `Brain.areas`."""
         self._brain = brain
-        self.name = name
+        self.__dict__["name"] = name
 
     @property
     def _lock(self) -> Any:
@@ -137,8 +137,7 @@ class FiberView(_ReadOnly):
     def __init__(self, brain: Brain, source: str, target: str) -> None:
         """See `Brain.fibers`."""
         self._brain = brain
-        self.source = source
-        self.target = target
+        self.__dict__.update(source=source, target=target)
 
     @property
     def _lock(self) -> Any:

@@ -165,12 +165,11 @@ class AssemblyLayer(nn.Module):
         self.seed = seed
         place = resolve_parameter_device(device, op="AssemblyLayer")
         weight = torch.empty(n, in_features, device=place, dtype=resolve_dtype("AssemblyLayer", dtype))
-        edges = draw_edges(n, in_features, self.p, seed).to(weight)
-        weight.copy_(edges)
+        weight.copy_(draw_edges(n, in_features, self.p, seed))
         self.trainable = trainable
         if trainable:
             self.weight = nn.Parameter(weight)
-            self.register_buffer("edges", edges)
+            self.register_buffer("edges", weight.clone())
         else:
             self.register_buffer("weight", weight)
             self.edges = None

@@ -185,7 +185,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
             if given is not None and given.is_meta and device.type != "meta":
                 raise ValueError(f"{op}: {name} must hold data, got a meta tensor")
         try:
-            # The transforms of torch.func take no checkpoints, nor could one compute again what they have left.
+            # The transforms of torch.func refuse checkpoints: they have ended when a backward pass would compute again.
             if self.checkpointed and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again

@@ -30,6 +30,7 @@ from torch_hrr._checks import (
     plain,
 )
 from torch_hrr._random import seeded_generator
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.io import Saveable
@@ -110,8 +111,7 @@ class FieldBrain(Saveable, nn.Module):
     _staged: Tensor
     _turn: bool
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self,
         sensory_dim: int = 16,
@@ -156,8 +156,8 @@ class FieldBrain(Saveable, nn.Module):
             ValueError: A number is outside its range, or a word is unknown.
             RuntimeError: What the brain takes is not free.
 
-        Cost: the weights of the sensors are orthonormal columns ``[channels, sensory_dim]``: of normal numbers, for at
-        most 1024 sensors, else of cosines, each weight one.
+        The weights of the sensors are orthonormal columns: for at most 1024 sensors of normal numbers, at a cost of
+        their number cubed, beyond that of random cosines, at one cosine a weight.
         """
         super().__init__()
         op = type(self).__name__
@@ -269,6 +269,10 @@ class FieldBrain(Saveable, nn.Module):
             self._turn = not self._turn
         return self._pack(fresh, motor, error)
 
+    def forward(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
+        """`step`. A program that is exported of it goes on in the memory of this brain: export a `copy`."""
+        return self.step(sensory, reward)
+
     def process_robot_cycle(
         self, sensory: Sequence[float] | Tensor, reward: float = 0.0
     ) -> tuple[list[float], dict[str, Any]]:
@@ -347,7 +351,7 @@ class FieldBrain(Saveable, nn.Module):
         """RuntimeError unless what drawing the brain takes is free."""
         values = math.prod(self.spatial) * self.channels
         weights = self.channels * self.sensory_dim * (3 if self.sensory_dim <= _MOST_FACTORED else 1)
-        # Normal numbers and their product with .01; the state, the next and the first one.
+        # The field three times: now, next and at first; while it is drawn, normal numbers and their product with .01.
         needed = values * (8 + 3 * dtype.itemsize) + 4 * (weights + self.patterns * (self.sensory_dim + self.motor_dim))
         got = f"{self.sensory_dim}, {self.spatial}, {self.channels} and {self.patterns}"
         check_free(op, "sensory_dim, spatial, channels and patterns", got, needed)

@@ -255,7 +255,7 @@ class DynamicField(Saveable, nn.Module):
         return output
 
     def forward(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
-        """`step`."""
+        """`step`. A program that is exported of it goes on in the memory of this field: export a ``copy.deepcopy``."""
         return self.step(stimulus, steps)
 
     def reset(self, seed: int | None = None) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, placed, resolve_dtype
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
@@ -38,8 +39,7 @@ class PatternLibrary(Saveable, nn.Module):
     patterns: Tensor
     stored: Tensor
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self,
         capacity: int,

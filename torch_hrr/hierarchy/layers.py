@@ -22,6 +22,7 @@ from torch_hrr._checks import (
     resolve_dtype,
 )
 from torch_hrr._random import seeded_generator
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
 from torch_hrr.reference.hierarchy import activated, outputs_of
 from torch_hrr.runtime import resolve_device
@@ -70,7 +71,7 @@ def writable(module: nn.Module, name: str) -> Tensor:
 
 
 def steady(weight: Tensor, x: Tensor) -> Tensor:
-    """The weights; a copy where a gradient will want these, even if the layer has learned in the meantime."""
+    """The weights, copied if a backward pass will read them: by then the layer may have learned."""
     return weight.clone() if x.requires_grad else weight
 
 
@@ -180,8 +181,7 @@ class ReactiveLayer(Layer):
     bias: Tensor
     learns = False
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self,
         input_size: int,
@@ -235,8 +235,7 @@ class HebbianCore(Layer):
 
     theta: Tensor
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self,
         input_size: int,

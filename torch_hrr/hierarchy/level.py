@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_bool, check_data, check_elements, check_finite, choice, integer, signed, strided
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.layers import Layer, writable
 
 POOLS = ("last", "mean", "max")
@@ -86,8 +87,7 @@ class HierarchicalLevel(nn.Module):
     window: Tensor
     __jit_unused_properties__ = ("learns",)
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self, level_id: int, input_size: int, output_size: int, temporal_resolution: int = 1, pool: str = "last"
     ) -> None:
@@ -210,16 +210,21 @@ class HierarchicalLevel(nn.Module):
         if not is_scripting():
             inputs = real(op, "inputs", inputs)
             self.check(op)
+        if len(self.layers) == 0:
+            raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
+        if inputs.is_complex():
+            raise TypeError(f"{op}: inputs must be real, got {inputs.dtype}")
         if inputs.dim() < 2 or inputs.shape[-1] != self.input_size:
             raise ValueError(f"{op}: inputs must have shape [..., T, {self.input_size}], got {list(inputs.shape)}")
-        return self.apart(inputs)
+        return self.from_step_0(inputs)
 
-    def apart(self, rows: Tensor) -> Tensor:
+    def from_step_0(self, rows: Tensor) -> Tensor:
         """`forward` of checked sequences."""
         # Steps first.
         samples = rows.flatten(0, -3) if rows.dim() > 2 else rows.unsqueeze(0)
         ticks = pooled(samples.transpose(0, 1).to(self.held), self.temporal_resolution, self.pool, False)[0]
         for layer in self.layers:
+            # Scripted, without what keeps autocast off.
             ticks = layer(ticks) if is_scripting() else layer._run(ticks, False)[0]
         outputs = held_between(ticks, self.temporal_resolution, samples.shape[1]).transpose(0, 1)
         return outputs.unflatten(0, rows.shape[:-2]) if rows.dim() > 2 else outputs[0]

@@ -152,6 +152,8 @@ class HierarchyManager(Shared, Saveable, nn.Module):
         """
         if not is_scripting():
             return self._apart(data)
+        if len(self.levels) == 0:
+            raise ValueError("HierarchyManager: the hierarchy must have levels, got none: call add_level")
         results: list[Tensor] = []
         for level in self.levels:
             data = level(data)
@@ -167,7 +169,7 @@ class HierarchyManager(Shared, Saveable, nn.Module):
             raise ValueError(f"{op}: data must have shape [..., T, {size}], got {list(rows.shape)}")
         results = []
         for level in self.levels:
-            rows = level.apart(rows)
+            rows = level.from_step_0(rows)
             results.append(rows)
         return results
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import positive
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.layers import Layer, check_rows, rate, steady
 
 
@@ -23,8 +24,7 @@ class SoftHebb(Layer):
     Neuromorphic Computing and Engineering 2, 2022.
     """
 
-    # What is made in inference mode could not be written to outside.
-    @torch.inference_mode(False)
+    @writable_anywhere
     def __init__(
         self,
         input_size: int,

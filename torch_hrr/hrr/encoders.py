@@ -40,8 +40,8 @@ def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
         TypeError: `items` is neither a tensor nor an array of a supported dtype.
         ValueError: `items` has fewer than two dimensions, or D is 0.
 
-    Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all. torch.export needs a fixed L, on
-    which their number depends: not that of ``x[mask]``.
+    Cost: log2(L) permutations of half the remaining items each, 2 L D elements in all. torch.export needs a fixed L,
+    on which the number of permutations depends, and refuses that of ``x[mask]``.
 
     Source: Plate, Holographic reduced representations, 1995, section IV; permutations: Sahlgren, Holst, Kanerva 2008.
     """
@@ -108,8 +108,8 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
         TypeError: `items` is neither a tensor nor an array of a supported dtype, or `n` not an int.
         ValueError: `n` is less than 1, `items` has fewer than two dimensions, or D is 0.
 
-    Cost: n + 2 transforms a window; n - 1 copies of the items. torch.export takes any L above n, and one that depends
-    on data, as that of ``x[mask]``, which may be smaller.
+    Cost: n + 2 transforms a window; n - 1 copies of the items. torch.export takes any L above n, and an L that depends
+    on data, as that of ``x[mask]``, also below n.
 
     Source: Joshi, Halseth, Kanerva, Language geometry using random indexing, 2016, with circular convolution for the
     product.

@@ -123,8 +123,8 @@ def superpose(
     """``sum_k weights[..., k] vectors[..., k, :]``, divided by ``max(norm2, eps)`` unless ``normalize`` is false.
 
     The order of summation is fixed (eight vectors at a time, in the order of K), unlike that of a matrix product, whose
-    bits depend on the batch and the threads. Differentiable in vectors and weights, at zero as ``bind_normalize``.
-    dtypes, determinism and errors as for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
+    bits depend on the batch and the threads. Differentiable in vectors and weights, with derivatives of 0 at a sum of
+    0. dtypes, determinism and errors as for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
 
     Args:
         vectors: ``[..., K, D]``.
@@ -155,9 +155,9 @@ def bind_superpose(
 ) -> Tensor:
     """A whole record: ``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, normalised on request.
 
-    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors, at zero as
-    ``bind_normalize``. Leading dimensions and K broadcast, so roles ``[K, D]`` may meet fillers ``[B, K, D]``. dtypes,
-    determinism and errors as for ``bind``; K may be 0 (a zero row).
+    Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors, with
+    derivatives of 0 at a sum of 0. Leading dimensions and K broadcast, so roles ``[K, D]`` may meet fillers
+    ``[B, K, D]``. dtypes, determinism and errors as for ``bind``; K may be 0 (a zero row).
 
     Args:
         a: ``[..., K, D]``.
@@ -399,8 +399,8 @@ def random(
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
         device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
-            the device is unavailable, the CPU, after a RuntimeWarning. Inside of ``torch.compile(fullgraph=True)`` name
-            it: the current device is looked up outside of graphs.
+            the device is unavailable, the CPU, after a RuntimeWarning. Give it within
+            ``torch.compile(fullgraph=True)``: no graph can look up the current device.
         dtype: dtype of the result; None means torch's default dtype.
 
     Returns:

@@ -35,6 +35,7 @@ class HRRMultiLabelLoss(nn.Module):
         labels: ``[L, D]``.
         present: ``[D]``.
         missing: ``[D]``.
+        seed: What they follow from; None where a generator drew them.
 
     Source: Ganesan, Gao, Gandhi, Raff, Oates, Holt and McLean, Learning with holographic reduced representations,
     NeurIPS 2021, and its code.
@@ -83,7 +84,9 @@ class HRRMultiLabelLoss(nn.Module):
         self.missing_weight = missing_weight
         self.reduction = reduction
         vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
-        chosen = seeded_generator(check_seed("HRRMultiLabelLoss", seed)) if generator is None else generator
+        seed = check_seed("HRRMultiLabelLoss", seed)
+        self.seed = seed if generator is None else None
+        chosen = seeded_generator(seed) if generator is None else generator
         draw_rows("HRRMultiLabelLoss", vectors, chosen, unitary=True)
         # Copies, so that the three do not share one storage, which safetensors would refuse to save.
         self.register_buffer("labels", vectors[2:].clone())
@@ -181,4 +184,5 @@ class HRRMultiLabelLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
-        return f"{self.num_labels}, {self.dim}, missing_weight={self.missing_weight}, reduction={self.reduction!r}"
+        settings = ("missing_weight", "reduction", "seed")
+        return f"{self.num_labels}, {self.dim}, " + ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)

@@ -69,8 +69,8 @@ class ItemMemory(Saveable):
             # As columns, which a product with few queries reads up to twice as fast.
             self._columns = {items.dtype: items.mT.contiguous()}
             self._first = _first_copies(items)
-            # On the CPU reading costs nothing, and different, finite items save passes over all cosines. A graph cannot
-            # read.
+            # On the CPU reading costs nothing, and different, finite items save passes over all cosines. A compiled
+            # graph cannot read values.
             self._is_plain = (
                 items.device.type == "cpu"
                 and not torch.compiler.is_compiling()
@@ -207,7 +207,7 @@ class ItemMemory(Saveable):
             if may_be_kept(columns):
                 self._columns[dtype] = columns
         unit = normalize(query)
-        # The number of rows of x[mask], say, a graph does not know.
+        # In a graph the number of rows may be unknown, as that of x[mask].
         single = query.dim() == 1 or (not torch.compiler.is_compiling() and query.numel() == query.shape[-1])
         if self._is_plain and single:
             # One query: the sum of the columns that it weights takes .7 of the time of the matrix product.

@@ -233,12 +233,12 @@ class _Brain:
         number: int,
         tensors: Iterator[Tensor],
         integers: Iterator[int],
-        numbers: Iterator[float],
+        floats: Iterator[float],
         seed: int,
     ) -> _Fiber:
         source, target = (self.areas[next(integers)] for _ in range(2))
         plastic, procedural, id = (next(integers) for _ in range(3))
-        p, beta, w_max = (next(numbers) for _ in range(3))
+        p, beta, w_max = (next(floats) for _ in range(3))
         key = connectome_key(seed, id, number)
         arrays: list[Any] = [next(tensors)[b] for _ in range(10)]
         arrays += [_given(next(tensors), b, target.n) for _ in range(2)]
@@ -246,10 +246,10 @@ class _Brain:
         return _Fiber(source, target, bool(plastic), bool(procedural), p, key, factor, largest, *arrays)
 
     def _stimulus(
-        self, b: int, tensors: Iterator[Tensor], integers: Iterator[int], numbers: Iterator[float]
+        self, b: int, tensors: Iterator[Tensor], integers: Iterator[int], floats: Iterator[float]
     ) -> _Stimulus:
         target, plastic = self.areas[next(integers)], bool(next(integers))
-        weights = (_factor(next(numbers)), _largest(next(numbers), 1))
+        weights = (_factor(next(floats)), _largest(next(floats), 1))
         return _Stimulus(target, plastic, *weights, next(tensors)[b], next(tensors)[b])
 
     def check(self) -> None:
