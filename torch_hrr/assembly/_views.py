@@ -58,6 +58,8 @@ class AreaView(_ReadOnly):
         name: Its name.
     """
 
+    name: str
+
     def __init__(self, brain: Brain, name: str) -> None:
         """See `Brain.areas`."""
         self._brain = brain
@@ -133,6 +135,9 @@ class FiberView(_ReadOnly):
         source: The area that fires.
         target: The area that is fired into.
     """
+
+    source: str
+    target: str
 
     def __init__(self, brain: Brain, source: str, target: str) -> None:
         """See `Brain.fibers`."""
