@@ -115,6 +115,10 @@ def flat(result):
     return [torch.as_tensor(part) for part in parts]
 
 
+class Named(torch.Tensor):
+    """A tensor of another class, such as peers have."""
+
+
 def unwritable(tensor):
     """An array of the tensor's values, with strides below zero and memory that may not be written."""
     array = tensor.detach().numpy()
@@ -130,13 +134,13 @@ def swapped(tensor):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_array_is_the_tensor_of_its_values(name):
+def test_an_array_or_a_tensor_of_another_class_is_the_tensor_of_its_values(name):
     call, *tensors = CALLS[name]
     expected = flat(call(*tensors))
-    for array in (lambda tensor: tensor.numpy(), unwritable, swapped):
+    for array in (lambda tensor: tensor.numpy(), unwritable, swapped, lambda tensor: tensor.as_subclass(Named)):
         results = flat(call(*(array(tensor) for tensor in tensors)))
         for result, right in zip(results, expected, strict=True):
-            assert result.dtype == right.dtype and torch.equal(result, right)
+            assert type(result) is torch.Tensor and result.dtype == right.dtype and torch.equal(result, right)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -1,12 +1,14 @@
 """Where new objects are: what the call says, then a default that is written, then `set_device`, then torch's own."""
 
+import copy
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from test_wrong_types import GOOD
 
-from torch_hrr import assembly, field, hrr
+from torch_hrr import assembly, encoding, field, hrr
 from torch_hrr.assembly import simulator
 from torch_hrr.runtime import device, set_device
 
@@ -138,3 +140,48 @@ def test_every_public_call_that_takes_a_device_is_here():
             if callable(public) and not is_dict and "device" in inspect.signature(public).parameters:
                 others = {"DeviceError", "GPUContext", "MappedTable", "TensorMemoryPool", "adaptive_call"}
                 assert name in names | others, name
+
+
+def brain_on_the_cpu():
+    brain = assembly.Brain(p=0.2)
+    brain.add_stimulus("s", 20)
+    for name in "AB":
+        brain.add_area(name, 100, 10)
+    brain.connect("B", "A", edges=torch.eye(100, device="cpu"))
+    brain.project({"s": ["A"]})
+    brain.project({"s": ["A"]}, {"A": ["A", "B"]}, rounds=3)
+    shares = brain.pattern_complete("A", 0.5, 2)
+    brain.activate("B", [1, 2])
+    brain.project({}, {"B": ["A"]})
+    return [
+        brain.winners("A"),
+        torch.tensor(shares, device="cpu"),
+        brain.weights("A", "A"),
+        brain.inputs("A", {}, {"B": ["A"]}),
+    ]
+
+
+def sampled_on_the_cpu():
+    brain = assembly.Brain(p=0.2, mode="sampled")
+    brain.add_stimulus("s", 20)
+    brain.add_area("A", 100, 10)
+    brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=3)
+    return [copy.deepcopy(brain).winners("A")]
+
+
+def reservoir_on_the_cpu():
+    x = torch.linspace(0, 9, 300, device="cpu").sin().unsqueeze(-1)
+    regressor = encoding.LSMRegressor(units=20, device="cpu").fit(x[:-1], x[1:], 10)
+    classifier = encoding.LSMClassifier(units=20, device="cpu").fit(x.view(10, 30, 1), np.arange(10) % 2)
+    return [regressor.predict(x), classifier.predict_proba(x.view(10, 30, 1)), classifier.classes]
+
+
+@pytest.mark.parametrize("call", (brain_on_the_cpu, sampled_on_the_cpu, reservoir_on_the_cpu))
+def test_torchs_default_device_does_not_show_on_the_cpu(call):
+    expected = call()
+    torch.set_default_device("meta")
+    try:
+        found = call()
+    finally:
+        torch.set_default_device(None)
+    assert all(map(torch.equal, found, expected))

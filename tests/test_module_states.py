@@ -110,6 +110,13 @@ def same(results, expected):
 
 
 @every
+def test_one_made_without_data_takes_the_tensors_of_a_state(name):
+    source, made = used(name), MODULES[name][0]("meta")
+    made.load_state_dict(copy.deepcopy(source.state_dict()), assign=True)
+    assert same(results(name, made), results(name, source))
+
+
+@every
 def test_one_made_without_data_takes_a_state(name):
     source = used(name)
     made = MODULES[name][0]("meta").to_empty(device="cpu")

@@ -33,13 +33,13 @@ def check_strided(op: str, argument: str, tensor: Tensor) -> None:
 
 
 def tensor(op: str, argument: str, value: Any) -> Tensor:
-    """A tensor as it is, a NumPy array as a tensor of its own on the CPU; TypeError for anything else."""
+    """A tensor as `plain_tensor`, a NumPy array as a tensor of its own on the CPU; TypeError for anything else."""
     if isinstance(value, Tensor):
-        return value
+        return plain_tensor(value)
     if not hasattr(value, "__array__"):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
     try:
-        return torch.as_tensor(native_copy(value.__array__()))
+        return torch.as_tensor(native_copy(value.__array__()), device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
 
@@ -68,7 +68,14 @@ def may_be_kept(tensor: Tensor) -> bool:
     """Whether a tensor may outlive the call that computes it: one that a tracer or a transform makes may not."""
     if torch.compiler.is_compiling():
         return not torch.compiler.is_exporting()
-    return type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    # While a program is traced twice to be checked, both must do the same.
+    is_traced = torch._C._get_tracing_state() is not None or torch._C._are_functorch_transforms_active()
+    return type(tensor) is Tensor and not is_traced
+
+
+def values_decide() -> bool:
+    """Whether values may decide what is done: not in a compiled graph, nor under a transform of torch.func."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def placed(op: str, argument: str, value: Any, device: torch.device | None) -> Tensor:
@@ -329,7 +336,7 @@ def check_vectors(
         ValueError: Too few dimensions or another last dimension.
         RuntimeError: A tensor on another device.
     """
-    vectors = plain_tensor(placed(op, argument, value, device))
+    vectors = placed(op, argument, value, device)
     check_floating(op, argument, vectors)
     if vectors.dim() < rank:
         raise ValueError(f"{op}: {argument} must have at least {rank} dimensions, got shape {list(vectors.shape)}")
@@ -356,7 +363,7 @@ def check_broadcast(op: str, arguments: str, *shapes: torch.Size) -> torch.Size:
 
 def check_vector(op: str, argument: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """A tensor or a NumPy array as a tensor; TypeError as `check_vectors`, ValueError unless of this shape and data."""
-    vectors = plain_tensor(tensor(op, argument, value))
+    vectors = tensor(op, argument, value)
     check_floating(op, argument, vectors)
     if vectors.shape != shape:
         raise ValueError(f"{op}: {argument} must have shape {list(shape)}, got {list(vectors.shape)}")

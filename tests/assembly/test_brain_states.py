@@ -135,6 +135,17 @@ def test_a_model_that_contains_a_brain_resumes(kind, options, option):
             used(model.brain), used(expected.brain)
 
 
+@pytest.mark.parametrize("mode", ("exact", "sampled"))
+def test_a_model_takes_a_state_without_its_brain(mode):
+    model = model_of(used(declared(Brain, mode=mode)))
+    before, weight = model.brain.winners("A"), torch.ones(2, 2)
+    result = model.load_state_dict({"0.weight": weight}, strict=False)
+    assert result.missing_keys and torch.equal(model[0].weight, weight)
+    assert torch.equal(model.brain.winners("A"), before)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.load_state_dict({"0.weight": weight})
+
+
 def test_a_model_refuses_the_state_of_another_brain():
     other = Brain(p=0.1, seed=2)
     other.add_area("A", 300, 15)

@@ -197,6 +197,17 @@ def test_learning_between_a_pass_and_its_gradient_leaves_the_gradient():
     assert torch.equal(gradient, expected)
 
 
+# Strict export warns of settings that are written, even if they stay as they are.
+@pytest.mark.filterwarnings("ignore:While compiling, we found certain side effects")
+def test_a_hierarchy_compiles_to_one_graph_and_is_exported_strictly():
+    manager, x = hierarchy(), data(7)
+    for program in (
+        torch.compile(manager, fullgraph=True, backend="eager"),
+        torch.export.export(manager, (x,), strict=True).module(),
+    ):
+        assert all(map(torch.equal, program(x), manager(x)))
+
+
 def test_a_file_goes_on_in_the_middle_of_a_window(tmp_path):
     manager = hierarchy(resolutions=(2, 4))
     manager.process_hierarchy(data(7))

@@ -1,10 +1,12 @@
 """A store on disk: exact round trips, damage, keys, crashes and files that hold no store."""
 
+import concurrent.futures
 import copy
 import errno
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -188,3 +190,26 @@ def test_what_another_writer_added_is_not_lost(tmp_path):
         again.save(path)
     # One that never read the file replaces it, as open(path, "w") does.
     store().save(path)
+
+
+def test_one_of_two_writers_at_the_same_moment_is_refused(tmp_path):
+    path = tmp_path / "store"
+    store().save(path)
+    for attempt in range(5):
+        stores = [VectorStore.load(path, device="cpu") for _ in range(2)]
+        for number, each in enumerate(stores):
+            each.add(f"{attempt}.{number}", torch.ones(DIM))
+        barrier = threading.Barrier(2)
+
+        def save(each, barrier=barrier):
+            barrier.wait()
+            try:
+                each.save(path)
+            except RuntimeError:
+                return False
+            return True
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            saved = list(pool.map(save, stores))
+        assert sorted(saved) == [False, True]
+        assert list(VectorStore.load(path, device="cpu")) == list(stores[saved.index(True)])

@@ -412,6 +412,20 @@ def test_roles_that_are_not_there():
 
 
 @pytest.mark.parametrize("kind", (Sequence, Stack, Graph, HashTable))
+def test_what_is_filled_in_inference_mode_is_differentiated_outside(kind):
+    with torch.inference_mode():
+        made = on_cpu(kind, 8)
+        add = {Sequence: "append", Stack: "push"}.get(kind, "add")
+        getattr(made, add)(*[torch.ones(8)] * (2 if add == "add" else 1))
+    query = torch.rand(8, requires_grad=True)
+    if kind in (Graph, HashTable):
+        (made.neighbours if kind is Graph else made.get)(query).sum().backward()
+        assert query.grad is not None
+    getattr(made, add)(*[query] * (2 if add == "add" else 1))
+    assert torch.autograd.grad(made.vector.sum(), query)[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", (Sequence, Stack, Graph, HashTable))
 def test_what_is_added_makes_no_batch_by_itself(kind):
     made = on_cpu(kind, 8)
     add = {Sequence: "append", Stack: "push"}.get(kind, "add")

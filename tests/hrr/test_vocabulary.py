@@ -350,3 +350,11 @@ def test_a_name_may_be_any_text(tmp_path):
     assert torch.equal(loaded["New York"], words["A"] * 2)
     with pytest.raises(ValueError, match=r"^parse: text must"):
         words.parse("New York + A")
+
+
+def test_a_transform_leaves_nothing_behind():
+    vocabulary = Vocabulary(16, seed=1, device="cpu")
+    vocabulary.populate("A; B")
+    x = torch.rand(2, 16)
+    found = torch.func.functionalize(lambda query: vocabulary.cleanup(query)[0])(x)
+    assert torch.equal(vocabulary.cleanup(x)[0], found)

@@ -95,4 +95,4 @@ def _winners_of(brain: Brain, area: str, which: Sequence[int]) -> Mapping[int, T
 def _permutation(text: str, count: int) -> Tensor:
     """A permutation of 0..count-1 that the text names: the order of their SHA-256."""
     digests = [hashlib.sha256(f"{text} {i}".encode()).digest() for i in range(count)]
-    return torch.tensor(sorted(range(count), key=digests.__getitem__), dtype=torch.int64)
+    return torch.tensor(sorted(range(count), key=digests.__getitem__), dtype=torch.int64, device="cpu")

@@ -116,9 +116,15 @@ def set_flags(network: Network, config: Mapping[str, Any]) -> None:
     }
 
 
-def load_engines(engine: Engine, state_dict: Mapping[str, Any], prefix: str, unexpected: list[str]) -> None:
+def load_engines(
+    engine: Engine, state_dict: Mapping[str, Any], prefix: str, missing: list[str], unexpected: list[str]
+) -> None:
     """The state of sampled brains; ValueError where it is that of none."""
     if not isinstance(engine, SampledEngines):
+        return
+    if not any(key.startswith((f"{prefix}sampled.", f"{prefix}_extra_state")) for key in state_dict):
+        # That of a model without its brain.
+        missing += [f"{prefix}sampled.{number}" for number in range(len(engine.brains))]
         return
     for number, brain in enumerate(engine.brains):
         start = f"{prefix}sampled.{number}."

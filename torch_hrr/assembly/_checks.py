@@ -18,6 +18,7 @@ from torch_hrr._checks import is_iterable as is_iterable
 from torch_hrr._checks import native_copy as native_copy
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
+from torch_hrr._checks import plain_tensor as plain_tensor
 from torch_hrr._checks import probability as probability
 from torch_hrr._checks import real as real
 from torch_hrr._checks import shown as shown
@@ -205,7 +206,7 @@ def _strided(op: str, argument: str, given: Tensor) -> Tensor:
     if given.layout is not torch.strided or given.is_nested or given.is_meta or given.is_quantized:
         what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
         raise TypeError(f"{op}: {argument} must be a strided tensor of ints, got {what}")
-    return given
+    return plain_tensor(given)
 
 
 def integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor:
@@ -216,7 +217,7 @@ def integers(op: str, indices: Any, n: int, argument: str = "indices") -> Tensor
     if not hasattr(indices, "__len__") or not is_several(indices) or isinstance(indices, others):
         raise TypeError(f"{op}: {argument} must be a tensor or a sequence of ints, got {type(indices).__name__}")
     try:
-        return _signed(op, torch.as_tensor(_copied(indices)).cpu(), n, argument)
+        return _signed(op, torch.as_tensor(_copied(indices), device="cpu"), n, argument)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         rows = [row if isinstance(row, (list, tuple)) else [row] for row in indices]
         large = [i for row in rows for i in row if isinstance(i, int) and not -(2**63) <= i < 2**63]
@@ -273,7 +274,7 @@ def own_graph(
         limit = "2^24" if largest == 2**24 else f"{largest:g}"
         raise ValueError(f"{op}: edges must be weights in 0..{limit}, got others")
     # The largest weight is a float32, too.
-    if w_max is not None and bool((weights > torch.tensor(w_max, dtype=torch.float32)).any()):
+    if w_max is not None and bool((weights > torch.tensor(w_max, dtype=torch.float32, device="cpu")).any()):
         raise ValueError(f"{op}: edges must have weights <= w_max = {w_max:g}, got {float(weights.max()):g}")
     source, target = coordinates.indices()
     kept = weights > 0
@@ -296,9 +297,9 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
     if batch is None:
         raise ValueError(f"{op}: brains must not be given without a batch")
     try:
-        named = torch.as_tensor(_copied(given))
+        named = given if isinstance(given, Tensor) else torch.as_tensor(_copied(given), device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        named = torch.zeros(1)
+        named = torch.zeros(1, device="cpu")
         if isinstance(given, int):
             raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {shown(given)}") from None
     if named.is_meta:

@@ -92,7 +92,7 @@ def synapses(network: Network, source: str, target: str, rows: Tensor, columns: 
     columns, column_places = torch.unique(columns, return_inverse=True)
     fiber = network.fibers.get((source, target))
     config = network.fiber_config(source, target) if fiber is None else fiber.config()
-    weights = torch.zeros(len(rows), len(columns), device=network.device)
+    weights = torch.zeros(len(rows), len(columns), dtype=torch.float32, device=network.device)
     if config["procedural"]:
         seed, number = network.graphs[brain]
         at_once = max(1, _ELEMENTS // into.n)

@@ -206,7 +206,7 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
     @torch.inference_mode(False)
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        checkpoint.load_engines(self._engine, state_dict, prefix, args[3])
+        checkpoint.load_engines(self._engine, state_dict, prefix, args[2], args[3])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Of pickles, which read what it gives after this call.

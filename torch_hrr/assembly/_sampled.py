@@ -230,7 +230,7 @@ class SampledEngine:
             key = f"fiber.{areas[source]}.{areas[target]}"
             tensors[f"{key}.sources"], tensors[f"{key}.targets"] = fiber.sources, fiber.targets
             tensors[f"{key}.weights"] = fiber.weights
-            tensors[f"{key}.drawn"] = torch.tensor([fiber.rows, fiber.columns])
+            tensors[f"{key}.drawn"] = torch.tensor([fiber.rows, fiber.columns], device="cpu")
         for (stimulus, target), synapses in self._synapses.items():
             key = f"stimulus.{stimuli[stimulus]}.{areas[target]}"
             tensors[f"{key}.counts"], tensors[f"{key}.sums"] = synapses.counts, synapses.sums
@@ -306,7 +306,7 @@ class SampledEngine:
             inputs += self._drawn_synapses(stimulus, name).sums
         for source in target.areas:
             fiber = self._drawn_fiber(source, name)
-            fired = torch.zeros(fiber.rows, device=self._device)
+            fired = torch.zeros(fiber.rows, dtype=torch.float32, device=self._device)
             fired[self._areas[source].winners] = 1
             target.fired[source] = fired
             inputs.index_add_(0, fiber.targets, (fired.index_select(0, fiber.sources) * fiber.weights).double())
@@ -362,14 +362,14 @@ class SampledEngine:
             if area.w_max is not None:
                 sums = torch.minimum(sums, synapses.counts[target.winners] * area.w_max)
             synapses.sums[target.winners] = sums.clamp_(max=_SATURATION)
-        won = torch.zeros(area.known + target.recruits.numel(), device=self._device)
+        won = torch.zeros(area.known + target.recruits.numel(), dtype=torch.float32, device=self._device)
         won[target.winners] = 1
         for source in target.areas:
             fiber = self._fibers[source, name]
             learning = target.fired[source].index_select(0, fiber.sources).mul_(won.index_select(0, fiber.targets))
             factor = 1 + betas.get((name, source), area.beta)
             # Rounded first, so that 1 and the rest add up to the float32 factor.
-            rest = float(torch.tensor(factor, dtype=torch.float32)) - 1
+            rest = float(torch.tensor(factor, dtype=torch.float32, device="cpu")) - 1
             fiber.weights.mul_(learning.mul_(rest).add_(1))
             fiber.weights.clamp_(max=_SATURATION if area.w_max is None else area.w_max)
 
@@ -391,7 +391,7 @@ class SampledEngine:
     def _drawn_synapses(self, stimulus: str, target: str) -> _Synapses:
         """The stimulus's synapses onto every neuron known now."""
         if (stimulus, target) not in self._synapses:
-            nothing = torch.empty(0, device=self._device)
+            nothing = torch.empty(0, dtype=torch.float32, device=self._device)
             self._synapses[stimulus, target] = _Synapses(nothing, nothing)
         synapses = self._synapses[stimulus, target]
         missing = self._areas[target].known - synapses.sums.numel()

@@ -24,7 +24,7 @@ LARGEST_BIAS = 1 << 61
 
 def largest_weight(k: int) -> float:
     """Of synapses from an area of k winners, as csrc limits it: no sum of k of them is cut; a float32, as they are."""
-    return float(torch.tensor(min(LARGEST_WEIGHT, 2.0**35 / k), dtype=torch.float32))
+    return float(torch.tensor(min(LARGEST_WEIGHT, 2.0**35 / k), dtype=torch.float32, device="cpu"))
 
 
 # Of a table of edges before anything was learned, all brains together.

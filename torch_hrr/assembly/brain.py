@@ -309,7 +309,7 @@ class Brain(NetworkModule):
         """
         which = self._network.which("pattern_complete", brains)
         shares = calculus.pattern_complete(self, area, fraction, rounds, which)
-        return shares[0] if self.batch is None else torch.tensor(shares, dtype=torch.float64)
+        return shares[0] if self.batch is None else torch.tensor(shares, dtype=torch.float64, device="cpu")
 
     def register_round_hook(self, hook: Hook) -> RemovableHandle:
         """Calls ``hook(brain)`` after every round; rounds then run one by one, with the same bits.
@@ -470,7 +470,7 @@ class Brain(NetworkModule):
         self._network.check_exact(op)
         number = self._brain_of(op, brain)
         chosen = [
-            torch.arange(area.n) if neurons is None else checks.numbers(op, argument, neurons, area.n)
+            torch.arange(area.n, device="cpu") if neurons is None else checks.numbers(op, argument, neurons, area.n)
             for area, argument, neurons in zip(ends, ("rows", "columns"), (rows, columns), strict=True)
         ]
         places = [neurons.to(self.device) for neurons in chosen]

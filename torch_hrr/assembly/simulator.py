@@ -194,7 +194,7 @@ class Area:
     @property
     def ever_fired(self) -> Tensor:
         """Whether each neuron ever won: bool ``[n]``."""
-        fired = torch.zeros(self.n, dtype=torch.bool)
+        fired = torch.zeros(self.n, dtype=torch.bool, device="cpu")
         fired[self._brain.ever_won(self.name).cpu()] = True
         return fired
 

@@ -204,7 +204,7 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     @torch.inference_mode(False)
     def _append_biases(self, sizes: Sequence[int]) -> None:
         for n in sizes[len(self.biases) :]:
-            self.biases.append(nn.Parameter(torch.zeros(n, device=self.brain.device)))
+            self.biases.append(nn.Parameter(torch.zeros(n, dtype=torch.float32, device=self.brain.device)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Of copies and pickles, whose last external inputs are numbers without a graph."""

@@ -261,7 +261,7 @@ class LSMClassifier(_Softmax):
     ) -> None:
         """As `LSMRegressor`."""
         super().__init__(config, gpu_config, input_dim=input_dim, **settings)
-        self._classes = torch.empty(0, dtype=torch.int64)
+        self._classes = torch.empty(0, dtype=torch.int64, device="cpu")
 
     @property
     def classes(self) -> Tensor:
@@ -347,7 +347,7 @@ class LSMClassifier(_Softmax):
         return {**learned, "classes": self._classes} if learned else {}
 
     def _restore(self, learned: dict[str, Tensor]) -> None:
-        self._classes = learned.pop("classes") if learned else torch.empty(0, dtype=torch.int64)
+        self._classes = learned.pop("classes") if learned else torch.empty(0, dtype=torch.int64, device="cpu")
         super()._restore(learned)
         if self._softmax is not None:
             shape = (2 * self.machine.units, len(self._classes))
@@ -455,7 +455,7 @@ class LSMGenerator(_Softmax):
             logs = self._log_probabilities("bits", states[:, skipped:])
             total -= float(logs.gather(-1, following[:, begin + skipped : begin + states.shape[1]]).sum())
         count = following[:, warmup:].numel()
-        return total / count / float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
+        return total / count / float(torch.log(torch.tensor(2.0, dtype=torch.float64, device="cpu")))
 
     def generate(self, n: int, temperature: float = 1.0, seed: int = 0, prompt: Any = None) -> Tensor:
         """Writes n tokens, each drawn from its normalised ``p^(1/temperature)`` given the tokens before it.
@@ -487,7 +487,7 @@ class LSMGenerator(_Softmax):
                 raise ValueError(f"generate: prompt must have shape [T], got {list(before.shape)}")
             for _, states in self.machine.chunks(before):
                 state = states[0, -1]
-        written = torch.empty(n, dtype=torch.int64)
+        written = torch.empty(n, dtype=torch.int64, device="cpu")
         for index in range(n):
             logs = self._log_probabilities("generate", state).cpu()
             if temperature == 0:

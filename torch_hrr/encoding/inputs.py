@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import integer, native_copy
+from torch_hrr._checks import integer, native_copy, plain_tensor
 
 # What tokens must.
 TOKENS = "be integers, one a token"
@@ -28,7 +28,7 @@ def real_tensor(op: str, name: str, given: Any, wanted: str = "be an array of re
         raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
     if given.is_complex() or given.dtype is torch.bool:
         raise TypeError(f"{op}: {name} must hold real numbers, got {given.dtype}")
-    tensor: Tensor = given.detach()
+    tensor: Tensor = plain_tensor(given).detach()
     return tensor
 
 

@@ -406,7 +406,7 @@ class LiquidStateMachine(Saveable):
         ])  # fmt: skip
         values = uniform(self.units, count)
         input_weights, bias = self.input_scaling * uniform(self.units, self.input_dim), uniform(self.units) / 2
-        scale = torch.tensor(self.spectral_radius / spectral_radius(columns, values), dtype=torch.float32)
+        scale = torch.tensor(self.spectral_radius / spectral_radius(columns, values), dtype=torch.float32, device="cpu")
         return {
             "columns": columns.to(torch.int32),
             "values": values * scale.double(),
@@ -520,7 +520,7 @@ def spectral_radius(columns: Tensor, values: Tensor) -> float:
     matrix = _matrix(columns.to(torch.int32), values)
     basis = values.new_zeros(n + 1, n)
     # Neither an eigenvector nor orthogonal to one but by chance.
-    basis[0] = torch.arange(1, n + 1, dtype=values.dtype).sqrt().frac() - 0.5
+    basis[0] = torch.arange(1, n + 1, dtype=values.dtype, device=values.device).sqrt().frac() - 0.5
     basis[0] /= basis[0].norm()
     projected = values.new_zeros(n + 1, n)
     previous = math.inf

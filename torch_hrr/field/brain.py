@@ -432,6 +432,11 @@ class FieldBrain(Saveable, nn.Module):
 
         module: Any = super()
         module._apply(placed, recurse)
+        self._follow()
+        return self
+
+    def _follow(self) -> None:
+        """The work's memory on the device of the state."""
         self._graphs.clear()
         if self.pool.device != self.device:
             self.pool = self._new_pool(self.device)
@@ -440,7 +445,6 @@ class FieldBrain(Saveable, nn.Module):
             self._input = torch.zeros(size, dtype=torch.float32, device=self.device)
             on_gpu = self.device.type == "cuda"
             self._staged = torch.zeros(size, dtype=torch.float32, pin_memory=on_gpu, device="cpu")
-        return self
 
     def _repeated_step(self, sensory: Tensor, reward: Tensor) -> Tensor:
         """`step` with the same two tensors in every cycle; on a GPU from a graph, one a turn."""
@@ -548,6 +552,8 @@ class FieldBrain(Saveable, nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._turn = False
         super()._load_from_state_dict(*args, **kwargs)
+        # A state that is assigned may be on another device.
+        self._follow()
 
     def _state(self) -> dict[str, Tensor]:
         """What a file holds: weights and state, the field under one name."""

@@ -251,7 +251,13 @@ class DynamicField(Saveable, nn.Module):
             if noise:
                 key = advance_key(key, moved.numel())
             output = self._output_of(activation)
-        self.activation, self.noise_key = activation, key
+        if torch.compiler.is_exporting():
+            # A program has no tensors to replace.
+            self.activation.copy_(activation)
+            if noise:
+                self.noise_key.copy_(key)
+        else:
+            self.activation, self.noise_key = activation, key
         return output
 
     def forward(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:

@@ -239,7 +239,7 @@ def _advanced(op: str, key: Tensor, numel: int, steps: int) -> Tensor:
 
 
 def _number(value: float | Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64, device="cpu")
 
 
 def _device_of(generator: torch.Generator | None) -> torch.device | None:

@@ -151,7 +151,9 @@ class HierarchyManager(Shared, Saveable, nn.Module):
             As `process_hierarchy`.
         """
         if not is_scripting():
-            return self._apart(data)
+            # A graph holds no lock.
+            if not torch.compiler.is_compiling():
+                return self._apart(data)
         if len(self.levels) == 0:
             raise ValueError("HierarchyManager: the hierarchy must have levels, got none: call add_level")
         results: list[Tensor] = []

@@ -17,9 +17,9 @@ from torch_hrr._checks import (
     check_vectors,
     integer,
     may_be_kept,
-    plain_tensor,
     shown,
     tensor,
+    values_decide,
 )
 from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr._describe import count, describe
@@ -53,7 +53,7 @@ class ItemMemory(Saveable):
                 strings.
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or their number is not N.
         """
-        vectors = plain_tensor(tensor("ItemMemory", "vectors", vectors))
+        vectors = tensor("ItemMemory", "vectors", vectors)
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
             raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
@@ -73,7 +73,7 @@ class ItemMemory(Saveable):
             # graph cannot read values.
             self._is_plain = (
                 items.device.type == "cpu"
-                and not torch.compiler.is_compiling()
+                and values_decide()
                 and bool((self._first == torch.arange(len(items), device="cpu")).all() & items.isfinite().all())
             )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, plain_tensor, tensor
+from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
 from torch_hrr._random import seeded_generator
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._describe import describe
@@ -84,7 +84,7 @@ class Resonator(Saveable):
         if isinstance(codebooks, Tensor):
             check_vectors("Resonator", "codebooks", codebooks, rank=3)
         given = listed("Resonator", "codebooks", codebooks, "a sequence of tensors")
-        books = tuple(plain_tensor(tensor("Resonator", "codebooks", book)) for book in given)
+        books = tuple(tensor("Resonator", "codebooks", book) for book in given)
         if not books:
             raise ValueError("Resonator: codebooks must hold at least one codebook, got 0")
         for book in books:

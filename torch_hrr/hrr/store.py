@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -189,7 +191,7 @@ class VectorStore(NamedVectors, Saveable):
             Others: As for `Saveable.save`.
         """
         place = os.path.realpath(checked_path("save", path))
-        with self._lock:
+        with self._lock, _one_at_a_time(os.path.dirname(place)):
             if place in self._seen and _state_of(place) not in (self._seen[place], None):
                 raise RuntimeError(
                     f"save: {place} must be as this store last read or wrote it, got a file changed since"
@@ -286,6 +288,27 @@ class VectorStore(NamedVectors, Saveable):
             shown = ", ".join(map(repr, changed[:5])) + (" and more" if len(changed) > 5 else "")
             raise IntegrityError(f"{op}: vectors must be as they were last written, got others for {shown}")
         return vectors
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: str) -> Iterator[None]:
+    """What stores do to the files of a folder, in this process and in others."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        # Saving will say what is wrong with it.
+        yield
+        return
+    try:
+        # Some file systems have no locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        # A process that was forked meanwhile has the handle, too.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 def _state_of(path: str) -> tuple[int, ...] | None:

@@ -254,6 +254,9 @@ class _Structure(Shared, Saveable):
         return describe(self, self.dim, self._vector.device, self._vector.dtype, *batch, *parts)
 
     def _check(self, op: str, rank: int = 1, **given: Any) -> list[Tensor]:
+        if self._vector.is_inference() and not torch.is_inference_mode_enabled():
+            # No gradient could be taken with what was made in inference mode.
+            self._vector = self._vector.clone()
         vectors = [
             check_vectors(op, argument, value, self.dim, self._vector.device, rank) for argument, value in given.items()
         ]
