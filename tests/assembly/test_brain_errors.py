@@ -237,8 +237,8 @@ def test_every_public_call_of_a_brain_is_here():
     # These take nothing that can be wrong, are other names, or have tests of their own.
     others = {
         "enable_plasticity", "disable_plasticity", "add_fiber", "freeze", "project_rounds", "save", "load",
-        "load_state_dict", "state_dict", "extra_repr", "get_extra_state", "set_extra_state", "p", "seed", "mode",
-        "batch", "device", "areas", "stimuli", "fibers", "plastic", "version", "file_format",
+        "load_state_dict", "state_dict", "extra_repr", "get_extra_state", "set_extra_state", "p", "seed", "seeds",
+        "mode", "batch", "device", "areas", "stimuli", "fibers", "plastic", "version", "file_format",
     }  # fmt: skip
     assert own - others <= {param.values[0] for param in CALLS}
 

@@ -78,7 +78,7 @@ def pattern_complete(brain: Brain, area: str, fraction: float, rounds: int, whic
     before = _winners_of(brain, area, which)
     for number, row in before.items():
         kept = max(1, round(part * len(row)))
-        seed, graph = network.graphs[number]
+        seed, graph = network.graph(number)
         chosen = row[_permutation(f"{seed} {area} {graph}", len(row))[:kept]]
         brain._set_winners(op, area, chosen, [number])
     brain._run(op, {}, {area: [area]}, rounds, which)

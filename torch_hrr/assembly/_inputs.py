@@ -94,7 +94,7 @@ def synapses(network: Network, source: str, target: str, rows: Tensor, columns: 
     config = network.fiber_config(source, target) if fiber is None else fiber.config()
     weights = torch.zeros(len(rows), len(columns), dtype=torch.float32, device=network.device)
     if config["procedural"]:
-        seed, number = network.graphs[brain]
+        seed, number = network.graph(brain)
         at_once = max(1, _ELEMENTS // into.n)
         for first in range(0, len(rows), at_once):
             neurons = rows[first : first + at_once].unsqueeze(1)
@@ -131,7 +131,7 @@ def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tens
 
 def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:
     """Base synapses of every target with the winners that fire, int32 [n]; the round to come finds them done."""
-    seed, number = network.graphs[brain]
+    seed, number = network.graph(brain)
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
     entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]

@@ -62,7 +62,6 @@ class Network:
         p: Density of the connectome.
         seed: As the signed 64-bit integer of the same bits; 0 where each brain has its own.
         seeds: Those of the brains, or None where all of them share `seed`.
-        graphs: The seed and the number that name each brain's random graph.
         mode: "exact" or "sampled".
         batch: The number of brains, or None for one without a leading dimension.
         brains: The number of brains.
@@ -93,7 +92,6 @@ class Network:
         self.batch = batch
         self.brains = batch or 1
         self.seeds = None if seeds is None else tuple(seeds)
-        self.graphs = [(seed, brain) for brain in range(self.brains)] if seeds is None else [(s, 0) for s in seeds]
         self._numbers: Tensor | None = None
         self.plastic = True
         self.version = 0
@@ -121,6 +119,15 @@ class Network:
             signed = [number - 2**64 if number >= 2**63 else number for number in made]
             self._numbers = torch.tensor(signed, dtype=torch.int64, device=self.device)
         return self._numbers
+
+    def graph(self, brain: int) -> tuple[int, int]:
+        """The seed and the number that name a brain's random graph."""
+        return (self.seed, brain) if self.seeds is None else (self.seeds[brain], 0)
+
+    @property
+    def graphs(self) -> list[tuple[int, int]]:
+        """Those of all brains."""
+        return [self.graph(brain) for brain in range(self.brains)]
 
     @property
     def everyone(self) -> set[int]:
