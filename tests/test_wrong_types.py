@@ -301,6 +301,7 @@ GOOD = {
         "predict_proba": (TOKENS,),
     },
     Methods(lambda: field.FieldBrain(3, 2, 4, 8), field.FieldBrain): {
+        "forward": (A[0, :3],),
         "process_robot_cycle": (A[0, :3],),
         "step": (A[0, :3],),
     },

@@ -34,8 +34,13 @@ def check_strided(op: str, argument: str, tensor: Tensor) -> None:
 
 def tensor(op: str, argument: str, value: Any) -> Tensor:
     """A tensor as `plain_tensor`, a NumPy array as a tensor of its own on the CPU; TypeError for anything else."""
+    return plain_tensor(tensor_as_given(op, argument, value))
+
+
+def tensor_as_given(op: str, argument: str, value: Any) -> Tensor:
+    """As `tensor`, but a tensor itself, of whatever class."""
     if isinstance(value, Tensor):
-        return plain_tensor(value)
+        return value
     if not hasattr(value, "__array__"):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
     try:
@@ -84,9 +89,9 @@ def placed(op: str, argument: str, value: Any, device: torch.device | None) -> T
     return given if given is value or device is None else given.to(device)
 
 
-def strided(op: str, argument: str, value: Any) -> Tensor:
-    """As `tensor`; TypeError for a sparse or nested one too."""
-    given = tensor(op, argument, value)
+def strided(op: str, argument: str, value: Any, as_given: bool = False) -> Tensor:
+    """As `tensor`, or as `tensor_as_given`; TypeError for a sparse or nested one too."""
+    given = (tensor_as_given if as_given else tensor)(op, argument, value)
     check_strided(op, argument, given)
     return given
 

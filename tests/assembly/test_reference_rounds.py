@@ -68,9 +68,9 @@ def test_what_it_could_not_run_on_is_refused_before_any_change():
         brain.project({"s": ["A"]})
     for place, value, error, message in (
         (-1, 2, RuntimeError, "rounds left must be in 0..1, got 2"),
-        (0, -1, IndexError, "winners must ascend in 0..n - 1"),
-        (1, 21, RuntimeError, "an area must have 0 to k winners, got 21"),
-        (5, -1, RuntimeError, "slots must be in 0.."),
+        (1, -1, IndexError, "winners must ascend in 0..n - 1"),
+        (2, 21, RuntimeError, "an area must have 0 to k winners, got 21"),
+        (6, -1, RuntimeError, "slots must be in 0.."),
     ):
         state, *rest = copy.deepcopy(calls[0])
         state[place].view(-1)[0] = value

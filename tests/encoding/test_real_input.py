@@ -33,7 +33,7 @@ def test_the_laser():
     # Figures of the specification for the baselines, which are computed here.
     assert rows["persistence"] == pytest.approx(0.975, abs=1e-3)
     assert rows["autoregression, 20 lags"] == pytest.approx(0.416, abs=5e-3)
-    defaults, waves, best = list(rows.values())[3:]
+    defaults, waves, best = list(rows.values())[4:]
     assert best < defaults < 0.1 < rows["autoregression, 20 lags"] and waves < 0.1
     assert data.nrmse(*curves) == pytest.approx(best)
 

@@ -113,12 +113,13 @@ class Network:
     @torch.inference_mode(False)
     def numbers(self) -> Tensor:
         """int64 [brains] that make of `seed` the keys of each brain's own; empty where `seed` is that of all."""
-        if self._numbers is None or self._numbers.device != self.device:
+        kept = self._numbers
+        if kept is None or kept.device != self.device or kept.is_inference():
             # Kept: captured rounds look for it where it was.
             made = [mix64(self.seed % 2**64) ^ mix64(own % 2**64) for own in self.seeds or ()]
             signed = [number - 2**64 if number >= 2**63 else number for number in made]
-            self._numbers = torch.tensor(signed, dtype=torch.int64, device=self.device)
-        return self._numbers
+            kept = self._numbers = torch.tensor(signed, dtype=torch.int64, device=self.device)
+        return kept
 
     def graph(self, brain: int) -> tuple[int, int]:
         """The seed and the number that name a brain's random graph."""

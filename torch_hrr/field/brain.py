@@ -432,12 +432,12 @@ class FieldBrain(Saveable, nn.Module):
 
         module: Any = super()
         module._apply(placed, recurse)
+        self._graphs.clear()
         self._follow()
         return self
 
     def _follow(self) -> None:
         """The work's memory on the device of the state."""
-        self._graphs.clear()
         if self.pool.device != self.device:
             self.pool = self._new_pool(self.device)
         size = self.sensory_dim + 1

@@ -67,7 +67,7 @@ def call_in_rows(
         raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
     if not batches:
         raise ValueError(f"{op}: batches must be at least one, got none")
-    given = [strided(op, f"batch {index}", batch) for index, batch in enumerate(batches)]
+    given = [strided(op, f"batch {index}", batch, as_given=True) for index, batch in enumerate(batches)]
     for index, batch in enumerate(given):
         check_data(op, f"batch {index}", batch)
     counts = {batch.shape[0] if batch.dim() else None for batch in given}

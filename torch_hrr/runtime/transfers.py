@@ -75,7 +75,7 @@ class OptimizedTransfers:
             TypeError: Not a tensor.
             ValueError: Not what `create_pinned_memory` gave, but a view of it, say; or it was given back before.
         """
-        if strided("release", "buffer", buffer).device.type != "cpu":
+        if strided("release", "buffer", buffer, as_given=True).device.type != "cpu":
             raise ValueError(f"release: buffer must be on the CPU, got {buffer.device}")
         if not self._lender.take_back((tuple(buffer.shape), buffer.dtype), buffer):
             raise ValueError("release: buffer must be in use, got one that was given back before, or made elsewhere")
@@ -96,7 +96,7 @@ class OptimizedTransfers:
             DeviceError: The device failed.
         """
         op = "async_transfer"
-        source = strided(op, "tensor", tensor)
+        source = strided(op, "tensor", tensor, as_given=True)
         if stream is not None and not isinstance(stream, torch.cuda.Stream):
             raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
         if not self.on_gpu:
