@@ -203,7 +203,6 @@ class FieldBrain(Saveable, nn.Module):
         """The device of the brain."""
         return self.prediction.device
 
-    @torch.no_grad()
     def step(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
         """The device part of a cycle.
 
@@ -220,17 +219,25 @@ class FieldBrain(Saveable, nn.Module):
             TypeError: An argument is of another type or dtype.
             ValueError: A shape or a device is another. The brain is unchanged.
         """
-        sensory = placed("step", "sensory", sensory, self.device)
-        check_floating("step", "sensory", sensory)
+        return self._step("step", sensory, reward)
+
+    def forward(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
+        """`step`. A program that is exported of it goes on in the memory of this brain: export a `copy`."""
+        return self._step("FieldBrain", sensory, reward)
+
+    @torch.no_grad()
+    def _step(self, op: str, sensory: Tensor, reward: Tensor | float) -> Tensor:
+        sensory = placed(op, "sensory", sensory, self.device)
+        check_floating(op, "sensory", sensory)
         if sensory.shape != (self.sensory_dim,):
-            raise ValueError(f"step: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")
+            raise ValueError(f"{op}: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")
         if isinstance(reward, Tensor):
-            check_floating("step", "reward", reward)
+            check_floating(op, "reward", reward)
             if reward.numel() != 1:
-                raise ValueError(f"step: reward must have one element, got a shape of {list(reward.shape)}")
+                raise ValueError(f"{op}: reward must have one element, got a shape of {list(reward.shape)}")
         for name, given in (("sensory", sensory), ("reward", reward)):
             if isinstance(given, Tensor) and given.device != self.device:
-                raise ValueError(f"step: {name} must be on {self.device}, got {given.device}")
+                raise ValueError(f"{op}: {name} must be on {self.device}, got {given.device}")
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
         # A program that is exported reads the same memory in every cycle, and writes to no other that is kept.
         is_exported = torch.compiler.is_exporting()
@@ -238,7 +245,7 @@ class FieldBrain(Saveable, nn.Module):
             fresh = torch.empty_like(field)
         sensory = sensory.to(torch.float32)
         if not isinstance(reward, Tensor):
-            reward = torch.full_like(self.mean_reward, number("step", "reward", _single(reward), -LARGEST, LARGEST))
+            reward = torch.full_like(self.mean_reward, number(op, "reward", _single(reward), -LARGEST, LARGEST))
         reward = reward.to(torch.float32).reshape(1)
 
         error = (sensory - self.prediction).abs().mean()
@@ -268,10 +275,6 @@ class FieldBrain(Saveable, nn.Module):
         else:
             self._turn = not self._turn
         return self._pack(fresh, motor, error)
-
-    def forward(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
-        """`step`. A program that is exported of it goes on in the memory of this brain: export a `copy`."""
-        return self.step(sensory, reward)
 
     def process_robot_cycle(
         self, sensory: Sequence[float] | Tensor, reward: float = 0.0
