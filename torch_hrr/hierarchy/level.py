@@ -207,13 +207,15 @@ class HierarchicalLevel(nn.Module):
             As `process`.
         """
         op = "HierarchicalLevel"
-        if not is_scripting():
+        if is_scripting():
+            # What `check` and `real` find that a program could meet.
+            if len(self.layers) == 0:
+                raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
+            if inputs.is_complex():
+                raise TypeError(f"{op}: inputs must be real, got {inputs.dtype}")
+        else:
             inputs = real(op, "inputs", inputs)
             self.check(op)
-        if len(self.layers) == 0:
-            raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
-        if inputs.is_complex():
-            raise TypeError(f"{op}: inputs must be real, got {inputs.dtype}")
         if inputs.dim() < 2 or inputs.shape[-1] != self.input_size:
             raise ValueError(f"{op}: inputs must have shape [..., T, {self.input_size}], got {list(inputs.shape)}")
         return self.from_step_0(inputs)
