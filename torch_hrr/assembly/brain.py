@@ -35,8 +35,9 @@ class Brain(NetworkModule):
 
     A stimulus is `size` neurons that fire together. The graph is a function of (seed, brain, names) and takes no
     memory; potentiated synapses are kept in a table. Weights are float32, inputs exact multiples of 2^-24 in 64 bits,
-    so that the same seed gives the same winners whatever the device, the threads, the batch, the order of declarations
-    or a save in between. In mode "sampled" the order of declarations and the kind of device matter.
+    so that the same seed gives the same winners whatever the device (of a GPU according to tests that run the kernels
+    on the host), the threads, the batch, the order of declarations or a save in between. In mode "sampled" the order of
+    declarations and the kind of device matter.
 
     A round costs about 1.4 ns (AVX-512) for each base synapse of the winners that came or went since the last one, a
     pass over the n sums of the area, and little else. Memory: 4 bytes per neuron, and 4 per neuron and fiber used.

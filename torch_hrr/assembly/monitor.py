@@ -34,8 +34,9 @@ class Monitor:
       monitor was attached): a float, or float64 ``[batch]``. None where an area has no winners, or had none.
 
     Every round is recorded for every area, even for areas that took no part. While a monitor is attached, rounds run
-    one by one, which costs tens of microseconds each; results are the same bits. The last `max_rounds` rounds are kept.
-    A copy of the brain is not watched; a deep copy of an attached monitor watches its own copy of the brain.
+    one by one, which on the CPU costs tens of microseconds each; results are the same bits. The last `max_rounds`
+    rounds are kept. A copy of the brain is not watched; a deep copy of an attached monitor watches its own copy of the
+    brain.
 
     Args:
         brain: any `Brain`, or the `TorchBrain` or `simulator.Brain` around it.

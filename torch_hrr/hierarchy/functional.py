@@ -46,8 +46,8 @@ def plastic_scan(
     ticks too; a gradient through forward mode, and third derivatives, keep those of all.
     Deterministic: T ticks in one call are bit-equal to T calls in float32 and float64, and the same bits come from
     every instruction set, with any number of threads and whatever the layout. Cost: for hebb, oja and bcm each row of
-    weights stays in the nearest cache for all ticks, on a GPU in a warp's registers; gha and subspace read and write
-    all weights twice a tick.
+    weights stays in the nearest cache for all ticks, in the scan's CUDA kernel in a warp's registers (up to n = 1024 in
+    float32, 512 in float64); gha and subspace read and write all weights twice a tick.
 
     Args:
         inputs: ``[..., T, n]``, or ``[..., T, B, n]`` with B samples a tick; float32, float64, float16 or bfloat16; a

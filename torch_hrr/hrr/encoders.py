@@ -172,8 +172,8 @@ def fractional_power_encoding(bases: Tensor, values: Tensor) -> Tensor:
     Draw bases with ``random(F, D, unitary=True)``: their codes are unitary, too. ``unitary(a)`` keeps the signs of the
     real bins of a; a negative one becomes cos(pi x), so that codes are no longer unitary and values no longer add up
     exactly. Magnitudes that are 1 up to rounding are raised to the values like all others: for values from about 1e6
-    on, draw bases in float64. Gradients, and results on a GPU, sum squares of magnitudes: in float32 they are right
-    only for magnitudes from 1e-18 to 1e19 / sqrt(D).
+    on, draw bases in float64. Gradients, and the form that a GPU takes, sum squares of magnitudes: in float32 this is
+    right only for magnitudes from 1e-18 to 1e19 / sqrt(D).
 
     Args:
         bases: ``[F, D]``, F >= 1.

@@ -26,9 +26,10 @@ def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Circular convolution, ``c[n] = sum_m a[m] b[(n - m) mod D]``: the binding of two vectors.
 
     Differentiable in both arguments in every mode. Deterministic: a row's bits depend on that row, D, dtype and machine
-    alone, not on the batch, its neighbours, threads or layout. A row that holds NaN or infinity gives a NaN row.
-    O(D log D) for every D; one pass over memory for powers of two up to 8192 and for every D without prime factors
-    above 13 (31 on the CPU up to D = 320); on CUDA as far as shared memory reaches, some 10^4 elements.
+    alone, not on the batch, its neighbours, threads or layout. On CUDA this is according to tests that run the kernels
+    on the host, for lengths that do not go through cuFFT. A row that holds NaN or infinity gives a NaN row. O(D log D)
+    for every D; one pass over memory for powers of two up to 8192 and for every D without prime factors above 13 (31 on
+    the CPU up to D = 320); on CUDA as far as shared memory reaches, some 10^4 elements.
 
     Args:
         a: ``[..., D]``, real floating point, D >= 1.

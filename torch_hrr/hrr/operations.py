@@ -139,9 +139,9 @@ BatchHRROperations = HRROperations
 class HybridHRRSystem:
     """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
-    The batch size from which the accelerator is faster is measured when it is first needed, unless
-    `threshold_batch_size` was set before; that takes tenths of a second, once for each device and version, since
-    `runtime.calibrate` keeps it. Without an accelerator nothing is measured.
+    The batch size from which the accelerator is faster is measured when it is first needed, once for each device and
+    version, since `runtime.calibrate` keeps it, unless `threshold_batch_size` was set before. Without an accelerator
+    nothing is measured.
 
     Args:
         dimensionality: D, >= 1.

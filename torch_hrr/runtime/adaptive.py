@@ -33,8 +33,8 @@ def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | 
 
     Returns:
         The results of all rows, on the device of the first batch. They are those of one call on the device, bit for
-        bit if fn's rows do not depend on the batch, as those of torch_hrr's operators; rows computed on the CPU have
-        the CPU's bits.
+        bit if fn's rows do not depend on the batch, as those of most of torch_hrr's operators (docs/hrr.md says
+        which); rows computed on the CPU have the CPU's bits.
 
     Raises:
         TypeError: fn is not callable, a batch not a strided tensor or an array, or a result not a strided tensor.

@@ -91,8 +91,8 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
         ValueError: A name that torch does not know, or an index beyond the available devices.
         TypeError: Anything but a torch.device, a str, an int or None.
 
-    The first call for a device computes on it, which on CUDA takes tenths of a second and must not happen while a graph
-    is captured; later calls take microseconds.
+    The first call for a device computes on it, which on CUDA must not happen while a graph is captured; later calls
+    look up the result.
     """
     return _current() if device is None else _select(op, device)
 
