@@ -107,19 +107,23 @@ class Network:
     @property
     def device(self) -> torch.device:
         """Where its tensors are; before there are any, where they will be."""
-        first = next(self.states.buffers(), None)
-        return self.given_device if first is None else first.device
+        for area in self.areas.values():
+            return area.winners.device
+        return self.given_device
 
-    @torch.inference_mode(False)
     def numbers(self) -> Tensor:
         """int64 [brains] that make of `seed` the keys of each brain's own; empty where `seed` is that of all."""
         kept = self._numbers
         if kept is None or kept.device != self.device or kept.is_inference():
             # Kept: captured rounds look for it where it was.
-            made = [mix64(self.seed % 2**64) ^ mix64(own % 2**64) for own in self.seeds or ()]
-            signed = [number - 2**64 if number >= 2**63 else number for number in made]
-            kept = self._numbers = torch.tensor(signed, dtype=torch.int64, device=self.device)
+            kept = self._numbers = self._make_numbers()
         return kept
+
+    @torch.inference_mode(False)
+    def _make_numbers(self) -> Tensor:
+        made = [mix64(self.seed % 2**64) ^ mix64(own % 2**64) for own in self.seeds or ()]
+        signed = [number - 2**64 if number >= 2**63 else number for number in made]
+        return torch.tensor(signed, dtype=torch.int64, device=self.device)
 
     def graph(self, brain: int) -> tuple[int, int]:
         """The seed and the number that name a brain's random graph."""
