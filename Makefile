@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
+.PHONY: demo gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -92,6 +92,20 @@ lint: $(VENV)/.test-tools
 MINORS ?= 2.11 2.12 2.13 2.14
 test-minors: $(VENV)/.test-tools
 	JOBS=$(JOBS) $(PY) tests/minors.py $(MINORS)
+
+# A folder for a machine with a GPU, which then compiles nothing: docs/gpu.md.
+GPU_KIT ?= build/gpu-kit
+GPU_TORCH ?= 2.11
+GPU_ARCHITECTURE ?= 9.0
+gpu-kit: $(VENV)/.installed
+	@$(if $(shell command -v opt-14),cmake -S . -B $(BUILD) -DTORCH_HRR_TESTS=ON > /dev/null && \
+	  cmake --build $(BUILD) --target cuda_on_host_profile --parallel $(JOBS),\
+	  echo "torch_hrr: opt-14 was not found (apt-get install clang-14 llvm-14): the kit has no counts and no model")
+	$(PY) tests/gpu/kit.py --torch $(GPU_TORCH) --architecture $(GPU_ARCHITECTURE) --build $(BUILD) $(GPU_KIT)
+
+# What needs no GPU of a kit, under the torch that the kit is for.
+gpu-dry-run: $(VENV)/.installed
+	PYTHON=$(abspath $(PY)) PYTHONPATH=$(abspath build/minors/$(GPU_TORCH)/site) $(GPU_KIT)/tests/gpu/run --dry-run
 
 # The full products of dtypes, shapes and schedules, the elementary functions at all 2^32 floats, the other minor
 # versions of torch, and the CPU kernels under sanitizers.

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
+from bench.agreement import Disagreement
 from bench.assembly import normal_rows
 from bench.targets import Measured, Session, Target, gpu_target, in_units
+from bench.timing import median_and_iqr
 from torch_hrr.assembly import Brain, k_winners
 
 HEADING = "Baseline: a NumPy simulator that keeps the rows of every neuron that ever fired (bench/assembly_peers.py)."
@@ -26,6 +28,9 @@ README_ROUNDS = 25
 # Of a selection on a GPU: reads of its rows.
 GPU_READS = 2.5
 SMALL_N, SMALL_K, SMALL_BATCH, SMALL_ROUNDS = 10_000, 100, 64, 25
+# Of a GPU: a round of a brain that a captured call replays, and the exact projection beside one core.
+REPLAYED_N, REPLAYED_K, REPLAYED_ROUNDS, REPLAYED_SECONDS = 2000, 45, 10, 20e-6
+OVER_ONE_CORE = 5.0
 RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
 
 
@@ -226,6 +231,32 @@ def reads(session: Session, *, rows: int, n: int, k: int) -> Measured:
     return in_units(session, ("reads", rows, n, k), functions, per_unit=2.0)
 
 
+def replayed(session: Session) -> Measured:
+    """A round of a small brain: the time on the device of a captured call, over its rounds."""
+    brain = new_brain(REPLAYED_N, REPLAYED_K, 0.05, device=session.settings.device)
+    # Makes the tables and memory for the rounds that follow, in which the winners hardly change.
+    brain.project(**RECURRENT, rounds=30)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        left = brain.project(**RECURRENT, rounds=REPLAYED_ROUNDS)
+    found = session.times({"ours": graph.replay}, events=("ours",))
+    if bool(left.any()):
+        raise Disagreement("the memory of the brain was too small for the rounds that were replayed")
+    took = median_and_iqr(found["ours on the device"].rounds)[0]
+    return Measured(took / REPLAYED_ROUNDS, note=f"{REPLAYED_ROUNDS} rounds a call", candidates=tuple(found.values()))
+
+
+def beside_one_core(session: Session) -> Measured:
+    """The exact projection beside the same on one core of the CPU."""
+    found = interleaved(
+        session,
+        {name: partial(projection, "exact", device=name) for name in ("cpu", session.settings.device)},
+        {"cpu": 3},
+    )
+    own = found[session.settings.device]
+    return Measured(own, baseline_seconds=found["cpu"], speedup=found["cpu"] / own)
+
+
 def plasticity(session: Session) -> Measured:
     """Late rounds that learn over the same rounds that do not; the winners hardly change."""
     brains = {name: new_brain(N, K, P, device=session.settings.device) for name in ("learning", "reading")}
@@ -296,6 +327,14 @@ TARGETS: tuple[Target, ...] = (
     *(
         gpu_target(f"k_winners in reads, {rows}x{n}", f"k = {k}", partial(reads, rows=rows, n=n, k=k), GPU_READS)
         for rows, n, k in ((32, 100_000, 316), (32, 1_000_000, 1000))
+    ),
+    Target(
+        "a small brain's round, replayed", f"n = {REPLAYED_N}, k = {REPLAYED_K}", replayed, REPLAYED_SECONDS,
+        needs_gpu=True,
+    ),
+    Target(
+        "exact projection, one core", f"n = {N}, k = {K}, p = {P}, {ROUNDS} rounds", beside_one_core,
+        speedup=OVER_ONE_CORE, baseline="one core of the CPU", needs_gpu=True,
     ),
 )  # fmt: skip
 

@@ -240,6 +240,22 @@ def code_of(file: Path, counted: Sequence[Counted], gpus: Sequence[Gpu]) -> dict
     }
 
 
+def enlarged(counted: Counted, shape: str, more: int, less: int) -> Counted:
+    """The same blocks more / less times, of a single launch whose blocks take rows or parts of a field."""
+    (launch,) = counted.launches
+    blocks = -(-launch.blocks * more // less)
+    larger = dataclasses.replace(launch, blocks=blocks, wavefronts=launch.wavefronts * blocks / launch.blocks)
+
+    def buffer(one: Buffer) -> Buffer:
+        if one.role == "table":
+            return one
+        sizes = ("bytes", "loaded_once", "stored_once", "load", "store", "atomic")
+        return dataclasses.replace(one, **{size: getattr(one, size) * more // less for size in sizes})
+
+    buffers = tuple(map(buffer, counted.buffers))
+    return Counted(counted.op, shape, (larger,), buffers, counted.least_bytes * more // less, less)
+
+
 def repeated(counted: Counted, rows: int) -> Counted | None:
     """The same blocks for more rows; None where blocks do not take rows.
 
@@ -249,20 +265,7 @@ def repeated(counted: Counted, rows: int) -> Counted | None:
     if match is None or len(counted.launches) != 1 or not ROW_OPERATORS.match(counted.op):
         return None
     before = int(match[1])
-    if not 2 <= before < rows:
-        return None
-    (launch,) = counted.launches
-    blocks = -(-launch.blocks * rows // before)
-    larger = dataclasses.replace(launch, blocks=blocks, wavefronts=launch.wavefronts * blocks / launch.blocks)
-
-    def buffer(one: Buffer) -> Buffer:
-        if one.role == "table":
-            return one
-        sizes = ("bytes", "loaded_once", "stored_once", "load", "store", "atomic")
-        return dataclasses.replace(one, **{size: getattr(one, size) * rows // before for size in sizes})
-
-    buffers = tuple(map(buffer, counted.buffers))
-    return Counted(counted.op, f"{rows}x{match[2]}", (larger,), buffers, counted.least_bytes * rows // before, before)
+    return enlarged(counted, f"{rows}x{match[2]}", rows, before) if 2 <= before < rows else None
 
 
 @dataclass(frozen=True)

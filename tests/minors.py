@@ -39,26 +39,35 @@ def unpacked(minor: str) -> pathlib.Path:
     return site
 
 
+def environment(site: pathlib.Path) -> dict[str, str]:
+    """What a process needs to find this torch, and the torch_hrr that is built beside it."""
+    # Without the last, the clone, whose library is for another torch, would be found first.
+    return os.environ | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
+
+
+def build(site: pathlib.Path, tree: str, **settings: str) -> None:
+    """Builds torch_hrr into `site`, in a build tree of this name beside it."""
+    base = site.parent
+    command = ("setup.py", "--quiet", "build", "--build-base", str(base / "base"), "--build-lib", str(site))
+    settings |= {"TORCH_HRR_BUILD_DIR": str(base / tree)}
+    subprocess.run([sys.executable, *command], cwd=ROOT, env=environment(site) | settings, check=True)
+
+
+def build_for_cpu(site: pathlib.Path) -> None:
+    """The library without CUDA kernels, for this processor's best instruction set and for none."""
+    isas = ";".join(sorted({"scalar", build_info()["isa"]}))
+    build(site, "tree", TORCH_HRR_CUDA="0", TORCH_HRR_CMAKE_ARGS=f"'-DTORCH_HRR_ISAS={isas}'")
+
+
 def check(minor: str) -> int:
     """Builds and tests; the exit status of pytest."""
     start = time.monotonic()
     site = unpacked(minor)
-    isas = sorted({"scalar", build_info()["isa"]})
-    environment = os.environ | {
-        "PYTHONPATH": str(site),
-        # Otherwise the clone, whose library is for another torch, would be found first.
-        "PYTHONSAFEPATH": "1",
-        "OMP_NUM_THREADS": "1",
-        "TORCH_HRR_CUDA": "0",
-        "TORCH_HRR_BUILD_DIR": str(site.parent / "tree"),
-        "TORCH_HRR_CMAKE_ARGS": f"'-DTORCH_HRR_ISAS={';'.join(isas)}'",
-    }
-    build = ("setup.py", "--quiet", "build", "--build-base", str(site.parent / "base"), "--build-lib", str(site))
-    subprocess.run([sys.executable, *build], cwd=ROOT, env=environment, check=True)
+    build_for_cpu(site)
     built = time.monotonic()
     tests = [f"tests/{name}.py" for name in TESTS]
     command = [sys.executable, "-m", "pytest", "-q", "-n", os.environ.get("JOBS", "1"), *tests]
-    status = subprocess.call(command, cwd=ROOT, env=environment)
+    status = subprocess.call(command, cwd=ROOT, env=environment(site) | {"OMP_NUM_THREADS": "1"})
     print(f"torch {minor}: {built - start:.0f} s to build, {time.monotonic() - built:.0f} s of tests", flush=True)
     return status
 

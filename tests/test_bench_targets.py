@@ -137,11 +137,12 @@ def test_targets_in_json_and_table(tmp_path, monkeypatch, capsys):
 
 AIMS_OF_A_GPU = {
     "hrr": {f"bind_normalize over traffic, {rows}": 1.5 for rows in (1, 1000, 100_000)},
-    "assembly": {f"k_winners in reads, {shape}": 2.5 for shape in ("32x100000", "32x1000000")},
+    "assembly": {f"k_winners in reads, {shape}": 2.5 for shape in ("32x100000", "32x1000000")}
+    | {"a small brain's round, replayed": 20e-6, "exact projection, one core": None},
     "field": {
         "64^3x64 in copies, steps: 1": 1.3,
         "64^3x64 in copies, steps: 10": 3.0,
-        "32^3x64 cycle, 200 a second": 1 / 200,
+        "32^3x64 cycle, 1000 a second": 1 / 1000,
     },
     "encoding": {
         f"{shape} {dtype} in fills": 1.2 for shape in ("8192x512", "65536x1024") for dtype in ("float32", "bfloat16")

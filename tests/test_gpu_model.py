@@ -12,6 +12,7 @@ import torch
 from torch_hrr import _library
 
 gpu_counts = importlib.import_module("bench.gpu_counts")
+gpu_headlines = importlib.import_module("bench.gpu_headlines")
 gpu_model = importlib.import_module("bench.gpu_model")
 gpu_torch = importlib.import_module("bench.gpu_torch")
 kernel_code = importlib.import_module("bench.kernel_code")
@@ -399,3 +400,17 @@ def test_bind_normalize_takes_at_most_one_and_a_half_of_its_launch_or_traffic(co
     time = gpu_model.modelled(gpu_model.repeated(code[gpu.architecture].joined(one), 1000), gpu)
     assert time.issue is not None
     assert time.total <= 1.5 * max(time.launch, time.traffic), time
+
+
+def test_the_headline_shapes_are_modelled(counted, code):
+    hopper = [gpu for gpu in gpu_model.GPUS if gpu.architecture == "sm_90"]
+    found = gpu_headlines.predictions(counted, code, hopper)
+    assert sorted(found) == ["H100", "H200"]
+    for gpu in hopper:
+        times = found[gpu_headlines.short(gpu)]
+        assert list(times) == [one.entry.name for one in gpu_headlines.HEADLINES if one.counted is not None]
+        for headline in gpu_headlines.HEADLINES:
+            if headline.counted is not None:
+                least = headline.entry.traffic / gpu.bytes_per_second
+                # What stays in L2 may be read again for nothing, and small kernels are bounded by their launch.
+                assert 0.99 * least <= times[headline.entry.name] <= 4 * max(least, gpu_model.LAUNCH_SECONDS)

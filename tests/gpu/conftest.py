@@ -1,7 +1,11 @@
 """Tests that need a CUDA device; elsewhere they are skipped with the reason."""
 
+import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +14,28 @@ from torch_hrr._library import build_info
 
 # The programs of tests/assembly are run here too.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "assembly"))
+# After one of these every later call of the process fails.
+LASTING = ("illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: a dry run of the smoke tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "asynchronous: of streams, graphs, and of what waits for the device")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """Where tests that also run without a GPU run."""
+    # The option is known where pytest was started on this folder.
+    return str(request.config.getoption("--device", default="cuda"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--device", default="cuda") == "cpu":
+        return
     if not torch.cuda.is_available():
         reason = "no CUDA device"
     elif build_info()["cuda"] == "none":
@@ -22,3 +45,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.path.parts:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def tell(**what: Any) -> None:
+    """A line for tests/gpu/harness.py, which has it even if this process hangs later."""
+    if path := os.environ.get("TORCH_HRR_GPU_TESTS"):
+        with open(path, "a") as file:
+            file.write(json.dumps(what) + "\n")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Every worker of xdist collects all tests.
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        tell(collected=len(session.items))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    report = yield
+    if report.when == "call" or report.outcome != "passed":
+        message = str(call.excinfo.value)[-2000:] if call.excinfo else ""
+        tell(name=item.nodeid, outcome=report.outcome, seconds=report.duration, message=message)
+    if (
+        call.excinfo
+        and "PYTEST_XDIST_WORKER" in os.environ
+        and any(text in str(call.excinfo.value) for text in LASTING)
+    ):
+        # Another worker takes the tests that are left; xdist says that this one crashed.
+        os._exit(1)
+    return report

@@ -28,7 +28,7 @@ def check_bits(name: str, on_gpu: torch.Tensor, on_cpu: torch.Tensor) -> None:
         raise SystemExit(f"{name}: differs from the CPU")
 
 
-def vectors(small: bool, generator: torch.Generator) -> None:
+def vectors(small: bool, generator: torch.Generator, device: str = "cuda") -> None:
     """The operators of torch_hrr.hrr, forward and backward."""
     others = (1, 5, 16, 17, 32, 64, 100, 128, 256, 512, 1000, 1024, 2731, 3000, 5000, 8192, 10000)
     dims = (5, 64, 100, 512) if small else others
@@ -52,8 +52,10 @@ def vectors(small: bool, generator: torch.Generator) -> None:
                 "permute": lambda a, b, w: hrr.permute(a, 1),
             }
             for name, call in calls.items():
-                check(f"{name} {dim} {dtype}", call(a.cuda(), b.cuda(), weights.cuda()), call(a, b, weights))
-            on_gpu = [x.cuda().requires_grad_() for x in (a, b)]
+                check(
+                    f"{name} {dim} {dtype}", call(a.to(device), b.to(device), weights.to(device)), call(a, b, weights)
+                )
+            on_gpu = [x.to(device, copy=True).requires_grad_() for x in (a, b)]
             on_cpu = [x.clone().requires_grad_() for x in (a, b)]
             for pair in (on_gpu, on_cpu):
                 (hrr.bind_normalize(*pair) * 3).square().sum().backward()
@@ -64,10 +66,10 @@ def vectors(small: bool, generator: torch.Generator) -> None:
             for gpu, cpu in zip(on_gpu, on_cpu, strict=True):
                 check(f"gradient {dim} {dtype}", gpu.grad, cpu.grad)
     large = torch.randn(500, 512, generator=generator)
-    check("superpose of many", hrr.superpose(large.cuda()), hrr.superpose(large))
+    check("superpose of many", hrr.superpose(large.to(device)), hrr.superpose(large))
 
 
-def assemblies(small: bool, generator: torch.Generator) -> None:
+def assemblies(small: bool, generator: torch.Generator, device: str = "cuda") -> None:
     """The operators of torch_hrr.assembly, forward and backward, and brains."""
     # One block a row up to 16384 elements, several beyond.
     sizes = ((3, 100), (2, 20_000)) if small else ((1, 1), (33, 33), (3, 1000), (2, 16_384), (2, 20_000), (1, 200_000))
@@ -77,12 +79,12 @@ def assemblies(small: bool, generator: torch.Generator) -> None:
             inputs = (normal * 50).to(dtype)
             for k in sorted({0, 1, n // 10, n}):
                 for is_sorted in (False, True):
-                    pair = (assembly.k_winners(x, k, is_sorted) for x in (inputs.cuda(), inputs))
+                    pair = (assembly.k_winners(x, k, is_sorted) for x in (inputs.to(device), inputs))
                     for gpu, cpu in zip(*pair, strict=True):
                         check_bits(f"k_winners {rows}x{n} k{k} {dtype}", gpu, cpu)
         for dtype in DTYPES:
             for soft in (False, True):
-                on_gpu, on_cpu = (normal.to(dtype).clone().to(device).requires_grad_() for device in ("cuda", "cpu"))
+                on_gpu, on_cpu = (normal.to(dtype).clone().to(place).requires_grad_() for place in (device, "cpu"))
                 k = max(1, n // 10)
                 gpu, cpu = (assembly.k_cap(x, k, 0.7, soft=soft) for x in (on_gpu, on_cpu))
                 check(f"k_cap {rows}x{n} {dtype}", gpu.detach(), cpu.detach())
@@ -92,11 +94,11 @@ def assemblies(small: bool, generator: torch.Generator) -> None:
                     check(f"k_cap gradient {rows}x{n} {dtype}", on_gpu.grad, on_cpu.grad)
     for n, p in ((3000, 0.3), (20_000, 0.01)) if small else ((1, 0.5), (3000, 0.3), (50_001, 0.01), (300_000, 1e-4)):
         winners = torch.randint(2**31, (2, 60), generator=generator)
-        gpu, cpu = (assembly.connectome_inputs(x, n, p, 7, 8, 9) for x in (winners.cuda(), winners))
+        gpu, cpu = (assembly.connectome_inputs(x, n, p, 7, 8, 9) for x in (winners.to(device), winners))
         check_bits(f"connectome_inputs {n} {p}", gpu, cpu)
     for name in ("inhibition and fixed assemblies",) if small else PROGRAMS:
         try:
-            assert_same(trace(name, "cuda", batch=2), trace(name, "cpu", batch=2))
+            assert_same(trace(name, device, batch=2), trace(name, "cpu", batch=2))
         except AssertionError as error:
             raise SystemExit(f"brain, {name}: differs from the CPU: {error}") from error
 
@@ -105,12 +107,12 @@ def draw(generator: torch.Generator, *shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def pair(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def pair(tensor: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Leaves of the same values on both devices, and both require gradients."""
-    return tensor.clone().cuda().requires_grad_(), tensor.clone().requires_grad_()
+    return tensor.clone().to(device).requires_grad_(), tensor.clone().requires_grad_()
 
 
-def encodings(small: bool, generator: torch.Generator) -> None:
+def encodings(small: bool, generator: torch.Generator, device: str = "cuda") -> None:
     """The operators of torch_hrr.encoding, forward and backward; results are the CPU's bits."""
     last = 2**31 - 1
     positions = torch.tensor([[0, 1, -5, 99, 65_536], [last, -last, 7, 8, 123_456_789]])
@@ -118,21 +120,21 @@ def encodings(small: bool, generator: torch.Generator) -> None:
         name = f"{dim} {dtype} {layout}"
         for own in (positions, draw(generator, 7) * 1000, draw(generator, 33).float()):
             options = {"phase": 0.5, "layout": layout, "dtype": dtype}
-            gpu, cpu = (encoding.sinusoidal_encoding(x, dim, **options) for x in (own.cuda(), own))
+            gpu, cpu = (encoding.sinusoidal_encoding(x, dim, **options) for x in (own.to(device), own))
             check_bits(f"sinusoidal_encoding {name}", gpu, cpu)
-        held = [pair(x) for x in (draw(generator, 3, 4).to(dtype), draw(generator, dim).to(dtype))]
-        held.append(pair(draw(generator, dim).to(dtype)))
+        held = [pair(x, device) for x in (draw(generator, 3, 4).to(dtype), draw(generator, dim).to(dtype))]
+        held.append(pair(draw(generator, dim).to(dtype), device))
         results = [encoding.sinusoidal_features(*inputs, layout) for inputs in zip(*held, strict=True)]
         check_bits(f"sinusoidal_features {name}", *(result.detach() for result in results))
         for result in results:
             result.float().pow(3).sum().backward()
         for gpu, cpu in held:
             check(f"sinusoidal_features gradient {name}", gpu.grad, cpu.grad)
-        table = pair(draw(generator, 50, dim).to(dtype))
+        table = pair(draw(generator, 50, dim).to(dtype), device)
         for kind, (place, padding) in itertools.product((torch.int32, torch.int64), ((None, -1), (positions[0], 3))):
             tokens = torch.randint(50, (4, 5), generator=generator).to(kind)
             tokens[0, 0] = tokens[1] = 3
-            there = (tokens.cuda(), table[0], None if place is None else place.cuda())
+            there = (tokens.to(device), table[0], None if place is None else place.to(device))
             results = [
                 encoding.embed_positions(*inputs, padding, 0.5, layout=layout)
                 for inputs in (there, (tokens, table[1], place))
@@ -143,7 +145,7 @@ def encodings(small: bool, generator: torch.Generator) -> None:
         check(f"embed_positions gradient {name}", table[0].grad, table[1].grad)
 
 
-def fields(small: bool, generator: torch.Generator) -> None:
+def fields(small: bool, generator: torch.Generator, device: str = "cuda") -> None:
     """The operators of torch_hrr.field, forward and backward; results are the CPU's bits."""
     # Channels that stay in shared memory, whole and in two halves, and channels too large for it.
     shapes = [(2, 3, 5, 4, 5), (32, 32, 32, 2)]
@@ -159,7 +161,7 @@ def fields(small: bool, generator: torch.Generator) -> None:
         for (boundary, stencil), steps, noise in itertools.product(schemes, all_steps, (0.0, 0.3)):
             name = f"evolve {shape} {dtype} {boundary} {stencil} {steps} steps, noise {noise}"
             scheme = (steps, boundary, stencil, noise)
-            here, there = (start, key), (start.cuda(), key.cuda())
+            here, there = (start, key), (start.to(device), key.to(device))
 
             def call(state: torch.Tensor, key: torch.Tensor, *numbers, scheme=scheme, out=None) -> torch.Tensor:
                 return field.evolve(state, *(numbers or (0.1, 0.15)), *scheme, key, out=out)
@@ -167,11 +169,11 @@ def fields(small: bool, generator: torch.Generator) -> None:
             expected = call(*here)
             check_bits(name, call(*there), expected)
             check_bits(f"{name}, out", call(*there, out=torch.empty_like(there[0])), expected)
-            own, others = (rates.to(dtype).to(device) for device in ("cpu", "cuda"))
+            own, others = (rates.to(dtype).to(place) for place in ("cpu", device))
             check_bits(f"{name}, rates on the device", call(*there, *others), call(*here, *own))
             if large or (small and steps == 1):
                 continue
-            leaves = [pair(x) for x in (start, *own)]
+            leaves = [pair(x, device) for x in (start, *own)]
             for (state, *numbers), own_key in zip(zip(*leaves, strict=True), (there[1], key), strict=True):
                 call(state, own_key, *numbers).float().square().sum().backward()
             for (gpu, cpu), what in zip(leaves, ("field", "decay", "diffusion"), strict=True):
@@ -179,7 +181,7 @@ def fields(small: bool, generator: torch.Generator) -> None:
         for normalize in (True, False):
             for operator in (field.gradient, field.gradient_magnitude):
                 name = f"{operator.__name__} {shape} {dtype}"
-                gpu, cpu = leaves = pair(start)
+                gpu, cpu = leaves = pair(start, device)
                 results = [operator(leaf, normalize) for leaf in leaves]
                 check_bits(name, *(result.detach() for result in results))
                 for result in results:
@@ -264,10 +266,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("systems", nargs="*", metavar="system", help=f"of {', '.join(SYSTEMS)}; all by default")
     parser.add_argument("--small", action="store_true", help="fewer sizes, for the slow tools")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
     options = parser.parse_args()
     for system in options.systems or SYSTEMS:
-        SYSTEMS[system](options.small, torch.Generator().manual_seed(0))
-    torch.cuda.synchronize()
+        SYSTEMS[system](options.small, torch.Generator().manual_seed(0), options.device)
+    if options.device == "cuda":
+        torch.cuda.synchronize()
     print("all kernels agree with the CPU")
 
 

@@ -87,6 +87,7 @@ def test_a_brain_is_the_same_in_every_batch():
     assert torch.equal(eight.winners("A")[0], alone.winners("A"))
 
 
+@pytest.mark.asynchronous
 def test_other_streams():
     expected = brain_of("cuda", n=20_000)
     expected.project(**RECURRENT, rounds=8)
@@ -207,6 +208,7 @@ def test_weights_of_stimuli(batch):
 # Waiting for the device
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("batch", [None, 4])
 @pytest.mark.parametrize("options", [{}, {"normalize": True}, {"refractory_period": 3, "inhibition_strength": 1.0}])
 def test_the_operator_of_rounds_does_not_wait(batch, options):
@@ -220,6 +222,7 @@ def test_the_operator_of_rounds_does_not_wait(batch, options):
     assert brain.winners("A").shape[-1] == K
 
 
+@pytest.mark.asynchronous
 def test_a_call_waits_three_times_whatever_it_does():
     brain = brain_of("cuda", n=20_000)
     brain.add_area("B", n=15_000, k=200)
@@ -242,6 +245,7 @@ def test_a_call_waits_three_times_whatever_it_does():
 # Graphs
 
 
+@pytest.mark.asynchronous
 # The short way of small areas, and launch by launch.
 @pytest.mark.parametrize("n", [3000, 20_000])
 @pytest.mark.parametrize("batch", [None, 2])
@@ -268,6 +272,7 @@ def test_a_captured_call_replays_as_the_next_rounds(n, batch):
     assert_same(state_of(brain), state_of(expected))
 
 
+@pytest.mark.asynchronous
 def test_a_call_is_not_captured_before_it_was_made_once():
     brain = brain_of("cuda", n=3000, k=50)
     with pytest.raises(RuntimeError, match="tables of a brain must exist"), torch.cuda.graph(torch.cuda.CUDAGraph()):

@@ -36,6 +36,7 @@ def test_neurons_outside_the_range_are_ignored():
     assert torch.equal(result.cpu(), connectome_inputs(winners[[1, 4]], 5000, 0.3, 0, 0))
 
 
+@pytest.mark.asynchronous
 def test_calls_do_not_synchronise_and_can_be_captured():
     winners = torch.randint(2**31, (2, 100), device="cuda")
     expected = connectome_inputs(winners, 5000, 0.3, 0, 0)

@@ -54,6 +54,7 @@ def test_values_of_cycles_are_near_the_cpus(kind):
     torch.testing.assert_close(there.field.cpu(), here.field, rtol=close, atol=close)
 
 
+@pytest.mark.asynchronous
 @kinds
 def test_a_step_does_not_synchronise(kind):
     brain = field.FieldBrain(**SETTINGS, **kind, device=DEVICE)
@@ -73,6 +74,7 @@ def test_a_step_does_not_synchronise(kind):
     assert found["syncs"] == 0 and found["fused"]
 
 
+@pytest.mark.asynchronous
 @kinds
 def test_replayed_cycles_are_bitwise_the_others(kind):
     brain, expected = (of(**SETTINGS, **kind, device=DEVICE) for of in (field.FieldBrain, PlainBrain))
@@ -102,6 +104,7 @@ def set_gain(brain):
     return brain
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("cycles", (5, 6))
 @pytest.mark.parametrize(
     "act",
@@ -141,6 +144,7 @@ def test_files_move_between_devices(kind, tmp_path):
     assert_same(field.FieldBrain.load(tmp_path / "brain", device=DEVICE), here)
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("steps", (1, 5))
 @pytest.mark.parametrize("shape", ((5, 6, 7, 3), (32, 32, 32, 2)))
 def test_every_replay_has_fresh_noise(shape, steps):

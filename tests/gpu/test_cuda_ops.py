@@ -91,6 +91,7 @@ def test_opcheck(case):
         torch.library.opcheck(case.op, (), to_cuda(build(case.sized(3, 2, 64))))
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dim", [64, 100, 1024])
 def test_graph_capture_and_replay(case, dim):
@@ -110,6 +111,7 @@ def test_graph_capture_and_replay(case, dim):
     assert all(torch.equal(bits(a), bits(b)) for a, b in zip(captured, expected, strict=True))
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("dim", [100, 512, 4097])
 @pytest.mark.parametrize("case", CASES)
 def test_no_synchronisation(case, dim):
@@ -123,6 +125,7 @@ def test_no_synchronisation(case, dim):
         torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.asynchronous
 @pytest.mark.parametrize("case", CASES)
 def test_other_stream(case):
     arguments = to_cuda(build(case.sized(64, 3, 512)))

@@ -8,6 +8,7 @@ import torch
 from torch_hrr import hrr, runtime
 
 
+@pytest.mark.asynchronous
 def test_a_pipeline_has_the_bits_and_the_order_of_the_loop():
     batches = [torch.randn(64 + i, 512) for i in range(12)]
     key = torch.randn(512, device="cuda")
@@ -23,6 +24,7 @@ def test_a_pipeline_has_the_bits_and_the_order_of_the_loop():
         assert not any(result.is_pinned() for result in results)
 
 
+@pytest.mark.asynchronous
 def test_a_pipeline_of_one_buffer_and_of_batches_that_are_changed():
     buffer = torch.empty(4096, 1024, device="cuda")
     batches = [torch.full((4096, 1024), float(i)) for i in range(8)]
@@ -42,6 +44,7 @@ def test_what_is_on_the_gpu_is_copied_too():
     assert copied.tolist() == [1, 1, 1]
 
 
+@pytest.mark.asynchronous
 def test_an_asynchronous_copy_is_waited_for():
     moving = runtime.OptimizedTransfers("cuda")
     source = moving.create_pinned_memory((4096, 1024))
