@@ -406,7 +406,7 @@ ELSEWHERE = {
     # No arguments, or a state: tests/assembly/test_brain_states.py; files: tests/test_saveable.py.
     *("disable_learning", "disable_plasticity", "enable_learning", "enable_plasticity", "extra_repr", "fix_assembly"),
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
-    *("autocast", "calibrate", "clear", "content", "copy", "describe", "info", "reset", "role_vectors"),
+    *("autocast", "calibrate", "clear", "content", "copy", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name: test_settings_of_any_name_are_named.
     "configure",

@@ -247,10 +247,10 @@ def test_copies_are_what_they_are_copies_of(generator):
 
 def test_a_read_out_is_seen_in_the_name(generator):
     x = torch.linspace(0, 1, 60).view(20, 3, 1)
-    assert repr(generator).endswith("seed=1, fitted=True))")
+    assert repr(generator).endswith("seed=1, fitted=True)")
     classifier = LSMClassifier(units=20)
-    assert repr(classifier).endswith("fitted=False))")
-    assert repr(classifier.fit(x, torch.arange(20) // 10)).endswith("fitted=True))")
+    assert repr(classifier).endswith("fitted=False)")
+    assert repr(classifier.fit(x, torch.arange(20) // 10)).endswith("fitted=True)")
 
 
 def test_the_seed_draws_the_table_too():

@@ -175,6 +175,13 @@ def test_an_episode_depends_on_nothing_before_it_but_the_library():
     assert len(told.brain.library)
 
 
+def test_an_episode_shows_itself_without_its_frames():
+    agent = agent_of(gymnasium.make("CartPole-v1"))
+    assert repr(agent) == "FieldAgent(brain=FieldBrain, env=TimeLimit, reward_scale=1.0)"
+    shown = repr(agent.run_episode(3, frames_every=1, max_steps=2))
+    assert shown == "Episode(seed=3, steps=2, total=2.0, terminated=False, frames=3)"
+
+
 def test_an_episode_ends_with_the_last_reward():
     env = Spaces(spaces.Discrete(2), spaces.Discrete(2))
     agent = agent_of(env)

@@ -170,7 +170,7 @@ def test_decoder_and_encoder_check_their_arguments():
 
 
 def test_repr_shows_the_settings():
-    settings = "7, 12, missing_weight=1.0, reduction='mean'"
+    settings = "num_labels=7, dim=12, missing_weight=1.0, reduction='mean'"
     assert repr(HRRMultiLabelLoss(7, 12, seed=5)) == f"HRRMultiLabelLoss({settings}, seed=5)"
     assert repr(HRRMultiLabelLoss(7, 12, generator=torch.Generator())) == f"HRRMultiLabelLoss({settings}, seed=None)"
 

@@ -225,10 +225,10 @@ def test_initial_scale_and_reset():
 
 
 def test_repr_shows_the_settings():
-    assert repr(Bind(12)) == "Bind(12, roles=1, unitary=False)"
-    assert repr(Unbind(12, 3, True)) == "Unbind(12, roles=3, unitary=True)"
-    assert repr(BindSuperpose(12, 3)) == "BindSuperpose(12, roles=3, unitary=False, normalize=False)"
-    assert repr(HRRAttention(12, 3, True)) == "HRRAttention(12, num_heads=3, bias=True)"
+    assert repr(Bind(12)) == "Bind(dim=12, roles=1, unitary=False)"
+    assert repr(Unbind(12, 3, True)) == "Unbind(dim=12, roles=3, unitary=True)"
+    assert repr(BindSuperpose(12, 3)) == "BindSuperpose(dim=12, roles=3, unitary=False, normalize=False)"
+    assert repr(HRRAttention(12, 3, True)) == "HRRAttention(embed_dim=12, num_heads=3, bias=True)"
 
 
 CONSTRUCTORS = [

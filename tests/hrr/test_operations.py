@@ -125,7 +125,7 @@ def test_names_and_defaults():
     assert PyTorchHRROperations is HRROperations and BatchHRROperations is HRROperations
     ops = HRROperations()
     assert (ops.dimensionality, ops.device, ops.dtype) == (512, resolve_device("auto"), torch.float32)
-    assert repr(HRROperations(8, "cpu")) == "HRROperations(8, device='cpu', dtype=torch.float32)"
+    assert repr(HRROperations(8, "cpu")) == "HRROperations(dimensionality=8, dtype=float32, device=cpu)"
 
 
 @pytest.mark.parametrize("kind", [HRROperations, HybridHRRSystem])

@@ -33,22 +33,25 @@ def record(*fillers):
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (vocabulary, "Vocabulary(dim=512, 3 names, cpu, float32)"),
+        (vocabulary, "Vocabulary(dim=512, names=['A', 'B', 'C'], dtype=float32, seed=0, unitary=False)"),
         (
             lambda: filled(hrr.VectorStore(16, device="cpu", dtype=HALF), "add", "a", draw(1)[0]),
-            "VectorStore(dim=16, 1 name, cpu, float16)",
+            "VectorStore(dim=16, names=['a'], dtype=float16)",
         ),
-        (lambda: hrr.ItemMemory(draw(5).double()), "ItemMemory(dim=16, 5 items, cpu, float64)"),
-        (lambda: record("a"), "Record(dim=16, 1 of 3 roles filled, cpu, float32)"),
+        (lambda: hrr.ItemMemory(draw(5).double()), "ItemMemory(dim=16, items=5, dtype=float64)"),
+        (lambda: record("a"), "Record(dim=16, roles=['a', 'b', 'c'], filled=1, dtype=float32)"),
         (
             lambda: filled(hrr.Sequence(16, device="cpu"), "extend", draw(4)),
-            "Sequence(dim=16, 4 items, cpu, float32)",
+            "Sequence(dim=16, seed=0, length=4, dtype=float32)",
         ),
-        (lambda: hrr.Stack(16, device="meta", dtype=HALF), "Stack(dim=16, 0 items, meta, float16)"),
-        (lambda: hrr.Graph(16, device="cpu"), "Graph(dim=16, directed, cpu, float32)"),
-        (lambda: hrr.Graph(16, False, device="cpu"), "Graph(dim=16, undirected, cpu, float32)"),
-        (lambda: hrr.HashTable(16, device="cpu"), "HashTable(dim=16, cpu, float32)"),
-        (lambda: hrr.Resonator([draw(20), draw(3)]), "Resonator(dim=16, codebooks of [20, 3], cpu, float32)"),
+        (
+            lambda: hrr.Stack(16, device="meta", dtype=HALF),
+            "Stack(dim=16, seed=0, length=0, dtype=float16, device=meta)",
+        ),
+        (lambda: hrr.Graph(16, device="cpu"), "Graph(dim=16, seed=0, directed=True, dtype=float32)"),
+        (lambda: hrr.Graph(16, False, device="cpu"), "Graph(dim=16, seed=0, directed=False, dtype=float32)"),
+        (lambda: hrr.HashTable(16, device="cpu"), "HashTable(dim=16, seed=0, dtype=float32)"),
+        (lambda: hrr.Resonator([draw(20), draw(3)]), "Resonator(dim=16, codebooks=[20, 3], seed=0, dtype=float32)"),
     ],
 )
 def test_representation(make, expected):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import lock_public_calls, locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, open_pairs, received, silent, undoing
@@ -20,7 +21,7 @@ _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloa
 Inputs = Mapping[str, Tensor]
 
 
-class ExternalRounds(nn.Module):
+class ExternalRounds(DescribedModule):
     """What a round of a `TorchBrain` is. `TorchBrain` says what it means."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

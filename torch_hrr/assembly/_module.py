@@ -11,6 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._repr import Described, DescribedModule, place_of
 from torch_hrr._shared import CopiedWhole, Lock, lock_public_calls, locked
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
@@ -20,7 +21,7 @@ from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class NetworkModule(CopiedWhole, Saveable, nn.Module):
+class NetworkModule(CopiedWhole, Saveable, DescribedModule):
     """The state of a `Brain` as a module of torch.
 
     Attributes:
@@ -239,13 +240,16 @@ class NetworkModule(CopiedWhole, Saveable, nn.Module):
         self._network.given_device = there
         return self
 
-    def extra_repr(self) -> str:
-        """Density, seed and names."""
-        areas = ", ".join(f"{name}: n={area.n}, k={area.k}" for name, area in self._network.areas.items())
-        stimuli = ", ".join(f"{name}: {size}" for name, size in self._network.stimuli.items())
-        seeds = f"seed={self.seed}" if self.seeds is None else f"seeds={list(self.seeds)}"
-        graph = f"p={self.p}, {seeds}, mode={self.mode!r}, batch={self.batch}"
-        return f"{graph}, areas=({areas}), stimuli=({stimuli})"
+    def _summary(self) -> dict[str, Any]:
+        network = self._network
+        seeds = {"seed": network.seed} if network.seeds is None else {"seeds": network.seeds}
+        areas = {name: f"n={area.n}, k={area.k}" for name, area in network.areas.items()}
+        own = {"p": network.p, **seeds, "mode": network.mode, "batch": network.batch, **place_of(network.device)}
+        return own | {"areas": areas, "stimuli": network.stimuli}
+
+    # What a brain is made of is not to be seen.
+    __repr__ = Described.__repr__
+    _summary_rows = Described._summary_rows
 
 
 def _check_loaded(brain: NetworkModule, _: Any = None) -> None:

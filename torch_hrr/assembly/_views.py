@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from torch_hrr._repr import Described
 from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly._network import inhibited
 
@@ -40,7 +41,7 @@ class _Views(Mapping[_Key, _View]):
         return repr(self._views)
 
 
-class _ReadOnly:
+class _ReadOnly(Described):
     """What shows a part of a brain, and says how that is set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -122,9 +123,9 @@ class AreaView(_ReadOnly):
             return 0 in brains
         return torch.tensor([brain in brains for brain in range(network.brains)], device=network.device)
 
-    def __repr__(self) -> str:
-        """Name, size and plasticity."""
-        return f"{type(self).__name__}({self.name!r}, n={self.n}, k={self.k}, beta={self.beta})"
+    def _summary(self) -> dict[str, Any]:
+        area = self._brain._network.areas[self.name]
+        return {"name": self.name, "n": area.n, "k": area.k, "beta": area.beta}
 
 
 @lock_public_calls
@@ -169,9 +170,10 @@ class FiberView(_ReadOnly):
         """Whether its graph is the random one, not one given to `Brain.connect`."""
         return self._brain._network.fibers[self.source, self.target].procedural
 
-    def __repr__(self) -> str:
-        """Ends, density and plasticity."""
-        return f"{type(self).__name__}({self.source!r}, {self.target!r}, p={self.p}, beta={self.beta})"
+    def _summary(self) -> dict[str, Any]:
+        network, ends = self._brain._network, (self.source, self.target)
+        own = {"source": self.source, "target": self.target}
+        return own | {"p": network.fibers[ends].p, "beta": network.beta(*ends)}
 
 
 def area_views(brain: Brain) -> Mapping[str, AreaView]:

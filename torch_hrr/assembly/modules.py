@@ -25,6 +25,7 @@ from torch_hrr._checks import (
     resolve_dtype,
     tensor,
 )
+from torch_hrr._repr import DescribedModule
 from torch_hrr.assembly import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -42,7 +43,7 @@ def check_cap(name: str, k: Any, temperature: Any, surrogate: Any, soft: Any = F
     return k, temperature, surrogate, soft
 
 
-class KCap(nn.Module):
+class KCap(DescribedModule):
     """The k winners of the last dimension as a 0/1 mask, trained through soft winners: `functional.k_cap`.
 
     Input and output ``[..., n]`` with n at least k. In place of an activation function, it makes a layer's output a set
@@ -73,13 +74,12 @@ class KCap(nn.Module):
         capped: Tensor = torch.ops.torch_hrr.k_cap(x, self.k, self.temperature, self.surrogate, self.soft)
         return capped
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        soft = ", soft=True" if self.soft else ""
-        return f"{self.k}, temperature={self.temperature}, surrogate={self.surrogate!r}{soft}"
+    def _summary(self) -> dict[str, Any]:
+        own = {"k": self.k, "temperature": self.temperature, "surrogate": self.surrogate}
+        return own | ({"soft": True} if self.soft else {})
 
 
-class AssemblyLayer(nn.Module):
+class AssemblyLayer(DescribedModule):
     """An area of n neurons of which k fire: ``y = k_cap(x W^T + bias)`` over random connections.
 
     Each of the n neurons is connected to each input with probability p. Connections keep their weight of 1, as in the
@@ -220,12 +220,10 @@ class AssemblyLayer(nn.Module):
         winners: Tensor = torch.ops.torch_hrr.k_cap(self.inputs(x), self.k, self.temperature, self.surrogate, self.soft)
         return winners
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return (
-            f"{self.in_features}, n={self.n}, k={self.k}, p={self.p}, temperature={self.temperature}, "
-            f"surrogate={self.surrogate!r}, trainable={self.trainable}, bias={self.bias is not None}, seed={self.seed}"
-        )
+    def _summary(self) -> dict[str, Any]:
+        settings = ("in_features", "n", "k", "p", "temperature", "surrogate", "trainable")
+        own = {name: getattr(self, name) for name in settings}
+        return own | {"bias": self.bias is not None, "seed": self.seed}
 
 
 def draw_edges(targets: int, sources: int, p: float, seed: int) -> Tensor:

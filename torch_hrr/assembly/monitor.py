@@ -10,6 +10,7 @@ from typing import Any, Self
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from torch_hrr._repr import Described
 from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
@@ -19,7 +20,7 @@ WHAT = ("winners", "support", "overlap")
 
 
 @lock_public_calls
-class Monitor:
+class Monitor(Described):
     """Records the state of areas of a brain after every round, while attached.
 
     ::
@@ -73,6 +74,10 @@ class Monitor:
         self._attached = False
         self._handle: RemovableHandle | None = None
         self.rounds = 0
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"areas": self._areas, "what": self._what, "max_rounds": self._max_rounds}
+        return own | {"rounds": self.rounds, "attached": self._attached}
 
     @property
     def _lock(self) -> Any:

@@ -26,9 +26,11 @@ import torch
 from torch import Tensor
 
 from torch_hrr import assembly
+from torch_hrr._repr import Described
 from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connectomes import Connectome, Views, stimulus_views
+from torch_hrr.assembly._views import AreaView
 
 __all__ = ["Area", "Brain", "overlap"]
 
@@ -91,7 +93,7 @@ class Betas(MutableMapping[str, float]):
         return repr(dict(self))
 
 
-class Area:
+class Area(Described):
     """An area of a `Brain` of this module; the brain makes it.
 
     Attributes:
@@ -114,6 +116,10 @@ class Area:
         self.saved_w: list[int] = []
         self.saved_winners: list[list[int]] = []
         self.num_first_winners = -1
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"explicit": self._explicit, "num_first_winners": self.num_first_winners}
+        return AreaView(self._brain, self._name)._summary() | own
 
     @property
     def name(self) -> str:
@@ -227,7 +233,7 @@ class Area:
         self.beta_by_area._set("update_area_beta", "name", name, "new_beta", new_beta)
 
 
-class Brain(CopiedWhole):
+class Brain(Described, CopiedWhole):
     """Areas and stimuli under the names of the published simulator.
 
     Args:
@@ -265,6 +271,9 @@ class Brain(CopiedWhole):
         }
         self._areas: dict[str, Area] = {}
         self._views: dict[tuple[str, str], Connectome] = {}
+
+    def _summary(self) -> dict[str, Any]:
+        return {**self.brain._summary(), "saves": [what for what, wanted in self._saves.items() if wanted]}
 
     @property
     def _lock(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._repr import Described
 from torch_hrr._shared import CopiedWhole, locked
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external_rounds import ExternalRounds
@@ -83,6 +84,12 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
         self._samples: UsageSamples | None = None
         if checks.check_bool(type(self).__name__, "learning", learning):
             self.enable_learning()
+
+    def _summary(self) -> dict[str, Any]:
+        return {"precision": self.precision, "learning": self.learning, "jit": self.jit, **self.brain._summary()}
+
+    __repr__ = Described.__repr__
+    _summary_rows = Described._summary_rows
 
     def add_area(self, name: str, n: int, k: int, beta: float = 0.05, **options: Any) -> None:
         """Declares an area of n neurons of which k win; arguments and errors as for `Brain.add_area`."""

@@ -26,6 +26,7 @@ from torch_hrr._checks import (
     renamed,
     strided,
 )
+from torch_hrr._repr import Described
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
 from torch_hrr.runtime.memory import limit_memory
@@ -36,8 +37,8 @@ _MEGABYTE = 2**20
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class GPUConfig:
+@dataclass(frozen=True, repr=False)
+class GPUConfig(Described):
     """What a `GPUAccelerator` may use.
 
     Attributes:
@@ -84,7 +85,7 @@ class GPUConfig:
         return POLICIES[self.mixed_precision_policy] if self.enable_mixed_precision else None
 
 
-class GPUAccelerator:
+class GPUAccelerator(Described):
     """Runs the encodings on the best available device, in the precision and within the memory of a `GPUConfig`.
 
     Attributes:
@@ -112,6 +113,9 @@ class GPUAccelerator:
         self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device, **self.config._summary()}
 
     def move(self, device: torch.device | str | int) -> None:
         """Makes another device the one to work on; the loss scale starts anew."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, choice, integer, number
+from torch_hrr._repr import Described
 from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.encoding.relative import LAYOUTS
@@ -23,8 +24,8 @@ PRECISIONS = {
 }
 
 
-@dataclass(frozen=True)
-class SinusoidalConfig(Saveable):
+@dataclass(frozen=True, repr=False)
+class SinusoidalConfig(Described, Saveable):
     """The settings of a `ConfigurableSinusoidalEmbedder`; every field is checked when the object is made.
 
     Attributes:

@@ -13,6 +13,7 @@ from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
 from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, renamed, strided
+from torch_hrr._repr import DescribedModule
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
@@ -23,7 +24,7 @@ from torch_hrr.reference import encoding as reference
 _MEGABYTE = 2**20
 
 
-class LearnableFrequencies(nn.Module):
+class LearnableFrequencies(DescribedModule):
     """Frequencies as a parameter, which starts at the ladder ``scale base^(-2i/dim)`` and is never in a half type.
 
     Attributes:
@@ -49,6 +50,9 @@ class LearnableFrequencies(nn.Module):
         start = ladder(dim, base, scale, torch.float64)
         self.weight = nn.Parameter((start.log() if log else start).to(dtype))
 
+    def _summary(self) -> dict[str, Any]:
+        return {"frequencies": self.weight.shape[0], "log": self.log}
+
     def forward(self) -> Tensor:
         """The frequencies."""
         # In double: an error of the exponential would be one of the frequency, times the position.
@@ -67,7 +71,7 @@ class LearnableFrequencies(nn.Module):
         return moved
 
 
-class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
+class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
     """Embeds tokens: ``(table[token] + sinusoidal_encoding(position)) / temperature``, zero rows for padding.
 
     By default it is one fused pass, `embed_positions`, whose encoding is exact at any position and in any dtype;
@@ -513,10 +517,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, nn.Module):
         embedder.accelerator = GPUAccelerator(config.acceleration(), device if table is None else table.device)
         return embedder.to(embedder.accelerator.device)
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        mapped = "" if self.table is None else ", mapped"
-        return f"{self.config.vocab_size}, {self.config.embedding_dim}, layout={self.layout!r}{mapped}"
+    def _summary(self) -> dict[str, Any]:
+        own = {"vocab_size": self.config.vocab_size, "embedding_dim": self.config.embedding_dim, "layout": self.layout}
+        return own | ({} if self.table is None else {"mapped": True})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was compiled is not part of a copy."""

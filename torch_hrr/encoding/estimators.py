@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_seed, integer, number, renamed
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import Described
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
@@ -30,7 +31,7 @@ _KEPT = 2**30
 _TOKEN_SETTINGS = {"spectral_radius": 0.5, "leak": 0.8}
 
 
-class _Estimator(Saveable):
+class _Estimator(Described, Saveable):
     """A machine, its embedder where inputs are tokens, and a file for both."""
 
     def __init__(
@@ -78,10 +79,9 @@ class _Estimator(Saveable):
         except (TypeError, ValueError, RuntimeError) as error:
             raise renamed(error, "LiquidStateMachine", op) from None
 
-    def __repr__(self) -> str:
-        """The machine's settings, and whether there is a read-out."""
-        tokens = "" if self.embedder is None else f"{self.embedder.config.vocab_size} tokens, "
-        return f"{type(self).__name__}({tokens}{self.machine.describe(self._is_fitted())})"
+    def _summary(self) -> dict[str, Any]:
+        tokens = {} if self.embedder is None else {"vocab_size": self.embedder.config.vocab_size}
+        return tokens | self.machine._summary() | {"fitted": self._is_fitted()}
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, settings = self.machine.content()

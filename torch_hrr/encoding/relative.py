@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from torch_hrr._checks import (
     strided,
     tensor,
 )
+from torch_hrr._repr import DescribedModule
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -107,7 +109,7 @@ def rotate(
     return torch.stack((s * cosine + c * sine, c * cosine - s * sine), -1).flatten(-2).to(x.dtype)
 
 
-class RelativePositionBias(nn.Module):
+class RelativePositionBias(DescribedModule):
     """A learned bias of attention scores, ``b[h, i - j]`` for head h, query i and key j.
 
     One number for each head and distance, where distances beyond the window count as its ends; or, with ``features``, a
@@ -196,10 +198,9 @@ class RelativePositionBias(nn.Module):
             return self.weight.new_zeros((self.heads, queries, keys))
         return each.unfold(1, keys, 1).flip(2)
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        kind = f"features={self.features}" if self.features else f"window={self.window}"
-        return f"{kind}, heads={self.heads}"
+    def _summary(self) -> dict[str, Any]:
+        kind = {"features": self.features} if self.features else {"window": self.window}
+        return kind | {"heads": self.heads}
 
 
 def attention_weights(

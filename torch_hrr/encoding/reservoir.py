@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_bool, integer, number, renamed
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import Described, place_of
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
@@ -28,7 +29,7 @@ _ALL_EIGENVALUES, _AGREEMENT = 256, 1e-9
 _SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
 
 
-class LiquidStateMachine(Saveable):
+class LiquidStateMachine(Described, Saveable):
     """A reservoir of leaky tanh units with a linear read-out.
 
     ``x[t] = (1 - leak) x[t-1] + leak tanh(W x[t-1] + W_in u[t] + b)`` from ``x = 0``; ``y[t] = w x[t] + c``.
@@ -104,9 +105,9 @@ class LiquidStateMachine(Saveable):
             if not bool(weights.isfinite().all()):
                 raise ValueError(f"{op}: {name} must give finite weights, got {getattr(self, name)}")
 
-    def __repr__(self) -> str:
-        """The settings, and whether there is a read-out."""
-        return self.describe(self.fitted)
+    def _summary(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in _SETTINGS} | {"fitted": self._readout is not None}
+        return own | place_of(self._bias.device, None if self._bias.dtype == torch.float32 else self._bias.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the matrix, which torch copies in no sparse form."""
@@ -116,11 +117,6 @@ class LiquidStateMachine(Saveable):
         """With the matrix again."""
         self.__dict__.update(state)
         self._matrix = _matrix(self._columns, self._values)
-
-    def describe(self, fitted: bool) -> str:
-        """`repr` for an estimator, which may have a read-out of its own."""
-        settings = ", ".join(f"{name}={getattr(self, name)}" for name in _SETTINGS)
-        return f"{type(self).__name__}({settings}, fitted={fitted})"
 
     @property
     def device(self) -> torch.device:

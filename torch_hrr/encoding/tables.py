@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_bool, check_data, check_floating, checked_path, integer, strided, tensor
 from torch_hrr._compile import outside_graphs
+from torch_hrr._repr import Described
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError, open_mapped, save_in_pieces
 
@@ -19,8 +20,8 @@ _FORMAT = "torch_hrr.embedding_table"
 _VERSION = 1
 
 
-@dataclass(frozen=True)
-class MemoryStorageConfig:
+@dataclass(frozen=True, repr=False)
+class MemoryStorageConfig(Described):
     """How a `MappedTable` serves its rows.
 
     Attributes:
@@ -61,7 +62,7 @@ def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
     save_in_pieces(path, {"table": table}, {}, format=_FORMAT, version=_VERSION, op="save_table")
 
 
-class MappedTable:
+class MappedTable(Described):
     """A learned table ``[V, dim]`` in a memory-mapped file: memory holds only the pages of rows in use.
 
     Each call gathers its rows, each once, into a buffer, pinned if they go to a GPU, and copies them without waiting
@@ -111,6 +112,10 @@ class MappedTable:
         self.device = choose_device(wanted, device, "MappedTable")
         self._lock = threading.Lock()
         self.clear_cache()
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"shape": self._table.shape, "dtype": self._table.dtype, "device": self.device, "path": self._path}
+        return own | {"hits": self.hits, "misses": self.misses, "cache_rows": self._token_of.shape[0]}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, even in another process, opens the file again, which must still hold a table of that shape."""

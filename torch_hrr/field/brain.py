@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_hrr._checks import (
     brief,
@@ -30,6 +30,7 @@ from torch_hrr._checks import (
     plain,
 )
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
@@ -58,7 +59,7 @@ _SETTINGS = (
 )
 
 
-class FieldBrain(Saveable, nn.Module):
+class FieldBrain(Saveable, DescribedModule):
     """A field ``[D, H, W, C]`` on which a robot's sensors leave imprints, and from which its motors follow.
 
     One cycle, for sensory values s and a reward r for what the last motor did:
@@ -346,9 +347,8 @@ class FieldBrain(Saveable, nn.Module):
         brain.cycle = cycle
         return brain.to(resolve_device(device))
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in _SETTINGS)
+    def _summary(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def _check_memory(self, op: str, dtype: torch.dtype) -> None:
         """RuntimeError unless what drawing the brain takes is free."""

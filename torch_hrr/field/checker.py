@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr._checks import integer
+from torch_hrr._repr import Described
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.field.factory import create_brain
 
@@ -48,7 +49,7 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-class OptimizationChecker:
+class OptimizationChecker(Described):
     """Measures the overhead of a brain's cycle."""
 
     @staticmethod

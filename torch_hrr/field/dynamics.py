@@ -10,9 +10,10 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_hrr._checks import brief, check_seed, check_strided, choice, integer, listed, number, placed, renamed, sizes
+from torch_hrr._repr import Described, DescribedModule
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -27,8 +28,8 @@ _REACH = 6
 _LARGEST = 1e30
 
 
-@dataclass(frozen=True)
-class DynamicFieldConfig:
+@dataclass(frozen=True, repr=False)
+class DynamicFieldConfig(Described):
     """The parameters of a `DynamicField`, with cosivina's defaults where it has them; checked when made.
 
     None is above 1e30 in absolute value, nor is the noise of a step, ``noise sqrt(dt) / tau``.
@@ -88,8 +89,8 @@ class DynamicFieldConfig:
         return self.noise * math.sqrt(self.dt) / self.tau
 
 
-@dataclass(frozen=True)
-class Peak:
+@dataclass(frozen=True, repr=False)
+class Peak(Described):
     """A connected region of activation above the threshold.
 
     Attributes:
@@ -110,7 +111,7 @@ class Peak:
     batch: tuple[int, ...] = ()
 
 
-class DynamicField(Saveable, nn.Module):
+class DynamicField(Saveable, DescribedModule):
     """Amari's neural field in one to three dimensions, with independent channels.
 
     ``tau du/dt = -u + h + S + excitation G_e * f(u) - inhibition G_i * f(u) - global_inhibition sum f(u) + q xi``,
@@ -368,9 +369,8 @@ class DynamicField(Saveable, nn.Module):
             raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
         return field.to(resolve_parameter_device(device, op="load"))
 
-    def extra_repr(self) -> str:
-        """Shape and numbers, for `repr`."""
-        return f"{list(self.shape)}, {self.config}"
+    def _summary(self) -> dict[str, Any]:
+        return {"shape": self.shape, **self.config._summary()}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self.activation, self.noise_key = self.activation.clone(), self.noise_key.clone()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._checks import check_bool, check_seed, renamed
+from torch_hrr._repr import Described
 from torch_hrr.field import functional
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.runtime import resolve_device
@@ -64,7 +65,7 @@ def _created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
         raise renamed(error, "FieldBrain", op) from None
 
 
-class FieldBrainFactory:
+class FieldBrainFactory(Described):
     """Makes brains of the same settings with consecutive seeds.
 
     Attributes:
@@ -76,6 +77,9 @@ class FieldBrainFactory:
         """Keeps the settings; they are checked when a brain is made."""
         self.settings = settings
         self.made = 0
+
+    def _summary(self) -> dict[str, Any]:
+        return {**self.settings, "made": self.made}
 
     def create(self, **settings: Any) -> FieldBrain:
         """The next brain: with the factory's settings, changed as given; its seed is the factory's plus its number.
@@ -105,7 +109,7 @@ class FieldBrainFactory:
         return _created("create_optimized_brain", **settings)
 
 
-class BatchedFieldOperations:
+class BatchedFieldOperations(Described):
     """The field operators under the names of an older program."""
 
     @staticmethod

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_seed, integer, listed, number
+from torch_hrr._repr import Described
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, FieldBrain
 from torch_hrr.field.factory import FieldBrainFactory, create_brain
@@ -36,8 +37,8 @@ _UNBOUNDED = ("field_information", "max_activation", "energy", "prediction_error
 _PROCESS = os.getpid()
 
 
-@dataclass(frozen=True)
-class Episode:
+@dataclass(frozen=True, repr=False)
+class Episode(Described):
     """What happened in an episode.
 
     Attributes:
@@ -54,6 +55,10 @@ class Episode:
     states: tuple[dict[str, Any], ...]
     frames: tuple[Tensor, ...]
     terminated: bool
+
+    def _summary(self) -> dict[str, Any]:
+        steps = {"seed": self.seed, "steps": len(self.rewards), "total": self.total, "terminated": self.terminated}
+        return steps | {"frames": len(self.frames)}
 
     @property
     def total(self) -> float:
@@ -93,7 +98,7 @@ class _Recorder:
         return Episode(self.seed, rewards, actions, states, frames, self.terminated)
 
 
-class FieldAgent:
+class FieldAgent(Described):
     """A brain that acts in an environment: observations are its sensors, actions its motors.
 
     Box observations are scaled by their bounds to [-1, 1], and by tanh where a bound is infinite; this needs no
@@ -124,6 +129,9 @@ class FieldAgent:
         _check_env(op, env)
         self.env = env
         self._connect(op, brain, env.observation_space, env.action_space, reward_scale)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"brain": self.brain, "env": getattr(self, "env", None), "reward_scale": self.reward_scale}
 
     def _connect(
         self, op: str, brain: FieldBrain, observed: spaces.Space[Any], acted: spaces.Space[Any], reward_scale: float
@@ -217,7 +225,7 @@ class _Member(FieldAgent):
         self._connect("VectorFieldAgent", brain, *spaces_of_one, reward_scale)
 
 
-class VectorFieldAgent:
+class VectorFieldAgent(Described):
     """A brain for each environment of a vector.
 
     Each environment has its own brain, not an item of a batch: a brain is the state of one robot, with its own place of
@@ -255,6 +263,9 @@ class VectorFieldAgent:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
         self.envs = envs
         self.agents = tuple(_Member(brain, envs, reward_scale) for brain in brains)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"agents": len(self.agents), "envs": self.envs, "brain": self.agents[0].brain}
 
     def begin(self, seed: int | None = None) -> None:
         """`FieldAgent.begin` of every agent; seeds count up from the given one, like those of the environments.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, placed, resolve_dtype
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
@@ -17,7 +18,7 @@ _BLENDED = 3
 _SHARPNESS = 10.0
 
 
-class PatternLibrary(Saveable, nn.Module):
+class PatternLibrary(Saveable, DescribedModule):
     """The newest patterns with their contexts: retrieval by cosine of the context blends the three best.
 
     Everything is on the device, counters too: nothing waits for it, and calls can be compiled or captured in a graph.
@@ -182,9 +183,8 @@ class PatternLibrary(Saveable, nn.Module):
         library.load_state_dict(tensors)
         return library
 
-    def extra_repr(self) -> str:
-        """The sizes, for `repr`."""
-        return f"{self.capacity}, {self.dim}, pattern_dim={self.pattern_dim}"
+    def _summary(self) -> dict[str, Any]:
+        return {"capacity": self.capacity, "dim": self.dim, "pattern_dim": self.pattern_dim}
 
     def _vector(self, op: str, argument: str, given: Any, length: int) -> Tensor:
         value = placed(op, argument, given, self.stored.device)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, integer, real, renamed, strided, tensor
+from torch_hrr._repr import Described, place_of
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
 
 
-class SplitField:
+class SplitField(Described):
     """A field divided along its depth: every rank holds some consecutive planes, in the order of ranks.
 
     Results are bit-equal to those of the whole field on one device, noise included. A step sends one plane to each
@@ -56,6 +59,12 @@ class SplitField:
             # With a plane of neighbours at both ends of depth.
             self._state, self._next = (planes.new_zeros(shape) for _ in range(2))
             self.planes.copy_(planes)
+
+    def _summary(self) -> dict[str, Any]:
+        state, own = self._state, self._counts[self._rank]
+        shape = [*state.shape[:_DEPTH], own, *state.shape[_DEPTH + 1 :]]
+        place = {"depth": self.depth, "origin": self.origin, "rank": self._rank, "ranks": self._ranks}
+        return {"planes": shape, **place, **place_of(state.device, state.dtype)}
 
     @property
     def planes(self) -> Tensor:

@@ -1,14 +1,17 @@
 """BitLinear: a linear layer with ternary weights."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
+from torch_hrr._repr import DescribedModule
 from torch_hrr.hierarchy.layers import check_rows, drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
 
 
-class BitLinear(nn.Module):
+class BitLinear(DescribedModule):
     """A linear layer whose weights are -gamma, 0 or gamma: ``y = x Q(W)^T + b``.
 
     ``Q(W) = gamma clip(round(W / gamma), -1, 1)`` with gamma the mean of abs(W). The gradient goes straight through Q,
@@ -69,6 +72,5 @@ class BitLinear(nn.Module):
         weight = self.weight + (signs * gamma - self.weight).detach()
         return nn.functional.linear(x, weight, self.bias)
 
-    def extra_repr(self) -> str:
-        """Sizes."""
-        return f"{self.input_size}, {self.output_size}, bias={self.bias is not None}"
+    def _summary(self) -> dict[str, Any]:
+        return {"input_size": self.input_size, "output_size": self.output_size, "bias": self.bias is not None}

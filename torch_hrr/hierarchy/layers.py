@@ -22,6 +22,7 @@ from torch_hrr._checks import (
     resolve_dtype,
 )
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
 from torch_hrr.reference.hierarchy import activated, outputs_of
@@ -75,7 +76,7 @@ def steady(weight: Tensor, x: Tensor) -> Tensor:
     return weight.clone() if x.requires_grad else weight
 
 
-class Layer(nn.Module):
+class Layer(DescribedModule):
     """What a level needs of a layer: sizes, and outputs for all ticks of a call.
 
     Attributes:
@@ -160,9 +161,8 @@ class Layer(nn.Module):
 
     weight: Tensor
 
-    def extra_repr(self) -> str:
-        """Sizes."""
-        return f"{self.input_size}, {self.output_size}"
+    def _summary(self) -> dict[str, Any]:
+        return self.settings()
 
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""
@@ -333,7 +333,3 @@ class HebbianCore(Layer):
                 self.normalize,
             )
         return outputs, {"weight": weight, "theta": theta}
-
-    def extra_repr(self) -> str:
-        """Sizes and how it learns."""
-        return f"{super().extra_repr()}, rule={self.rule!r}, lr={self.lr:g}, activation={self.activation!r}"

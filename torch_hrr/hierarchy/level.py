@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_bool, check_data, check_elements, check_finite, choice, integer, signed, strided
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.layers import Layer, writable
 
@@ -65,7 +66,7 @@ def to_learn(op: str, argument: str, rows: Tensor, level: "HierarchicalLevel", l
     return rows
 
 
-class HierarchicalLevel(nn.Module):
+class HierarchicalLevel(DescribedModule):
     """A chain of layers that ticks every `temporal_resolution` steps and holds its output in between.
 
     It ticks at steps 0, r, 2r, ... since `reset_state`. A tick sees what came since the tick before, pooled: the last
@@ -299,9 +300,6 @@ class HierarchicalLevel(nn.Module):
             raise TypeError(f"{op}: steps must be an int64 number, got {given.dtype} of shape {list(given.shape)}")
         self.steps = integer(op, "steps", int(given), 0)
 
-    def extra_repr(self) -> str:
-        """Sizes and time scale."""
-        return (
-            f"{self.level_id}, {self.input_size}, {self.output_size}, temporal_resolution={self.temporal_resolution}, "
-            f"pool={self.pool!r}"
-        )
+    def _summary(self) -> dict[str, Any]:
+        names = ("level_id", "input_size", "output_size", "temporal_resolution", "pool")
+        return {name: getattr(self, name) for name in names}

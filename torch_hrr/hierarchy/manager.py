@@ -11,6 +11,7 @@ from torch._jit_internal import is_scripting
 from torch.utils.hooks import RemovableHandle
 
 from torch_hrr._checks import check_bool, integer
+from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import Shared, locked
 from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer
 from torch_hrr.hierarchy.level import HierarchicalLevel, real, to_learn
@@ -21,7 +22,7 @@ Hook = Callable[[HierarchicalLevel, Tensor], None]
 _LAYERS: dict[str, type[Layer]] = {"ReactiveLayer": ReactiveLayer, "HebbianCore": HebbianCore, "SoftHebb": SoftHebb}
 
 
-class HierarchyManager(Shared, Saveable, nn.Module):
+class HierarchyManager(Shared, Saveable, DescribedModule):
     """Levels in a chain: at every step the first sees the data, each other the output that the level before holds.
 
     Time goes on from call to call, and so does learning; `reset_state` sets time back. What is saved in the middle of a

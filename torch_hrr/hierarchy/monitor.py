@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_elements, integer
+from torch_hrr._repr import Described
 from torch_hrr.hierarchy.level import HierarchicalLevel
 from torch_hrr.hierarchy.manager import HierarchyManager
 
 COLUMNS = ("mean", "rms", "active", "change")
 
 
-class Monitor:
+class Monitor(Described):
     """Statistics of every step of every level, in rings of fixed size on the levels' device: nothing waits for it.
 
     Rings follow where the hierarchy is moved, and to its dtype, but are never of a half type.
@@ -59,6 +60,9 @@ class Monitor:
         self._last: list[Tensor | None] = [None] * len(manager.levels)
         self._recorded = [0] * len(manager.levels)
         self._watch(True)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"levels": len(self._rings), "capacity": self.capacity, "recorded": self._recorded}
 
     def _watch(self, records: bool) -> None:
         # Those that came later have no ring.

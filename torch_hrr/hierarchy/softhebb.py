@@ -85,7 +85,3 @@ class SoftHebb(Layer):
                 weight = weight + self.lr * step
                 outputs.append(y if ticks.dim() == 3 else y[0])
         return torch.stack(outputs), {"weight": weight}
-
-    def extra_repr(self) -> str:
-        """Sizes and how it learns."""
-        return f"{super().extra_repr()}, lr={self.lr:g}, temperature={self.temperature:g}"

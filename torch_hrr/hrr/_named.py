@@ -9,11 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._repr import Described, place_of
 from torch_hrr._shared import Shared
-from torch_hrr.hrr._describe import count, describe
 
 
-class NamedVectors(Shared, Mapping[str, Tensor]):
+class NamedVectors(Described, Shared, Mapping[str, Tensor]):
     """Vectors of one D, dtype and device by name, in the order in which the names came; a mapping to copies of them."""
 
     _dim: int
@@ -25,9 +25,8 @@ class NamedVectors(Shared, Mapping[str, Tensor]):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def __repr__(self) -> str:
-        """Class, D, number of names, device and dtype."""
-        return describe(self, self._dim, self._device, self._dtype, count(len(self), "name"))
+    def _summary(self) -> dict[str, Any]:
+        return {"dim": self._dim, "names": self._entries.keys(), **place_of(self._device, self._dtype)}
 
     def __copy__(self) -> Self:
         """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""

@@ -1,16 +1,19 @@
 """A loss for sets of labels, held in one holographic vector whatever the number of labels."""
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_seed, choice, integer, number
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import DescribedModule
 from torch_hrr.hrr.modules import draw_rows, empty_matrix, taken, taken_rows, widen
 
 
-class HRRMultiLabelLoss(nn.Module):
+class HRRMultiLabelLoss(DescribedModule):
     """A loss on one vector that holds a set of labels, and its decoder: the output width is D for any number of labels.
 
     Every label has a fixed random unitary vector ``c_l``, and so have "present", p, and "missing", m. For a prediction
@@ -182,7 +185,6 @@ class HRRMultiLabelLoss(nn.Module):
         direction: Tensor = torch.ops.torch_hrr.bind_normalize(s, involution)
         return direction @ self.labels.to(s.dtype).t()
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        settings = ("missing_weight", "reduction", "seed")
-        return f"{self.num_labels}, {self.dim}, " + ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
+    def _summary(self) -> dict[str, Any]:
+        settings = ("num_labels", "dim", "missing_weight", "reduction", "seed")
+        return {name: getattr(self, name) for name in settings}

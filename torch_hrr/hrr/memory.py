@@ -22,7 +22,7 @@ from torch_hrr._checks import (
     values_decide,
 )
 from torch_hrr._ops import ops as _ops
-from torch_hrr.hrr._describe import count, describe
+from torch_hrr._repr import Described, place_of
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
@@ -33,7 +33,7 @@ _BLOCK = 1024
 _TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 
 
-class ItemMemory(Saveable):
+class ItemMemory(Described, Saveable):
     """An immutable list of items; `cleanup` finds the nearest ones by cosine.
 
     The items are copied and constant: gradients flow only to the query.
@@ -77,10 +77,10 @@ class ItemMemory(Saveable):
                 and bool((self._first == torch.arange(len(items), device="cpu")).all() & items.isfinite().all())
             )
 
-    def __repr__(self) -> str:
-        """Class, D, number of items, device and dtype."""
+    def _summary(self) -> dict[str, Any]:
         number, dim = self._vectors.shape
-        return describe(self, dim, self.device, self._vectors.dtype, count(number, "item"))
+        names = {} if self._names is None else {"names": self._names}
+        return {"dim": dim, "items": number, **names, **place_of(self._vectors.device, self._vectors.dtype)}
 
     def __len__(self) -> int:
         """Number of items."""

@@ -6,6 +6,8 @@ Parameters are drawn on the CPU, so that a generator gives the same ones on ever
 else on that of `runtime.set_device`, else on torch's default device.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,11 +23,12 @@ from torch_hrr._checks import (
     placed,
     resolve_dtype,
 )
+from torch_hrr._repr import DescribedModule
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
 
-class _Roles(nn.Module):
+class _Roles(DescribedModule):
     """K learnable role vectors.
 
     Attributes:
@@ -79,9 +82,8 @@ class _Roles(nn.Module):
             return projected
         return self.weight
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"{self.dim}, roles={self.roles}, unitary={self.unitary}"
+    def _summary(self) -> dict[str, Any]:
+        return {"dim": self.dim, "roles": self.roles, "unitary": self.unitary}
 
 
 class Bind(_Roles):
@@ -159,12 +161,11 @@ class BindSuperpose(_Roles):
         record: Tensor = torch.ops.torch_hrr.bind_superpose(self.role_vectors(), x, weights, self.normalize)
         return record
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"{super().extra_repr()}, normalize={self.normalize}"
+    def _summary(self) -> dict[str, Any]:
+        return super()._summary() | {"normalize": self.normalize}
 
 
-class HRRAttention(nn.Module):
+class HRRAttention(DescribedModule):
     """Multi-head self-attention linear in the sequence length, through one superposition of bound keys and values.
 
     For each head, with ``q_t, k_t, v_t`` of width ``E / heads`` and padding left out of every sum::
@@ -295,9 +296,8 @@ class HRRAttention(nn.Module):
         # Cosines are at most 1 and exp(-1e4) is 0 in every dtype. Twice, because a softmax of padding alone is uniform.
         return values, cosines.masked_fill(mask, -1e4).softmax(-1).masked_fill(mask, 0.0)
 
-    def extra_repr(self) -> str:
-        """The settings, for `repr`."""
-        return f"{self.embed_dim}, num_heads={self.num_heads}, bias={self.in_bias is not None}"
+    def _summary(self) -> dict[str, Any]:
+        return {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "bias": self.in_bias is not None}
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

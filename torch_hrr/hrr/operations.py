@@ -19,6 +19,7 @@ from torch_hrr._checks import (
     real,
     renamed,
 )
+from torch_hrr._repr import Described
 from torch_hrr.hrr import functional
 from torch_hrr.io.files import is_out_of_memory
 from torch_hrr.runtime import resolve_device
@@ -26,7 +27,7 @@ from torch_hrr.runtime.calibration import binding_crossover
 from torch_hrr.runtime.device import given_up, is_failure
 
 
-class HRROperations:
+class HRROperations(Described):
     """The operators for vectors of one dimension; arguments are converted to one dtype and moved to one device.
 
     Methods take tensors or numpy arrays ``[..., dimensionality]``, real floating point, and give tensors on `device`
@@ -65,9 +66,8 @@ class HRROperations:
         self.device = resolve_device(device, op=name)
         self.dtype = dtype
 
-    def __repr__(self) -> str:
-        """The constructor's call."""
-        return f"{type(self).__name__}({self.dimensionality}, device='{self.device}', dtype={self.dtype})"
+    def _summary(self) -> dict[str, Any]:
+        return {"dimensionality": self.dimensionality, "dtype": self.dtype, "device": self.device}
 
     def bind(self, a: Any, b: Any) -> Tensor:
         """Circular convolution, `hrr.bind`: ``[..., D]``."""
@@ -136,7 +136,7 @@ PyTorchHRROperations = HRROperations
 BatchHRROperations = HRROperations
 
 
-class HybridHRRSystem:
+class HybridHRRSystem(Described):
     """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
     The batch size from which the accelerator is faster is measured when it is first needed, once for each device and
@@ -167,6 +167,11 @@ class HybridHRRSystem:
         self.cpu_ops = HRROperations(dimensionality, "cpu", dtype)
         self.gpu_ops = HRROperations(dimensionality, resolve_device(device, op=name), dtype)
         self._threshold: float | None = None
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"dimensionality": self.dimensionality, "dtype": self.cpu_ops.dtype, "device": self.gpu_ops.device}
+        # As it is: reading the property measures it.
+        return own | {"threshold_batch_size": self._threshold}
 
     @property
     def has_accelerator(self) -> bool:

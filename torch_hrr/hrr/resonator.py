@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
 from torch_hrr._random import seeded_generator
+from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._describe import describe
 from torch_hrr.hrr.memory import compute_dtype, normalize
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
@@ -25,8 +25,8 @@ _ATTEMPT = 10
 _STARTS = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Factorization:
+@dataclass(frozen=True, eq=False, repr=False)
+class Factorization(Described):
     """What `Resonator.factorize` found; ``...`` are the leading dimensions of its argument, F is the number of factors.
 
     Attributes:
@@ -45,7 +45,7 @@ class Factorization:
     cosines: Tensor
 
 
-class Resonator(Saveable):
+class Resonator(Described, Saveable):
     """Factorises ``x = s bind(X_1[i_1], ..., X_F[i_F])``, s = +1 or -1, into its indices and its sign.
 
     Searches all products at once, in superposition: the estimate of a factor is ``unitary(sum_m c_m X_f[m])``, where
@@ -103,10 +103,9 @@ class Resonator(Saveable):
         # Dot products with all rows as one weighted sum of columns, whose order is fixed, unlike a matrix product's.
         self._columns = tuple(book.t().contiguous() for book in self.codebooks)
 
-    def __repr__(self) -> str:
-        """Class, D, sizes of the codebooks, device and dtype."""
-        first, sizes = self.codebooks[0], [len(book) for book in self.codebooks]
-        return describe(self, first.shape[1], first.device, first.dtype, f"codebooks of {sizes}")
+    def _summary(self) -> dict[str, Any]:
+        first, sizes = self.codebooks[0], [book.shape[0] for book in self.codebooks]
+        return {"dim": first.shape[1], "codebooks": sizes, "seed": self.seed, **place_of(first.device, first.dtype)}
 
     @torch.no_grad()
     def factorize(self, x: Tensor, max_iterations: int = 200, *, check_every: int | None = 4) -> Factorization:

@@ -29,16 +29,16 @@ from torch_hrr._checks import (
     sizes,
     word,
 )
+from torch_hrr._repr import Described, place_of
 from torch_hrr._shared import Shared, locked
 from torch_hrr.hrr import encoders, functional
-from torch_hrr.hrr._describe import count, describe
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class Record(Shared, Saveable):
+class Record(Described, Shared, Saveable):
     """Role and filler pairs in one vector, ``sum_k bind(role_k, filler_k)``.
 
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
@@ -127,11 +127,10 @@ class Record(Shared, Saveable):
         """The filled roles, in the order in which they were filled first."""
         return iter(tuple(self._fillers))
 
-    def __repr__(self) -> str:
-        """Class, D, numbers of roles, device and dtype."""
+    def _summary(self) -> dict[str, Any]:
         first = next(iter(self._roles.values()))
-        filled = f"{len(self)} of {count(len(self._roles), 'role')} filled"
-        return describe(self, len(first), first.device, first.dtype, filled)
+        roles = {"roles": self._roles.keys(), "filled": len(self._fillers)}
+        return {"dim": first.shape[0], **roles, **place_of(first.device, first.dtype)}
 
     def __contains__(self, role: object) -> bool:
         """Whether a role is filled."""
@@ -175,7 +174,7 @@ def _copied(vector: Tensor) -> Tensor:
         return vector.clone()
 
 
-class _Structure(Shared, Saveable):
+class _Structure(Described, Shared, Saveable):
     """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
 
     _length = 0
@@ -222,10 +221,6 @@ class _Structure(Shared, Saveable):
         """A copy of the structure, ``[..., D]``; zero while it is empty."""
         return self._vector.clone()
 
-    def __repr__(self) -> str:
-        """Class, D, device and dtype."""
-        return self._describe()
-
     def _settings(self) -> dict[str, Any]:
         """What there is beside the vector, by the name of an attribute."""
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
@@ -249,9 +244,11 @@ class _Structure(Shared, Saveable):
             raise ValueError(f"entries that no {cls.__name__} has")
         return structure
 
-    def _describe(self, *parts: str) -> str:
-        batch = [f"batch={tuple(self._vector.shape[:-1])}"] if self._vector.dim() > 1 else []
-        return describe(self, self.dim, self._vector.device, self._vector.dtype, *batch, *parts)
+    def _summary(self) -> dict[str, Any]:
+        vector, batch = self._vector, self._vector.shape[:-1]
+        own = {name: getattr(self, f"_{name}" if name == "length" else name) for name in self._settings()}
+        own |= {"batch": batch} if batch else {}
+        return {"dim": vector.shape[-1], **own, **place_of(vector.device, vector.dtype)}
 
     def _check(self, op: str, rank: int = 1, **given: Any) -> list[Tensor]:
         if self._vector.is_inference() and not torch.is_inference_mode_enabled():
@@ -321,10 +318,6 @@ class Sequence(_Structure):
         """Number of items."""
         return self._length
 
-    def __repr__(self) -> str:
-        """Class, D, number of items, device and dtype."""
-        return self._describe(count(self._length, "item"))
-
 
 class Stack(_Structure):
     """A stack of items: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
@@ -382,10 +375,6 @@ class Stack(_Structure):
         """Number of items."""
         return self._length
 
-    def __repr__(self) -> str:
-        """Class, D, number of items, device and dtype."""
-        return self._describe(count(self._length, "item"))
-
     def _top(self, op: str) -> Tensor:
         if self._length == 0:
             raise IndexError(f"{op}: stack must hold an item, got 0")
@@ -417,10 +406,6 @@ class Graph(_Structure):
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "directed": self.directed}
-
-    def __repr__(self) -> str:
-        """Class, D, whether edges have a direction, device and dtype."""
-        return self._describe("directed" if self.directed else "undirected")
 
     @locked
     def add(self, sources: Tensor, targets: Tensor) -> None:

@@ -87,6 +87,9 @@ class Vocabulary(NamedVectors, Saveable):
         self._entries: dict[str, Tensor] = {}
         self._memory: ItemMemory | None = None
 
+    def _summary(self) -> dict[str, Any]:
+        return {**super()._summary(), "seed": self._seed, "unitary": self._unitary}
+
     @locked
     def __getitem__(self, name: str) -> Tensor:
         """A copy of the vector of a name, ``[D]``; KeyError for an undeclared name."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_elements, integer, listed
 from torch_hrr._ops import ops
+from torch_hrr._repr import Described
 from torch_hrr.runtime.benchmark import benchmark_device
 from torch_hrr.runtime.device import GPUContext, resolve_data_device
 from torch_hrr.runtime.memory import free_caches
@@ -21,7 +22,7 @@ _STEP = 1000
 _COPIED = 2**26
 
 
-class GPUMemoryAnalysis:
+class GPUMemoryAnalysis(Described):
     """How much memory vectors take on a device.
 
     Args:
@@ -37,6 +38,9 @@ class GPUMemoryAnalysis:
         """Allocates nothing yet."""
         self.device = resolve_data_device(device, op="GPUMemoryAnalysis")
         self.dimensionality = integer("GPUMemoryAnalysis", "dimensionality", dimensionality, 1)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device, "dimensionality": self.dimensionality}
 
     def analyze_memory_usage(self, max_vectors: int = 10000) -> list[dict[str, float]]:
         """Allocates 1000, 2000, ... float32 vectors, up to ``max_vectors``, one number after the other.
@@ -82,7 +86,7 @@ class GPUMemoryAnalysis:
         return torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
 
 
-class GPUPerformanceBenchmark:
+class GPUPerformanceBenchmark(Described):
     """How long binding takes on the CPU and on a GPU.
 
     Args:
@@ -96,6 +100,9 @@ class GPUPerformanceBenchmark:
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Measures nothing yet."""
         self.device = resolve_data_device(device, op="GPUPerformanceBenchmark")
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device}
 
     def benchmark_gpu_vs_cpu(
         self, dimensionalities: Sequence[int], batch_sizes: Sequence[int]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._checks import brief, check_data, shown
+from torch_hrr._repr import Described
 from torch_hrr.io.files import is_out_of_memory
 
 _CPU = torch.device("cpu")
@@ -142,7 +143,7 @@ def get_device() -> str:
     return str(_current())
 
 
-class GPUContext:
+class GPUContext(Described):
     """Makes a device the current one for a block and restores the previous one, after an exception too.
 
     Only this thread and asyncio task see the change. Blocks nest, and one object may be entered many times, by
@@ -155,6 +156,9 @@ class GPUContext:
     def __init__(self, device: torch.device | str | int | None = "auto") -> None:
         """Keeps the argument; nothing changes before the block is entered."""
         self.device = device
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device}
 
     def __enter__(self) -> str:
         """Makes the device current and returns its name."""

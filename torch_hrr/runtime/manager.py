@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_dtype, integer, real
+from torch_hrr._repr import Described
 from torch_hrr._shared import Lock
 from torch_hrr.runtime.adaptive import call_in_rows
 from torch_hrr.runtime.device import leaves, moved, resolve_data_device, wait_for
@@ -34,7 +35,7 @@ class MemoryReport(TypedDict):
     alerts: list[str]
 
 
-class GPUMemoryManager:
+class GPUMemoryManager(Described):
     """Memory of a device for vectors and state, within a share of it.
 
     On CUDA torch gives the process no more than the limit; a call of `run` that meets it goes on with fewer rows and
@@ -71,6 +72,10 @@ class GPUMemoryManager:
         self._used = 0
         self._transferring, self._begun = 0.0, math.inf
         self._lock = Lock()
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"device": self.device, "memory_limit": self.memory_limit, "max_memory_gb": self.max_memory_gb}
+        return own | {"used_bytes": self._used}
 
     @property
     def memory_pool(self) -> Spare:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 
 from torch_hrr._checks import choice, integer, number, positive
+from torch_hrr._repr import Described
 from torch_hrr.io.files import write_json
 from torch_hrr.runtime.device import resolve_device
 
@@ -39,7 +40,7 @@ METRICS = (
 """The names of what a sample holds."""
 
 
-class ResourceMonitor:
+class ResourceMonitor(Described):
     """Samples what this process and a device do, in a thread of its own, until it is stopped.
 
     ``with ResourceMonitor(interval=0.1) as monitor: ...`` starts and stops it. A sample is a dict of:
@@ -77,6 +78,10 @@ class ResourceMonitor:
         self._gpu: _Gpu | None = None
         self._process = _Process()
         self._start = 0.0
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"device": self.device, "interval": self.interval, "running": self._thread is not None}
+        return own | {"samples": len(self._samples), "most": self._samples.maxlen, "alerts": len(self._alerts)}
 
     def alert(self, metric: str, above: float, callback: Callable[[dict[str, Any]], Any]) -> None:
         """Calls a function with the sample when a metric rises above a threshold, once until it has fallen below again.

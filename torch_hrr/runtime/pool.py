@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, brief, check_data, check_elements, integer, listed
+from torch_hrr._repr import Described, place_of
 from torch_hrr.runtime.device import resolve_device
 
 _OTHERS = (torch.bool, torch.int32, torch.int64)
 
 
-class TensorPool(Mapping[str, Tensor]):
+class TensorPool(Described, Mapping[str, Tensor]):
     """Tensors by name, zeros at first, at fixed addresses: every cycle works in the same memory.
 
     A mapping that cannot be changed; the tensors' contents can. Moving the pool to another device makes new ones.
@@ -61,6 +62,9 @@ class TensorPool(Mapping[str, Tensor]):
             check_elements("TensorPool", repr(name), shape)
             with torch.inference_mode(False):
                 self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"tensors": self._tensors, "nbytes": self.nbytes, **place_of(self.device)}
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of a name; KeyError for another."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from torch_hrr._checks import checked_path, choice, integer, positive, word
+from torch_hrr._repr import Described
 from torch_hrr.io.files import write_atomically, write_json
 from torch_hrr.runtime.benchmark import benchmark_device
 from torch_hrr.runtime.device import GPUContext, resolve_device, wait_for
@@ -99,8 +100,8 @@ class OperatorRecording:
         write_atomically(os.path.abspath(path), [self._trace], op)
 
 
-@dataclass(frozen=True)
-class OperationMetrics:
+@dataclass(frozen=True, repr=False)
+class OperationMetrics(Described):
     """What `PerformanceProfiler.benchmark_operations` tells of an operation.
 
     Attributes:
@@ -118,7 +119,7 @@ class OperationMetrics:
     runs: int
 
 
-class PerformanceProfiler:
+class PerformanceProfiler(Described):
     """Records what a program does between `start_monitoring` and `stop_monitoring`, and reports where its time goes.
 
     Operators are recorded by torch.profiler, which slows small operators down and can run once at a time in a process;
@@ -147,6 +148,10 @@ class PerformanceProfiler:
         self._started: float | None = None
         self._seconds = 0.0
         self._operators: dict[str, dict[str, float]] = {}
+
+    def _summary(self) -> dict[str, Any]:
+        own = {"backend": self.backend, "device": self.device, "recording": self._started is not None}
+        return own | {"operators": len(self._operators)}
 
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Starts recording, without what was recorded before.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_dtype, check_elements, integer, is_iterable, listed, strided
+from torch_hrr._repr import Described
 from torch_hrr.runtime.device import copied, failures_named, map_leaves, moved, resolve_data_device
 from torch_hrr.runtime.pool import Lender, Spare
 
@@ -18,7 +19,7 @@ _CPU = torch.device("cpu")
 _DEPTH = 2
 
 
-class OptimizedTransfers:
+class OptimizedTransfers(Described):
     """Copies to a device on a stream of their own, from pinned memory that is used again.
 
     Without a GPU the calls do the same with plain memory and plain copies.
@@ -40,6 +41,9 @@ class OptimizedTransfers:
         self.device = resolve_data_device(device, op="OptimizedTransfers")
         self._lender = Lender()
         self._stream: Any = None
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device, "spare_buffers": sum(map(len, tuple(self._lender.spare.values())))}
 
     @property
     def pinned_memory_pool(self) -> Spare:
