@@ -92,9 +92,9 @@ def ask_ncu() -> dict[str, dict[str, float]]:
         "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
         sys.executable, str(Path(__file__).resolve()), "--calls",
     ]  # fmt: skip
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if ran.returncode:
-        raise SystemExit(f"ncu failed with exit code {ran.returncode}:\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}")
+        raise SystemExit(f"ncu failed with exit code {ran.returncode}:\n{ran.stdout[-3000:]}")
     return read_ncu(ran.stdout.splitlines())
 
 

@@ -3,7 +3,9 @@
 import hashlib
 import importlib
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,7 +22,7 @@ gpu_counters, gpu_counts = (importlib.import_module(f"bench.{name}") for name in
 MACHINE = {
     "torch": "2.11.0+cu130", "device": "NVIDIA H100", "capability": "9.0", "free_gib": 70.0, "memory_gib": 79.2,
 }  # fmt: skip
-KIT = {"torch": "2.11.0+cu130", "architectures": ["9.0"], "files": {}}
+KIT = {"torch": "2.11.0+cu130", "commit": "0123456789ab", "architectures": ["9.0"], "files": {}}
 TESTS = """
 import os
 import pytest
@@ -62,14 +64,16 @@ def test_a_job_that_fails_or_hangs_costs_itself_alone(harness, tmp_path):
         running.Job(*python("passes", "print('well')")),
         running.Job(*python("fails", "import sys; print('badly'); sys.exit(3)")),
         running.Job(*python("hangs", hangs)),
+        running.Job("is missing", [str(tmp_path / "no such tool")]),
     ]
     start = time.monotonic()
     result = running.run_stage(running.Stage("three", "of every kind", 2, jobs), ROOT, tmp_path, tmp_path / "log")
     assert time.monotonic() - start < 30
-    assert [job["status"] for job in result["jobs"]] == ["passed", "failed", "out of time"]
-    assert [job["end"] for job in result["jobs"]] == [["well"], ["badly"], ["begun"]]
+    assert [job["status"] for job in result["jobs"]] == ["passed", "failed", "out of time", "failed"]
+    assert [job["end"] for job in result["jobs"][:3]] == [["well"], ["badly"], ["begun"]]
+    assert "could not be started" in result["jobs"][3]["end"][0]
     assert result["status"] == "failed" and result["jobs"][1]["exit"] == 3
-    assert (tmp_path / "log").read_text().count("===== three") == 3
+    assert (tmp_path / "log").read_text().count("===== three") == 4
     time.sleep(max(0.0, start + 6.0 - time.monotonic()))
     assert not child.exists()
 
@@ -88,6 +92,7 @@ def test_tests_of_a_job_that_dies_are_kept(harness, tmp_path):
     found = {test["name"].rpartition("::")[2]: test for test in job["tests"]}
     assert {name: test["outcome"] for name, test in found.items()} == {
         "test_that_passes": "passed", "test_that_fails": "failed", "test_that_is_skipped": "skipped",
+        "test_that_ends_the_process": "failed",
     }  # fmt: skip
     assert "one is not two" in found["test_that_fails"]["message"]
     left_out = running.run_stage(running.Stage("none", "nothing", 1, [], "no tool"), ROOT, tmp_path, tmp_path / "log")
@@ -95,11 +100,11 @@ def test_tests_of_a_job_that_dies_are_kept(harness, tmp_path):
     suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert [suite.get("name") for suite in suites] == ["tests", "none"]
     (suite, nothing) = suites
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "2", "1")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("5", "3", "1")
     assert nothing.get("tests") == "0"
     report = {"machine": MACHINE | {"python": "3.12"}, "kit": None, "stages": [result, left_out]}
     text = harness("harness").summary(report, tmp_path)
-    assert "1 passed, 1 failed, 1 skipped, 1 not run" in text and "tests: failed" in text and "left out" in text
+    assert "1 passed, 2 failed, 1 skipped" in text and "tests: failed" in text and "left out" in text
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -143,8 +148,32 @@ def test_a_kit_is_whole_or_refused(harness, tmp_path):
     (tmp_path / "a").write_text("other")
     with pytest.raises(module.Unusable, match="damaged: a is not"):
         module.read_kit(tmp_path)
-    (tmp_path / "a").unlink()
+    (tmp_path / "a").write_text("first")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_more.py").write_text("")
+    with pytest.raises(module.Unusable, match=r"damaged: tests/test_more\.py was added"):
+        module.read_kit(tmp_path)
     assert module.main(["--kit", str(tmp_path), "--dry-run"]) == 2
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "", "[]", "3", "{}", "[" * 10_000,
+        *(
+            json.dumps(KIT | wrong)
+            for wrong in (
+                {"files": {"a": 3}}, {"files": "a"}, {"architectures": [9.0]}, {"architectures": ["sm_90"]},
+                {"torch": None},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_is_none_is_refused(harness, tmp_path, manifest):
+    (tmp_path / "manifest.json").write_text(manifest)
+    module = harness("harness")
+    with pytest.raises(module.Unusable, match="holds no kit"):
+        module.read_kit(tmp_path)
 
 
 def test_stages_are_those_of_a_tree_or_of_a_kit(harness, tmp_path, capsys):
@@ -158,8 +187,49 @@ def test_stages_are_those_of_a_tree_or_of_a_kit(harness, tmp_path, capsys):
     assert harness("harness").main(["--dry-run", "--stages", "smoke,nothing", "--out", str(tmp_path / "out")]) == 2
     assert "got nothing" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").write_text("kept")
+    assert harness("harness").main(["--dry-run", "--stages", "smoke", "--out", str(tmp_path / "out")]) == 2
+    assert "--out must be a folder" in capsys.readouterr().err
+    assert (tmp_path / "out").read_text() == "kept"
 
 
+def test_a_run_that_is_ended_keeps_what_it_found(tmp_path):
+    kit, child = tmp_path / "kit", tmp_path / "child"
+    (kit / "tests" / "gpu").mkdir(parents=True)
+    for name in ("harness.py", "running.py"):
+        shutil.copy(GPU / name, kit / "tests" / "gpu")
+    (kit / "tests" / "gpu" / "stages.py").write_text(STAGES.format(python=sys.executable, child=str(child)))
+    command = [sys.executable, str(kit / "tests" / "gpu" / "harness.py"), "--dry-run", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    for _ in range(600):
+        if child.exists():
+            break
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(60) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
+    report = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [stage["status"] for stage in report["stages"]] == ["passed", "interrupted"]
+    assert report["stages"][1]["jobs"][0]["end"] == ["begun"]
+
+
+STAGES = """
+from running import Job, Stage
+
+class Plan:
+    def __init__(self, root, work, kit, capability, dry):
+        self.root, self.work = root, work
+
+    def stages(self):
+        code = "import os, time; print('begun', flush=True); open({child!r}, 'w').write(str(os.getpid()))"
+        code += "; time.sleep(600)"
+        return [
+            Stage("first", "passes", 60, [Job("first", [{python!r}, "-c", ""])]),
+            Stage("second", "hangs", 600, [Job("second", [{python!r}, "-c", code])]),
+            Stage("third", "is not begun", 60, []),
+        ]
+"""
 NCU = """==PROF== Connected to process 12
 "ID","Process ID","Kernel Name","{metrics}"
 "","","","{units}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import torch_hrr
 from torch_hrr._library import build_info
 
 # The programs of tests/assembly are run here too.
@@ -24,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "asynchronous: of streams, graphs, and of what waits for the device")
+    config.addinivalue_line("markers", "alone: of the whole device's memory or time, which others would disturb")
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +33,14 @@ def device(request: pytest.FixtureRequest) -> str:
     """Where tests that also run without a GPU run."""
     # The option is known where pytest was started on this folder.
     return str(request.config.getoption("--device", default="cuda"))
+
+
+@pytest.fixture(autouse=True)
+def free_to_wait() -> Iterator[None]:
+    """Whatever a test forbade is allowed again."""
+    yield
+    if torch.cuda.is_initialized():
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = "torch_hrr was built without CUDA"
     else:
         return
+    if "TORCH_HRR_GPU_REQUIRED" in os.environ:
+        raise pytest.UsageError(reason)
     for item in items:
         if "gpu" in item.path.parts:
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -57,20 +69,21 @@ def tell(**what: Any) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Every worker of xdist collects all tests.
     if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
-        tell(collected=len(session.items))
+        tell(collected=len(session.items), library=torch_hrr.__file__)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    # With xdist, both the worker and its controller come here.
+    tell(begun=nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
     report = yield
+    message = str(call.excinfo.value) if call.excinfo else ""
     if report.when == "call" or report.outcome != "passed":
-        message = str(call.excinfo.value)[-2000:] if call.excinfo else ""
-        tell(name=item.nodeid, outcome=report.outcome, seconds=report.duration, message=message)
-    if (
-        call.excinfo
-        and "PYTEST_XDIST_WORKER" in os.environ
-        and any(text in str(call.excinfo.value) for text in LASTING)
-    ):
+        tell(name=item.nodeid, outcome=report.outcome, seconds=report.duration, message=message[-2000:])
+    if "PYTEST_XDIST_WORKER" in os.environ and any(text in message for text in LASTING):
         # Another worker takes the tests that are left; xdist says that this one crashed.
         os._exit(1)
     return report

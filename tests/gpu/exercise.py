@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -17,13 +18,26 @@ LAYOUTS = ("interleaved", "half")
 SCHEMES = tuple(itertools.product(("replicate", "zeros", "circular"), ("laplace", "box", "binomial")))
 
 
+PRINTED_EVERY = 2.0
+_printed = [time.monotonic()]
+
+
+def progress(name: str) -> None:
+    """Now and then what is being checked, so that a run which is ended tells how far it came."""
+    if time.monotonic() - _printed[0] > PRINTED_EVERY:
+        _printed[0] = time.monotonic()
+        print(name, flush=True)
+
+
 def check(name: str, on_gpu: torch.Tensor, on_cpu: torch.Tensor) -> None:
+    progress(name)
     difference = (on_gpu.cpu().double() - on_cpu.double()).norm() / on_cpu.double().norm().clamp_min(1e-30)
     if not difference < 0.02:
         raise SystemExit(f"{name}: differs from the CPU by {difference:.2e}")
 
 
 def check_bits(name: str, on_gpu: torch.Tensor, on_cpu: torch.Tensor) -> None:
+    progress(name)
     if not torch.equal(on_gpu.cpu(), on_cpu):
         raise SystemExit(f"{name}: differs from the CPU")
 

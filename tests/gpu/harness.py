@@ -5,11 +5,14 @@ them, junit.xml the tests, summary.txt what fits on a screen, log.txt what the s
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import platform
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,11 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from running import died, run_stage, write_junit, write_whole
+from running import Stage, died, printable, run_stage, write_junit, write_whole
 from stages import Plan
 
 HERE = Path(__file__).resolve().parents[2]
 LEAST_GIB = 8
+ARCHITECTURE = re.compile(r"\d+\.\d+[af]?(\+PTX)?")
 SHOWN_FAILURES = 8
 WIDTH = 118
 PROBE = """
@@ -46,16 +50,22 @@ class Unusable(Exception):
 def read_kit(root: Path) -> dict[str, Any]:
     """The manifest of a kit whose files are those that were packed."""
     try:
-        manifest: dict[str, Any] = json.loads((root / "manifest.json").read_text())
-    except (OSError, ValueError):
-        raise Unusable(
-            f"{root} holds no kit (no manifest.json that can be read); make one with: make gpu-kit"
-        ) from None
-    for name, digest in manifest["files"].items():
+        manifest = json.loads((root / "manifest.json").read_text())
+        files, architectures = dict(manifest["files"]), list(manifest["architectures"])
+        told = [manifest["torch"], manifest["commit"], *files, *files.values()]
+        whole = all(isinstance(text, str) for text in told) and all(map(ARCHITECTURE.fullmatch, architectures))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise Unusable(f"{root} holds no kit (no manifest.json that can be read); make one with: make gpu-kit")
+    for name, digest in files.items():
         path = root / name
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise Unusable(f"the kit {root} is damaged: {name} is not the file that was packed; copy the kit again")
-    return manifest
+    added = {str(path.relative_to(root)) for path in root.glob("tests/**/*.py")} - files.keys()
+    if added:
+        raise Unusable(f"the kit {root} is damaged: {min(added)} was added; copy the kit again")
+    return {**manifest, "files": files, "architectures": architectures}
 
 
 def identify(root: Path) -> dict[str, Any]:
@@ -71,8 +81,10 @@ def identify(root: Path) -> dict[str, Any]:
     machine |= {"cpus": os.cpu_count(), "system": platform.platform()}
     if machine["device"] and shutil.which("nvidia-smi"):
         query = "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem"
-        told = subprocess.run(["nvidia-smi", query, "--format=csv,noheader", "--id=0"], capture_output=True, text=True)
-        machine |= dict(zip(("driver", "clock", "memory_clock"), told.stdout.strip().split(", "), strict=False))
+        command = ["nvidia-smi", query, "--format=csv,noheader", "--id=0"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+            machine |= dict(zip(("driver", "clock", "memory_clock"), told.stdout.strip().split(", "), strict=False))
     return machine
 
 
@@ -82,7 +94,7 @@ def minor(version: str) -> str:
 
 def serves(architecture: str, capability: str) -> bool:
     """Whether code for an architecture such as 9.0 or 8.0+PTX runs on a GPU."""
-    built, there = (tuple(map(int, text.removesuffix("+PTX").split("."))) for text in (architecture, capability))
+    built, there = (tuple(map(int, re.findall(r"\d+", text))) for text in (architecture, capability))
     return built <= there and (architecture.endswith("+PTX") or built[0] == there[0])
 
 
@@ -129,7 +141,7 @@ def lines_of(stage: Mapping[str, Any]) -> Iterator[str]:
     yield f"{stage['name']:<13}{stage['status']:<12}{stage['seconds']:>8.1f}{stage['limit']:>7.0f}  {what}"
     failed = [test for test in tests if test["outcome"] == "failed"]
     for test in failed[:SHOWN_FAILURES]:
-        yield f"    {test['name']}: {next(iter(test['message'].splitlines()), '')}"[:WIDTH]
+        yield printable(f"    {test['name']}: {next(iter(test['message'].splitlines()), '')}"[:WIDTH])
     if len(failed) > SHOWN_FAILURES:
         yield f"    and {len(failed) - SHOWN_FAILURES} more"
     for job in stage["jobs"]:
@@ -148,28 +160,50 @@ def summary(report: Mapping[str, Any], out: Path) -> str:
     return "\n".join([*lines, "", f"all of it: {out}"])
 
 
+def attempt(stage: Stage, plan: Plan, out: Path) -> dict[str, Any]:
+    """The result of a stage; what goes wrong around it costs it alone, too."""
+    try:
+        return run_stage(stage, plan.root, plan.work, out / "log.txt")
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return {"name": stage.name, "what": stage.what, "limit": stage.limit, "reason": reason, "status": "failed",
+                "seconds": 0.0, "jobs": []}  # fmt: skip
+
+
+def keep(report: dict[str, Any], plan: Plan, out: Path) -> None:
+    """Writes what there is so far."""
+    for name in ("speed", "counters"):
+        with contextlib.suppress(OSError, ValueError):
+            report[name] = json.loads((plan.work / f"{name}.json").read_text())
+    write_whole(out / "results.json", json.dumps(report, indent=1) + "\n")
+    write_junit(report["stages"], out / "junit.xml")
+    write_whole(out / "summary.txt", summary(report, out) + "\n")
+
+
 def run(plan: Plan, wanted: Sequence[str], out: Path, report: dict[str, Any]) -> int:
-    """The stages, one after another; 1 if one of them failed."""
+    """The stages, one after another; 1 if one of them failed, 130 if the run was ended."""
     stages = plan.stages()
     known = [stage.name for stage in stages]
     if unknown := [name for name in wanted if name not in known]:
         raise Unusable(f"--stages must be names of stages ({', '.join(known)}), got {', '.join(unknown)}")
-    out.mkdir(parents=True, exist_ok=True)
-    log = out / "log.txt"
-    log.write_bytes(b"")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "log.txt").write_bytes(b"")
+        keep(report, plan, out)
+    except OSError as error:
+        raise Unusable(f"--out must be a folder that can be written, got {out}: {error.strerror}") from None
+    results = report["stages"]
     for stage in stages:
         if wanted and stage.name not in wanted:
             continue
         print(f"{stage.name}: {stage.missing or stage.what}", flush=True)
-        report["stages"].append(run_stage(stage, plan.root, plan.work, log))
-        for name in ("speed", "counters"):
-            if (plan.work / f"{name}.json").exists():
-                report[name] = json.loads((plan.work / f"{name}.json").read_text())
-        write_whole(out / "results.json", json.dumps(report, indent=1) + "\n")
-        write_junit(report["stages"], out / "junit.xml")
-        write_whole(out / "summary.txt", summary(report, out) + "\n")
+        results.append(attempt(stage, plan, out))
+        keep(report, plan, out)
+        if results[-1]["status"] == "interrupted":
+            break
     print(f"\n{summary(report, out)}")
-    return int(any(stage["status"] in ("failed", "out of time") for stage in report["stages"]))
+    statuses = {stage["status"] for stage in results}
+    return 130 if "interrupted" in statuses else int(bool(statuses & {"failed", "out of time"}))
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -183,7 +217,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.kit is None and (HERE / "manifest.json").is_file():
         options.kit = HERE
+    options.stages = [name.strip() for name in options.stages.split(",") if name.strip()]
     return options
+
+
+def end(*_: Any) -> None:
+    """A signal to end is an exception, so that what runs is ended and what was found is kept."""
+    raise SystemExit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -199,11 +239,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         report: dict[str, Any] = {"command": sys.argv, "machine": machine, "kit": told, "stages": []}
         with tempfile.TemporaryDirectory() as work:
             plan = Plan(root, Path(work), kit, machine.get("capability", "none"), options.dry_run)
-            return run(plan, [name for name in options.stages.split(",") if name], out, report)
+            return run(plan, options.stages, out, report)
     except Unusable as error:
         print(f"torch_hrr: {error}", file=sys.stderr)
         return 2
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     sys.exit(main())

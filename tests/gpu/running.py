@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-# The end of what a job printed, in its result.
+# The end of what a job printed that its result has, and what log.txt keeps of its beginning and of its end.
 KEPT_LINES = 24
+KEPT_BYTES = 2**19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +59,16 @@ def started(job: Job, root: Path, output: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            # A group, so that what it starts is ended with it, but no session, which would outlive this one.
+            process_group=0,
         )
 
 
 def run_stage(stage: Stage, root: Path, work: Path, log: Path) -> dict[str, Any]:
-    """Runs the jobs of a stage, ends those that outlast its limit, and tells what became of each."""
+    """Runs the jobs of a stage, ends those that outlast its limit, and tells what became of each.
+
+    Where the run itself is ended, the result says so ("interrupted") and has what there is.
+    """
     result: dict[str, Any] = {
         "name": stage.name, "what": stage.what, "limit": stage.limit, "reason": stage.missing, "status": "left out",
         "seconds": 0.0, "jobs": [],
@@ -71,43 +76,84 @@ def run_stage(stage: Stage, root: Path, work: Path, log: Path) -> dict[str, Any]
     if stage.missing:
         return result
     start = time.monotonic()
-    running = [started(job, root, work / f"{stage.name}-{number}.log") for number, job in enumerate(stage.jobs)]
+    outputs = [work / f"{stage.name}-{number}.log" for number in range(len(stage.jobs))]
+    running: list[subprocess.Popen[bytes] | None] = []
     ended: dict[int, float] = {}
+    interrupted = False
     try:
+        for job, output in zip(stage.jobs, outputs, strict=True):
+            try:
+                running.append(started(job, root, output))
+            except OSError as error:
+                output.write_text(f"it could not be started: {error}\n")
+                running.append(None)
         while len(ended) < len(running) and time.monotonic() - start < stage.limit:
             for number, process in enumerate(running):
-                if number not in ended and process.poll() is not None:
+                if number not in ended and (process is None or process.poll() is not None):
                     ended[number] = time.monotonic() - start
             time.sleep(0.05)
+    except (KeyboardInterrupt, SystemExit):
+        interrupted = True
     finally:
-        for process in running:
+        for process in filter(None, running):
             # Also what a job that ended left running.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    for number, (job, process) in enumerate(zip(stage.jobs, running, strict=True)):
-        output = work / f"{stage.name}-{number}.log"
-        late = number not in ended
-        result["jobs"].append(outcome(job, process.returncode, ended.get(number, stage.limit), late, output))
+    for number, process in enumerate(running):
+        late = "interrupted" if interrupted else "out of time"
+        code = 127 if process is None else process.returncode
+        seconds = round(ended.get(number, time.monotonic() - start), 1)
+        job, output = stage.jobs[number], outputs[number]
+        told = told_by(output)
+        if job.library and told["library"] and not Path(told["library"]).is_relative_to(job.library):
+            told["end"].append(f"it loaded {told['library']}")
+            code = code or 1
+        status = late if number not in ended else "failed" if code else "passed"
+        result["jobs"].append({"name": job.name, "status": status, "seconds": seconds, "exit": code} | told)
         with log.open("ab") as file:
-            file.write(f"\n===== {stage.name}: {job.name}\n".encode() + output.read_bytes())
+            file.write(f"\n===== {stage.name}: {job.name}\n".encode() + ends_of(output))
     result["seconds"] = round(time.monotonic() - start, 1)
     bad = [job["status"] for job in result["jobs"] if job["status"] != "passed"]
-    return result | {"status": bad[0] if bad else "passed"}
+    return result | {"status": "interrupted" if interrupted else bad[0] if bad else "passed"}
 
 
-def outcome(job: Job, code: int, seconds: float, late: bool, output: Path) -> dict[str, Any]:
-    """What became of a job: its status, tests, and the end of what it printed."""
-    lines = output.read_text(errors="replace").splitlines()
-    found: dict[str, Any] = {"name": job.name, "seconds": round(seconds, 1), "exit": code, "collected": 0, "tests": []}
-    found["status"] = "out of time" if late else "failed" if code else "passed"
-    found["end"] = lines[-KEPT_LINES:]
-    tests = output.with_suffix(".tests")
-    if tests.exists():
-        told = [json.loads(line) for line in tests.read_text().splitlines() if line.endswith("}")]
-        found["collected"] = max((one["collected"] for one in told if "collected" in one), default=0)
-        found["tests"] = [one for one in told if "outcome" in one]
-    return found
+def ends_of(output: Path) -> bytes:
+    """What was printed, without the middle of what is long."""
+    with output.open("rb") as file:
+        first = file.read(KEPT_BYTES)
+        rest = output.stat().st_size - len(first)
+        if rest <= KEPT_BYTES:
+            return first + file.read()
+        file.seek(-KEPT_BYTES, os.SEEK_END)
+        return first + f"\n... {rest - KEPT_BYTES} bytes are left out ...\n".encode() + file.read()
+
+
+def told_by(output: Path) -> dict[str, Any]:
+    """The end of what a job printed, and what its tests told of themselves; of a test that failed, that."""
+    found: dict[str, Any] = {"collected": 0, "library": None}
+    tests: dict[str, dict[str, Any]] = {}
+    begun: dict[str, None] = {}
+    for line in lines_of(output.with_suffix(".tests")):
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue  # Written when the process was ended.
+        if "begun" in told:
+            begun[told["begun"]] = None
+        elif "outcome" not in told:
+            found |= told
+        elif tests.get(told["name"], {}).get("outcome") != "failed":
+            tests[told["name"]] = told
+    for name in begun.keys() - tests.keys():
+        message = "its process ended before it did"
+        tests[name] = {"name": name, "outcome": "failed", "seconds": 0.0, "message": message}
+    end = [printable(line) for line in ends_of(output).decode(errors="replace").splitlines()[-KEPT_LINES:]]
+    return found | {"tests": list(tests.values()), "end": end}
+
+
+def lines_of(path: Path) -> Iterable[str]:
+    return path.read_text(errors="replace").splitlines() if path.exists() else ()
 
 
 def died(job: Mapping[str, Any]) -> bool:
@@ -133,7 +179,7 @@ def write_junit(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     for stage in results:
         suite = ElementTree.SubElement(suites, "testsuite", name=stage["name"], time=str(stage["seconds"]))
         for case in cases_of(stage):
-            classname, _, name = case["name"].partition("::")
+            classname, _, name = printable(case["name"]).partition("::")
             element = ElementTree.SubElement(
                 suite, "testcase", classname=classname, name=name or classname, time=f"{case['seconds']:.3f}"
             )
@@ -143,16 +189,16 @@ def write_junit(results: Sequence[Mapping[str, Any]], path: Path) -> None:
         for kind in ("failure", "skipped"):
             suite.set("failures" if kind == "failure" else kind, str(len(suite.findall(f"testcase/{kind}"))))
         suite.set("tests", str(len(suite)))
-    write_whole(path, ElementTree.tostring(suites, encoding="unicode", xml_declaration=True))
+    write_whole(path, ElementTree.tostring(suites, encoding="unicode"))
 
 
 def printable(text: str) -> str:
-    """What XML may hold."""
+    """What XML may hold, and a terminal shows."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Whole or not at all, in UTF-8."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text)
+    part.write_text(text, encoding="utf-8")
     part.replace(path)

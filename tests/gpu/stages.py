@@ -20,6 +20,10 @@ PTX_ARCHIVE = "ptx.tar.xz"
 # Of files that a driver compiles in seconds; those of the transforms take it ten times as long.
 PTX_OPERATORS = "k_winners or connectome or sinusoidal or field or superpose and not bind"
 BUILD_SECONDS = 900
+TEST_SECONDS = 60
+SMOKE = "tests/gpu/test_cuda_smoke.py"
+CORES = os.cpu_count() or 1
+WORKERS = max(2, min(8, CORES // 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Plan:
 
     def stages(self) -> list[Stage]:
         """The most telling first."""
-        first = [self.smoke(), self.values(), self.asynchronous(), self.speed(), self.sanitizers()]
+        first = [self.smoke(), self.values(), self.asynchronous(), self.speed(), self.sanitizers(), self.alone()]
         if self.kit:
             return [*first, self.ptx(), self.counters()]
         own = self.build("build", self.capability, "build_ext", "--inplace")
@@ -64,46 +68,45 @@ class Plan:
         missing = "a dry run takes the library that is built" if self.dry else ""
         return Stage(name, f"the library for {architectures}", BUILD_SECONDS, [job], missing)
 
-    def pytest(self, name: str, *arguments: str, side_by_side: bool = True, library: Path | None = None) -> Job:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-c",
-            str(self.root / "pyproject.toml"),
-        ]
+    def pytest(self, name: str, *arguments: str, workers: int = 1, library: Path | None = None) -> Job:
+        # Another Python or torch may warn of what is no fault of ours: here that is no error.
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
+        command += ["-c", str(self.root / "pyproject.toml")]
+        environment = {} if self.dry else {"TORCH_HRR_GPU_REQUIRED": "1"}
         if self.dry and "cpu" not in arguments:
             command.append("--collect-only")
-        elif side_by_side:
-            if importlib.util.find_spec("xdist"):
-                workers = max(1, min(8, (os.cpu_count() or 1) // 2))
+        else:
+            if workers > 1 and importlib.util.find_spec("xdist"):
                 command += ["-n", str(workers), "--dist", "worksteal"]
+                environment["OMP_NUM_THREADS"] = str(max(1, CORES // workers))
             if importlib.util.find_spec("pytest_timeout"):
-                command += ["--timeout", "60", "--timeout-method", "thread"]
-        return Job(name, [*command, *arguments], library=library)
+                command += ["--timeout", str(TEST_SECONDS), "--timeout-method", "thread"]
+        return Job(name, [*command, *arguments], environment, library)
 
     def smoke(self) -> Stage:
-        job = self.pytest("smoke", "tests/gpu/test_cuda_smoke.py", "--device", self.device, side_by_side=False)
+        # The dry run tries what the next stages do: several processes.
+        job = self.pytest("smoke", SMOKE, "--device", self.device, workers=2 if self.dry else 1)
         return Stage("smoke", "every operator once, beside the CPU", 40, [job])
 
     def values(self) -> Stage:
-        what = ("tests/gpu", TORCH_BRAINS, "-m", "not asynchronous", "--ignore", "tests/gpu/test_cuda_smoke.py")
-        job = self.pytest("values", *what)
+        chosen = ("-m", "not asynchronous and not alone", "--ignore", SMOKE)
+        job = self.pytest("values", "tests/gpu", TORCH_BRAINS, *chosen, workers=WORKERS)
         return Stage("values", "values, gradients, determinism, odd shapes, half types", 120, [job])
 
     def asynchronous(self) -> Stage:
-        job = self.pytest("asynchronous", "tests/gpu", "-m", "asynchronous")
-        return Stage("asynchronous", "streams, graphs, nothing waits for the device", 60, [job])
+        job = self.pytest("asynchronous", "tests/gpu", "-m", "asynchronous", workers=WORKERS)
+        return Stage("asynchronous", "streams, graphs, nothing waits for the device", 50, [job])
+
+    def alone(self) -> Stage:
+        job = self.pytest("alone", "tests/gpu", "-m", "alone")
+        return Stage("alone", "memory and times of the whole device", 25, [job])
 
     def speed(self) -> Stage:
         command = [sys.executable, "bench/gpu_headlines.py", "--device", self.device]
         command += ["--json", str(self.work / "speed.json")]
         command += ["--small"] if self.dry else []
         command += ["--model", "predictions.json"] if self.has("predictions.json") else []
-        return Stage("speed", "headline shapes beside torch, a copy and the model", 100, [Job("speed", command)])
+        return Stage("speed", "headline shapes beside torch, a copy and the model", 90, [Job("speed", command)])
 
     def sanitizers(self) -> Stage:
         tools = ("memcheck",) if self.dry else ("memcheck", "racecheck")
@@ -114,7 +117,7 @@ class Plan:
         program = [sys.executable, "tests/gpu/exercise.py", system, "--small", "--device", self.device]
         if not self.dry:
             program = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *program]
-        return Job(f"{tool} {system}", program, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+        return Job(f"{tool} {system}", program, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "OMP_NUM_THREADS": "1"})
 
     @property
     def ptx_site(self) -> Path:
@@ -122,21 +125,26 @@ class Plan:
         return self.work / "ptx" if self.kit else self.root / "build" / "gpu-ptx-site"
 
     def ptx(self) -> Stage:
-        chosen = ("tests/gpu/test_cuda_smoke.py", "-k", PTX_OPERATORS)
-        job = self.pytest("ptx", *chosen, library=self.ptx_site)
+        job = self.pytest("ptx", SMOKE, "-k", PTX_OPERATORS, library=self.ptx_site)
         what = "operators from PTX that the driver compiles"
         if not self.kit:
             return Stage("ptx", what, 40, [job])
         if not self.has(PTX_ARCHIVE):
             return Stage("ptx", what, 40, [], "the kit was made without CUDA kernels")
-        shutil.unpack_archive(self.root / PTX_ARCHIVE, self.ptx_site)
-        return Stage("ptx", what, 40, [job])
+        unpack = [
+            "import shutil, sys",
+            "shutil.unpack_archive(*sys.argv[1:3])",
+            "sys.exit(subprocess.call(sys.argv[3:]))",
+        ]
+        command = [sys.executable, "-c", "; ".join(["import subprocess", *unpack])]
+        command += [str(self.root / PTX_ARCHIVE), str(self.ptx_site), *job.command]
+        return Stage("ptx", what, 40, [dataclasses.replace(job, command=command)])
 
     def counters(self) -> Stage:
         command = [sys.executable, "bench/gpu_counters.py", "--counts", "counts.json", "--device", self.device]
         job = Job("counters", [*command, "--json", str(self.work / "counters.json")])
         missing = self.missing("ncu") if self.has("counts.json") else "the counts come with a kit that has them"
-        return Stage("counters", "ncu's counters beside the counts of the host", 45, [job], missing)
+        return Stage("counters", "ncu's counters beside the counts of the host", 40, [job], missing)
 
     def missing(self, tool: str) -> str:
         return "" if self.dry or shutil.which(tool) else f"{tool} is not on PATH"

@@ -72,6 +72,7 @@ def test_advice_fits_and_more_does_not():
     assert 128 * MEGABYTE < used <= 512 * MEGABYTE
 
 
+@pytest.mark.alone
 def test_free_memory_and_its_limit():
     before = runtime.available_memory("cuda")
     held = torch.empty(512 * MEGABYTE, dtype=torch.uint8, device="cuda")

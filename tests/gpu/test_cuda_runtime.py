@@ -58,6 +58,7 @@ def test_an_asynchronous_copy_is_waited_for():
     assert float(moving.async_transfer(source, side).sum()) == 9 * source.numel()
 
 
+@pytest.mark.alone
 def test_a_call_beyond_the_limit_goes_on_in_parts():
     manager = runtime.GPUMemoryManager("cuda", 0.05)
     try:
@@ -84,6 +85,7 @@ def test_what_a_monitor_and_a_profiler_see(tmp_path):
     assert all(sample["allocated_mb"] is not None for sample in report["samples"])
 
 
+@pytest.mark.alone
 def test_measurements_of_the_gpu(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HRR_CACHE", str(tmp_path))
     (row,) = runtime.GPUPerformanceBenchmark("cuda").benchmark_gpu_vs_cpu([512], [1000]).values()
