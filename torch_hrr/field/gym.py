@@ -20,7 +20,7 @@ from torch_hrr._repr import Described
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, FieldBrain
 from torch_hrr.field.factory import FieldBrainFactory, create_brain
-from torch_hrr.field.search import search as search
+from torch_hrr.field.search import search
 
 try:
     import gymnasium
@@ -30,6 +30,18 @@ except ImportError:
     raise ImportError(f"{__name__}: gymnasium must be installed: pip install gymnasium") from None
 
 from torch_hrr.field._spaces import Motors, Sensors
+
+__all__ = [
+    "Episode",
+    "FieldAgent",
+    "FieldObservation",
+    "VectorFieldAgent",
+    "brain_for",
+    "brains_for",
+    "random_episode",
+    "search",
+    "train",
+]
 
 # Metrics without an upper bound; the others are in [0, 1].
 _UNBOUNDED = ("field_information", "max_activation", "energy", "prediction_error")

@@ -19,6 +19,8 @@ from torch_hrr.io import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+__all__ = ["METRICS", "plot_activity", "plot_slices", "save_animation"]
+
 METRICS = ("energy", "sparsity", "field_information", "max_activation", "prediction_confidence")
 """The metrics of a state that `plot_activity` draws."""
 
