@@ -322,7 +322,10 @@ def run(options: argparse.Namespace) -> DemoResult:
     for name in ("dim", "rounds"):
         if getattr(options, name) < 1:
             raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
-    device = runtime.resolve_device(options.device)
+    try:
+        device = runtime.resolve_device(options.device, op="demo")
+    except (ValueError, RuntimeError) as error:
+        raise SystemExit(str(error)) from None
     result = classify_digits(options.dim, options.seed, options.rounds, device, options.output)
     images = int(next(iter(result.confusion.values())).sum())
     heading = (

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_hrr import runtime
-from torch_hrr.assembly import _external_rounds, _module, _sampled
+from torch_hrr.assembly import _sampled
 
 DEVICE = torch.device("cuda", 0)
 # To C++ the tensors are on this device, which needs no hardware and whose backward passes run.
@@ -173,9 +173,9 @@ class PretendCuda(contextlib.ExitStack):
     def __enter__(self):
         super().__enter__()
         patch = self.enter_context(self._monkeypatch.context())
-        known = _module.resolve_device
-        for module in (_module, _external_rounds, runtime.device):
-            patch.setattr(module, "resolve_device", lambda device, **op: _known_device(device, known))
+        known = runtime.device._problem
+        patch.setattr(runtime.device, "_problem", lambda device: None if device.type == "cuda" else known(device))
+        patch.setattr(runtime.device, "_has_kernels", lambda kind: True)
         seeded = _sampled.seeded_generator
         patch.setattr(_sampled, "seeded_generator", lambda seed, device: _like(seeded, seed, device))
         # Without threads of devices, which are not there.
@@ -189,10 +189,6 @@ class PretendCuda(contextlib.ExitStack):
         before = self.waits.copy()
         call()
         return self.waits - before
-
-
-def _known_device(device, resolve):
-    return torch.device(device) if str(device).partition(":")[0] == "cuda" else resolve(device)
 
 
 def _like(seeded, seed, device):

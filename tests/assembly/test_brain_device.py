@@ -298,13 +298,6 @@ def test_a_device_without_memory_is_refused():
         Brain(device="meta")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_there_is_the_cpu(monkeypatch):
-    monkeypatch.setattr("torch_hrr.runtime.device._warned", set())
-    with pytest.warns(RuntimeWarning, match="cuda was asked for but"):
-        assert Brain(device="cuda").device.type == "cpu"
-
-
 # Waiting for the device
 
 

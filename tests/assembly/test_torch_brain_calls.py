@@ -32,7 +32,7 @@ def two_areas(**options):
 
 
 def on_this_machine(**options):
-    """TorchBrain(device="cuda:0"): on the GPU, else on the CPU; a warning comes once a process."""
+    """TorchBrain(device="cuda:0"): on the GPU, else on the CPU, with a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*continuing on the CPU", category=RuntimeWarning)
         return TorchBrain(device="cuda:0", **options)

@@ -286,14 +286,13 @@ def test_the_threshold_is_found_once_and_only_if_needed(system, monkeypatch):
 def test_an_accelerator_that_fails_is_given_up(system, monkeypatch, kind):
     problem = kind("CUDA error: unspecified launch failure")
     monkeypatch.setattr(device, "_lost", {})
-    monkeypatch.setattr(device, "_warned", set())
     system.threshold_batch_size, system.gpu_ops = 0, FakeAccelerator(problem)
     failed, (a, b) = system.gpu_ops, (vectors(2), vectors(2))
-    with pytest.warns(RuntimeWarning, match=r"cuda failed \(CUDA error: unspecified launch failure\); continuing on"):
+    with pytest.warns(RuntimeWarning, match=r"it failed \(CUDA error: unspecified launch failure\); continuing on"):
         assert torch.equal(system.adaptive_bind(a, b), hrr.bind(a, b))
     assert torch.equal(system.adaptive_bind(a, b), hrr.bind(a, b))
     assert len(failed.bound) == 1 and not system.has_accelerator
-    assert device._problem(torch.device("cuda", 0)) == "cuda:0 failed (CUDA error: unspecified launch failure)"
+    assert device._problem(torch.device("cuda", 0)) == "it failed (CUDA error: unspecified launch failure)"
 
 
 def test_without_an_accelerator_nothing_is_measured_and_nothing_moves():

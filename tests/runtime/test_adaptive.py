@@ -132,10 +132,13 @@ def test_failures_that_have_no_class_of_their_own_are_the_devices(feigned_gpu, t
         adaptive_call(fn, near, device="cuda")
     assert lost.value.reason == text
     device._lost.clear()
-    device._warned.clear()
-    with pytest.warns(RuntimeWarning, match=r"cuda failed \(") as caught:
+    with pytest.warns(RuntimeWarning, match=r"cuda was asked for but it failed \(") as caught:
         assert torch.equal(adaptive_call(fn, x, device="cuda"), x + 1)
-    assert len(caught) == 1 and resolve_device("cuda").type == "cpu"
+    assert len(caught) == 1
+    # Later calls of its kind go on; others that name it are told.
+    assert torch.equal(adaptive_call(fn, x, device="cuda"), x + 1)
+    with pytest.raises(RuntimeError, match=r"got cuda, and it failed \("):
+        resolve_device("cuda")
 
 
 @pytest.mark.parametrize("error", SHORTAGES_OF_DEVICES, ids=str)

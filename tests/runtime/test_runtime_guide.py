@@ -6,7 +6,7 @@ from guide import DOCS, run_snippets_in, words_of_code
 
 from torch_hrr import hrr, runtime
 
-pytestmark = pytest.mark.filterwarnings("ignore:torch_hrr. cuda:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*continuing on the CPU:RuntimeWarning")
 GUIDE = DOCS / "runtime.md"
 
 

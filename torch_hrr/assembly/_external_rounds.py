@@ -14,7 +14,7 @@ from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._external import LARGEST, choose, chosen_round, lead, open_pairs, received, silent, undoing
 from torch_hrr.assembly._network import Projections
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.runtime import resolve_device
+from torch_hrr.runtime.device import resolve_device_or_cpu
 
 _ops = torch.ops.torch_hrr
 _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -35,7 +35,7 @@ class ExternalRounds(DescribedModule):
         op = type(self).__name__
         self.precision = checks.choice(op, "precision", precision, _PRECISIONS)
         self._dtype = _PRECISIONS[self.precision]
-        place = resolve_device(device, op=op)
+        place = resolve_device_or_cpu(device, op=op)
         self.brain = Brain(checks.probability(op, "p", p), checks.check_seed(op, seed), device=place)
         self.biases = nn.ParameterList()
         self.learning = False

@@ -52,9 +52,9 @@ class Brain(NetworkModule):
         mode: "exact", or "sampled": the lazy method of the published simulator, which is biased and serves to compare
             with published figures (see `torch_hrr.assembly._sampled.SampledEngine`). Its random numbers come from
             torch.Generator: a seed's winners depend on the kind of device, and the brain cannot leave its device.
-        device: where the brain lives, "cpu", "cuda" or the index of a GPU; if it is not available, the CPU, after a
-            RuntimeWarning. By default it lives on the CPU, whatever `runtime.set_device` says; None means the device
-            that was set there, `runtime.get_device()`. In mode "exact" a brain can be moved (``brain.to("cuda")``) and
+        device: where the brain lives, "cpu", "cuda" or the index of a GPU, as for `runtime.resolve_device`. By default
+            it lives on the CPU, whatever `runtime.set_device` says; None means the device that was set there,
+            `runtime.get_device()`. In mode "exact" a brain can be moved (``brain.to("cuda")``) and
             saved on one device and loaded on another, with the same bits.
         batch: number of independent brains; results then have a leading dimension. Brain b is the same in every
             batch, and batch=None is brain 0 without that dimension.

@@ -31,6 +31,7 @@ from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._connectomes import Connectome, Views, stimulus_views
 from torch_hrr.assembly._views import AreaView
+from torch_hrr.runtime.device import resolve_device_or_cpu
 
 __all__ = ["Area", "Brain", "overlap"]
 
@@ -242,7 +243,7 @@ class Brain(Described, CopiedWhole):
         save_winners: whether areas keep ``saved_winners``; both grow with every projection. `Monitor` is bounded. Both
             flags can be assigned.
         seed: 64 bits.
-        device: where it lives, as for `torch_hrr.assembly.Brain`.
+        device: where it lives, as for `torch_hrr.assembly.TorchBrain`.
         mode: "exact" or "sampled", as for `torch_hrr.assembly.Brain`.
 
     Attributes:
@@ -264,7 +265,8 @@ class Brain(Described, CopiedWhole):
         mode: str = "exact",
     ) -> None:
         """See the class."""
-        self.brain = assembly.Brain(p=p, seed=seed, device=device, mode=mode)
+        place = resolve_device_or_cpu(device, op="Brain")
+        self.brain = assembly.Brain(p=p, seed=seed, device=place, mode=mode)
         self._saves = {
             "size": checks.check_bool("Brain", "save_size", save_size),
             "winners": checks.check_bool("Brain", "save_winners", save_winners),

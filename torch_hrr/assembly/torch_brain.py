@@ -46,7 +46,8 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     about 0.1 / k: in fp16, scale the loss from k = 1e4 on.
 
     Args:
-        device: where the brain lives, as for `Brain`: by default on the CPU whatever `runtime.set_device` says.
+        device: where the brain lives, as for `Brain`: by default on the CPU whatever `runtime.set_device` says. One
+            that cannot be used is the CPU, after a RuntimeWarning each time.
         precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are always
             float32, even after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
@@ -332,7 +333,7 @@ class CupyBrain(TorchBrain):
     CuPy is not used. All other arguments and methods are those of `TorchBrain`.
 
     Args:
-        device: a device or its index: 0 is the first GPU; without a GPU, the brain lives on the CPU, after a warning.
+        device: a device or its index: 0 is the first GPU; without a GPU, the CPU, after a RuntimeWarning.
         **options: the other arguments of `TorchBrain`.
     """
 

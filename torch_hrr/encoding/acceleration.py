@@ -29,6 +29,7 @@ from torch_hrr._checks import (
 from torch_hrr._repr import Described
 from torch_hrr.encoding import functional, relative
 from torch_hrr.reference import encoding as reference
+from torch_hrr.runtime.device import resolve_device_or_cpu
 from torch_hrr.runtime.memory import limit_memory
 from torch_hrr.runtime.profiler import OperatorRecording
 
@@ -99,8 +100,8 @@ class GPUAccelerator(Described):
 
         Args:
             config: None means `GPUConfig()`.
-            device: Where to work; None means the current device, `runtime.get_device()`, if that is
-                a GPU that the library has kernels for and the configuration allows it, else the CPU.
+            device: Where to work, as for `runtime.set_device`; None means the current device, `runtime.get_device()`,
+                if that is a GPU that the library has kernels for and the configuration allows it, else the CPU.
 
         Raises:
             TypeError: An argument of another type.
@@ -109,7 +110,7 @@ class GPUAccelerator(Described):
         self.config = GPUConfig() if config is None else config
         if not isinstance(self.config, GPUConfig):
             raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
-        self._work_on(choose_device(self.config.enable_gpu, device, "GPUAccelerator"))
+        self._work_on(choose_device(self.config.enable_gpu, device, "GPUAccelerator", falls_back=True))
         self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
@@ -118,7 +119,7 @@ class GPUAccelerator(Described):
         return {"device": self.device, **self.config._summary()}
 
     def move(self, device: torch.device | str | int) -> None:
-        """Makes another device the one to work on; the loss scale starts anew."""
+        """Makes another device, as for `runtime.resolve_device`, the one to work on; the loss scale starts anew."""
         self._work_on(runtime.resolve_device(device, op="move"))
 
     def _work_on(self, device: torch.device) -> None:
@@ -348,10 +349,12 @@ class GPUAccelerator(Described):
         }
 
 
-def choose_device(enable_gpu: bool, device: torch.device | str | int | None, op: str) -> torch.device:
+def choose_device(
+    enable_gpu: bool, device: torch.device | str | int | None, op: str, falls_back: bool = False
+) -> torch.device:
     """The device given, else the current one if an accelerator and allowed, or the CPU."""
     if device is not None:
-        return runtime.resolve_device(device, op=op)
+        return (resolve_device_or_cpu if falls_back else runtime.resolve_device)(device, op=op)
     current = runtime.resolve_device(None)
     return current if enable_gpu and current.type != "meta" else torch.device("cpu")
 

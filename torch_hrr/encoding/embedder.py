@@ -113,8 +113,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             config: None means `SinusoidalConfig()`.
             table: A table in a file in place of the parameter; its shape must be the configuration's.
             generator: A CPU generator; None draws from torch's default one.
-            device: The device; None means a GPU, if the configuration allows one, one works and the library has kernels
-                for it, else the CPU.
+            device: The device, as for `runtime.set_device`; None means a GPU, if the configuration allows one, one
+                works and the library has kernels for it, else the CPU.
 
         Raises:
             TypeError: An argument of another type.
@@ -132,7 +132,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 wanted = [config.vocab_size, config.embedding_dim]
                 raise ValueError(f"{name}: table must have shape {wanted}, got {list(table.shape)}")
             device = table.device if device is None else device
-        where = choose_device(config.acceleration().enable_gpu, device, name)
+        where = choose_device(config.acceleration().enable_gpu, device, name, falls_back=True)
         self.accelerator = GPUAccelerator(config.acceleration(), where)
         self.table = table
         self._configure(config)

@@ -45,6 +45,7 @@ def create_brain(
     Raises:
         TypeError: An argument of another type, or an unknown setting.
         ValueError: A number is outside its range.
+        RuntimeError: ``device`` is one that torch cannot use.
     """
     own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": spatial, "channels": channels, "seed": seed}
     return _created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
@@ -58,10 +59,10 @@ def _created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
         if name not in known:
             raise TypeError(f"{op}: settings must be arguments of FieldBrain or prefer_gpu, got {name}")
     if settings.get("device") is None:
-        settings["device"] = "cuda" if prefer_gpu and has_gpu() else "cpu"
+        settings["device"] = "auto" if prefer_gpu else "cpu"
     try:
         return FieldBrain(**settings)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise renamed(error, "FieldBrain", op) from None
 
 

@@ -399,9 +399,8 @@ def random(
         dim: their dimension, >= 1.
         generator: a CPU generator; None draws from torch's default one.
         unitary: whether to draw unitary vectors.
-        device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``: if
-            the device is unavailable, the CPU, after a RuntimeWarning. Give it within
-            ``torch.compile(fullgraph=True)``: no graph can look up the current device.
+        device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``. Give
+            it within ``torch.compile(fullgraph=True)``: no graph can look up the current device.
         dtype: dtype of the result; None means torch's default dtype.
 
     Returns:
@@ -411,6 +410,7 @@ def random(
         TypeError: an argument of another type, or ``dtype`` is not float32, float64, float16 or bfloat16.
         ValueError: ``n`` is negative, ``dim`` is less than 1, ``n dim`` is not below 2^59, the generator is not a CPU
             generator, or torch does not know the device.
+        RuntimeError: torch cannot use the device.
     """
     n = integer("random", "n", n, 0)
     dim = integer("random", "dim", dim, 1)

@@ -22,9 +22,8 @@ from torch_hrr._checks import (
 from torch_hrr._repr import Described
 from torch_hrr.hrr import functional
 from torch_hrr.io.files import is_out_of_memory
-from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.calibration import binding_crossover
-from torch_hrr.runtime.device import given_up, is_failure
+from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu
 
 
 class HRROperations(Described):
@@ -37,6 +36,7 @@ class HRROperations(Described):
     Args:
         dimensionality: D, >= 1.
         device: As for `runtime.resolve_device`: "auto" means an accelerator if there is one that works, else the CPU.
+            A named one that cannot be used is the CPU, after a RuntimeWarning each time.
         dtype: float32, float64, float16 or bfloat16; arguments of another dtype are converted to it.
 
     Attributes:
@@ -63,7 +63,7 @@ class HRROperations(Described):
         dimensionality = integer(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
         self.dimensionality = dimensionality
-        self.device = resolve_device(device, op=name)
+        self.device = resolve_device_or_cpu(device, op=name)
         self.dtype = dtype
 
     def _summary(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class HybridHRRSystem(Described):
         self.dimensionality = integer(name, "dimensionality", dimensionality, 1)
         check_dtype(name, dtype)
         self.cpu_ops = HRROperations(dimensionality, "cpu", dtype)
-        self.gpu_ops = HRROperations(dimensionality, resolve_device(device, op=name), dtype)
+        self.gpu_ops = HRROperations(dimensionality, resolve_device_or_cpu(device, op=name), dtype)
         self._threshold: float | None = None
 
     def _summary(self) -> dict[str, Any]:

@@ -62,8 +62,7 @@ class VectorStore(NamedVectors, Saveable):
 
         Args:
             dim: dimension D of the vectors, >= 1.
-            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
-                device is unavailable, the CPU, after a RuntimeWarning.
+            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
             capacity: number of vectors to make room for, >= 0.
 

@@ -68,8 +68,7 @@ class Vocabulary(NamedVectors, Saveable):
             dim: dimension D of the vectors, >= 1.
             seed: seed of the vectors drawn, any int, taken modulo 2^64.
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
-            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`: if the
-                device is unavailable, the CPU, after a RuntimeWarning.
+            device: device of the vectors; None means the current device, else as for `runtime.resolve_device`.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:

@@ -75,11 +75,13 @@ class Saveable:
             torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
             TypeError, ValueError: ``key`` is not bytes or empty, ``device`` names no device, ``path`` is not a
                 regular file, or the class knows no such option.
+            RuntimeError: ``device`` is one that torch cannot use.
             MemoryError: The object does not fit into memory.
             OSError: The file cannot be read; FileNotFoundError if there is none.
         """
         cls._check_options(options)
-        return cls._made(path, *cls._read(path, key), device=cls._resolved(device), **options)
+        place = cls._resolved(device)
+        return cls._made(path, *cls._read(path, key), device=place, **options)
 
     @classmethod
     def _check_options(cls, options: Mapping[str, Any]) -> None:

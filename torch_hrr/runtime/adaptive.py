@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_data, check_strided, strided
 from torch_hrr.io.files import is_out_of_memory
-from torch_hrr.runtime.device import given_up, is_failure, leaves, map_leaves, resolve_device, wait_for
+from torch_hrr.runtime.device import given_up, is_failure, leaves, map_leaves, resolve_adaptive_device, wait_for
 from torch_hrr.runtime.memory import free_caches
 
 _CPU = torch.device("cpu")
@@ -21,8 +21,8 @@ def adaptive_call(fn: Callable[..., Any], *batches: Any, device: torch.device | 
     """``fn(*batches)`` on a device, with fewer rows at a time where its memory is too short, at last on the CPU.
 
     Where memory runs out, caches are freed and the rows tried again, then half as many rows at a time, down to one;
-    where one row does not fit, all rows that are left go to the CPU. A device that fails is given up: this call and
-    later ones that ask `resolve_device` go on on the CPU, after one RuntimeWarning.
+    where one row does not fit, all rows that are left go to the CPU. A device that fails is given up, after a
+    RuntimeWarning: this call and later ones go on on the CPU, and other calls that name the device are errors.
 
     Args:
         fn: A function of rows: row i of its results depends on row i of the batches alone. It takes tensors on the
@@ -75,7 +75,7 @@ def call_in_rows(
         shapes = [list(batch.shape) for batch in given]
         raise ValueError(f"{op}: batches must have the same number of rows, got shapes {shapes}")
     call = _Call(op, fn, given, copied)
-    target = resolve_device(device, op=op)
+    target = resolve_adaptive_device(device, op=op)
     if target.type == "meta":
         raise ValueError(f"{op}: device must hold data, got meta")
     if target.type != "cpu":

@@ -26,7 +26,7 @@ class GPUMemoryAnalysis(Described):
     """How much memory vectors take on a device.
 
     Args:
-        device: As for `resolve_device`; None means the current one.
+        device: As for `set_device`; None means the current one.
         dimensionality: The vectors' dimension, at least 1.
 
     Raises:
@@ -36,7 +36,7 @@ class GPUMemoryAnalysis(Described):
 
     def __init__(self, device: torch.device | str | int | None = None, dimensionality: int = 512) -> None:
         """Allocates nothing yet."""
-        self.device = resolve_data_device(device, op="GPUMemoryAnalysis")
+        self.device = resolve_data_device(device, op="GPUMemoryAnalysis", falls_back=True)
         self.dimensionality = integer("GPUMemoryAnalysis", "dimensionality", dimensionality, 1)
 
     def _summary(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class GPUPerformanceBenchmark(Described):
     """How long binding takes on the CPU and on a GPU.
 
     Args:
-        device: As for `resolve_device`; None means the current one.
+        device: As for `set_device`; None means the current one.
 
     Raises:
         TypeError: The device is neither a name, a device nor an index.
@@ -99,7 +99,7 @@ class GPUPerformanceBenchmark(Described):
 
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Measures nothing yet."""
-        self.device = resolve_data_device(device, op="GPUPerformanceBenchmark")
+        self.device = resolve_data_device(device, op="GPUPerformanceBenchmark", falls_back=True)
 
     def _summary(self) -> dict[str, Any]:
         return {"device": self.device}

@@ -1,4 +1,4 @@
-"""The device that new objects are made on: detection, choice with a graceful fallback to the CPU, and transfers."""
+"""The device that new objects are made on: detection, one rule for choosing it, and transfers."""
 
 import contextlib
 import copy
@@ -38,6 +38,7 @@ _scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_sco
 _working: set[torch.device] = set()
 # Devices that failed in use, by kind and index, and with what.
 _lost: dict[tuple[str, int], str] = {}
+# Kinds of devices without kernels of ours that were warned of.
 _warned: set[str] = set()
 _lock = threading.Lock()
 
@@ -83,13 +84,14 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
         op: The user's call, for errors to name.
 
     Returns:
-        The device, without an index if none was given. If there is no such device or it fails a first small
-        computation: the CPU, after one RuntimeWarning per process and reason; "auto" warns only of a device that exists
-        but fails. On a device requested by name for which the library has no kernels, operators run in plain torch,
-        after one RuntimeWarning per process.
+        The device, without an index if none was given. "auto" passes over a device that fails, in silence. On a device
+        requested by name for which the library has no kernels, operators run in plain torch, after one RuntimeWarning
+        per process.
 
     Raises:
-        ValueError: A name that torch does not know, or an index beyond the available devices.
+        RuntimeError: There is no device of this name or index, or it fails a first small computation, or has failed
+            before.
+        ValueError: A name that torch does not know, or an index that no device can have.
         TypeError: Anything but a torch.device, a str, an int or None.
 
     The first call for a device computes on it, which on CUDA must not happen while a graph is captured; later calls
@@ -98,15 +100,30 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
     return _current() if device is None else _select(op, device)
 
 
+def resolve_device_or_cpu(device: torch.device | str | int | None, *, op: str) -> torch.device:
+    """`resolve_device` for names of the programs that this library continues, which may count on this fallback.
+
+    A device that cannot be used is the CPU, after a RuntimeWarning each time.
+    """
+    return _current() if device is None else _select(op, device, falls_back=True)
+
+
+def resolve_adaptive_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
+    """`resolve_device` for calls that go on where a device fails: one that was given up is the CPU."""
+    if device is None or (isinstance(device, str) and device == "auto"):
+        return resolve_device(device, op=op)
+    return _CPU if _is_lost(named_device(op, device)) else _select(op, device)
+
+
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
     """The device of a module's parameters: as `resolve_device`, but None means torch's default until one is set."""
     chosen = _chosen() if device is None else _select(op, device)
     return _unless_lost(torch.get_default_device()) if chosen is None else chosen
 
 
-def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
-    """`resolve_device` for an object that reads its values back, and so cannot live on meta."""
-    target = resolve_device(device, op=op)
+def resolve_data_device(device: torch.device | str | int | None, *, op: str, falls_back: bool = False) -> torch.device:
+    """`resolve_device`, or `resolve_device_or_cpu`, for an object that reads its values back: it cannot be on meta."""
+    target = (resolve_device_or_cpu if falls_back else resolve_device)(device, op=op)
     if target.type == "meta":
         raise ValueError(f"{op}: device must hold data, got meta")
     # With its index, so that the object stays where it is when the current device changes.
@@ -122,10 +139,11 @@ def set_device(device: torch.device | str | int) -> None:
     `GPUContext`.
 
     Args:
-        device: As for `resolve_device`, with the same fallback and errors; None is not a device here.
+        device: As for `resolve_device`, but one that cannot be used is the CPU, after a RuntimeWarning each time; None
+            is not a device here.
     """
     global _process_device, _is_set
-    selected = _select("set_device", device)
+    selected = _select("set_device", device, falls_back=True)
     scopes = _scopes.get()
     if scopes:
         _scopes.set((*scopes[:-1], selected))
@@ -150,7 +168,8 @@ class GPUContext(Described):
     several threads at once as well. `with GPUContext() as device` gives the name of the device chosen.
 
     Args:
-        device: As for `resolve_device`, None being the current device; resolved on entry.
+        device: As for `resolve_device`, None being the current device; resolved on entry. One that cannot be used is
+            the CPU, after a RuntimeWarning each time.
     """
 
     def __init__(self, device: torch.device | str | int | None = "auto") -> None:
@@ -162,7 +181,7 @@ class GPUContext(Described):
 
     def __enter__(self) -> str:
         """Makes the device current and returns its name."""
-        selected = _current() if self.device is None else _select("GPUContext", self.device)
+        selected = resolve_device_or_cpu(self.device, op="GPUContext")
         _scopes.set((*_scopes.get(), selected))
         return str(selected)
 
@@ -179,7 +198,7 @@ def to_gpu(x: Any) -> Any:
     that torch lacks stay. Tensors move as with `Tensor.to`, which keeps the autograd graph.
 
     Returns:
-        The same structure on the GPU, or without one on the CPU, after one RuntimeWarning per process and reason.
+        The same structure on the GPU, or without one on the CPU, after a RuntimeWarning each time.
 
     Raises:
         DeviceError: The device failed during a copy.
@@ -187,9 +206,9 @@ def to_gpu(x: Any) -> Any:
     """
     device = _current()
     if device.type in ("cpu", "meta"):
-        device, problem = _automatic(native=False)
+        device = _automatic(native=False)
         if device == _CPU:
-            _warn_fallback("cuda", problem or _missing("cuda"))
+            _warn_fallback("to_gpu", "cuda", _problem(torch.device("cuda")))
         _warn_without_kernels(device)
     return moved("to_gpu", device, x)
 
@@ -294,34 +313,38 @@ def _current() -> torch.device:
         return _unless_lost(default)
     known = _process_device
     if known is None or _is_lost(known):
-        automatic, problem = _automatic()
+        automatic = _automatic()
         with _lock:
             # Another thread may have set one meanwhile, which must hold.
             if _process_device is known:
                 _process_device = automatic
-        # That a device was lost has been said.
-        if problem is not None and known is None:
-            _warn_fallback("auto", problem)
     return _process_device or _CPU
 
 
-def _select(op: str, device: torch.device | str | int) -> torch.device:
-    """The device asked for, or the CPU after a warning."""
-    problem: str | None
+def _select(op: str, device: torch.device | str | int, falls_back: bool = False) -> torch.device:
+    """The device asked for; where it cannot be used, an error, or the CPU after a warning."""
     if isinstance(device, str) and device == "auto":
-        selected, problem = _automatic()
-    else:
-        selected = named_device(op, device)
-        count = _count(selected.type)
-        if selected.index is not None and count and not 0 <= selected.index < count:
-            raise ValueError(f"{op}: device must have an index below {count}, got {str(device)!r}")
-        device = selected
-        problem = _problem(selected)
-        selected = _CPU if problem is not None or selected.type == "cpu" else selected
+        return _automatic()
+    selected = named_device(op, device)
+    problem = _problem(selected)
     if problem is not None:
-        _warn_fallback(str(device), problem, selected=selected)
+        # As it was named: torch makes "cuda:999" an index of its own.
+        asked = device if isinstance(device, str) else str(selected)
+        if not falls_back:
+            raise unusable(op, asked, problem)
+        _warn_fallback(op, asked, problem)
+        return _CPU
     _warn_without_kernels(selected)
-    return selected
+    return _CPU if selected.type == "cpu" else selected
+
+
+def unusable(op: str, device: str, problem: str) -> RuntimeError:
+    """The error of a call that names a device which cannot be used, and for which reason."""
+    automatic = _automatic()
+    place = "the CPU" if automatic == _CPU else str(automatic)
+    return RuntimeError(
+        f'{op}: device must be one that torch can use, got {device}, and {problem}; "auto" takes {place} then'
+    )
 
 
 def named_device(op: str, device: torch.device | str | int) -> torch.device:
@@ -329,9 +352,8 @@ def named_device(op: str, device: torch.device | str | int) -> torch.device:
     if isinstance(device, numbers.Integral) and not isinstance(device, bool):
         kind, index = next(filter(_count, _ACCELERATORS), "cuda"), int(device)
         # torch takes indices modulo 2^8.
-        count = _count(kind) or 2**7
-        if not 0 <= index < count:
-            raise ValueError(f"{op}: device must be an index from 0 to {count - 1}, got {shown(index)}")
+        if not 0 <= index < 2**7:
+            raise ValueError(f"{op}: device must be an index from 0 to {2**7 - 1}, got {shown(index)}")
         return torch.device(kind, index)
     if not isinstance(device, torch.device | str):
         raise TypeError(f"{op}: device must be a torch.device, a name or an index, got {type(device).__name__}")
@@ -348,17 +370,12 @@ def _has_kernels(kind: str) -> bool:
     return kind in ("cpu", "meta") or (kind == "cuda" and _library.has_cuda_kernels())
 
 
-def _automatic(native: bool = True) -> tuple[torch.device, str | None]:
-    """The first accelerator that works, with kernels of ours if `native`, else the CPU; and why one there fails."""
-    first_problem = None
+def _automatic(native: bool = True) -> torch.device:
+    """The first accelerator that works, with kernels of ours if `native`, else the CPU."""
     for kind in _ACCELERATORS:
-        if _count(kind) and (_has_kernels(kind) or not native):
-            device = torch.device(kind)
-            problem = _problem(device)
-            if problem is None:
-                return device, first_problem
-            first_problem = first_problem or problem
-    return _CPU, first_problem
+        if _count(kind) and (_has_kernels(kind) or not native) and _problem(torch.device(kind)) is None:
+            return torch.device(kind)
+    return _CPU
 
 
 def _count(kind: str) -> int | None:
@@ -399,7 +416,7 @@ def given_up(op: str, device: torch.device, error: BaseException) -> DeviceError
     """`failure` of a device that later choices avoid: its memory is lost, and torch cannot start it again."""
     lost = failure(op, device, error)
     _lost[device.type, device.index or 0] = lost.reason
-    _warn_fallback(str(device), f"{device} failed ({lost.reason})")
+    _warn_fallback(op, str(device), f"it failed ({lost.reason})")
     return lost
 
 
@@ -414,13 +431,13 @@ def _unless_lost(device: torch.device) -> torch.device:
 def _problem(device: torch.device) -> str | None:
     """Why a device cannot be used; None if it can."""
     if device.type in ("cpu", "meta"):
-        return None
+        return missing(device)
     lost = _lost.get((device.type, device.index or 0))
     if lost is not None:
-        return f"{device} failed ({lost})"
+        return f"it failed ({lost})"
     if device in _working:
         return None
-    problem = _missing(device.type) if _count(device.type) == 0 else _probe(device)
+    problem = missing(device) or _probe(device)
     if problem is None:
         _working.add(device)
     return problem
@@ -431,15 +448,22 @@ def _probe(device: torch.device) -> str | None:
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as error:
-        return f"{device} does not work ({first_line(error)})"
+        return f"it does not work ({first_line(error)})"
     return None
 
 
-def _missing(kind: str) -> str:
+def missing(device: torch.device) -> str | None:
+    """Why torch does not list a device; None if it does, or cannot say."""
+    kind, count = device.type, _count(device.type)
+    if count is None or 0 <= (device.index or 0) < count:
+        return None
+    name = kind.upper() if kind in _ACCELERATORS else kind
+    if count:
+        return f"torch {torch.__version__} finds {count} {name} device{'s' * (count > 1)}"
     if kind != "cuda":
-        return f"torch finds no {kind} device"
+        return f"torch {torch.__version__} finds no {name} device"
     if torch.version.cuda is None and torch.version.hip is None:
-        return "this build of torch has no CUDA"
+        return f"torch {torch.__version__} is built without CUDA"
     try:
         torch.empty(0, device="cuda")
         reason = "no reason given"
@@ -447,7 +471,7 @@ def _missing(kind: str) -> str:
         reason = first_line(error)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     hidden = "" if visible is None else f"; CUDA_VISIBLE_DEVICES is {visible!r}"
-    return f"torch finds no CUDA device ({reason}{hidden})"
+    return f"torch {torch.__version__} finds no CUDA device ({reason}{hidden})"
 
 
 def first_line(error: BaseException) -> str:
@@ -455,22 +479,22 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
 
 
-def _warn_fallback(asked: str, problem: str, selected: torch.device = _CPU) -> None:
-    place = "the CPU" if selected == _CPU else str(selected)
-    _warn_once(problem, f"{asked} was asked for but {problem}; continuing on {place}")
+def _warn_fallback(op: str, asked: str, problem: str | None) -> None:
+    _warn(f"{op}: {asked} was asked for but {problem}; continuing on the CPU")
 
 
 def _warn_without_kernels(device: torch.device) -> None:
-    if not _has_kernels(device.type):
-        text = f"this build has no kernels of its own for {device.type}: its operators run there in plain torch, slower"
-        _warn_once("no kernels", text)
-
-
-def _warn_once(reason: str, message: str) -> None:
+    kind = device.type
+    if _has_kernels(kind):
+        return
     with _lock:
-        if reason in _warned:
+        if kind in _warned:
             return
-        _warned.add(reason)
+        _warned.add(kind)
+    _warn(f"this build has no kernels of its own for {kind}: its operators run there in plain torch, slower")
+
+
+def _warn(message: str) -> None:
     warnings.warn(f"torch_hrr: {message}", RuntimeWarning, stacklevel=_level_of_caller())
 
 

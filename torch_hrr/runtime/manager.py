@@ -42,7 +42,7 @@ class GPUMemoryManager(Described):
     at last on the CPU. Elsewhere the limit holds for the storage allocated here. Threads may share a manager.
 
     Args:
-        device: As for `resolve_device`; None means the current one.
+        device: As for `set_device`; None means the current one.
         memory_limit: The share of the device's memory to use, in (0, 1].
 
     Attributes:
@@ -61,7 +61,7 @@ class GPUMemoryManager(Described):
         self.memory_limit = float(real("GPUMemoryManager", "memory_limit", memory_limit))
         if not 0 < self.memory_limit <= 1:
             raise ValueError(f"GPUMemoryManager: memory_limit must be in (0, 1], got {self.memory_limit}")
-        self.device = resolve_data_device(device, op="GPUMemoryManager")
+        self.device = resolve_data_device(device, op="GPUMemoryManager", falls_back=True)
         self._lender = Lender()
         known = self.device.type in ("cpu", "cuda")
         self._limit = int(total_memory(self.device) * self.memory_limit) if known else None

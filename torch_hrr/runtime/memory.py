@@ -5,7 +5,7 @@ import pathlib
 
 import torch
 
-from torch_hrr.runtime.device import cpu_memory, first_line, named_device, resolve_device
+from torch_hrr.runtime.device import cpu_memory, first_line, missing, named_device, resolve_device, unusable
 
 _MEMINFO = pathlib.Path("/proc/meminfo")
 # Of the control group that a container runs in.
@@ -29,7 +29,8 @@ def available_memory(device: torch.device | str | int = "cpu") -> int:
             free, _ = torch.cuda.mem_get_info(device)
             return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
         except (RuntimeError, AssertionError, ValueError) as error:
-            raise RuntimeError(f"{op}: {device} must report its memory, got {first_line(error)}") from error
+            problem = missing(device) or f"it does not report its memory ({first_line(error)})"
+            raise unusable(op, str(device), problem) from error
     if device.type != "cpu":
         raise RuntimeError(f"available_memory: device must be cpu or cuda, got {device}")
     available = _system_memory()

@@ -18,7 +18,7 @@ from torch_hrr._checks import checked_path, choice, integer, positive, word
 from torch_hrr._repr import Described
 from torch_hrr.io.files import write_atomically, write_json
 from torch_hrr.runtime.benchmark import benchmark_device
-from torch_hrr.runtime.device import GPUContext, resolve_device, wait_for
+from torch_hrr.runtime.device import GPUContext, resolve_device_or_cpu, wait_for
 from torch_hrr.runtime.monitor import ResourceMonitor
 
 _TOP = 10
@@ -127,7 +127,7 @@ class PerformanceProfiler(Described):
 
     Args:
         backend: "torch".
-        device: As for `resolve_device`; None means the current one.
+        device: As for `set_device`; None means the current one.
 
     Attributes:
         backend: "torch".
@@ -142,7 +142,7 @@ class PerformanceProfiler(Described):
     def __init__(self, backend: str = "torch", device: torch.device | str | int | None = None) -> None:
         """Records nothing yet."""
         self.backend = choice("PerformanceProfiler", "backend", backend, ("torch",))
-        self.device = resolve_device(device, op="PerformanceProfiler")
+        self.device = resolve_device_or_cpu(device, op="PerformanceProfiler")
         self.monitor = ResourceMonitor(self.device)
         self._recording: OperatorRecording | None = None
         self._started: float | None = None

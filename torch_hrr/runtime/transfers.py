@@ -25,7 +25,7 @@ class OptimizedTransfers(Described):
     Without a GPU the calls do the same with plain memory and plain copies.
 
     Args:
-        device: As for `resolve_device`; None means the current one.
+        device: As for `set_device`; None means the current one.
 
     Attributes:
         device: The device.
@@ -38,7 +38,7 @@ class OptimizedTransfers(Described):
 
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Finds the device; its stream is made when it is first used."""
-        self.device = resolve_data_device(device, op="OptimizedTransfers")
+        self.device = resolve_data_device(device, op="OptimizedTransfers", falls_back=True)
         self._lender = Lender()
         self._stream: Any = None
 
