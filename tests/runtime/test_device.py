@@ -184,8 +184,10 @@ def test_a_torch_without_cuda_is_a_reason(no_gpu, monkeypatch):
 
 def test_a_card_that_fails_is_an_error_where_it_is_named_and_passed_over_by_auto(two_gpus, monkeypatch):
     monkeypatch.setattr(device, "_probe", lambda chosen: "it does not work (no kernel image)")
-    assert get_device() == "cpu"
-    assert resolve_device("auto") == torch.device("cpu")
+    with pytest.warns(RuntimeWarning, match=r'"auto" passes over cuda: it does not work \(no kernel image\)') as caught:
+        assert get_device() == "cpu"
+        assert resolve_device("auto") == torch.device("cpu")
+    assert len(caught) == 1
     with pytest.raises(RuntimeError, match=r"got cuda:1, and it does not work \(no kernel image\); "):
         resolve_device("cuda:1")
     assert not get_device_info()["cuda_available"]
@@ -194,7 +196,8 @@ def test_a_card_that_fails_is_an_error_where_it_is_named_and_passed_over_by_auto
 def test_auto_goes_on_with_the_next_accelerator(accelerators, monkeypatch):
     accelerators(cuda=1, xpu=1, kernels=("cuda", "xpu"))
     monkeypatch.setattr(device, "_probe", lambda chosen: "it is lost" if chosen.type == "cuda" else None)
-    assert resolve_device("auto") == torch.device("xpu")
+    with pytest.warns(RuntimeWarning, match='"auto" passes over cuda: it is lost'):
+        assert resolve_device("auto") == torch.device("xpu")
     with pytest.raises(RuntimeError, match=r'"auto" takes xpu then$'):
         resolve_device("cuda")
 

@@ -38,7 +38,7 @@ _scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_sco
 _working: set[torch.device] = set()
 # Devices that failed in use, by kind and index, and with what.
 _lost: dict[tuple[str, int], str] = {}
-# Kinds of devices without kernels of ours that were warned of.
+# What was warned of once and for all.
 _warned: set[str] = set()
 _lock = threading.Lock()
 
@@ -84,9 +84,9 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
         op: The user's call, for errors to name.
 
     Returns:
-        The device, without an index if none was given. "auto" passes over a device that fails, in silence. On a device
-        requested by name for which the library has no kernels, operators run in plain torch, after one RuntimeWarning
-        per process.
+        The device, without an index if none was given. "auto" passes over a device that is there and fails, after one
+        RuntimeWarning per process that says why. On a device requested by name for which the library has no kernels,
+        operators run in plain torch, after one too.
 
     Raises:
         RuntimeError: There is no device of this name or index, or it fails a first small computation, or has failed
@@ -373,8 +373,13 @@ def _has_kernels(kind: str) -> bool:
 def _automatic(native: bool = True) -> torch.device:
     """The first accelerator that works, with kernels of ours if `native`, else the CPU."""
     for kind in _ACCELERATORS:
-        if _count(kind) and (_has_kernels(kind) or not native) and _problem(torch.device(kind)) is None:
-            return torch.device(kind)
+        if _count(kind) and (_has_kernels(kind) or not native):
+            problem = _problem(torch.device(kind))
+            if problem is None:
+                return torch.device(kind)
+            # Of one that was given up it was said then.
+            if not _is_lost(torch.device(kind)):
+                _warn_once(f"auto {kind}", f'"auto" passes over {kind}: {problem}')
     return _CPU
 
 
@@ -485,13 +490,19 @@ def _warn_fallback(op: str, asked: str, problem: str | None) -> None:
 
 def _warn_without_kernels(device: torch.device) -> None:
     kind = device.type
-    if _has_kernels(kind):
-        return
+    if not _has_kernels(kind):
+        _warn_once(
+            kind, f"this build has no kernels of its own for {kind}: its operators run there in plain torch, slower"
+        )
+
+
+def _warn_once(reason: str, message: str) -> None:
+    """A warning that a process gives once for a reason."""
     with _lock:
-        if kind in _warned:
+        if reason in _warned:
             return
-        _warned.add(kind)
-    _warn(f"this build has no kernels of its own for {kind}: its operators run there in plain torch, slower")
+        _warned.add(reason)
+    _warn(message)
 
 
 def _warn(message: str) -> None:
