@@ -28,7 +28,7 @@ def example(device: str) -> HierarchyManager:
     for i, resolution in enumerate((1, 2, 4)):
         level = HierarchicalLevel(i, SIZES[i], SIZES[i + 1], resolution)
         kind = ReactiveLayer if i == 0 else HebbianCore
-        level.add_layer(kind(SIZES[i], SIZES[i + 1], device=device))
+        level.add_layer(kind(SIZES[i], SIZES[i + 1], seed=0, device=device))
         manager.add_level(level)
     return manager
 

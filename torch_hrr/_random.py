@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_hrr._checks import check_seed
 
 _CPU = torch.device("cpu")
 # Where the 624 words of a CPU generator lie in its state, one in each eight bytes.
 _WORDS = slice(24, 24 + 8 * 624)
+
+
+# Generators have their states also where new tensors hold no data: within `_disable_current_modes`.
+
+
+def given_or_drawn_seed(op: str, seed: Any) -> int:
+    """`check_seed` of a seed; for None, 64 bits from torch's default generator on the CPU, which `manual_seed` sets."""
+    if seed is not None:
+        return check_seed(op, seed)
+    with _disable_current_modes():
+        return int(torch.randint(-(2**63), 2**63 - 1, (), device="cpu"))
 
 
 def seeded_generator(seed: int, device: torch.device = _CPU) -> torch.Generator:
@@ -20,10 +36,11 @@ def seeded_generator(seed: int, device: torch.device = _CPU) -> torch.Generator:
     generator = torch.Generator(device)
     if device.type != "cpu" or high == 0:
         return generator.manual_seed(seed % 2**64)
-    state = generator.manual_seed(low).get_state()
-    more = torch.Generator(_CPU).manual_seed(high).get_state()[_WORDS].view(torch.int64)
-    state[_WORDS].view(torch.int64).bitwise_xor_(more.roll(1))
-    return generator.set_state(state)
+    with _disable_current_modes():
+        state = generator.manual_seed(low).get_state()
+        more = torch.Generator(_CPU).manual_seed(high).get_state()[_WORDS].view(torch.int64)
+        state[_WORDS].view(torch.int64).bitwise_xor_(more.roll(1))
+        return generator.set_state(state)
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:

@@ -48,7 +48,7 @@ def first_level(seed: int) -> HierarchicalLevel:
 def second_level(deviations: Tensor, seed: int) -> HierarchicalLevel:
     """Components brought to one scale, then units that become selective."""
     level = HierarchicalLevel(1, COMPONENTS, UNITS)
-    scale = ReactiveLayer(COMPONENTS, COMPONENTS, activation="linear", device="cpu")
+    scale = ReactiveLayer(COMPONENTS, COMPONENTS, activation="linear", seed=seed, device="cpu")
     scale.weight.copy_(torch.diag(1 / (deviations * COMPONENTS**0.5)))
     level.add_layer(scale)
     level.add_layer(HebbianCore(COMPONENTS, UNITS, "bcm", lr=2e-3, activation="linear", seed=seed + 1, device="cpu"))

@@ -213,7 +213,7 @@ def test_the_average_of_areas(average):
 def test_repr_shows_the_settings():
     assert repr(KCap(3)) == "KCap(k=3, temperature=1.0, surrogate='sigmoid')"
     assert repr(KCap(3, 2, "laplace", soft=True)) == "KCap(k=3, temperature=2.0, surrogate='laplace', soft=True)"
-    assert repr(AssemblyLayer(5, 10, 2)) == (
+    assert repr(AssemblyLayer(5, 10, 2, seed=0)) == (
         "AssemblyLayer(in_features=5, n=10, k=2, p=0.1, temperature=1.0, surrogate='sigmoid', "
         "trainable=False, bias=False, seed=0)"
     )

@@ -90,8 +90,9 @@ def main() -> None:
 
     def learned(place):
         manager = hierarchy.HierarchyManager()
-        layers = (hierarchy.ReactiveLayer(8, 6, device=place), hierarchy.HebbianCore(6, 4, device=place))
-        for i, layer in enumerate((*layers, hierarchy.SoftHebb(4, 3, device=place))):
+        kinds = (hierarchy.ReactiveLayer, hierarchy.HebbianCore, hierarchy.SoftHebb)
+        for i, (kind, n, m) in enumerate(zip(kinds, (8, 6, 4), (6, 4, 3), strict=True)):
+            layer = kind(n, m, seed=0, device=place)
             level = hierarchy.HierarchicalLevel(i, layer.input_size, layer.output_size, i + 1)
             level.add_layer(layer)
             manager.add_level(level)

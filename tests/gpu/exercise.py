@@ -259,10 +259,10 @@ def hierarchies(small: bool, generator: torch.Generator, device: str = "cuda") -
 def learner(device: str) -> hierarchy.HierarchyManager:
     """A hierarchy of every kind of layer."""
     manager = hierarchy.HierarchyManager()
-    reactive = hierarchy.ReactiveLayer(12, 16, device=device)
-    oja = hierarchy.HebbianCore(16, 10, rule="oja", lr=1e-2, device=device)
-    soft = hierarchy.SoftHebb(10, 6, device=device)
-    bcm = hierarchy.HebbianCore(6, 4, rule="bcm", device=device)
+    reactive = hierarchy.ReactiveLayer(12, 16, seed=0, device=device)
+    oja = hierarchy.HebbianCore(16, 10, rule="oja", lr=1e-2, seed=0, device=device)
+    soft = hierarchy.SoftHebb(10, 6, seed=0, device=device)
+    bcm = hierarchy.HebbianCore(6, 4, rule="bcm", seed=0, device=device)
     for i, (layers, resolution, pool) in enumerate(
         (([reactive, oja], 1, "last"), ([soft], 2, "mean"), ([bcm], 3, "max"))
     ):

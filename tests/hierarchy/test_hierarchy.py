@@ -34,7 +34,7 @@ def hierarchy(pool="mean", reactive=False, resolutions=(1, 3)):
     for i, resolution in enumerate(resolutions):
         level = HierarchicalLevel(i, sizes[i], sizes[i + 1], resolution, pool)
         if reactive:
-            level.add_layer(ReactiveLayer(sizes[i], sizes[i]))
+            level.add_layer(ReactiveLayer(sizes[i], sizes[i], seed=0))
         level.add_layer(HebbianCore(sizes[i], sizes[i + 1], rule=("oja", "bcm")[i], lr=5e-3, seed=i))
         manager.add_level(level)
     return manager

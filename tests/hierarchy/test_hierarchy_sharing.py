@@ -21,7 +21,7 @@ def learner(layer=HebbianCore):
         level = HierarchicalLevel(
             number, input_size=size, output_size=units, temporal_resolution=number + 1, pool="mean"
         )
-        level.add_layer(layer(size, units))
+        level.add_layer(layer(size, units, seed=0))
         manager.add_level(level)
     return manager
 
@@ -221,7 +221,7 @@ def test_a_hierarchy_without_learning_is_exported():
     class Still(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.manager = learner(lambda n, m: HebbianCore(n, m, rule="bcm"))
+            self.manager = learner(lambda n, m, seed: HebbianCore(n, m, rule="bcm", seed=seed))
 
         def forward(self, samples):
             return self.manager.process_batch(samples, learn=False)

@@ -15,7 +15,6 @@ from torch._jit_internal import is_scripting
 from torch_hrr._checks import (
     check_bool,
     check_floating,
-    check_seed,
     check_strided,
     choice,
     integer,
@@ -25,6 +24,7 @@ from torch_hrr._checks import (
     resolve_dtype,
     tensor,
 )
+from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
 from torch_hrr.assembly import functional
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -120,7 +120,7 @@ class AssemblyLayer(DescribedModule):
         soft: bool = False,
         trainable: bool = False,
         bias: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -136,7 +136,8 @@ class AssemblyLayer(DescribedModule):
             soft: As for `KCap`.
             trainable: Whether the weights of connections are a parameter.
             bias: Whether each neuron has a bias.
-            seed: Seed of the connections, any int, taken modulo 2^64.
+            seed: Seed of the connections, any int, taken modulo 2^64; None draws one from torch's default generator on
+                the CPU, which `torch.manual_seed` sets.
             device: Device of the weights, as for `runtime.resolve_device`; None means the current device of `runtime`,
                 if one is set, else torch's default device.
             dtype: dtype of the weights; None means torch's default dtype.
@@ -154,7 +155,7 @@ class AssemblyLayer(DescribedModule):
         p = probability("AssemblyLayer", "p", p)
         trainable = check_bool("AssemblyLayer", "trainable", trainable)
         bias = check_bool("AssemblyLayer", "bias", bias)
-        seed = check_seed("AssemblyLayer", seed)
+        seed = given_or_drawn_seed("AssemblyLayer", seed)
         self.in_features = in_features
         self.n = n
         self.k = k

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_seed, integer, resolve_dtype
+from torch_hrr._checks import check_bool, integer, resolve_dtype
+from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
 from torch_hrr.hierarchy.layers import check_rows, drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -20,6 +21,7 @@ class BitLinear(DescribedModule):
     Attributes:
         weight: W, ``[m, n]``, from N(0, 1/n) at first.
         bias: b, ``[m]``, or None.
+        seed: Of the weights; one that was drawn if none was given.
 
     Source: Ma et al., The era of 1-bit LLMs: all large language models are in 1.58 bits, 2024.
     """
@@ -31,7 +33,7 @@ class BitLinear(DescribedModule):
         input_size: int,
         output_size: int,
         bias: bool = True,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -42,7 +44,8 @@ class BitLinear(DescribedModule):
             input_size: n, at least 1.
             output_size: m, at least 1.
             bias: Whether there is one; zeros at first.
-            seed: Of the weights, which are the same on every device.
+            seed: Of the weights, which are the same on every device; None draws one from torch's default generator on
+                the CPU, which `torch.manual_seed` sets.
             device: None means torch's default one, until `runtime.set_device` sets another.
             dtype: None means torch's default one.
 
@@ -56,7 +59,8 @@ class BitLinear(DescribedModule):
         self.output_size = integer(op, "output_size", output_size, 1)
         bias = check_bool(op, "bias", bias)
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
-        drawn = drawn_weights(op, self.output_size, self.input_size, check_seed(op, seed))
+        self.seed = given_or_drawn_seed(op, seed)
+        drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
         self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
         self.bias = nn.Parameter(torch.zeros(self.output_size, device=place, dtype=kind)) if bias else None
 

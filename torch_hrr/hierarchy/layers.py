@@ -14,14 +14,13 @@ from torch_hrr._checks import (
     check_elements,
     check_finite,
     check_floating,
-    check_seed,
     check_vectors,
     choice,
     integer,
     number,
     resolve_dtype,
 )
-from torch_hrr._random import seeded_generator
+from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
@@ -83,6 +82,7 @@ class Layer(DescribedModule):
         input_size: n.
         output_size: m.
         learns: Whether `process` can change it.
+        seed: Of the weights; one that was drawn if none was given.
     """
 
     learns = True
@@ -91,7 +91,7 @@ class Layer(DescribedModule):
         self,
         input_size: int,
         output_size: int,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -101,7 +101,7 @@ class Layer(DescribedModule):
         op = type(self).__name__
         self.input_size = integer(op, "input_size", input_size, 1)
         self.output_size = integer(op, "output_size", output_size, 1)
-        self.seed = check_seed(op, seed)
+        self.seed = given_or_drawn_seed(op, seed)
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
         self.register_buffer("weight", drawn.to(device=place, dtype=kind))
@@ -187,7 +187,7 @@ class ReactiveLayer(Layer):
         input_size: int,
         output_size: int,
         activation: str = "tanh",
-        seed: int = 0,
+        seed: int | None = None,
         *,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -198,7 +198,8 @@ class ReactiveLayer(Layer):
             input_size: n, at least 1.
             output_size: m, at least 1.
             activation: "linear", "relu" or "tanh".
-            seed: Of the weights, which are the same on every device.
+            seed: Of the weights, which are the same on every device; None draws one from torch's default generator on
+                the CPU, which `torch.manual_seed` sets.
             device: None means the current one, `runtime.get_device()`.
             dtype: None means torch's default one.
 
@@ -243,7 +244,7 @@ class HebbianCore(Layer):
         rule: str = "oja",
         lr: float = 1e-3,
         activation: str = "tanh",
-        seed: int = 0,
+        seed: int | None = None,
         *,
         tau: float = 100.0,
         decay: float = 0.0,
@@ -259,7 +260,8 @@ class HebbianCore(Layer):
             rule: "hebb", "oja", "gha", "subspace" or "bcm".
             lr: Learning rate, at least 0.
             activation: "linear", "relu" or "tanh".
-            seed: Of the weights, which are the same on every device.
+            seed: Of the weights, which are the same on every device; None draws one from torch's default generator on
+                the CPU, which `torch.manual_seed` sets.
             tau: Time constant of theta in ticks, above 1. From lr tau = 1 on theta lags behind the weights, which may
                 oscillate: a warning.
             decay: Share of the weights, times lr, that is lost at every tick; at least 0.

@@ -31,7 +31,7 @@ class SoftHebb(Layer):
         output_size: int,
         lr: float = 1e-2,
         temperature: float = 1.0,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
@@ -43,7 +43,8 @@ class SoftHebb(Layer):
             output_size: m, at least 1.
             lr: Learning rate, at least 0.
             temperature: Of the softmax, above 0: near 0 one unit wins, far above 1 all take part.
-            seed: Of the weights, which are the same on every device.
+            seed: Of the weights, which are the same on every device; None draws one from torch's default generator on
+                the CPU, which `torch.manual_seed` sets.
             device: None means the current one, `runtime.get_device()`.
             dtype: None means torch's default one.
 
