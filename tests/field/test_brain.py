@@ -425,3 +425,22 @@ def test_a_step_refuses_what_does_not_fit_and_changes_nothing():
 def test_settings_that_no_brain_can_have_are_errors(settings):
     with pytest.raises((ValueError, TypeError), match=next(iter(settings))):
         brain(**settings)
+
+
+def test_a_brain_in_eval_mode_stores_no_patterns():
+    own, twin = brain(), brain()
+    run(own, 6, reward=1.0)
+    stored = own.library.stored.clone()
+    assert stored > 0
+    copied = copy.deepcopy(torch.nn.ModuleList([own]).eval())[0]
+    for each in (own, copied):
+        run(each, 6, reward=1.0)
+        assert torch.equal(each.library.stored, stored)
+    run(own.train(), 6, reward=1.0)
+    assert own.library.stored > stored
+    # A library alone may rest, too; what is stored in it by a call is.
+    twin.library.eval()
+    run(twin, 6, reward=1.0)
+    assert twin.library.stored == 0
+    twin.library.store(torch.ones(4), torch.ones(2))
+    assert twin.library.stored == 1

@@ -190,6 +190,7 @@ EVENTS = {
         6,
     ),
     "setting": (assigned("gain", lambda gain: 3 * gain), 6),
+    "mode": (called(lambda brain: brain.train(not brain.training)), 6),
     "noise": (assigned("noise", lambda noise: 2 * noise), 6),
     "eager": (assigned("eager", lambda eager: not eager), 2),
 }

@@ -86,15 +86,15 @@ class ExactEngine:
         layout = [len(areas), len(fibers), len(sources)]
         rates: list[float] = []
         for name, area in zip(names, areas, strict=True):
-            layout += area.layout(name in plan.fixed, network.plastic)
+            layout += area.layout(name in plan.fixed, network.learns)
         for (source, target), fiber in zip(plan.areas, fibers, strict=True):
             ends = [place[fiber.source_index], place[fiber.target_index]]
-            layout += [*ends, network.plastic, fiber.procedural, fiber.id]
+            layout += [*ends, network.learns, fiber.procedural, fiber.id]
             rates += [fiber.p, network.beta(source, target), network.largest_weight(source, target)]
-            if network.plastic and network.beta(source, target):
+            if network.learns and network.beta(source, target):
                 fiber.reserve_to_learn()
         for (source, target), stimulus in zip(plan.stimuli, sources, strict=True):
-            layout += [place[stimulus.target_index], network.plastic]
+            layout += [place[stimulus.target_index], network.learns]
             w_max = network.areas[target].w_max
             rates += [network.beta(source, target), float("inf") if w_max is None else w_max]
         progress = torch.zeros(network.brains, 1 + len(fibers), dtype=torch.int64, device=network.device)
@@ -178,7 +178,7 @@ class SampledEngines:
                 engine = self.brains[brain]
                 for _ in range(rounds):
                     engine.project_round(
-                        stimuli, areas, plasticity=network.plastic, betas=network.betas, fixed=plan.fixed
+                        stimuli, areas, plasticity=network.learns, betas=network.betas, fixed=plan.fixed
                     )
                 for name in plan.targets:
                     state, winners = network.areas[name], engine.winners(name)

@@ -170,6 +170,7 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         return fresh
 
     def _take_over(self, fresh: NetworkModule) -> None:
+        fresh.states.train(self.states.training)
         self._network, self._engine, self.states = fresh._network, fresh._engine, fresh.states
 
     @locked

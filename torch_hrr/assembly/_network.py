@@ -65,7 +65,7 @@ class Network:
         mode: "exact" or "sampled".
         batch: The number of brains, or None for one without a leading dimension.
         brains: The number of brains.
-        plastic: Whether synapses grow.
+        plastic: Whether synapses grow in train mode.
         version: Grows with whatever may change a synapse.
         areas: Areas by name.
         stimuli: Sizes of stimuli by name.
@@ -103,6 +103,11 @@ class Network:
         self.betas: dict[tuple[str, str], float] = {}
         self.states = nn.ModuleList()
         self.given_device = device
+
+    @property
+    def learns(self) -> bool:
+        """Whether rounds change synapses; a module in eval mode has its states in eval mode."""
+        return self.plastic and self.states.training
 
     @property
     def device(self) -> torch.device:

@@ -31,7 +31,7 @@ class Brain(NetworkModule):
 
     1. ``x_j`` = the sum of the weights of the synapses onto j from the stimuli and winners that fire into its area;
     2. the new winners of an area are its k neurons with the largest ``x_j``, ties to the lower index;
-    3. the synapses from what fired to the new winners grow: ``w = min(w (1 + beta), w_max)``.
+    3. in train mode, the synapses from what fired to the new winners grow: ``w = min(w (1 + beta), w_max)``.
 
     A stimulus is `size` neurons that fire together. The graph is a function of (seed, brain, names) and takes no
     memory; potentiated synapses are kept in a table. Weights are float32, inputs exact multiples of 2^-24 in 64 bits,
@@ -90,7 +90,7 @@ class Brain(NetworkModule):
 
     @property
     def plastic(self) -> bool:
-        """Whether synapses grow; set by `enable_plasticity` and `disable_plasticity`."""
+        """Whether synapses grow in train mode; set by `enable_plasticity` and `disable_plasticity`."""
         return self._network.plastic
 
     # Declarations
@@ -541,7 +541,7 @@ class Brain(NetworkModule):
     # Plasticity, inhibition, normalisation
 
     def enable_plasticity(self) -> None:
-        """Synapses grow again."""
+        """Synapses grow again in train mode, in which a new brain is; after ``eval()`` they never do."""
         self._network.plastic = True
 
     def disable_plasticity(self) -> None:

@@ -69,7 +69,8 @@ class FieldBrain(Saveable, DescribedModule):
        field, ``argmax_x <f(x), q>``, it is added with intensity ``0.5 + 0.5 r``, times 0.8 per step of L1 distance
        within a radius of 2;
     3. the field decays, diffuses and gets noise: `evolve`;
-    4. if r is above its running mean, the last motor is stored as a pattern for the sensory values that led to it;
+    4. in train mode, if r is above its running mean, the last motor is stored as a pattern for the sensory values that
+       led to it; after ``eval()`` the library keeps what it holds;
     5. the features are the gradient of the channels' mean, averaged with weights of activity, the channels of the best
        place, and the pattern found for s. The motor is ``tanh`` of their fixed random combination plus the pattern, and
        0 where below the threshold;
@@ -78,8 +79,8 @@ class FieldBrain(Saveable, DescribedModule):
     Nothing in `step` waits for the device, and nothing of a field's size is allocated: it runs under
     ``torch.compile(fullgraph=True)`` and on ``device="meta"``. On a GPU `process_robot_cycle` replays it from CUDA
     graphs, one for each of the two memories of the field, from the third cycle on; moving the brain, or replacing a
-    tensor, the library or a setting, makes new ones. Deterministic: the same seed and inputs give the same bits on one
-    device. Not thread-safe: a brain is for one robot.
+    tensor, the library, a setting or the mode, makes new ones. Deterministic: the same seed and inputs give the same
+    bits on one device. Not thread-safe: a brain is for one robot.
 
     Attributes:
         field: ``[D, H, W, C]``, the state.
@@ -264,7 +265,8 @@ class FieldBrain(Saveable, DescribedModule):
             field.mul_(1 - self.decay * surprise)
         self._evolve(field, fresh)
 
-        self.library.store(self.last_sensory, self.last_motor, reward > self.mean_reward)
+        if self.training and self.library.training:
+            self.library.store(self.last_sensory, self.last_motor, reward > self.mean_reward)
         self.mean_reward.mul_(0.9).add_(reward, alpha=0.1)
         motor = self._motor(fresh, sensory, around)
         echo = torch.outer(0.1 * weights, motor).to(field.dtype)
@@ -454,7 +456,7 @@ class FieldBrain(Saveable, DescribedModule):
         if self.eager or not can_capture(self.device):
             return self.step(sensory, reward)
         turn = self._turn
-        kind = (turn, *(getattr(self, name) for name in _SETTINGS))
+        kind = (turn, self.training, self.library.training, *(getattr(self, name) for name in _SETTINGS))
         memory = itertools.chain(self.parameters(), self.buffers(), self.pool.values(), (self._input,))
         try:
             packed = self._graphs(functools.partial(self.step, sensory, reward), self.device, kind, memory)

@@ -70,6 +70,16 @@ def writable(module: nn.Module, name: str) -> Tensor:
     return buffer
 
 
+def check_learn(op: str, learn: bool | None) -> bool | None:
+    """None, which leaves it to the mode of the modules, or a bool; TypeError for anything else."""
+    return None if learn is None else check_bool(op, "learn", learn)
+
+
+def told(module: nn.Module, learn: bool | None) -> bool | None:
+    """What a module tells those in it: in eval mode not to learn, unless the call says."""
+    return False if learn is None and not module.training else learn
+
+
 def steady(weight: Tensor, x: Tensor) -> Tensor:
     """The weights, copied if a backward pass will read them: by then the layer may have learned."""
     return weight.clone() if x.requires_grad else weight
@@ -106,30 +116,35 @@ class Layer(DescribedModule):
         drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
         self.register_buffer("weight", drawn.to(device=place, dtype=kind))
 
-    def process(self, ticks: Any, learn: bool) -> Tensor:
+    def process(self, ticks: Any, learn: bool | None = None) -> Tensor:
         """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype.
 
-        With `learn`, a layer that can learn does so at every tick, in its own dtype under autocast too.
+        With `learn`, which None leaves to the mode (`train` or `eval`), a layer that can learn does so at every tick,
+        in its own dtype under autocast too.
 
         Raises:
-            TypeError: ticks are not a floating tensor or array, or learn is not a bool.
+            TypeError: ticks are not a floating tensor or array, or learn is neither a bool nor None.
             ValueError: A shape that does not fit, NaN or infinity to learn from, or a setting or a theta that was
                 changed to one that is none. The layer is unchanged.
             RuntimeError: ticks are on another device.
         """
         op = "process"
-        learn = check_bool(op, "learn", learn)
+        learns = self.learning(check_learn(op, learn))
         self.check(op)
         rows = check_vectors(op, "ticks", ticks, self.input_size, self.device, 2)
         if rows.dim() > 3 or (rows.dim() == 3 and rows.shape[1] == 0):
             shape = f"[T, {self.input_size}] or [T, B, {self.input_size}] with at least one sample"
             raise ValueError(f"{op}: ticks must have shape {shape}, got {list(rows.shape)}")
         rows = rows.to(self.dtype)
-        if learn and self.learns and not rows.is_meta:
+        if learns and not rows.is_meta:
             check_finite(op, "ticks", rows)
-        outputs, learned = self._run(rows, learn)
+        outputs, learned = self._run(rows, learns)
         self._keep(learned)
         return outputs
+
+    def learning(self, learn: bool | None) -> bool:
+        """Whether a call learns: a layer that can, as the call says, and where it says nothing, in train mode."""
+        return self.learns and (self.training if learn is None else learn)
 
     def _run(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """`outputs`, which changes nothing yet."""

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_bool, check_data, check_elements, check_finite, choice, integer, signed, strided
+from torch_hrr._checks import check_data, check_elements, check_finite, choice, integer, signed, strided
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
-from torch_hrr.hierarchy.layers import Layer, writable
+from torch_hrr.hierarchy.layers import Layer, check_learn, told, writable
 
 POOLS = ("last", "mean", "max")
 
@@ -58,10 +58,10 @@ def real(op: str, argument: str, data: Any) -> Tensor:
     return rows
 
 
-def to_learn(op: str, argument: str, rows: Tensor, level: "HierarchicalLevel", learn: bool) -> Tensor:
+def to_learn(op: str, argument: str, rows: Tensor, level: "HierarchicalLevel", learns: bool) -> Tensor:
     """The rows in the dtype of a level; what it learns from must be finite there, or it would be spoilt."""
     rows = rows.to(level.held.dtype)
-    if learn:
+    if learns:
         check_finite(op, argument, rows)
     return rows
 
@@ -170,7 +170,7 @@ class HierarchicalLevel(DescribedModule):
         for name in ("held", "window"):
             writable(self, name).zero_()
 
-    def step(self, x: Any, learn: bool = True) -> Tensor:
+    def step(self, x: Any, learn: bool | None = None) -> Tensor:
         """One step: ``[output_size]`` for an input ``[input_size]``, as `process` of one row."""
         op = "step"
         vector = real(op, "x", x)
@@ -178,18 +178,19 @@ class HierarchicalLevel(DescribedModule):
             raise ValueError(f"{op}: x must have shape [{self.input_size}], got {list(vector.shape)}")
         return self._whole(op, "x", vector.unsqueeze(0), learn)[0]
 
-    def process(self, inputs: Any, learn: bool = True) -> Tensor:
+    def process(self, inputs: Any, learn: bool | None = None) -> Tensor:
         """Some steps at once: what as many calls of `step` would give and leave, bit for bit where the layers learn.
 
         Args:
             inputs: ``[T, input_size]``; a NumPy array is copied.
-            learn: Whether layers that can learn do; without, nothing but the time changes.
+            learn: Whether layers that can learn do; without, nothing but the time changes. None means those that are
+                in train mode, in a level that is: none after ``eval()``.
 
         Returns:
             ``[T, output_size]``, outputs held between ticks.
 
         Raises:
-            TypeError: inputs are not a tensor or array of real numbers, or learn is not a bool.
+            TypeError: inputs are not a tensor or array of real numbers, or learn is neither a bool nor None.
             ValueError: The shape does not fit, layers are missing or do not fit, a theta is not above 0, or layers are
                 to learn from NaN or infinity. After this or any other error the level is unchanged.
         """
@@ -232,19 +233,23 @@ class HierarchicalLevel(DescribedModule):
         outputs = held_between(ticks, self.temporal_resolution, samples.shape[1]).transpose(0, 1)
         return outputs.unflatten(0, rows.shape[:-2]) if rows.dim() > 2 else outputs[0]
 
-    def _whole(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
-        learn = check_bool(op, "learn", learn)
+    def _whole(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> Tensor:
+        learn = check_learn(op, learn)
         self.check(op)
-        outputs, keep = self._run(to_learn(op, argument, rows, self, learn and self.learns), learn)
+        outputs, keep = self._run(to_learn(op, argument, rows, self, self.learning(learn)), learn)
         keep()
         return outputs
 
     @property
     def learns(self) -> bool:
         """Whether a layer can learn."""
-        return any(layer.learns for layer in self.layers)
+        return self.learning(True)
 
-    def _run(self, rows: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+    def learning(self, learn: bool | None) -> bool:
+        """Whether a layer learns in a call that says so, or that leaves it to the modes."""
+        return any(layer.learning(told(self, learn)) for layer in self.layers)
+
+    def _run(self, rows: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
         """The outputs of `process`, and what takes over the time and all that was learned: nothing has changed yet."""
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
@@ -269,16 +274,16 @@ class HierarchicalLevel(DescribedModule):
 
         return outputs, keep
 
-    def _run_batch(self, samples: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+    def _run_batch(self, samples: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
         """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together; as `_run`."""
         samples = samples.to(self.held)
         ticks, keep = self._through_layers(pooled(samples, self.temporal_resolution, self.pool, False)[0], learn)
         return held_between(ticks, self.temporal_resolution, len(samples)), keep
 
-    def _through_layers(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Callable[[], None]]:
+    def _through_layers(self, ticks: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
         learned = []
         for layer in self.layers:
-            ticks, values = layer._run(ticks, learn)
+            ticks, values = layer._run(ticks, layer.learning(told(self, learn)))
             learned.append((layer, values))
 
         def keep() -> None:

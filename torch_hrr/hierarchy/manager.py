@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from torch_hrr._checks import check_bool, integer
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import Shared, locked
-from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer
+from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer, check_learn, told
 from torch_hrr.hierarchy.level import HierarchicalLevel, real, to_learn
 from torch_hrr.hierarchy.softhebb import SoftHebb
 from torch_hrr.io import Saveable
@@ -25,8 +25,9 @@ _LAYERS: dict[str, type[Layer]] = {"ReactiveLayer": ReactiveLayer, "HebbianCore"
 class HierarchyManager(Shared, Saveable, DescribedModule):
     """Levels in a chain: at every step the first sees the data, each other the output that the level before holds.
 
-    Time goes on from call to call, and so does learning; `reset_state` sets time back. What is saved in the middle of a
-    window goes on there. Threads may share one: its calls run one at a time.
+    Time goes on from call to call, and so does learning in train mode, in which a new hierarchy is; after ``eval()``
+    only calls with ``learn=True`` learn. `reset_state` sets time back. What is saved in the middle of a window goes on
+    there. Threads may share one: its calls run one at a time.
 
     Attributes:
         levels: The levels, in their order.
@@ -64,7 +65,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         self.levels.append(level)
 
     @locked
-    def process_hierarchy(self, data: Any, steps: int | None = None, learn: bool = True) -> list[Tensor]:
+    def process_hierarchy(self, data: Any, steps: int | None = None, learn: bool | None = None) -> list[Tensor]:
         """Some steps of all levels.
 
         Learning needs no gradient and keeps none; without it, gradients flow from the results to the data.
@@ -72,7 +73,8 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         Args:
             data: ``[T, n]``, a tensor or a NumPy array of real numbers, on any device; it is moved to the levels.
             steps: How many of the T steps; None means all.
-            learn: Whether layers that can learn do.
+            learn: Whether layers that can learn do; None means those in train mode, in a level and a hierarchy in
+                train mode: none after ``eval()``.
 
         Returns:
             For every level its outputs ``[steps, output_size]``, held between its ticks.
@@ -87,7 +89,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         product a layer.
         """
         op = "process_hierarchy"
-        self._check(op, learn)
+        learn = self._check(op, learn)
         rows = real(op, "data", data)
         first = self.levels[0]
         if rows.dim() != 2 or rows.shape[1] != first.input_size:
@@ -98,16 +100,16 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         return self._process(op, "data", rows[:count], learn)
 
     @locked
-    def step(self, x: Any, learn: bool = True) -> list[Tensor]:
+    def step(self, x: Any, learn: bool | None = None) -> list[Tensor]:
         """One step of all levels, for one input ``[n]``: the row that `process_hierarchy` gives for each level."""
         op = "step"
-        self._check(op, learn)
+        learn = self._check(op, learn)
         vector, size = real(op, "x", x), self.levels[0].input_size
         if vector.shape != (size,):
             raise ValueError(f"{op}: x must have shape [{size}], got {list(vector.shape)}")
         return [rows[0] for rows in self._process(op, "x", vector.unsqueeze(0), learn)]
 
-    def _process(self, op: str, argument: str, rows: Tensor, learn: bool) -> list[Tensor]:
+    def _process(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> list[Tensor]:
         levels = tuple(self.levels)
         results = self._through(levels, HierarchicalLevel._run, self._to_learn(op, argument, rows, learn), learn)
         for level, outputs in zip(levels, results, strict=True):
@@ -116,14 +118,15 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         return results
 
     @locked
-    def process_batch(self, samples: Any, learn: bool = True) -> list[Tensor]:
+    def process_batch(self, samples: Any, learn: bool | None = None) -> list[Tensor]:
         """Many sequences side by side, each from step 0; where they learn, every tick takes the mean of their updates.
 
         The time of the hierarchy itself does not go on.
 
         Args:
             samples: ``[B, T, n]``, as the data of `process_hierarchy`.
-            learn: Whether layers that can learn do.
+            learn: Whether layers that can learn do; None means those in train mode, in a level and a hierarchy in
+                train mode: none after ``eval()``.
 
         Returns:
             For every level its outputs ``[B, T, output_size]``.
@@ -132,7 +135,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             As `process_hierarchy`; a ValueError for an empty batch too.
         """
         op = "process_batch"
-        self._check(op, learn)
+        learn = self._check(op, learn)
         rows = real(op, "samples", samples)
         first = self.levels[0]
         if rows.dim() != 3 or rows.shape[2] != first.input_size or not len(rows):
@@ -177,7 +180,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         return results
 
     @staticmethod
-    def _through(levels: tuple[HierarchicalLevel, ...], run: Any, rows: Tensor, learn: bool) -> list[Tensor]:
+    def _through(levels: tuple[HierarchicalLevel, ...], run: Any, rows: Tensor, learn: bool | None) -> list[Tensor]:
         """The outputs of all levels, which change once the last one is computed: all or, after an error, none."""
         results, changes = [], []
         for level in levels:
@@ -209,15 +212,17 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         self._hooks[handle.id] = hook
         return handle
 
-    def _check(self, op: str, learn: bool) -> None:
-        learn = check_bool(op, "learn", learn)
+    def _check(self, op: str, learn: bool | None) -> bool | None:
+        learn = check_learn(op, learn)
         if not len(self.levels):
             raise ValueError(f"{op}: the hierarchy must have levels, got none: call add_level")
         for level in self.levels:
             level.check(op)
+        return told(self, learn)
 
-    def _to_learn(self, op: str, argument: str, rows: Tensor, learn: bool) -> Tensor:
-        return to_learn(op, argument, rows, self.levels[0], learn and any(level.learns for level in self.levels))
+    def _to_learn(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> Tensor:
+        learns = any(level.learning(learn) for level in self.levels)
+        return to_learn(op, argument, rows, self.levels[0], learns)
 
     @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:

@@ -6,10 +6,10 @@ import contextlib
 import inspect
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_hrr._compile import outside_graphs
 from torch_hrr.io import files
@@ -52,7 +52,11 @@ class Saveable:
         """
         # What threads share must not change until it is written: its tensors are no copies.
         with getattr(self, "_lock", None) or contextlib.nullcontext():
-            files.save(path, *self._content(), format=self.file_format, version=self.file_version, key=key)
+            tensors, metadata = self._content()
+            # Files of modules that are all in train mode are as ever.
+            if isinstance(self, nn.Module) and (resting := [n for n, m in self.named_modules() if not m.training]):
+                metadata = {**metadata, "eval": resting}
+            files.save(path, tensors, metadata, format=self.file_format, version=self.file_version, key=key)
 
     @classmethod
     def load(
@@ -63,7 +67,7 @@ class Saveable:
         device: torch.device | str | int | None = None,
         **options: Any,
     ) -> Self:
-        """Reads an object that `save` wrote, with the same bits.
+        """Reads an object that `save` wrote, with the same bits; modules in eval mode are so again.
 
         Args:
             path: The file.
@@ -135,7 +139,11 @@ class Saveable:
         """The object of a file's content; IntegrityError where there is none."""
         with files.enough_memory(path):
             try:
-                return cls._from_content(tensors, metadata, device, **options)
+                resting: list[str] = metadata.pop("eval", []) if issubclass(cls, nn.Module) else []
+                made = cls._from_content(tensors, metadata, device, **options)
+                for name in resting:
+                    cast(nn.Module, made).get_submodule(name).training = False
+                return made
             except _REFUSALS as error:
                 if isinstance(error, IntegrityError) or files.is_out_of_memory(error):
                     raise
