@@ -44,7 +44,7 @@ def train(training: Tensor, units: int, seed: int, desc: str) -> LSMGenerator:
         bar.update(100 * done // total - shown)
         shown = 100 * done // total
 
-    generator.fit(training, progress=tick)
+    generator.fit(training, WARMUP, progress=tick)
     bar.close()
     return generator
 

@@ -44,8 +44,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     results = {"persistence": nrmse(inputs[TRAINING:], truth), f"{LAGS} lags": nrmse(autoregression(series), truth)}
     for units in options.units:
         regressor = LSMRegressor(units=units, leak=options.leak, input_scaling=options.scaling, seed=options.seed)
-        regressor.fit(inputs[:TRAINING], series[1 : TRAINING + 1])
-        predicted = regressor.predict(inputs)[TRAINING:, 0].double()
+        regressor.fit(inputs[:TRAINING], series[1 : TRAINING + 1], warmup=100)
+        # It goes on where training ended.
+        predicted = regressor.predict(inputs[TRAINING:], state=regressor.final_state)[:, 0].double()
         results[f"{units} units"] = nrmse(predicted, truth)
     for method, error in results.items():
         print(f"  {method:<24} {error:.3f}")

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -60,6 +61,23 @@ def test_the_regressor_is_a_machine_over_scaled_inputs():
     machine = LiquidStateMachine(1, 40, seed=2).fit(scaled, x[:, None], warmup=10)
     regressor = LSMRegressor(units=40, seed=2).fit(x, x, warmup=10)
     torch.testing.assert_close(regressor.predict(x), machine.predict(scaled))
+
+
+def test_faces_go_on_from_a_state(generator, tmp_path):
+    """The regressor with its scale, from the end of training and in a file; the generator in a batch of streams."""
+    x = series(300)
+    regressor = LSMRegressor(units=41, leak=0.9).fit(x[:200], x[1:201])
+    whole = regressor.predict(x)
+    regressor.save(tmp_path / "r")
+    loaded = LSMRegressor.load(tmp_path / "r")
+    part, state = loaded.predict(x[200:233], loaded.final_state, return_state=True)
+    close = partial(torch.testing.assert_close, rtol=0, atol=1e-5)
+    close(torch.cat([part, regressor.predict(x[233:], state=state)]), whole[200:])
+    tokens = cycles(3, 50)
+    first, state = generator.predict_proba(tokens[:, :19], return_state=True)
+    second, last = generator.predict_proba(tokens[:, 19:], state, return_state=True)
+    close(torch.cat([first, second], 1), generator.predict_proba(tokens))
+    close(last, generator.machine.run(tokens)[:, -1])
 
 
 def test_tokens_are_regressed_through_the_embedder():
@@ -303,6 +321,7 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
         (lambda: LSMClassifier(None, 1), TypeError, "LSMClassifier: gpu_config must be a GPUConfig or None, got int"),
         (lambda: LSMGenerator(CONFIG, units=0), ValueError, "LSMGenerator: units must be at least 1"),
         (lambda: LSMRegressor(units=5).predict(np.zeros(5)), RuntimeError, "predict: the regressor must have"),
+        (lambda: LSMRegressor(units=5).final_state, RuntimeError, "final_state: the regressor must have"),
         (lambda: LSMRegressor(units=5).fit([1.0], [1.0]), TypeError, "fit: x must be a torch.Tensor or a NumPy array"),
         (lambda: LSMRegressor(units=5).fit(np.zeros(9), np.zeros(8)), ValueError, "fit: x and y must have the same"),
         (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9)), np.zeros(4, int)), ValueError, "fit: x must have shape"),
@@ -318,7 +337,7 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS + 5), IndexError, "fit: tokens must be 0 to 4, got 5"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS - 1), IndexError, "fit: tokens must be 0 to 4, got -1"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),
-        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS), ValueError, "fit: warmup must be below the number of"),
+        (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, 2), ValueError, "fit: warmup must be below the number of"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, streams=0), ValueError, "fit: streams must be at least 1"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS, progress=5), TypeError, "fit: progress must be a function"),
         (lambda: LSMGenerator(CONFIG, units=5).fit(TOKENS[:9]), ValueError, "fit: tokens must be at least two for"),
@@ -362,6 +381,11 @@ def test_bad_calls(call, error, text):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
+        (
+            lambda g: g.predict_proba(TOKENS, torch.zeros(2, 60)),
+            ValueError,
+            r"predict_proba: state must have shape \[1, 60\], got \[2, 60\]",
+        ),
         (lambda g: g.bits(TOKENS[:1]), ValueError, r"bits: tokens must be at least two, got shape \[1, 1\]"),
         (lambda g: g.generate(1, prompt=TOKENS + 5), IndexError, "generate: prompt must be 0 to 4, got 5"),
         (lambda g: g.generate(1, prompt=TOKENS.float()), TypeError, "generate: prompt must be integers"),

@@ -1,6 +1,7 @@
 """The liquid state machine against NumPy: its reservoir, states, read-out, files and errors."""
 
 import hashlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -59,6 +60,80 @@ def test_states_continue_where_they_are_told_to():
     start = whole[0, 9].clone()
     m.run(x[0, 10:], state=start)
     assert torch.equal(start, whole[0, 9])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1,), (2,), (40,), (3, 2)], ids=str)
+@pytest.mark.parametrize("units", [37, 300])
+def test_a_series_in_parts_has_the_values_of_one_call(units, shape, dtype, tmp_path):
+    """Of odd sizes, at odd places, of one step, and with a load in between; up to rounding."""
+    close = partial(torch.testing.assert_close, rtol=0, atol=1e-10 if dtype == torch.float64 else 1e-4)
+    *batch, width = shape
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(*batch, 60, n, generator=generator, dtype=dtype) for n in (width, 5))
+    m = LiquidStateMachine(width, units, dtype=dtype, device="cpu").fit(x, y)
+    whole, states = m.predict(x), m.run(x)
+    m.save(tmp_path / "m")
+    parts, state = [], None
+    for each, begin, end in ((m, 0, 1), (m, 1, 18), (LiquidStateMachine.load(tmp_path / "m"), 18, 59), (m, 59, 60)):
+        part, state = each.predict(x[..., begin:end, :], state, return_state=True)
+        parts.append(part)
+        close(state, states[..., end - 1, :])
+    close(torch.cat(parts, -2), whole)
+    close(m.run(x[..., 17:, :], state=states[..., 16, :]), states[..., 17:, :])
+    # No step leaves the state as it was.
+    nothing, same = m.predict(x[..., :0, :], state, return_state=True)
+    assert nothing.shape == (*batch, 0, 5) and torch.equal(same, state) and same is not state
+
+
+def test_a_machine_goes_on_where_training_ended(tmp_path):
+    """Forecasts of the Mackey-Glass series, with the state from training and from rest."""
+    series = np.full(1500, 1.2)
+    for t in range(17, 1499):
+        series[t + 1] = 0.9 * series[t] + 0.2 * series[t - 17] / (1 + series[t - 17] ** 10)
+    series = series[200:, None]
+    m = LiquidStateMachine(1, 200, leak=0.5, dtype=torch.float64, seed=1).fit(series[:1000], series[1:1001], warmup=100)
+    truth = series[1001:1101]
+    on = m.predict(series[1000:1100], state=m.final_state)
+    errors = [np.sqrt(np.mean((each.numpy() - truth) ** 2)) for each in (on, m.predict(series[1000:1100]))]
+    assert 100 * errors[0] < errors[1]
+    torch.testing.assert_close(on, m.predict(series[:1100])[1000:], rtol=0, atol=1e-3 * float(errors[1]))
+    m.save(tmp_path / "m")
+    loaded = LiquidStateMachine.load(tmp_path / "m")
+    m.final_state.zero_()
+    assert torch.equal(loaded.predict(series[1000:1100], state=m.final_state), on)
+    assert torch.equal(loaded.final_state, m.final_state)
+    # One sequence of a batch is a single series; several have no one end, nor have files of before a state.
+    assert torch.equal(m.fit(series[None, :1000], series[None, 1:1001]).final_state, loaded.final_state)
+    tensors, settings = m.content()
+    del tensors["final_state"]
+    files.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
+    for other in (LiquidStateMachine.load(tmp_path / "m"), m.fit(np.zeros((2, 9, 1)), np.zeros((2, 9, 1)))):
+        with pytest.raises(RuntimeError, match=r"^final_state: the machine must have learned from a single series"):
+            other.final_state  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "text"),
+    [
+        (torch.zeros(2, 40), ValueError, r"shape \[3, 40\], got \[2, 40\]"),
+        (torch.zeros(40), ValueError, r"shape \[3, 40\], got \[40\]"),
+        (
+            torch.zeros(3, 40, dtype=torch.float64),
+            TypeError,
+            r"of the machine's dtype, torch.float32, got torch.float64",
+        ),
+        (np.zeros((3, 40)), TypeError, r"of the machine's dtype, torch.float32, got torch.float64"),
+        (torch.zeros(3, 40, device="meta"), TypeError, "a strided tensor with data, got a meta tensor"),
+        ([0.0], TypeError, "a torch.Tensor or a NumPy array, got list"),
+    ],
+)
+def test_a_wrong_state_is_refused_before_any_work(state, error, text, monkeypatch):
+    m = LiquidStateMachine(2, 40, device="cpu", dtype=torch.float32).fit(inputs(9), inputs(9))
+    monkeypatch.setattr(m, "_chunks", None)
+    for call, name in ((m.predict, "predict"), (m.run, "run"), (m.chunks, "chunks")):
+        with pytest.raises(error, match=f"^{name}: state must (be|have) {text}"):
+            call(inputs(3, 9), state=state)
 
 
 @pytest.mark.parametrize(("units", "density"), [(40, 0.2), (300, 0.1), (500, 0.02), (300, 1.0)])
@@ -145,7 +220,7 @@ def test_a_long_series_is_fitted_without_holding_its_states(monkeypatch):
     monkeypatch.setattr(reservoir, "_CHUNK", 2**11)
     m, x = LiquidStateMachine(1, 64), torch.randn(5000, 1)
     with Largest() as seen:
-        m.fit(x, x)
+        m.fit(x, x, warmup=100)
         predicted = m.predict(x)
     assert seen.elements == 5000
     assert float((predicted - x)[100:].square().mean().sqrt()) < 0.3
@@ -215,6 +290,7 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         (tensors | {"columns": tensors["columns"].flip(1)}, settings),
         (tensors | {"bias": tensors["bias"].half()}, settings),
         (tensors | {"bias": tensors["bias"][1:]}, settings),
+        (tensors | {"final_state": tensors["final_state"][1:]}, settings),
         ({name: value for name, value in tensors.items() if name != "readout_weights"}, settings),
         ({}, settings),
         (tensors, settings | {"units": 299}),
@@ -278,13 +354,14 @@ def test_bad_settings(settings, error, text):
         ),
         (lambda m, x: m.fit(x, x[None]), ValueError, "fit: x and y must have the same leading"),
         (lambda m, x: m.fit(x, x[:, :0]), ValueError, "fit: y must have at least one column"),
-        (lambda m, x: m.fit(x, x), ValueError, "fit: warmup must be below the number of steps, 20, got 100"),
+        (lambda m, x: m.fit(x, x, warmup=20), ValueError, "fit: warmup must be below the number of steps, 20, got 20"),
         (lambda m, x: m.fit(x, x, warmup=-1), ValueError, "fit: warmup must be at least 0, got -1"),
         (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
         (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float64"),
         (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
         (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
         (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),
+        (lambda m, x: m.final_state, RuntimeError, "final_state: the machine must have a read-out: call fit first"),
     ],
 )
 def test_bad_calls_change_nothing(call, error, text):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number, renamed
+from torch_hrr._checks import check_bool, check_seed, integer, number, renamed
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import Described
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
@@ -19,7 +19,7 @@ from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.inputs import TOKENS, check_warmup, integers, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Progress, fit_softmax
-from torch_hrr.encoding.reservoir import LiquidStateMachine
+from torch_hrr.encoding.reservoir import LiquidStateMachine, read_out
 from torch_hrr.io import Saveable
 
 # Samples in a step of the softmax regression.
@@ -147,8 +147,14 @@ class LSMRegressor(_Estimator):
     file_format = "torch_hrr.lsm_regressor"
     _scale: tuple[Tensor, Tensor] | None = None
 
-    def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
-        """Learns the read-out, as `LiquidStateMachine.fit` does.
+    @property
+    def final_state(self) -> Tensor:
+        """Where the series that `fit` learned from ended, for `predict`; as `LiquidStateMachine.final_state`."""
+        self._check_fitted("final_state")
+        return self.machine.final_state
+
+    def fit(self, x: Any, y: Any, warmup: int = 0) -> Self:
+        """Learns the read-out and keeps `final_state`, as `LiquidStateMachine.fit` does.
 
         Args:
             x: Series or tokens.
@@ -178,11 +184,25 @@ class LSMRegressor(_Estimator):
         self._scale = scale
         return self
 
-    def predict(self, x: Any) -> Tensor:
-        """``[..., out]`` for every step of x, from rest; as `LiquidStateMachine.predict`."""
+    @overload
+    def predict(self, x: Any, state: Tensor | None = None, return_state: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def predict(self, x: Any, state: Tensor | None = None, *, return_state: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def predict(
+        self, x: Any, state: Tensor | None = None, return_state: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """``[..., out]`` for every step of x, from rest or from a state; as `LiquidStateMachine.predict`."""
+        check_bool("predict", "return_state", return_state)
+        self._check_fitted("predict")
+        given = self._scaled(self._columns("predict", x), self._scale)
+        predicted, last = self.machine.predict(given, state, return_state=True)
+        return (predicted, last) if return_state else predicted
+
+    def _check_fitted(self, op: str) -> None:
         if not self.machine.fitted:
-            raise RuntimeError("predict: the regressor must have a read-out: call fit first")
-        return self.machine.predict(self._scaled(self._columns("predict", x), self._scale))
+            raise RuntimeError(f"{op}: the regressor must have a read-out: call fit first")
 
     def _columns(self, op: str, x: Any) -> Tensor:
         given = real_tensor(op, "x", x)
@@ -369,7 +389,7 @@ class LSMGenerator(_Softmax):
         """As `LSMRegressor`, for tokens alone: ``config=None`` means `SinusoidalConfig()`."""
         super().__init__(SinusoidalConfig() if config is None else config, gpu_config, **settings)
 
-    def fit(self, tokens: Any, warmup: int = 20, streams: int = 64, progress: Progress | None = None) -> Self:
+    def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress | None = None) -> Self:
         """Learns which token follows.
 
         Args:
@@ -425,19 +445,41 @@ class LSMGenerator(_Softmax):
         self._softmax = fit_softmax(chunks, count, units, self._vocabulary, self.machine.device, progress)
         return self
 
-    def predict_proba(self, tokens: Any) -> Tensor:
-        """Probabilities of the token that follows each, float64 ``[..., T, vocab_size]``, from rest.
+    @overload
+    def predict_proba(
+        self, tokens: Any, state: Tensor | None = None, return_state: Literal[False] = False
+    ) -> Tensor: ...
+
+    @overload
+    def predict_proba(
+        self, tokens: Any, state: Tensor | None = None, *, return_state: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def predict_proba(
+        self, tokens: Any, state: Tensor | None = None, return_state: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Probabilities of the token that follows each, float64 ``[..., T, vocab_size]``, from rest or from a state.
+
+        Args:
+            tokens: ``[T]`` or ``[B, T]``.
+            state: What an earlier call returned, as for `LiquidStateMachine.predict`; None means rest.
+            return_state: Whether to return the state after the last token too, in a tuple.
 
         Raises:
             RuntimeError: `fit` was not called.
-            TypeError, ValueError, IndexError: As for `fit`.
+            TypeError, ValueError, IndexError: As for `fit`, and `LiquidStateMachine.predict` for the state.
         """
-        self._fitted("predict_proba")
-        given, batched = self._tokens("predict_proba", tokens)
+        op = "predict_proba"
+        check_bool(op, "return_state", return_state)
+        readout = self._fitted(op)
+        given, batched = self._tokens(op, tokens)
+        last = self.machine._start(op, state, len(given))
         result = torch.empty(*given.shape, self._vocabulary, dtype=torch.float64, device=self.machine.device)
-        for begin, states in self.machine.chunks(given):
-            result[:, begin : begin + states.shape[1]] = self._log_probabilities("predict_proba", states).exp()
-        return result if batched else result.squeeze(0)
+        for begin, states in self.machine._chunks(op, given, last, None):
+            result[:, begin : begin + states.shape[1]] = F.softmax(read_out(states, *readout), -1)
+            last = states[:, -1]
+        chances = result if batched else result.squeeze(0)
+        return (chances, (last if batched else last.squeeze(0)).clone()) if return_state else chances
 
     def bits(self, tokens: Any, warmup: int = 0) -> float:
         """Mean of ``-log2 p(token | tokens before it)``, over all but the first ``warmup + 1`` tokens of a sequence.

@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,10 @@ class LiquidStateMachine(Described, Saveable):
     on the settings alone and is the same on every machine; its states agree among machines and numbers of threads up to
     rounding.
 
+    A call starts from rest, or from the state in which another ended: ``predict(x, state=..., return_state=True)``. A
+    series that comes in parts so gives the values of one call, up to rounding. After `fit` on
+    a single series, `final_state` is where it ended.
+
     Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B
     independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose rows
     enter one chunk at a time. Every token is embedded at position 0: the reservoir itself keeps the order, and
@@ -51,6 +55,7 @@ class LiquidStateMachine(Described, Saveable):
     """
 
     file_format = "torch_hrr.liquid_state_machine"
+    _final_state: Tensor | None = None
 
     def __init__(
         self,
@@ -154,6 +159,19 @@ class LiquidStateMachine(Described, Saveable):
         weights, constant = self._fitted_readout("readout")
         return weights.clone(), constant.clone()
 
+    @property
+    def final_state(self) -> Tensor:
+        """The state ``[units]`` at the end of the series that `fit` learned from; a copy, and saved with the machine.
+
+        ``predict(rest, state=machine.final_state)`` goes on where training ended: the values of one call for the whole
+        series, up to rounding.
+
+        Raises:
+            RuntimeError: `fit` was not called, or saw a batch of several sequences, which has no one end; or the
+                machine is from a file that has no such state.
+        """
+        return self._end("final_state")
+
     def to(self, device: torch.device | str) -> Self:
         """Moves the machine, but not its embedder, to "cpu" or "cuda", else ValueError, and returns it."""
         self._place(self._tensors(), _resolve("to", device), self.dtype)
@@ -164,15 +182,16 @@ class LiquidStateMachine(Described, Saveable):
 
         Args:
             x: Inputs.
-            state: ``[units]`` or ``[B, units]``, the state to start from, such as the last of an earlier run; None
-                means 0.
+            state: The state to start from, ``[units]`` or ``[B, units]`` in the machine's dtype and, unless it is an
+                array, on its device: the last of an earlier run, or what `predict` returned; None means rest, 0.
 
         Returns:
             ``[T, units]`` or ``[B, T, units]``.
 
         Raises:
-            TypeError: Not a tensor or an array of real numbers, or of integers if they are tokens.
-            ValueError: Another shape.
+            TypeError: Not a tensor or an array of real numbers, or of integers if they are tokens; a state of another
+                dtype.
+            ValueError: Another shape, or a state on another device.
             IndexError: A token is outside the embedder's vocabulary.
 
         A NaN input makes all later states of its sequence NaN. Cost: 2 units (connections + input_dim) operations per
@@ -210,8 +229,8 @@ class LiquidStateMachine(Described, Saveable):
         steps = None if steps is None else integer(op, "steps", steps, 1)
         return self._chunks(op, inputs, start, steps)
 
-    def fit(self, x: Any, y: Any, warmup: int = 100) -> Self:
-        """Learns the read-out from inputs and targets; the reservoir stays as it is.
+    def fit(self, x: Any, y: Any, warmup: int = 0) -> Self:
+        """Learns the read-out from inputs and targets, and keeps `final_state`; the reservoir stays as it is.
 
         ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. Sums
         over states are kept in float64, states only chunk by chunk, so memory does not grow with T beyond x and y.
@@ -220,7 +239,7 @@ class LiquidStateMachine(Described, Saveable):
             x: As for `run`, all of it finite.
             y: ``[T, out]`` or ``[B, T, out]``, finite.
             warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
-                start; at least 0 and below T.
+                start; at least 0 and below T. Some 100 where the old inputs fade slowly.
 
         Returns:
             The machine itself.
@@ -243,34 +262,55 @@ class LiquidStateMachine(Described, Saveable):
             if not bool(values.isfinite().all()):
                 raise ValueError(f"fit: {name} must be finite in {values.dtype}, got NaN or infinity")
         moments = Moments(self.units, targets.shape[-1], self.device)
-        for begin, chunk in self._chunks("fit", inputs, self._start("fit", None, len(inputs)), None):
+        start = self._start("fit", None, len(inputs))
+        final = start[0]
+        for begin, chunk in self._chunks("fit", inputs, start, None):
+            final = chunk[0, -1]
             skipped = min(max(warmup - begin, 0), chunk.shape[1])
             kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format)
             part = targets[:, begin + skipped : begin + chunk.shape[1]]
             moments.add(kept.flatten(0, 1), part.flatten(0, 1))
         self._readout = moments.ridge(self.ridge)
+        # A copy, which does not keep the chunk.
+        self._final_state = final.clone() if len(inputs) == 1 else None
         return self
 
-    def predict(self, x: Any) -> Tensor:
-        """The read-out of the states that follow from inputs, starting from rest.
+    @overload
+    def predict(self, x: Any, state: Tensor | None = None, return_state: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def predict(self, x: Any, state: Tensor | None = None, *, return_state: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def predict(
+        self, x: Any, state: Tensor | None = None, return_state: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """The read-out of the states that follow from inputs, from rest or from a state.
 
         Args:
             x: As for `run`.
+            state: The state to start from, as for `run`: `final_state`, or what an earlier call returned; None means
+                rest.
+            return_state: Whether to return the state after the last step too.
 
         Returns:
-            ``[T, out]`` or ``[B, T, out]``, computed in float64 and rounded to the machine's dtype.
+            ``[T, out]`` or ``[B, T, out]``, computed in float64 and rounded to the machine's dtype; with
+            ``return_state`` a tuple of it and the state, ``[units]`` or ``[B, units]``, from which the next call goes
+            on.
 
         Raises:
             RuntimeError: There is no read-out yet.
-            TypeError, ValueError: As for `run`.
+            TypeError, ValueError: As for `run`, or ``return_state`` is not a bool.
         """
-        weights, constant = self._fitted_readout("predict")
+        check_bool("predict", "return_state", return_state)
+        readout = self._fitted_readout("predict")
         inputs, batched = self._inputs("predict", x)
-        start = self._start("predict", None, len(inputs))
-        result = start.new_empty(*inputs.shape[:2], len(constant))
-        for begin, chunk in self._chunks("predict", inputs, start, None):
-            result[:, begin : begin + chunk.shape[1]] = chunk.to(torch.float64) @ weights + constant
-        return result if batched else result.squeeze(0)
+        last = self._start("predict", state, len(inputs))
+        result = last.new_empty(*inputs.shape[:2], len(readout[1]))
+        for begin, chunk in self._chunks("predict", inputs, last, None):
+            result[:, begin : begin + chunk.shape[1]] = read_out(chunk, *readout)
+            last = chunk[:, -1]
+        predicted = result if batched else result.squeeze(0)
+        return (predicted, (last if batched else last.squeeze(0)).clone()) if return_state else predicted
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.content()
@@ -313,6 +353,8 @@ class LiquidStateMachine(Described, Saveable):
         tensors = self._tensors()
         if self._readout is not None:
             tensors["readout_weights"], tensors["readout_constant"] = self._readout
+        if self._final_state is not None:
+            tensors["final_state"] = self._final_state
         # As text, since other readers of JSON may not take integers of 64 bits.
         settings = {name: getattr(self, name) for name in _SETTINGS}
         return tensors, settings | {"seed": str(self.seed), "embedder": self._embedder is not None}
@@ -367,6 +409,9 @@ class LiquidStateMachine(Described, Saveable):
             out = tensors["readout_constant"].numel()
             shapes["readout_weights"] = ((self.units, out), torch.float64)
             shapes["readout_constant"] = ((out,), torch.float64)
+            # Not in older files, nor in those of a machine that learned from a batch.
+            if "final_state" in tensors:
+                shapes["final_state"] = ((self.units,), dtype)
         found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         if found != shapes:
             raise ValueError(f"tensors of other shapes: {found!r:.200}")
@@ -376,6 +421,7 @@ class LiquidStateMachine(Described, Saveable):
         self._embedder, self._readout = embedder, None
         if "readout_constant" in tensors:
             self._readout = tensors["readout_weights"], tensors["readout_constant"]
+            self._final_state = tensors.get("final_state")
         self._place({name: tensors[name] for name in ("columns", "values", "input_weights", "bias")}, device, dtype)
 
     def _check_memory(self, op: str) -> None:
@@ -427,11 +473,22 @@ class LiquidStateMachine(Described, Saveable):
         if self._readout is not None:
             weights, constant = self._readout
             self._readout = weights.to(device), constant.to(device)
+        if self._final_state is not None:
+            self._final_state = self._final_state.to(device)
 
     def _fitted_readout(self, op: str) -> tuple[Tensor, Tensor]:
         if self._readout is None:
             raise RuntimeError(f"{op}: the machine must have a read-out: call fit first")
         return self._readout
+
+    def _end(self, op: str) -> Tensor:
+        if self._final_state is None:
+            self._fitted_readout(op)
+            raise RuntimeError(
+                f"{op}: the machine must have learned from a single series, and not be from an older file; otherwise "
+                "predict(x, return_state=True) gives states"
+            )
+        return self._final_state.clone()
 
     def _inputs(self, op: str, x: Any) -> tuple[Tensor, bool]:
         """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
@@ -453,10 +510,15 @@ class LiquidStateMachine(Described, Saveable):
         """``[B, units]``, a copy."""
         if state is None:
             return self._bias.new_zeros(batch, self.units)
-        start = real_tensor(op, "state", state).to(self.device, self.dtype, copy=True)
-        if start.shape not in ((batch, self.units), (self.units,)) or (start.dim() == 1 and batch != 1):
-            raise ValueError(f"{op}: state must have shape [{batch}, {self.units}], got {list(start.shape)}")
-        return start.view(batch, self.units)
+        given = real_tensor(op, "state", state)
+        if given.shape not in ((batch, self.units), (self.units,)) or (given.dim() == 1 and batch != 1):
+            raise ValueError(f"{op}: state must have shape [{batch}, {self.units}], got {list(given.shape)}")
+        # Nothing is rounded or moved unseen.
+        if given.dtype != self.dtype:
+            raise TypeError(f"{op}: state must be of the machine's dtype, {self.dtype}, got {given.dtype}")
+        if isinstance(state, Tensor) and given.device != self.device:
+            raise ValueError(f"{op}: state must be on the machine's device, {self.device}, got {given.device}")
+        return given.to(self.device, copy=True).reshape(batch, self.units).contiguous()
 
     def _embed(self, op: str, tokens: Tensor) -> Tensor:
         assert self._embedder is not None
@@ -502,6 +564,11 @@ class LiquidStateMachine(Described, Saveable):
                     last = current
                 last = last.clone()
             yield begin, chunk.unsqueeze(0) if alone else chunk.permute(2, 0, 1)
+
+
+def read_out(states: Tensor, weights: Tensor, constant: Tensor) -> Tensor:
+    """``states w + c`` in float64."""
+    return states.to(torch.float64) @ weights + constant
 
 
 def spectral_radius(columns: Tensor, values: Tensor) -> float:
