@@ -27,11 +27,11 @@ def includes(path):
     return [(kind == "<", name) for kind, name in INCLUDE.findall(path.read_text())]
 
 
-def imports(path):
+def imports(path, nodes=ast.walk):
     """The modules a file imports anywhere, imported names of a package included."""
     modules = set()
     package = ".".join(path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -116,6 +116,44 @@ SHARED = sources("torch_hrr/runtime", {".py"}) + sorted((ROOT / "torch_hrr").glo
 @pytest.mark.parametrize("path", relative(SHARED))
 def test_what_systems_share_knows_no_system(path):
     assert not systems_of(path, "torch_hrr")
+
+
+def when_run(tree):
+    """The nodes of a file but for what type checkers alone read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")):
+            yield node
+            yield from when_run(node)
+
+
+def circles(arrows):
+    """Groups of modules each of which leads to all others of its group."""
+    reached = {}
+    for start in arrows:
+        found, waiting = set(), [start]
+        while waiting:
+            new = arrows[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    return {
+        frozenset({one, *(two for two in found if one in reached[two])})
+        for one, found in reached.items()
+        if one in found
+    }
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {frozenset("bc")}
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    """Nor within functions. Of a package the modules count that an import names, not its __init__."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PYTHON}
+    arrows = {name: imports(path, when_run) & (modules.keys() - {name}) for name, path in modules.items()}
+    assert sum(map(len, arrows.values())) > 100
+    assert circles(arrows) == set()
 
 
 OWNED = [path for path in KERNELS + CSRC + PYTHON if path.relative_to(ROOT).parts[1] in SYSTEMS]

@@ -157,3 +157,9 @@ def locked(
             return method(self, *args, **kwargs)
 
     return outside_graphs(call)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out; the CPU's allocator, MPS and CUDA's libraries have no class for it."""
+    texts = ("can't allocate memory", "not enough memory", "std::bad_alloc", "out of memory", "_ALLOC_FAILED")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)

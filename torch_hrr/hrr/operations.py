@@ -20,8 +20,8 @@ from torch_hrr._checks import (
     renamed,
 )
 from torch_hrr._repr import Described
+from torch_hrr._shared import is_out_of_memory
 from torch_hrr.hrr import functional
-from torch_hrr.io.files import is_out_of_memory
 from torch_hrr.runtime.calibration import binding_crossover
 from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu
 

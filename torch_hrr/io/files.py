@@ -32,6 +32,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_data, checked_path, integer, shown, strided
 from torch_hrr._compile import outside_graphs
+from torch_hrr._shared import is_out_of_memory
 
 _DTYPES = {
     "BF16": torch.bfloat16,
@@ -283,12 +284,6 @@ def enough_memory(path: str | os.PathLike[str]) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise MemoryError(f"load: {os.fsdecode(path)} must fit into memory, got {_first_line(error)}") from error
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; the CPU's allocator, MPS and CUDA's libraries have no class for it."""
-    texts = ("can't allocate memory", "not enough memory", "std::bad_alloc", "out of memory", "_ALLOC_FAILED")
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._compile import outside_graphs
+from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io import files
 from torch_hrr.io.files import IntegrityError
 
@@ -145,7 +146,7 @@ class Saveable:
                     cast(nn.Module, made).get_submodule(name).training = False
                 return made
             except _REFUSALS as error:
-                if isinstance(error, IntegrityError) or files.is_out_of_memory(error):
+                if isinstance(error, IntegrityError) or is_out_of_memory(error):
                     raise
                 where = os.fsdecode(path)
                 raise IntegrityError(f"load: {where} must describe a {cls.__name__}, got {error}") from error

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_data, check_strided, strided
-from torch_hrr.io.files import is_out_of_memory
+from torch_hrr._shared import is_out_of_memory
 from torch_hrr.runtime.device import given_up, is_failure, leaves, map_leaves, resolve_adaptive_device, wait_for
 from torch_hrr.runtime.memory import free_caches
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch_hrr import _library
 from torch_hrr._checks import brief, check_data, shown
 from torch_hrr._repr import Described
-from torch_hrr.io.files import is_out_of_memory
+from torch_hrr._shared import is_out_of_memory
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu")
