@@ -33,7 +33,7 @@ def test_values(case, sample):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("dim", [7, 64, 100, 512, 8192])
+@pytest.mark.parametrize("dim", [7, 64, 100, 512, 1009, 8192])
 def test_determinism_of_batches_and_repeats(case, dim):
     arguments = to_cuda(build(case.sized(33, 3, dim)))
     whole = case.run(arguments)
