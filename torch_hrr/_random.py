@@ -15,13 +15,11 @@ _CPU = torch.device("cpu")
 _WORDS = slice(24, 24 + 8 * 624)
 
 
-# Generators have their states also where new tensors hold no data: within `_disable_current_modes`.
-
-
 def given_or_drawn_seed(op: str, seed: Any) -> int:
     """`check_seed` of a seed; for None, 64 bits from torch's default generator on the CPU, which `manual_seed` sets."""
     if seed is not None:
         return check_seed(op, seed)
+    # Real numbers also where new tensors hold no data, as in fake tensor mode.
     with _disable_current_modes():
         return int(torch.randint(-(2**63), 2**63 - 1, (), device="cpu"))
 
@@ -36,6 +34,7 @@ def seeded_generator(seed: int, device: torch.device = _CPU) -> torch.Generator:
     generator = torch.Generator(device)
     if device.type != "cpu" or high == 0:
         return generator.manual_seed(seed % 2**64)
+    # As above.
     with _disable_current_modes():
         state = generator.manual_seed(low).get_state()
         more = torch.Generator(_CPU).manual_seed(high).get_state()[_WORDS].view(torch.int64)

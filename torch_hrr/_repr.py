@@ -66,7 +66,7 @@ class DescribedModule(Described, nn.Module):
     def _summary_fields(self) -> dict[str, str]:
         own = [*self.__dict__.get("_parameters", {}).values(), *self.__dict__.get("_buffers", {}).values()]
         held = next((each for each in own if isinstance(each, Tensor) and each.is_floating_point()), None)
-        place = {} if held is None else place_of(held.device, None if held.dtype == torch.float32 else held.dtype)
+        place = {} if held is None else unusual_place(held)
         return super()._summary_fields() | {name: _text(value) for name, value in place.items()}
 
     def _summary_rows(self) -> dict[str, str]:
@@ -85,6 +85,11 @@ class DescribedModule(Described, nn.Module):
 def place_of(device: torch.device, dtype: torch.dtype | None = None) -> dict[str, Any]:
     """The fields of a dtype, if there is one, and of a device, if it is not the CPU."""
     return ({} if dtype is None else {"dtype": dtype}) | ({} if device.type == "cpu" else {"device": device})
+
+
+def unusual_place(held: Tensor) -> dict[str, Any]:
+    """`place_of` of a tensor without a dtype that is float32."""
+    return place_of(held.device, None if held.dtype == torch.float32 else held.dtype)
 
 
 def _text(value: Any, depth: int = 0) -> str:

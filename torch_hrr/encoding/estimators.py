@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Literal, Self, overload
 
 import torch
@@ -243,8 +244,7 @@ class _Softmax(_Estimator):
         return self._softmax is not None
 
     def _log_probabilities(self, op: str, features: Tensor) -> Tensor:
-        weights, constant = self._fitted(op)
-        return F.log_softmax(features.to(torch.float64) @ weights + constant, -1)
+        return F.log_softmax(read_out(features, *self._fitted(op)), -1)
 
     def _learned(self) -> dict[str, Tensor]:
         return {} if self._softmax is None else {"weights": self._softmax[0], "constant": self._softmax[1]}
@@ -473,13 +473,9 @@ class LSMGenerator(_Softmax):
         check_bool(op, "return_state", return_state)
         readout = self._fitted(op)
         given, batched = self._tokens(op, tokens)
-        last = self.machine._start(op, state, len(given))
-        result = torch.empty(*given.shape, self._vocabulary, dtype=torch.float64, device=self.machine.device)
-        for begin, states in self.machine._chunks(op, given, last, None):
-            result[:, begin : begin + states.shape[1]] = F.softmax(read_out(states, *readout), -1)
-            last = states[:, -1]
-        chances = result if batched else result.squeeze(0)
-        return (chances, (last if batched else last.squeeze(0)).clone()) if return_state else chances
+        finish = partial(F.softmax, dim=-1)
+        chances, last = self.machine._read_series(op, readout, given, batched, state, torch.float64, finish)
+        return (chances, last) if return_state else chances
 
     def bits(self, tokens: Any, warmup: int = 0) -> float:
         """Mean of ``-log2 p(token | tokens before it)``, over all but the first ``warmup + 1`` tokens of a sequence.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self, overload
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_bool, integer, number, renamed
 from torch_hrr._random import seeded_generator
-from torch_hrr._repr import Described, place_of
+from torch_hrr._repr import Described, unusual_place
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
@@ -41,8 +41,8 @@ class LiquidStateMachine(Described, Saveable):
     rounding.
 
     A call starts from rest, or from the state in which another ended: ``predict(x, state=..., return_state=True)``. A
-    series that comes in parts so gives the values of one call, up to rounding. After `fit` on
-    a single series, `final_state` is where it ended.
+    series that comes in parts so gives the values of one call, up to rounding. After `fit` on a single series,
+    `final_state` is where it ended.
 
     Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B
     independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose rows
@@ -112,7 +112,7 @@ class LiquidStateMachine(Described, Saveable):
 
     def _summary(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in _SETTINGS} | {"fitted": self._readout is not None}
-        return own | place_of(self._bias.device, None if self._bias.dtype == torch.float32 else self._bias.dtype)
+        return own | unusual_place(self._bias)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the matrix, which torch copies in no sparse form."""
@@ -304,13 +304,28 @@ class LiquidStateMachine(Described, Saveable):
         check_bool("predict", "return_state", return_state)
         readout = self._fitted_readout("predict")
         inputs, batched = self._inputs("predict", x)
-        last = self._start("predict", state, len(inputs))
-        result = last.new_empty(*inputs.shape[:2], len(readout[1]))
-        for begin, chunk in self._chunks("predict", inputs, last, None):
-            result[:, begin : begin + chunk.shape[1]] = read_out(chunk, *readout)
+        predicted, last = self._read_series("predict", readout, inputs, batched, state, self.dtype)
+        return (predicted, last) if return_state else predicted
+
+    def _read_series(
+        self,
+        op: str,
+        readout: tuple[Tensor, Tensor],
+        inputs: Tensor,
+        batched: bool,
+        state: Tensor | None,
+        dtype: torch.dtype,
+        finish: Callable[[Tensor], Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """A read-out at every step of checked inputs, through `finish` if given, and the state after the last."""
+        last = self._start(op, state, len(inputs))
+        result = last.new_empty(*inputs.shape[:2], len(readout[1]), dtype=dtype)
+        for begin, chunk in self._chunks(op, inputs, last, None):
+            read = read_out(chunk, *readout)
+            result[:, begin : begin + chunk.shape[1]] = read if finish is None else finish(read)
             last = chunk[:, -1]
-        predicted = result if batched else result.squeeze(0)
-        return (predicted, (last if batched else last.squeeze(0)).clone()) if return_state else predicted
+        # The state is a copy, which does not keep the chunk.
+        return (result, last.clone()) if batched else (result.squeeze(0), last.squeeze(0).clone())
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.content()
