@@ -206,17 +206,20 @@ def format_cells(cells: Sequence[str]) -> str:
     return " ".join(f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
 
 
+def commit_of_tree(digits: int = 40) -> str | None:
+    """The commit of the source tree, and whether files differ from it; None where git does not know."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", f"--abbrev={digits}", "--exclude=*"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return None
+
+
 def machine(settings: Settings) -> dict[str, Any]:
     """What the figures depend on."""
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         model = found.group(1) if found else model
-    commit = None
-    if IN_SOURCE_TREE:
-        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     return {
         "cpu": model,
         "isa": build_info()["isa"],
@@ -226,7 +229,7 @@ def machine(settings: Settings) -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": settings.threads,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit,
+        "commit": commit_of_tree() if IN_SOURCE_TREE else None,
     }
 
 

@@ -3,7 +3,6 @@
 Run as a program with --update, it writes the lock file.
 """
 
-import argparse
 import dataclasses
 import difflib
 import functools
@@ -16,6 +15,7 @@ import types
 import typing
 
 import pytest
+from lock_file import command_line
 
 import torch_hrr
 from torch_hrr import encoding
@@ -314,9 +314,4 @@ def test_a_change_of_the_toy_is_seen(before, after, changed):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--update", action="store_true", help="write tests/api.lock")
-    if parser.parse_args().update:
-        LOCK.write_text(lock_text())
-    else:
-        sys.stdout.write(lock_text())
+    command_line(__doc__, LOCK, lock_text())

@@ -3,11 +3,10 @@
 Run as a program with --update, it writes the lock file.
 """
 
-import argparse
 import pathlib
-import sys
 
 import torch
+from lock_file import command_line
 
 import torch_hrr  # noqa: F401 - registers the operators
 
@@ -81,9 +80,4 @@ def test_public_operators_have_a_documented_function():
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--update", action="store_true", help="write tests/schema.lock")
-    if parser.parse_args().update:
-        LOCK.write_text(lock_text())
-    else:
-        sys.stdout.write(lock_text())
+    command_line(__doc__, LOCK, lock_text())

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from running import Stage, died, printable, run_stage, write_junit, write_whole
+from running import Stage, died, left_out, printable, run_stage, write_junit, write_whole
 from stages import Plan
 
 HERE = Path(__file__).resolve().parents[2]
@@ -165,9 +165,7 @@ def attempt(stage: Stage, plan: Plan, out: Path) -> dict[str, Any]:
     try:
         return run_stage(stage, plan.root, plan.work, out / "log.txt")
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return {"name": stage.name, "what": stage.what, "limit": stage.limit, "reason": reason, "status": "failed",
-                "seconds": 0.0, "jobs": []}  # fmt: skip
+        return left_out(stage, f"{type(error).__name__}: {error}") | {"status": "failed"}
 
 
 def keep(report: dict[str, Any], plan: Plan, out: Path) -> None:

@@ -20,6 +20,7 @@ import minors  # noqa: E402
 from stages import PTX, PTX_ARCHIVE, TORCH_BRAINS  # noqa: E402
 
 from bench import gpu_counts  # noqa: E402
+from bench.run import commit_of_tree  # noqa: E402
 
 MOST_BYTES = 60 * 2**20
 # What the tests of tests/gpu import or run; the dry run shows whether something is missing.
@@ -74,12 +75,6 @@ def files_below(folder: Path) -> Iterable[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    told = subprocess.run(command, capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", default="2.11", metavar="MINOR", help="of the machine with the GPU (default: 2.11)")
@@ -100,7 +95,7 @@ def main() -> None:
         "torch": record["torch"],
         "cuda": record["cuda"],
         "architectures": [] if options.architecture == "none" else [options.architecture],
-        "commit": commit(),
+        "commit": commit_of_tree(12) or "unknown",
         "files": {
             str(path.relative_to(part)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files_below(part)
         },

@@ -64,15 +64,20 @@ def started(job: Job, root: Path, output: Path) -> subprocess.Popen[bytes]:
         )
 
 
+def left_out(stage: Stage, reason: str) -> dict[str, Any]:
+    """The result of a stage of which nothing was run."""
+    return {
+        "name": stage.name, "what": stage.what, "limit": stage.limit, "reason": reason, "status": "left out",
+        "seconds": 0.0, "jobs": [],
+    }  # fmt: skip
+
+
 def run_stage(stage: Stage, root: Path, work: Path, log: Path) -> dict[str, Any]:
     """Runs the jobs of a stage, ends those that outlast its limit, and tells what became of each.
 
     Where the run itself is ended, the result says so ("interrupted") and has what there is.
     """
-    result: dict[str, Any] = {
-        "name": stage.name, "what": stage.what, "limit": stage.limit, "reason": stage.missing, "status": "left out",
-        "seconds": 0.0, "jobs": [],
-    }  # fmt: skip
+    result = left_out(stage, stage.missing)
     if stage.missing:
         return result
     start = time.monotonic()
