@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer
+from torch_hrr._plain import assembly as plain
 from torch_hrr.assembly import k_cap
-from torch_hrr.reference import assembly as reference
 
 SIZES = ((64, 1000, 50), (32, 10_000, 100))
 
@@ -45,11 +45,11 @@ def mask(batch: int, n: int, k: int) -> Entry:
 
 def differentiated(batch: int, n: int, k: int, soft: bool) -> Entry:
     """Forward and backward: reads rows and gradient, writes result and gradient."""
-    plain = partial(step, partial(reference.k_cap, k=k, soft=soft))
+    composition = partial(step, partial(plain.k_cap, k=k, soft=soft))
     return Entry(
         op=f"k_cap {'soft ' if soft else ''}backward", shape=f"{batch}x{n} k{k}", batch=batch,
         inputs=partial(leaf_and_gradient, n), ours=partial(step, partial(k_cap, k=k, soft=soft)),
-        peers=(Peer("composition", plain), Peer("compiled composition", plain, kind="compile")),
+        peers=(Peer("composition", composition), Peer("compiled composition", composition, kind="compile")),
         traffic=16 * batch * n,
     )  # fmt: skip
 

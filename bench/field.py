@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer
 from torch_hrr import field
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 DECAY, DIFFUSION = 0.1, 0.1
 
@@ -21,12 +21,12 @@ def fields(size: int, channels: int, batch: int, generator: torch.Generator) -> 
 
 def slices(steps: int, boundary: str, start: Tensor) -> Tensor:
     """The steps in slices, for eager torch and torch.compile."""
-    return reference.evolve(start, DECAY, DIFFUSION, steps, boundary)
+    return plain.evolve(start, DECAY, DIFFUSION, steps, boundary)
 
 
 def slices_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tensor:
     """The same into a result that is used again."""
-    return out.copy_(reference.evolve(start, DECAY, DIFFUSION, steps, boundary))
+    return out.copy_(plain.evolve(start, DECAY, DIFFUSION, steps, boundary))
 
 
 def convolution(boundary: str, start: Tensor) -> Tensor:
@@ -157,8 +157,8 @@ ENTRIES = (
         gradient_entry(size, 64, *kind)
         for size in (32, 64)
         for kind in (
-            ("field_gradient", 4, field.gradient, reference.gradient),
-            ("gradient_magnitude", 2, field.gradient_magnitude, reference.gradient_magnitude),
+            ("field_gradient", 4, field.gradient, plain.gradient),
+            ("gradient_magnitude", 2, field.gradient_magnitude, plain.gradient_magnitude),
         )
     ),
     *(moments_entry(size, 64) for size in (32, 64)),

@@ -12,7 +12,7 @@ from bench.field import DECAY, DIFFUSION
 from bench.targets import Measured, Session, Target, beside, gpu_target, in_units
 from bench.timing import Candidate, ratio
 from torch_hrr import field
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 HEADING = (
     "Baseline: a copy of the field, ten calls of one step, or torch.compile of the definition; results used again."
@@ -30,17 +30,17 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def step_into(boundary: str, stencil: str, start: Tensor, out: Tensor) -> Tensor:
     """For torch.compile."""
-    return out.copy_(reference.evolve(start, DECAY, DIFFUSION, 1, boundary, stencil))
+    return out.copy_(plain.evolve(start, DECAY, DIFFUSION, 1, boundary, stencil))
 
 
 def noisy_step(start: Tensor, noise: Tensor, out: Tensor) -> Tensor:
     """The step with numbers drawn before."""
-    return out.copy_(reference.evolve(start, DECAY, DIFFUSION) + SIGMA * noise)
+    return out.copy_(plain.evolve(start, DECAY, DIFFUSION) + SIGMA * noise)
 
 
 def gradient_into(start: Tensor, out: Tensor) -> Tensor:
     """For torch.compile."""
-    return out.copy_(reference.gradient(start))
+    return out.copy_(plain.gradient(start))
 
 
 def ten_steps(steps: int, start: Tensor, out: Tensor, other: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer
+from torch_hrr._plain import hierarchy as plain
 from torch_hrr.hierarchy import plastic_scan
-from torch_hrr.reference import hierarchy as reference
 
 LR = 1e-3
 
@@ -29,7 +29,7 @@ def ours(rule: str, inputs: Tensor, weight: Tensor) -> Tensor:
 
 def loop(rule: str, inputs: Tensor, weight: Tensor) -> Tensor:
     """The definition, a tick at a time."""
-    outputs, learned, _ = reference.plastic_scan(inputs, weight, rule=rule, lr=LR)
+    outputs, learned, _ = plain.plastic_scan(inputs, weight, rule=rule, lr=LR)
     return torch.cat([outputs.flatten(), learned.flatten()])
 
 
@@ -83,7 +83,7 @@ def chain_ours(data: Tensor, *weights: Tensor) -> Tensor:
 def chain_loop(data: Tensor, *weights: Tensor) -> Tensor:
     """All levels, step by step."""
     for weight in weights:
-        data, _, _ = reference.plastic_scan(data, weight, lr=LR)
+        data, _, _ = plain.plastic_scan(data, weight, lr=LR)
     return data
 
 

@@ -12,7 +12,7 @@ from torch.fft import fft, ifft, irfft, rfft
 from bench import hrr_algebra
 from bench.entry import Entry, Inputs, Peer, vectors
 from torch_hrr import hrr
-from torch_hrr.reference import hrr as reference
+from torch_hrr._plain import hrr as plain
 
 # (floor, aim) of the ratio best torch form / ours, by batch, at the three main dimensions.
 BIND_NORMALIZE_AIMS = {1: (8.0, 10.0), 10: (3.0, 3.5), 100: (1.0, 1.8), 1000: (1.0, 2.0)}
@@ -161,7 +161,7 @@ def peers(op: str, compiled: bool) -> tuple[Peer, ...]:
     if compiled:
         compile_peers = (
             Peer("torch.compile", TORCH_FORMS[op][0].function, kind="compile"),
-            Peer("torch.compile of the reference", getattr(reference, op), kind="compile"),
+            Peer("torch.compile of the reference", getattr(plain, op), kind="compile"),
         )
     return (*TORCH_FORMS[op], *compile_peers, *torchhd_peers(op))
 

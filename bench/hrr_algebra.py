@@ -11,7 +11,7 @@ from torch.fft import irfft, rfft
 
 from bench.entry import Entry, Inputs, Peer, vectors
 from torch_hrr import hrr
-from torch_hrr.reference import hrr as reference
+from torch_hrr._plain import hrr as plain
 
 
 def multibind_fold(x: Tensor) -> Tensor:
@@ -230,7 +230,7 @@ def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
             "bind_power", shape, batch, partial(with_exponents, dim), hrr.bind_power,
             (
                 Peer("polar(abs^e, e angle)", bind_power_rfft),
-                Peer("torch.compile of the reference", reference.bind_power, kind="compile"),
+                Peer("torch.compile of the reference", plain.bind_power, kind="compile"),
             ),
             2 * batch * dim,
         ),

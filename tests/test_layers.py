@@ -93,10 +93,10 @@ def test_the_package_needs_nothing_above_it(path):
     assert not {module.split(".")[0] for module in imports(path)} & LEAVES
 
 
-@pytest.mark.parametrize("path", relative(sources("torch_hrr/reference", {".py"})))
+@pytest.mark.parametrize("path", relative(sources("torch_hrr/_plain", {".py"})))
 def test_the_reference_is_plain_torch(path):
     standard = {"__future__", "collections", "dataclasses", "functools", "itertools", "math", "typing"}
-    others = {module.split(".")[0] for module in imports(path) if not module.startswith("torch_hrr.reference")}
+    others = {module.split(".")[0] for module in imports(path) if not module.startswith("torch_hrr._plain")}
     assert others <= standard | {"torch"}
 
 
@@ -181,7 +181,7 @@ def test_functional_layers_know_no_modules_or_systems(path):
     for module in imports(path):
         parts = module.split(".")
         if parts[0] == "torch_hrr" and len(parts) > 1:
-            allowed = parts[1] in {"runtime", "reference"} or parts[1].startswith("_")
+            allowed = parts[1] in {"runtime", "_plain"} or parts[1].startswith("_")
             inside = parts[1] == own and (len(parts) == 2 or parts[2].startswith("_") or parts[2] == "functional")
             assert allowed or inside, module
 

@@ -1,4 +1,4 @@
-"""Registers the plain torch of `torch_hrr.reference` as the kernels of devices that the native library has none for."""
+"""Registers the plain torch of `torch_hrr._plain` as the kernels of devices that the native library has none for."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _library_of_kernels: Any = None
 
 
 @functools.cache
-def _reference(name: str) -> Callable[..., Any]:
+def _plain_of(name: str) -> Callable[..., Any]:
     """The operator in plain torch, whose module is imported at the first call."""
-    from torch_hrr import reference
+    from torch_hrr import _plain
 
-    return reference.OPERATORS[name]
+    return _plain.OPERATORS[name]
 
 
 def _kernel(operator: torch._ops.OpOverload[Any, Any]) -> Callable[..., Any]:
-    """The kernel of an overload: the native Meta kernel checks and allocates on any device, the reference computes."""
+    """The kernel of an overload: the native Meta kernel checks and allocates on any device, plain torch computes."""
     name = operator._schema.name.removeprefix("torch_hrr::")
     meta = functools.partial(operator._op_dk, torch._C.DispatchKey.Meta)
 
     def fill(*arguments: Any) -> Any:
         results = meta(*arguments)
-        values = _reference(name)(*arguments)
+        values = _plain_of(name)(*arguments)
         for result, value in zip(*((x,) if isinstance(x, torch.Tensor) else x for x in (results, values)), strict=True):
             result.copy_(value)
         return results
 
     def fill_out(*arguments: Any, out: torch.Tensor) -> None:
         meta(*arguments, out=out)
-        out.copy_(_reference(name)(*arguments))
+        out.copy_(_plain_of(name)(*arguments))
 
     def write(*arguments: Any) -> None:
         meta(*arguments)
-        _reference(name)(*arguments)
+        _plain_of(name)(*arguments)
 
     if operator._overloadname == "out":
         return fill_out

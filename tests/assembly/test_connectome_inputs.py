@@ -13,8 +13,8 @@ from cases import INTEGER_CASES
 from cases.base import build, named
 from test_isa import is_available
 
+from torch_hrr._plain import assembly_connectome as plain
 from torch_hrr.assembly import connectome_inputs
-from torch_hrr.reference import assembly_connectome as reference
 
 ROOT = pathlib.Path(__file__).parents[2]
 DENSITIES = (0.0, 2**-44, 1e-5, 0.001, 2**-8 - 2**-60, 2**-8, 0.01, 0.3, 0.5, 1.0)
@@ -29,7 +29,7 @@ def drawn(*shape, most=2**31, seed=0):
 def test_equals_plain_torch(p, shape, n):
     winners = drawn(*shape)
     result = connectome_inputs(winners, n, p, 5, 6)
-    assert torch.equal(result, reference.connectome_inputs(winners, n, p, 5, 6))
+    assert torch.equal(result, plain.connectome_inputs(winners, n, p, 5, 6))
     assert (result.dtype, result.shape, result.is_contiguous()) == (torch.int32, (*shape[:-1], n), True)
     assert p < 1 or (result == shape[-1]).all()
 
@@ -41,7 +41,7 @@ def test_numbers_are_taken_modulo_two_to_the_64(argument):
     for value in (0, 1, -1, 2**32, 2**63 - 1, -(2**63)):
         numbers = {"seed": 3, "fiber": 4, "brain": 5} | {argument: value}
         result = connectome_inputs(winners, 3000, 0.1, **numbers)
-        assert torch.equal(result, reference.connectome_inputs(winners, 3000, 0.1, **numbers))
+        assert torch.equal(result, plain.connectome_inputs(winners, 3000, 0.1, **numbers))
         assert torch.equal(result, connectome_inputs(winners, 3000, 0.1, **(numbers | {argument: value % 2**64})))
         results.append(result)
     assert all(not torch.equal(a, b) for i, a in enumerate(results) for b in results[:i])
@@ -72,7 +72,7 @@ def test_nothing_in_nothing_out():
 
 def test_the_last_neuron_and_strides():
     last = torch.tensor([2**31 - 1])
-    assert torch.equal(connectome_inputs(last, 900, 0.5, 0, 0), reference.connectome_inputs(last, 900, 0.5, 0, 0))
+    assert torch.equal(connectome_inputs(last, 900, 0.5, 0, 0), plain.connectome_inputs(last, 900, 0.5, 0, 0))
     winners = drawn(6, 8)
     expected = connectome_inputs(winners, 400, 0.3, 0, 0)
     for moved in (winners.t().contiguous().t(), torch.stack([winners, -winners], -1)[..., 0]):
@@ -226,7 +226,7 @@ def test_equals_the_definition_one_edge_at_a_time(case, sample):
     before = arguments["winners"].clone()
     (result,) = case.run(arguments)
     expected = case.oracle(**arguments)
-    for other in (expected, case.reference(**arguments), case.wrapper(**arguments)):
+    for other in (expected, case.plain(**arguments), case.wrapper(**arguments)):
         assert (
             (result.dtype, result.shape) == (other.dtype, other.shape) == (torch.int32, *case.result_sizes(arguments))
         )

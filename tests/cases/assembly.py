@@ -8,7 +8,7 @@ from torch import Tensor
 from cases.assembly_errors import winners_errors
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
 from torch_hrr import assembly
-from torch_hrr.reference import assembly as reference
+from torch_hrr._plain import assembly as plain
 
 ops = torch.ops.torch_hrr
 
@@ -49,7 +49,7 @@ CASES = (
         op=ops.k_winners.default,
         arguments=(TensorArgument("inputs", "n"),),
         oracle=winners_oracle,
-        reference=reference.k_winners,
+        plain=plain.k_winners,
         result_sizes=winners_sizes,
         samples=(
             *(winners(f"n{n}", 3, n, k=(n + 3) // 4) for n in LENGTHS),

@@ -12,7 +12,7 @@ from cases import assembly_cap_oracle as oracle
 from cases.base import FLOATS, FULL, Arguments, Hole, OpCase, Sample, TensorArgument, covering
 from cases.errors import Table, devices, repeated, unsupported_tensors
 from torch_hrr import assembly
-from torch_hrr.reference import assembly as reference
+from torch_hrr._plain import assembly as plain
 
 ops = torch.ops.torch_hrr
 
@@ -166,7 +166,7 @@ def plain_backward(grad: Tensor, inputs: Tensor, k: int, temperature: float, sur
     """The derivative of the composition in plain torch."""
     grad, inputs = torch.broadcast_tensors(grad, inputs)
     inputs = inputs.detach().requires_grad_()
-    result = reference.k_cap(inputs, k, temperature, surrogate)
+    result = plain.k_cap(inputs, k, temperature, surrogate)
     if not result.requires_grad:
         return torch.zeros_like(grad)
     return torch.autograd.grad(result, inputs, grad)[0]
@@ -194,7 +194,7 @@ def case(op: Any, names: tuple[str, ...], definition: Any, plain: Any, **fields:
         op=op,
         arguments=tuple(TensorArgument(argument, "n") for argument in names),
         oracle=definition,
-        reference=plain,
+        plain=plain,
         result_sizes=result_sizes,
         samples=samples(names),
         lane_samples=lane_samples(names),
@@ -207,7 +207,7 @@ def case(op: Any, names: tuple[str, ...], definition: Any, plain: Any, **fields:
 
 
 CASES = (
-    case(ops.k_cap.default, ("inputs",), oracle.k_cap, reference.k_cap, wrapper=assembly.k_cap),
+    case(ops.k_cap.default, ("inputs",), oracle.k_cap, plain.k_cap, wrapper=assembly.k_cap),
     case(
         ops._k_cap_backward.default,
         ("grad", "inputs"),

@@ -13,7 +13,7 @@ from torch import Tensor
 from cases.assembly_errors import connectome_errors
 from cases.base import Arguments, Hole, OpCase, Sample, TensorArgument
 from torch_hrr import assembly
-from torch_hrr.reference import assembly_connectome as reference
+from torch_hrr._plain import assembly_connectome as plain
 
 ops = torch.ops.torch_hrr
 
@@ -53,7 +53,7 @@ def edges(row: int, block: int, width: int, tables: tuple[list[int], list[int] |
 
 @functools.cache
 def row_of(row: int, n: int, p: float, key: int) -> Tensor:
-    quotient, remainder, width = reference.gap_tables(p)
+    quotient, remainder, width = plain.gap_tables(p)
     result = torch.zeros(n, dtype=torch.int32)
     for block in range(math.ceil(n / width)) if p >= 2**-43 else ():
         start = block * width
@@ -63,7 +63,7 @@ def row_of(row: int, n: int, p: float, key: int) -> Tensor:
 
 
 def oracle(winners: Tensor, n: int, p: float, seed: int, fiber: int, brain: int = 0) -> Tensor:
-    key = reference.connectome_key(seed, fiber, brain)
+    key = plain.connectome_key(seed, fiber, brain)
     rows = [row_of(int(row), n, p, key) for row in winners.reshape(-1).tolist()]
     if not rows:
         return torch.zeros(*winners.shape[:-1], n, dtype=torch.int32)
@@ -86,7 +86,7 @@ CASES = (
         op=ops.connectome_inputs.default,
         arguments=(TensorArgument("winners", "k"),),
         oracle=oracle,
-        reference=reference.connectome_inputs,
+        plain=plain.connectome_inputs,
         result_sizes=result_sizes,
         samples=(
             *(call(f"p{p}", 2, 5, n=300, p=p) for p in (0.0, 2**-44, 1e-5, 0.003, 2**-8, 0.01, 0.5, 0.99, 1.0)),

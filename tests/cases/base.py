@@ -100,7 +100,7 @@ class OpCase:
         arguments: its tensor arguments, without `out`.
         oracle: the definition as a direct sum in differentiable ATen operators, called with the schema's names;
             independent of the library and of torch.fft, exact enough in float64.
-        reference: the same in plain torch in the storage dtype, the yardstick of half precision.
+        plain: the same in plain torch in the storage dtype, the yardstick of half precision.
         result_sizes: sizes of the results from the arguments.
         samples: calls whose values are compared with the oracle.
         lane_samples: small calls, one of every kind, for gradients and opcheck.
@@ -125,7 +125,7 @@ class OpCase:
     op: Any
     arguments: tuple[TensorArgument, ...]
     oracle: Callable[..., Any]
-    reference: Callable[..., Any]
+    plain: Callable[..., Any]
     result_sizes: Callable[[Arguments], tuple[tuple[int, ...], ...]]
     samples: tuple[Sample, ...]
     lane_samples: tuple[Sample, ...]

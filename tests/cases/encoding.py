@@ -13,7 +13,7 @@ from cases.base import Arguments, OpCase, Sample, TensorArgument, row_norm
 from cases.encoding_errors import errors
 from cases.hrr import BACKWARD_HOLES, OUT_HOLES
 from torch_hrr import encoding
-from torch_hrr.reference import encoding as reference
+from torch_hrr._plain import encoding as plain
 
 ops = torch.ops.torch_hrr
 
@@ -220,7 +220,7 @@ def features_gradient(
     grad = grad.expand(*torch.broadcast_shapes(grad.shape[:-1], positions.shape), grad.shape[-1])
     offset = torch.zeros(*grad.shape[:-1], frequencies.shape[0], dtype=torch.float64, requires_grad=True)
     own = offset if phase is None else phase.detach() + offset
-    features = reference.sinusoidal_features(positions.detach(), frequencies.detach(), own, layout, torch.float64)
+    features = plain.sinusoidal_features(positions.detach(), frequencies.detach(), own, layout, torch.float64)
     return torch.autograd.grad(features, offset, grad.double())[0].to(torch.promote_types(grad.dtype, torch.float32))
 
 
@@ -236,7 +236,7 @@ def cases(
             op=op,
             arguments=arguments,
             oracle=getattr(oracle, name),
-            reference=getattr(reference, name),
+            plain=getattr(plain, name),
             errors=errors(name, arguments, good, out),
             wrapper=getattr(encoding, name),
             uncast=tuple(argument.name for argument in arguments),
@@ -252,7 +252,7 @@ FEATURES_BACKWARD = OpCase(
     op=ops._sinusoidal_features_backward.default,
     arguments=BACKWARD,
     oracle=oracle.sinusoidal_features_backward,
-    reference=features_gradient,
+    plain=features_gradient,
     result_sizes=backward_sizes,
     samples=tuple(backward(sample) for sample in FEATURES_SAMPLES),
     lane_samples=tuple(backward(sample) for sample in FEATURES_LANES),

@@ -16,7 +16,7 @@ from cases.errors import Table, nested, quantized, repeated, unsupported_tensors
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
 from torch_hrr import field
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 ops = torch.ops.torch_hrr
 
@@ -204,7 +204,7 @@ def case(op: Any, tensors: bool, **fields: Any) -> OpCase:
         "arguments": arguments,
         "oracle": oracle.field_evolve,
         "magnitude": oracle.field_evolve_scale,
-        "reference": reference.evolve,
+        "plain": plain.evolve,
         "result_sizes": result_sizes,
         "samples": samples(tensors),
         "lane_samples": lane_samples(tensors),

@@ -15,7 +15,7 @@ from cases.field import FIELD, SHAPES, UNCAST, Shape
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
 from torch_hrr import field
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 ops = torch.ops.torch_hrr
 DERIVATIVES = TensorArgument("derivatives", "XDHWC")
@@ -115,7 +115,7 @@ CASES = (
         with_axes,
         oracle=oracle.field_gradient,
         magnitude=oracle.field_gradient_scale,
-        reference=reference.gradient,
+        plain=plain.gradient,
         wrapper=field.gradient,
         unread=("field",),
         reach=12,
@@ -127,7 +127,7 @@ CASES = (
         without_axes,
         oracle=oracle.field_gradient_backward,
         magnitude=oracle.field_gradient_backward_scale,
-        reference=reference.gradient_backward,
+        plain=plain.gradient_backward,
         unread=("derivatives",),
         reach=4,
     ),
@@ -136,7 +136,7 @@ CASES = (
         lambda shape: shape,
         oracle=oracle.gradient_magnitude,
         magnitude=oracle.gradient_magnitude_scale,
-        reference=reference.gradient_magnitude,
+        plain=plain.gradient_magnitude,
         wrapper=field.gradient_magnitude,
         reach=4,
     ),

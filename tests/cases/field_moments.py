@@ -13,7 +13,7 @@ from cases.errors import Table, repeated, unsupported_tensors
 from cases.field import UNCAST, Shape
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 ops = torch.ops.torch_hrr
 PLACES = TensorArgument("field", "NC")
@@ -80,7 +80,7 @@ def case(op: Any, **fields: Any) -> OpCase:
         "arguments": (PLACES,),
         "oracle": moments,
         "magnitude": moments_scale,
-        "reference": reference.moments,
+        "plain": plain.moments,
         "result_sizes": result_sizes,
         "samples": (
             *(call("x".join(map(str, shape)), *shape) for shape in SHAPES),

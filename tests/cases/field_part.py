@@ -15,7 +15,7 @@ from cases.errors import Table, unsupported_tensors
 from cases.field import BOUNDARIES, FIELD, RATES, STENCILS, UNCAST, Shape, bad_numbers, bad_options, result_sizes
 from cases.hrr import OUT_HOLES
 from cases.hrr_errors import outs
-from torch_hrr.reference import field as reference
+from torch_hrr._plain import field as plain
 
 ops = torch.ops.torch_hrr
 PLACE = {"origin": 2, "depth": 40, "boundary": "replicate", "stencil": "laplace", "noise": 0.0, "key": None}
@@ -40,8 +40,8 @@ def part_scale(field: Tensor, **options) -> Tensor:
     return row_norm(part_oracle(field.abs(), **options))
 
 
-def part_reference(field: Tensor, decay, diffusion, origin, depth, boundary, stencil, noise, key) -> Tensor:
-    return between(field, reference.evolve(field, decay, diffusion, 1, boundary, stencil, noise, key))
+def part_plain(field: Tensor, decay, diffusion, origin, depth, boundary, stencil, noise, key) -> Tensor:
+    return between(field, plain.evolve(field, decay, diffusion, 1, boundary, stencil, noise, key))
 
 
 def samples() -> tuple[Sample, ...]:
@@ -83,7 +83,7 @@ def case(op: Any, **fields: Any) -> OpCase:
         "arguments": (FIELD,),
         "oracle": part_oracle,
         "magnitude": part_scale,
-        "reference": part_reference,
+        "plain": part_plain,
         "result_sizes": result_sizes,
         "samples": samples(),
         "lane_samples": (

@@ -14,7 +14,7 @@ from torch import Tensor
 from cases.base import Arguments, ErrorInput, Hole, OpCase, Sample, TensorArgument
 from cases.errors import Table, bad_numbers, devices, repeated, unsupported_tensors
 from torch_hrr import hierarchy
-from torch_hrr.reference import hierarchy as reference
+from torch_hrr._plain import hierarchy as plain
 
 ops = torch.ops.torch_hrr
 NAN, INF = float("nan"), float("inf")
@@ -185,7 +185,7 @@ CASE = OpCase(
     op=ops.plastic_scan.default,
     arguments=(INPUTS, WEIGHT, THETA),
     oracle=oracle,
-    reference=reference.plastic_scan,
+    plain=plain.plastic_scan,
     result_sizes=result_sizes,
     magnitude=magnitude,
     samples=(
@@ -345,7 +345,7 @@ def derivative(
         op=getattr(ops, name).default,
         arguments=(INPUTS, WEIGHT, THETA, *more),
         oracle=expect,
-        reference=getattr(reference, name),
+        plain=getattr(plain, name),
         result_sizes=sizes,
         magnitude=functools.partial(derivative_size, expect, sizes, more),
         samples=(

@@ -11,7 +11,7 @@ from torch import Tensor
 from cases import hrr_errors, hrr_oracle
 from cases.base import FLOATS, Arguments, Hole, OpCase, Sample, TensorArgument
 from torch_hrr import hrr
-from torch_hrr.reference import hrr as reference
+from torch_hrr._plain import hrr as plain
 
 ops = torch.ops.torch_hrr
 
@@ -91,7 +91,7 @@ def binding(
     op: Any,
     names: tuple[str, ...],
     oracle: Callable[..., Any],
-    reference: Callable[..., Any],
+    plain: Callable[..., Any],
     options: dict[str, Any] | None = None,
     **fields: Any,
 ) -> OpCase:
@@ -104,7 +104,7 @@ def binding(
         op=op,
         arguments=arguments,
         oracle=oracle,
-        reference=reference,
+        plain=plain,
         result_sizes=result_of_pair,
         samples=pairs(names, options),
         lane_samples=small_pairs(names, options),
@@ -175,7 +175,7 @@ def result_of_items(names: tuple[str, ...]) -> Callable[[Arguments], tuple[tuple
 
 
 def superposition(
-    op: Any, names: tuple[str, ...], oracle: Callable[..., Any], reference: Callable[..., Any], **fields: Any
+    op: Any, names: tuple[str, ...], oracle: Callable[..., Any], plain: Callable[..., Any], **fields: Any
 ) -> OpCase:
     arguments = (*(TensorArgument(name, "KD") for name in names), TensorArgument("weights", "K", optional=True))
     name = op._schema.name.split("::")[1]
@@ -194,7 +194,7 @@ def superposition(
         op=op,
         arguments=arguments,
         oracle=call_oracle,
-        reference=reference,
+        plain=plain,
         result_sizes=result_of_items(names),
         samples=items(names, lane=False),
         lane_samples=items(names, lane=True),
@@ -226,25 +226,25 @@ def bind_normalize_oracle(a: Tensor, b: Tensor, eps: float) -> Tensor:
 AB, ROLES = ("a", "b"), ("bound", "role")
 
 BINDINGS: tuple[tuple[Any, ...], ...] = (
-    (ops.bind, AB, {}, hrr_oracle.convolve, reference.bind, hrr.bind),
-    (ops.unbind, ROLES, {}, hrr_oracle.correlate, reference.unbind, hrr.unbind),
-    (ops.bind_normalize, AB, EPS, bind_normalize_oracle, reference.bind_normalize, hrr.bind_normalize),
+    (ops.bind, AB, {}, hrr_oracle.convolve, plain.bind, hrr.bind),
+    (ops.unbind, ROLES, {}, hrr_oracle.correlate, plain.unbind, hrr.unbind),
+    (ops.bind_normalize, AB, EPS, bind_normalize_oracle, plain.bind_normalize, hrr.bind_normalize),
 )
 BINDING_GRADIENTS: tuple[tuple[Any, ...], ...] = (
-    (ops._bind_backward, AB, {}, hrr_oracle.bind_backward, reference.bind, None),
-    (ops._unbind_backward, ROLES, {}, hrr_oracle.unbind_backward, reference.unbind, None),
+    (ops._bind_backward, AB, {}, hrr_oracle.bind_backward, plain.bind, None),
+    (ops._unbind_backward, ROLES, {}, hrr_oracle.unbind_backward, plain.unbind, None),
     (
         ops._bind_normalize_backward,
         AB,
         EPS,
         hrr_oracle.bind_normalize_backward,
-        reference.bind_normalize,
+        plain.bind_normalize,
         hrr_oracle.bind_normalize_backward_scale,
     ),
 )
 SUPERPOSITIONS: tuple[tuple[Any, ...], ...] = (
-    (ops.superpose, ("vectors",), hrr_oracle.superpose, reference.superpose, hrr.superpose),
-    (ops.bind_superpose, AB, hrr_oracle.bind_superpose, reference.bind_superpose, hrr.bind_superpose),
+    (ops.superpose, ("vectors",), hrr_oracle.superpose, plain.superpose, hrr.superpose),
+    (ops.bind_superpose, AB, hrr_oracle.bind_superpose, plain.bind_superpose, hrr.bind_superpose),
 )
 
 

@@ -24,7 +24,7 @@ from cases.hrr_algebra_samples import (
 from cases.hrr_spectrum import from_spectrum as row_of
 from cases.hrr_spectrum import spectrum as packed
 from torch_hrr import hrr
-from torch_hrr.reference import hrr as reference
+from torch_hrr._plain import hrr as plain
 
 ops = torch.ops.torch_hrr
 
@@ -65,7 +65,7 @@ def mapping(
         op=op,
         arguments=arguments,
         oracle=definition,
-        reference=plain_torch,
+        plain=plain_torch,
         result_sizes=result_sizes,
         samples=calls.many(),
         lane_samples=calls.small(),
@@ -158,7 +158,7 @@ CASES = (
         op=ops.multibind.default,
         arguments=MULTIBIND,
         oracle=oracle.multibind,
-        reference=reference.multibind,
+        plain=plain.multibind,
         result_sizes=lambda arguments: ((*arguments["vectors"].shape[:-2], arguments["vectors"].shape[-1]),),
         samples=(
             *(items(f"K{k}-D{dim}", 2, k, dim) for k in (0, 1, 2, 3, 5) for dim in (1, 5, 24, 32, 100, 128)),
@@ -199,7 +199,7 @@ CASES = (
         op=ops._multibind_backward.default,
         arguments=(TensorArgument("grad", "D"), *MULTIBIND),
         oracle=oracle.multibind_backward,
-        reference=reference._multibind_backward,
+        plain=plain._multibind_backward,
         result_sizes=lambda arguments: (
             (
                 *torch.broadcast_shapes(arguments["grad"].shape[:-1], arguments["vectors"].shape[:-2]),
@@ -253,7 +253,7 @@ CASES = (
         op=ops.permute.default,
         arguments=PERMUTE,
         oracle=oracle.permute,
-        reference=oracle.permute,
+        plain=oracle.permute,
         result_sizes=lambda arguments: (tuple(arguments["a"].shape),),
         samples=(
             *(permutations(f"D{dim}", 2, dim) for dim in DIMS),
@@ -287,7 +287,7 @@ CASES = (
         ops.inverse.default,
         ("a",),
         oracle.inverse,
-        reference.inverse,
+        plain.inverse,
         clamping,
         magnitude=oracle.inverse_scale,
         wrapper=hrr.inverse,
@@ -296,7 +296,7 @@ CASES = (
         ops.unitary.default,
         ("a",),
         oracle.unitary,
-        reference.unitary,
+        plain.unitary,
         magnitude=oracle.unitary_scale,
         wrapper=hrr.unitary,
     ),
@@ -304,7 +304,7 @@ CASES = (
         ops.bind_power.Tensor,
         ("a", "exponent"),
         oracle.bind_power,
-        reference.bind_power,
+        plain.bind_power,
         magnitude=oracle.bind_power_scale,
         wrapper=hrr.bind_power,
         uncast=("exponent",),
@@ -313,7 +313,7 @@ CASES = (
         ops.bind_power.default,
         ("a",),
         oracle.bind_power,
-        reference.bind_power,
+        plain.bind_power,
         constant(exponent=0.75),
         magnitude=oracle.bind_power_scale,
         wrapper=hrr.bind_power,
@@ -323,7 +323,7 @@ CASES = (
         ops._cut_inverse.default,
         ("a",),
         oracle.cut_inverse,
-        reference._cut_inverse,
+        plain._cut_inverse,
         clamping,
         magnitude=oracle.cut_inverse_scale,
     ),
@@ -331,7 +331,7 @@ CASES = (
         ops._inverse_backward.default,
         ("grad", "a"),
         oracle.inverse_backward,
-        reference._inverse_backward,
+        plain._inverse_backward,
         clamping,
         magnitude=oracle.inverse_backward_scale,
     ),
@@ -339,14 +339,14 @@ CASES = (
         ops._unitary_jacobian.default,
         ("v", "a"),
         oracle.unitary_jacobian,
-        reference._unitary_jacobian,
+        plain._unitary_jacobian,
         magnitude=oracle.unitary_jacobian_scale,
     ),
     mapping(
         ops._bind_power_log.default,
         ("a", "exponent"),
         oracle.bind_power_log,
-        reference._bind_power_log,
+        plain._bind_power_log,
         constant(order=1),
         magnitude=oracle.bind_power_scale,
     ),
@@ -354,7 +354,7 @@ CASES = (
         ops._bind_power_backward.default,
         ("grad", "a", "exponent"),
         oracle.bind_power_backward,
-        reference._bind_power_backward,
+        plain._bind_power_backward,
         magnitude=oracle.bind_power_backward_scale,
     ),
     OpCase(
@@ -363,7 +363,7 @@ CASES = (
         arguments=POWER_PRODUCT,
         oracle=power_product,
         magnitude=power_product_scale,
-        reference=reference._power_product,
+        plain=plain._power_product,
         result_sizes=lambda arguments: (
             (
                 *torch.broadcast_shapes(arguments["spectra"].shape[:-2], arguments["exponents"].shape[:-1]),

@@ -12,7 +12,7 @@ from cases import hrr_algebra_oracle, hrr_errors, hrr_oracle
 from cases.base import FLOATS, OpCase, Sample, TensorArgument
 from cases.hrr import DIMS, LIBRARY_DIM, binding
 from torch_hrr import hrr
-from torch_hrr.reference import hrr as reference
+from torch_hrr._plain import hrr as plain
 
 ops = torch.ops.torch_hrr
 
@@ -55,7 +55,7 @@ def transform(
         op=op,
         arguments=arguments,
         oracle=oracle,
-        reference=plain,
+        plain=plain,
         result_sizes=lambda arguments: (tuple(arguments[argument].shape),),
         samples=(
             *(sample(f"D{dim}", 3 if dim <= 256 else 2, dim) for dim in DIMS),
@@ -90,20 +90,20 @@ def transform(
 
 
 CASES = (
-    transform(ops.spectrum.default, "a", spectrum, reference.spectrum, hrr.spectrum),
-    transform(ops.from_spectrum.default, "spectrum", from_spectrum, reference.from_spectrum, hrr.from_spectrum),
+    transform(ops.spectrum.default, "a", spectrum, plain.spectrum, hrr.spectrum),
+    transform(ops.from_spectrum.default, "spectrum", from_spectrum, plain.from_spectrum, hrr.from_spectrum),
     binding(
         ops.bind_spectrum.default,
         ("a", "spectrum"),
         bind_spectrum,
-        reference.bind_spectrum,
+        plain.bind_spectrum,
         wrapper=hrr.bind_spectrum,
     ),
     binding(
         ops.unbind_spectrum.default,
         ("bound", "spectrum"),
         unbind_spectrum,
-        reference.unbind_spectrum,
+        plain.unbind_spectrum,
         wrapper=hrr.unbind_spectrum,
     ),
 )

@@ -16,7 +16,7 @@ from cases.base import build, row_norm, with_tensors
 
 
 def nearly(result, expected, scale, exact):
-    """As close as the reference is to the operator, which tests/test_reference.py asks without a device."""
+    """As close as the reference is to the operator, which tests/test_plain.py asks without a device."""
     if exact or not expected.is_floating_point():
         return torch.equal(result, expected)
     bound = {torch.float32: 1e-4, torch.float64: 1e-7}[expected.dtype]

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool, choice, is_bool
+from torch_hrr._plain.random import mix64
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import chunked_edges, scale_columns
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
-from torch_hrr.reference.random import mix64
 
 _ops = torch.ops.torch_hrr
 # The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_hrr._plain import assembly_rounds
+from torch_hrr._plain.assembly_connectome import connectome_key
 from torch_hrr.assembly._state import AreaState
-from torch_hrr.reference import assembly_rounds
-from torch_hrr.reference.assembly_connectome import connectome_key
 
 _ops = torch.ops.torch_hrr
 

@@ -26,9 +26,9 @@ from torch_hrr._checks import (
     renamed,
     strided,
 )
+from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import Described
 from torch_hrr.encoding import functional, relative
-from torch_hrr.reference import encoding as reference
 from torch_hrr.runtime.device import resolve_device_or_cpu
 from torch_hrr.runtime.memory import limit_memory
 from torch_hrr.runtime.profiler import OperatorRecording
@@ -203,7 +203,7 @@ class GPUAccelerator(Described):
             checked = functional.check_ladder(positions, *numbers, dtype)
         except (TypeError, ValueError, RuntimeError) as error:
             raise renamed(error, "sinusoidal_encoding", op) from None
-        return reference.sinusoidal_encoding(positions, *numbers, checked)
+        return plain_encoding.sinusoidal_encoding(positions, *numbers, checked)
 
     def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
         """Rows of a table ``[V, dim]`` as ``[..., dim]``, in the dtype of the policy; zeros at padding.

@@ -13,13 +13,13 @@ from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
 from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, renamed, strided
+from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
 from torch_hrr.io import IntegrityError, Saveable
-from torch_hrr.reference import encoding as reference
 
 _MEGABYTE = 2**20
 
@@ -240,14 +240,16 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
         dim = weight.shape[-1]
         if self.frequencies is None:
-            waves = reference.sinusoidal_encoding(positions, dim, self.base, self.scale, self.phase, self.layout, wide)
+            waves = plain_encoding.sinusoidal_encoding(
+                positions, dim, self.base, self.scale, self.phase, self.layout, wide
+            )
         else:
             held = self.frequencies()
             shift = torch.full_like(held, self.phase) if self.phase != 0.0 else None
             if self.vectorized:
                 waves = torch.ops.torch_hrr.sinusoidal_features(positions, held, shift, self.layout, wide)
             else:
-                waves = reference.sinusoidal_features(positions, held, shift, self.layout, wide)
+                waves = plain_encoding.sinusoidal_features(positions, held, shift, self.layout, wide)
             waves = waves[..., :dim]
         embedded = F.embedding(ids, weight).to(wide) + waves
         if self.temperature != 1.0:

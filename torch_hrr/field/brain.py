@@ -29,13 +29,13 @@ from torch_hrr._checks import (
     placed,
     plain,
 )
+from torch_hrr._plain import field as plain_field
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.io import Saveable
-from torch_hrr.reference import field as reference
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.memory import check_free
@@ -477,7 +477,7 @@ class FieldBrain(Saveable, DescribedModule):
 
     def _evolve(self, field: Tensor, fresh: Tensor) -> None:
         if self.eager:
-            fresh.copy_(reference.evolve(field, self.decay, self.diffusion, 1, self.boundary))
+            fresh.copy_(plain_field.evolve(field, self.decay, self.diffusion, 1, self.boundary))
             if self.noise:
                 fresh.add_(torch.randn_like(fresh), alpha=self.noise)
             return
@@ -491,7 +491,7 @@ class FieldBrain(Saveable, DescribedModule):
         mean = pool["mean"]
         torch.mean(rows, 1, dtype=torch.float32, out=mean.view(-1))
         if self.eager:
-            pool["gradient"].copy_(reference.gradient(mean))
+            pool["gradient"].copy_(plain_field.gradient(mean))
         else:
             functional.gradient(mean, out=pool["gradient"])
         weights = torch.abs(mean.view(-1), out=pool["weights"])
@@ -508,7 +508,7 @@ class FieldBrain(Saveable, DescribedModule):
     def _pack(self, field: Tensor, motor: Tensor, error: Tensor) -> Tensor:
         """Motor and metrics in one vector."""
         rows = field.view(-1, self.channels)
-        measured = reference.metrics(rows, _SMALL) if self.eager else self._metrics(rows)
+        measured = plain_field.metrics(rows, _SMALL) if self.eager else self._metrics(rows)
         information, largest, energy, sparsity = measured
         packed = self._memory()["packed"]
         packed[: self.motor_dim] = motor
@@ -516,7 +516,7 @@ class FieldBrain(Saveable, DescribedModule):
         return packed
 
     def _metrics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`reference.metrics` in one read: moments of blocks of places, then of all blocks together."""
+        """`plain_field.metrics` in one read: moments of blocks of places, then of all blocks together."""
         pool, count = self._memory(), rows.shape[0]
         torch.ops.torch_hrr._field_moments.out(rows, _SMALL, out=pool["moments"])
         means, squares, largest, small = pool["moments"].unbind(1)

@@ -20,11 +20,11 @@ from torch_hrr._checks import (
     number,
     resolve_dtype,
 )
+from torch_hrr._plain.hierarchy import activated, outputs_of
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
-from torch_hrr.reference.hierarchy import activated, outputs_of
 from torch_hrr.runtime import resolve_device
 
 _FAST_THETA = 1.0

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_hrr.reference.random import normals
+from torch_hrr._plain.random import normals
 
 WEIGHTS = {"box": (1 / 3, 1 / 3), "binomial": (1 / 4, 1 / 2)}
 """Of a mean along one axis: those of the two neighbours, and that of the element itself."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_hrr.reference.random import philox4x32
+from torch_hrr._plain.random import philox4x32
 
 _WORD = 2**32 - 1
 _PERMUTATION_STREAM = 0x7065726D

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr.reference.random import double
+from torch_hrr._plain.random import double
 
 
 def _sinusoids(angles: Tensor, dim: int, layout: str) -> Tensor:

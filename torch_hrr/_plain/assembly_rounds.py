@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr.reference.assembly_connectome import connectome_key, edges
+from torch_hrr._plain.assembly_connectome import connectome_key, edges
 
 _FIXED_BITS, _SCALED_BITS = 24, 16
 _LARGEST_TERM, _LARGEST_INPUT, _LARGEST_BIAS = 2**59, 2**62, 2**61

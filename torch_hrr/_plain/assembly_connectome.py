@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_hrr.reference.random import mix64, philox4x32
+from torch_hrr._plain.random import mix64, philox4x32
 
 _CELLS = 1024
 _NONE = _CELLS - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch_hrr.reference import assembly, assembly_connectome, assembly_rounds, encoding, field, hierarchy, hrr
+from torch_hrr._plain import assembly, assembly_connectome, assembly_rounds, encoding, field, hierarchy, hrr
 
 _HRR = (
     "bind", "unbind", "bind_normalize", "superpose", "bind_superpose", "multibind", "inverse", "unitary", "bind_power",
