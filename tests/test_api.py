@@ -128,7 +128,7 @@ class Printed(str):
 
 
 def signature(call):
-    """As `inspect` prints it, but for annotations, which it would put in quotes, and defaults."""
+    """As `inspect` prints it, but for annotations, which it would put in quotes, and defaults; and what it takes."""
     found, empty = inspect.signature(call, eval_str=False), inspect.Parameter.empty
 
     def printed(value, write):
@@ -138,7 +138,11 @@ def signature(call):
         each.replace(annotation=printed(each.annotation, annotation), default=printed(each.default, text))
         for each in found.parameters.values()
     ]
-    return str(found.replace(parameters=parameters, return_annotation=printed(found.return_annotation, annotation)))
+    printed_call = str(
+        found.replace(parameters=parameters, return_annotation=printed(found.return_annotation, annotation))
+    )
+    bounds = [f"{name} {spec.words}" for name, spec in getattr(call, "takes", {}).items() if spec.words]
+    return f"{printed_call} where {', '.join(bounds)}" if bounds else printed_call
 
 
 def annotation(value):

@@ -233,12 +233,22 @@ def listed(op: str, argument: str, values: Any, wanted: str) -> list[Any]:
     return list(values)
 
 
-def number(op: str, argument: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
-    """A finite float within bounds."""
+def number(
+    op: str,
+    argument: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    open_left: bool = False,
+    open_right: bool = False,
+) -> float:
+    """A finite float from `least` to `most`, without an end that is open."""
     checked = float(real(op, argument, value))
-    if not math.isfinite(checked) or not least <= checked <= most:
-        lower = "" if math.isinf(least) else f" >= {least:g}"
-        upper = "" if math.isinf(most) else f" and <= {most:g}"
+    outside = checked <= least if open_left else checked < least
+    outside = outside or (checked >= most if open_right else checked > most)
+    if outside or not math.isfinite(checked):
+        lower = "" if math.isinf(least) else f" {'>' if open_left else '>='} {least:g}"
+        upper = "" if math.isinf(most) else f" and {'<' if open_right else '<='} {most:g}"
         raise ValueError(f"{op}: {argument} must be a finite number{lower}{upper}, got {plain(value)}")
     return checked
 

@@ -270,19 +270,6 @@ def test_resident_memory_is_near_the_pages_in_use(tmp_path):
     assert opened < 4 * 1024 and used < 4 * 1024 + 300 * 32
 
 
-@pytest.mark.parametrize(
-    ("fields", "error", "text"),
-    [
-        ({"cache_rows": 0}, ValueError, "cache_rows must be at least 1, got 0"),
-        ({"use_gpu_memory_mapping": 1}, TypeError, "use_gpu_memory_mapping must be a bool, got int"),
-    ],
-    ids=range(2),
-)
-def test_a_bad_field_is_named(fields, error, text):
-    with pytest.raises(error, match=f"MemoryStorageConfig: {text}"):
-        MemoryStorageConfig(**fields)
-
-
 def test_what_is_no_table(tmp_path):
     for table, error in (
         (torch.ones(3), ValueError),
@@ -292,5 +279,3 @@ def test_what_is_no_table(tmp_path):
         with pytest.raises(error, match="save_table: table must"):
             save_table(tmp_path / "table", table)
     assert os.listdir(tmp_path) == []
-    with pytest.raises(TypeError, match="config must be a MemoryStorageConfig, got dict"):
-        MappedTable(tmp_path / "table", {})

@@ -214,20 +214,9 @@ def test_a_bias_of_no_number_of_rows(arguments, error, text):
         RelativePositionBias(4)(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "text"),
-    [
-        ({"log": "no"}, TypeError, "log must be a bool, got str"),
-        ({"base": 0}, ValueError, "base must be finite and above 0, got 0"),
-        ({"scale": -1.0, "log": True}, ValueError, "scale must be finite and above 0, got -1.0"),
-        ({"dtype": torch.int32}, TypeError, "dtype must be float32, .*, got torch.int32"),
-    ],
-    ids=range(4),
-)
-def test_frequencies_that_no_ladder_has(changes, error, text):
-    good = {"dim": 8, "base": 100.0, "scale": 1.0, "log": False, "dtype": torch.float32}
-    with pytest.raises(error, match=f"^LearnableFrequencies: {text}$"):
-        LearnableFrequencies(**good | changes)
+def test_the_logarithm_of_a_ladder_needs_a_scale_above_0():
+    with pytest.raises(ValueError, match=r"^LearnableFrequencies: scale must be finite and above 0, got -1\.0$"):
+        LearnableFrequencies(8, 100.0, -1.0, True, torch.float32)
 
 
 def test_the_embedder_adds_its_bias():

@@ -9,8 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, choice, integer, number
 from torch_hrr._repr import Described
+from torch_hrr._spec import Bool, Choice, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.encoding.relative import LAYOUTS
@@ -24,6 +24,28 @@ PRECISIONS = {
 }
 
 
+@takes(
+    vocab_size=Int(1),
+    embedding_dim=Int(1),
+    max_sequence_length=Int(1),
+    base_frequency=Real(0, open_left=True),
+    frequency_scaling=Real(),
+    phase_shift=Real(),
+    layout=Choice(LAYOUTS),
+    temperature=Real(),
+    padding_id=Int(0).or_none(),
+    learnable_frequencies=Bool(),
+    log_frequency=Bool(),
+    use_relative_position=Bool(),
+    relative_position_window=Int(1),
+    precision=Choice(PRECISIONS),
+    use_mixed_precision=Bool(),
+    gradient_checkpointing=Bool(),
+    enable_gpu_acceleration=Bool(),
+    use_vectorized_operations=Bool(),
+    enable_xla_compilation=Bool(),
+    gpu_config=Instance(GPUConfig).or_none(),
+)
 @dataclass(frozen=True, repr=False)
 class SinusoidalConfig(Described, Saveable):
     """The settings of a `ConfigurableSinusoidalEmbedder`; every field is checked when the object is made.
@@ -80,34 +102,20 @@ class SinusoidalConfig(Described, Saveable):
     gpu_config: GPUConfig | None = None
 
     def __post_init__(self) -> None:
-        """Checks every field; TypeError or ValueError. NumPy's numbers become Python's."""
+        """What fields ask of one another; ValueError."""
         op = "SinusoidalConfig"
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type == "bool":
-                object.__setattr__(self, field.name, check_bool(op, field.name, value))
-            elif field.type == "int":
-                object.__setattr__(self, field.name, integer(op, field.name, value, 1))
-            elif field.type == "float":
-                object.__setattr__(self, field.name, number(op, field.name, value))
-        if self.base_frequency <= 0:
-            raise ValueError(f"{op}: base_frequency must be above 0, got {self.base_frequency}")
-        choice(op, "layout", self.layout, LAYOUTS)
-        choice(op, "precision", self.precision, PRECISIONS)
         wide = torch.float64 if self.precision == "float64" else torch.float32
         if torch.tensor(self.temperature, dtype=wide, device="cpu") == 0:
             raise ValueError(f"{op}: temperature must not be 0 in {wide}, got {self.temperature}")
         check_settings(op, self.embedding_dim, self.base_frequency, self.frequency_scaling, self.phase_shift)
-        if self.padding_id is not None:
-            object.__setattr__(self, "padding_id", integer(op, "padding_id", self.padding_id, 0, self.vocab_size - 1))
+        if self.padding_id is not None and self.padding_id >= self.vocab_size:
+            raise ValueError(f"{op}: padding_id must be below vocab_size = {self.vocab_size}, got {self.padding_id}")
         if self.log_frequency and not self.learnable_frequencies:
             raise ValueError(f"{op}: log_frequency must be False without learnable_frequencies, got True")
         if self.log_frequency and self.frequency_scaling <= 0:
             raise ValueError(
                 f"{op}: frequency_scaling must be above 0 with log_frequency, got {self.frequency_scaling}"
             )
-        if self.gpu_config is not None and not isinstance(self.gpu_config, GPUConfig):
-            raise TypeError(f"{op}: gpu_config must be a GPUConfig or None, got {type(self.gpu_config).__name__}")
 
     @property
     def dtype(self) -> torch.dtype:

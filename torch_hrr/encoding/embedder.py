@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import check_bool, check_dtype, check_generator, integer, number, positive, renamed, strided
+from torch_hrr._checks import integer, positive, renamed, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
@@ -33,20 +34,12 @@ class LearnableFrequencies(DescribedModule):
 
     log: Final[bool]
 
+    @takes(dim=Int(0), base=Real(0, open_left=True), scale=Real(), log=Bool(), dtype=Dtype())
     def __init__(self, dim: int, base: float, scale: float, log: bool, dtype: torch.dtype) -> None:
-        """Starts at ``scale base^(-2i/dim)``.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: A number outside its range: the logarithm takes scales above 0 alone.
-        """
+        """Starts at ``scale base^(-2i/dim)``; ValueError for the logarithm of a scale that is not above 0."""
         super().__init__()
-        op = type(self).__name__
-        log = check_bool(op, "log", log)
-        check_dtype(op, dtype)
         self.log = log
-        dim, base = integer(op, "dim", dim, 0), positive(op, "base", base)
-        scale = positive(op, "scale", scale) if log else number(op, "scale", scale)
+        scale = positive(type(self).__name__, "scale", scale) if log else scale
         start = ladder(dim, base, scale, torch.float64)
         self.weight = nn.Parameter((start.log() if log else start).to(dtype))
 
@@ -99,6 +92,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
     # So that a script leaves out what is not used.
     __constants__ = ("vectorized",)
 
+    @takes(config=Instance(SinusoidalConfig).or_none(), table=Instance(MappedTable).or_none(), generator=Generator())
     def __init__(
         self,
         config: SinusoidalConfig | None = None,
@@ -117,17 +111,12 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 works and the library has kernels for it, else the CPU.
 
         Raises:
-            TypeError: An argument of another type.
             ValueError: The table's shape is not ``[vocab_size, embedding_dim]``, or torch does not know the device.
         """
         super().__init__()
         name = type(self).__name__
         config = SinusoidalConfig() if config is None else config
-        if not isinstance(config, SinusoidalConfig):
-            raise TypeError(f"{name}: config must be a SinusoidalConfig, got {type(config).__name__}")
         if table is not None:
-            if not isinstance(table, MappedTable):
-                raise TypeError(f"{name}: table must be a MappedTable, got {type(table).__name__}")
             if table.shape != (config.vocab_size, config.embedding_dim):
                 wanted = [config.vocab_size, config.embedding_dim]
                 raise ValueError(f"{name}: table must have shape {wanted}, got {list(table.shape)}")
@@ -142,7 +131,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             weight = torch.empty(
                 size, dtype=config.dtype, device="meta" if self.accelerator.device.type == "meta" else "cpu"
             )
-            self._draw("ConfigurableSinusoidalEmbedder", weight, generator)
+            self._draw(weight, generator)
         self.register_parameter("weight", None if weight is None else nn.Parameter(weight))
         self.frequencies = self._new_frequencies()
         window = config.relative_position_window
@@ -274,35 +263,34 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             bias = self.relative_bias(queries, keys, keys - queries)[0]
         return attention_weights(query, key, mask, bias, causal)
 
+    @takes(vocab_size=Int(1), generator=Generator())
     def adapt_to_vocabulary(self, vocab_size: int, generator: torch.Generator | None = None) -> None:
         """Changes the number of tokens: kept tokens keep their rows, rows of new tokens are drawn.
 
         The parameter is a new one, which existing optimizers do not know.
 
         Raises:
-            ValueError: ``vocab_size`` is less than 1 or leaves padding out, or the table is mapped.
-            TypeError: It is not an int.
+            ValueError: ``vocab_size`` leaves padding out, or the table is mapped.
         """
         op = "adapt_to_vocabulary"
         least = 1 if self.config.padding_id is None else self.config.padding_id + 1
         self._adapt(replace(self.config, vocab_size=integer(op, "vocab_size", vocab_size, least)), op, generator)
 
+    @takes(embedding_dim=Int(1), generator=Generator())
     def adapt_embedding_dimension(self, embedding_dim: int, generator: torch.Generator | None = None) -> None:
         """Changes the width: rows keep their first elements, new ones are drawn.
 
         Frequencies depend on the width and start at the new ladder. Parameters are new ones, and errors are as for
         `adapt_to_vocabulary`.
         """
-        op = "adapt_embedding_dimension"
-        width = integer(op, "embedding_dim", embedding_dim, 1)
-        self._adapt(replace(self.config, embedding_dim=width), op, generator)
+        self._adapt(replace(self.config, embedding_dim=embedding_dim), "adapt_embedding_dimension", generator)
 
     def _adapt(self, config: SinusoidalConfig, op: str, generator: torch.Generator | None) -> None:
         if self.weight is None:
             raise ValueError(f"{op}: table must be a parameter, got a mapped one")
         before = self.weight.detach()
         weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
-        self._draw(op, weight, generator)
+        self._draw(weight, generator)
         rows, columns = (min(sizes) for sizes in zip(weight.shape, before.shape, strict=True))
         weight[:rows, :columns] = before[:rows, :columns].to("cpu")
         same_width = config.embedding_dim == self.config.embedding_dim
@@ -329,6 +317,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             "cache_hit_rate": None if self.table is None else self.table.hit_rate,
         }
 
+    @takes(batch_size=Int(1), seq_length=Int(1), num_iterations=Int(1))
     def benchmark_gpu_performance(
         self, batch_size: int = 32, seq_length: int = 128, num_iterations: int = 100
     ) -> dict[str, Any]:
@@ -341,24 +330,20 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             ``ms`` per pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
             ``seq_length``, ``device``, ``gpu_acceleration_enabled``; with ``enable_profiling``, ``profile`` as
             `GPUAccelerator.stop_profiling` returns it, unless a recording is under way, which then holds these passes.
-
-        Raises:
-            ValueError: An argument is less than 1.
         """
         # Imported here: it looks for CUDA's compiler, and warns on every machine that has one but no GPU.
         from torch.utils import benchmark
 
-        op = "benchmark_gpu_performance"
-        sizes = {"batch_size": batch_size, "seq_length": seq_length, "num_iterations": num_iterations}
-        batch, length, iterations = (integer(op, name, value, 1) for name, value in sizes.items())
         device = self._device()
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(self.config.vocab_size, (batch, length), generator=generator, device="cpu").to(device)
+        ids = torch.randint(self.config.vocab_size, (batch_size, seq_length), generator=generator, device="cpu").to(
+            device
+        )
 
         def milliseconds(function: Callable[[Tensor], Tensor]) -> float:
             arguments = {"function": function, "ids": ids}
             timer = benchmark.Timer("function(ids)", globals=arguments, num_threads=torch.get_num_threads())
-            return 1e3 * timer.timeit(iterations).mean
+            return 1e3 * timer.timeit(num_iterations).mean
 
         peer = copy.copy(self)
         peer.vectorized = False
@@ -368,11 +353,11 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             fused, plain = milliseconds(self), milliseconds(peer)
             result: dict[str, Any] = {
                 "ms": fused,
-                "tokens_per_second": 1e3 * batch * length / fused,
+                "tokens_per_second": 1e3 * batch_size * seq_length / fused,
                 "plain_ms": plain,
                 "speedup": plain / fused,
-                "batch_size": batch,
-                "seq_length": length,
+                "batch_size": batch_size,
+                "seq_length": seq_length,
                 "device": str(device),
                 "gpu_acceleration_enabled": device.type == "cuda",
             }
@@ -382,6 +367,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 result["profile"] = self.accelerator.stop_profiling()
         return result
 
+    @takes(available_memory_mb=Real(0).or_none(), sequence_length=Int(1).or_none(), training=Bool())
     def optimize_for_gpu(
         self, available_memory_mb: float | None = None, sequence_length: int | None = None, training: bool = True
     ) -> dict[str, Any]:
@@ -399,21 +385,15 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             ``optimal_batch_size`` (0 if not one sequence fits), ``sequence_bytes``, ``fixed_bytes``,
             ``available_memory_mb``, ``sequence_length``, ``dtype``, and ``recommendations``: settings that would let
             more fit, in words.
-
-        Raises:
-            ValueError: A number is outside its range.
         """
-        op = "optimize_for_gpu"
-        training = check_bool(op, "training", training)
         length = self.config.max_sequence_length if sequence_length is None else sequence_length
-        length = integer(op, "sequence_length", length, 1)
-        available = None
-        if available_memory_mb is not None:
-            available = int(min(number(op, "available_memory_mb", available_memory_mb, 0), 2.0**42) * _MEGABYTE)
         fixed = sum(p.nbytes * (2 if training and p.requires_grad else 1) for p in self.parameters())
         dtype = self.result_dtype or self._table_dtype()
         sequence = self._sequence_bytes(length, dtype, training)
-        memory = self.accelerator.available_memory() if available is None else available
+        if available_memory_mb is None:
+            memory = self.accelerator.available_memory()
+        else:
+            memory = int(min(available_memory_mb, 2.0**42) * _MEGABYTE)
         batch = self.accelerator.optimal_batch_size(sequence, fixed, memory)
         advice = []
         if not self.vectorized:
@@ -554,8 +534,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         scale, log = config.frequency_scaling, config.log_frequency
         return LearnableFrequencies(config.embedding_dim, config.base_frequency, scale, log, dtype)
 
-    def _draw(self, op: str, weight: Tensor, generator: torch.Generator | None) -> None:
-        check_generator(op, generator)
+    def _draw(self, weight: Tensor, generator: torch.Generator | None) -> None:
         if not weight.is_meta:
             weight.normal_(generator=generator)
             if self.config.padding_id is not None and self.config.padding_id < len(weight):

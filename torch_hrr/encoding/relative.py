@@ -16,7 +16,6 @@ from torch_hrr._checks import (
     check_strided,
     choice,
     integer,
-    number,
     optional_tensor,
     real,
     renamed,
@@ -26,6 +25,7 @@ from torch_hrr._checks import (
     tensor,
 )
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Device, Dtype, Int, Real, takes
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -124,6 +124,7 @@ class RelativePositionBias(DescribedModule):
     representations, 2018.
     """
 
+    @takes(window=Int(1), heads=Int(1), features=Int(0), base=Real(0, open_left=True), device=Device(), dtype=Dtype())
     def __init__(
         self,
         window: int = 64,
@@ -143,23 +144,16 @@ class RelativePositionBias(DescribedModule):
             base: Base of the sinusoids' frequencies, as for `sinusoidal_encoding`.
             device: Device of the parameter; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the parameter; None means torch's default dtype.
-
-        Raises:
-            ValueError: A number is outside its range.
-            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
         name = type(self).__name__
-        self.window = integer(name, "window", window, 1)
-        self.heads = integer(name, "heads", heads, 1)
-        self.features = integer(name, "features", features, 0)
-        check_elements(name, "weight", (self.heads, self.features or 2 * self.window + 1))
-        self.base = number(name, "base", base)
-        check_settings(name, self.features, self.base)
-        width = self.features or 2 * self.window + 1
+        self.window, self.heads, self.features, self.base = window, heads, features, base
+        width = features or 2 * window + 1
+        check_elements(name, "weight", (heads, width))
+        check_settings(name, features, base)
         dtype = resolve_dtype(name, dtype)
         place = resolve_parameter_device(device, op=name)
-        self.weight = nn.Parameter(torch.zeros(self.heads, width, device=place, dtype=dtype))
+        self.weight = nn.Parameter(torch.zeros(heads, width, device=place, dtype=dtype))
 
     def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
         """The bias ``[heads, queries, keys]``, to be added to scores ``[..., heads, queries, keys]``.

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_bool, check_data, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._checks import FLOATING, check_data, check_floating, checked_path, strided, tensor
 from torch_hrr._compile import outside_graphs
 from torch_hrr._repr import Described
+from torch_hrr._spec import Bool, Instance, Int, takes
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError, open_mapped, save_in_pieces
 
@@ -20,6 +21,7 @@ _FORMAT = "torch_hrr.embedding_table"
 _VERSION = 1
 
 
+@takes(enable_gpu_acceleration=Bool(), use_gpu_memory_mapping=Bool(), cache_rows=Int(1))
 @dataclass(frozen=True, repr=False)
 class MemoryStorageConfig(Described):
     """How a `MappedTable` serves its rows.
@@ -33,13 +35,6 @@ class MemoryStorageConfig(Described):
     enable_gpu_acceleration: bool = True
     use_gpu_memory_mapping: bool = False
     cache_rows: int = 4096
-
-    def __post_init__(self) -> None:
-        """Checks every field; TypeError or ValueError."""
-        op = "MemoryStorageConfig"
-        for name in ("enable_gpu_acceleration", "use_gpu_memory_mapping"):
-            object.__setattr__(self, name, check_bool(op, name, getattr(self, name)))
-        object.__setattr__(self, "cache_rows", integer(op, "cache_rows", self.cache_rows, 1))
 
 
 def save_table(path: str | os.PathLike[str], table: Tensor) -> None:
@@ -78,6 +73,7 @@ class MappedTable(Described):
         misses: Rows read from the file.
     """
 
+    @takes(config=Instance(MemoryStorageConfig).or_none(), verify=Bool())
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -97,11 +93,8 @@ class MappedTable(Described):
         Raises:
             torch_hrr.IntegrityError: The file is damaged or holds something else.
             OSError: The file cannot be read; FileNotFoundError if there is none.
-            TypeError: An argument of another type.
         """
         self.config = MemoryStorageConfig() if config is None else config
-        if not isinstance(self.config, MemoryStorageConfig):
-            raise TypeError(f"MappedTable: config must be a MemoryStorageConfig, got {type(config).__name__}")
         path = checked_path("MappedTable", path)
         tensors, _ = open_mapped(path, format=_FORMAT, version=_VERSION, verify=verify, op="MappedTable")
         table = tensors.get("table")
