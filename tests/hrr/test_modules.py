@@ -231,22 +231,9 @@ def test_repr_shows_the_settings():
     assert repr(HRRAttention(12, 3, True)) == "HRRAttention(embed_dim=12, num_heads=3, bias=True)"
 
 
-CONSTRUCTORS = [
-    (lambda: Bind(0), ValueError, "Bind: dim must be at least 1, got 0"),
-    (lambda: Unbind(4, 0), ValueError, "Unbind: roles must be at least 1, got 0"),
-    (lambda: BindSuperpose(4, -1), ValueError, "BindSuperpose: roles must be at least 1, got -1"),
-    (lambda: Bind(4, dtype=torch.int64), TypeError, "Bind: dtype must be float32, float64, float16 or bfloat16"),
-    (lambda: HRRAttention(0), ValueError, "HRRAttention: embed_dim must be at least 1, got 0"),
-    (lambda: HRRAttention(4, 0), ValueError, "HRRAttention: num_heads must be at least 1, got 0"),
-    (lambda: HRRAttention(4, 3), ValueError, "HRRAttention: num_heads must divide embed_dim = 4, got 3"),
-    (lambda: HRRAttention(4, dtype=torch.complex64), TypeError, "HRRAttention: dtype must be"),
-]
-
-
-@pytest.mark.parametrize(("make", "error", "text"), CONSTRUCTORS)
-def test_constructor_errors(make, error, text):
-    with pytest.raises(error, match=f"^{text}"):
-        make()
+def test_heads_that_do_not_divide_the_width():
+    with pytest.raises(ValueError, match=r"^HRRAttention: num_heads must divide embed_dim = 4, got 3$"):
+        HRRAttention(4, 3)
 
 
 CALLS = [

@@ -12,35 +12,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import (
-    check_bool,
-    check_floating,
-    check_strided,
-    choice,
-    integer,
-    placed,
-    positive,
-    probability,
-    resolve_dtype,
-    tensor,
-)
+from torch_hrr._checks import check_floating, check_strided, placed, resolve_dtype, tensor
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.assembly import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
 SURROGATES = ("sigmoid", "laplace", "ste", "none")
+_CAP: dict[str, Spec] = {
+    "k": Int(0),
+    "temperature": Real(0, open_left=True),
+    "surrogate": Choice(SURROGATES),
+    "soft": Bool(),
+}
 
 
-def check_cap(name: str, k: Any, temperature: Any, surrogate: Any, soft: Any = False) -> tuple[int, float, str, bool]:
-    """The options of a k-cap before there is an input; TypeError or ValueError, in the operator's words."""
-    k = integer(name, "k", k, 0)
-    temperature = positive(name, "temperature", temperature)
-    surrogate = choice(name, "surrogate", surrogate, SURROGATES)
-    soft = check_bool(name, "soft", soft)
+def _check_soft(name: str, surrogate: str, soft: bool) -> None:
     if soft and surrogate in ("ste", "none"):
         raise ValueError(f"{name}: surrogate must be 'sigmoid' or 'laplace' with soft, got {surrogate!r}")
-    return k, temperature, surrogate, soft
 
 
 class KCap(DescribedModule):
@@ -50,6 +40,7 @@ class KCap(DescribedModule):
     of k neurons. Everything else is as for `functional.k_cap`.
     """
 
+    @takes(**_CAP)
     def __init__(self, k: int, temperature: float = 1.0, surrogate: str = "sigmoid", *, soft: bool = False) -> None:
         """Keeps the options of `functional.k_cap`.
 
@@ -57,14 +48,11 @@ class KCap(DescribedModule):
             k: The number of winners, at least 0.
             temperature: Width of the transition of the soft winners, finite and above 0.
             surrogate: "sigmoid", "laplace", "ste" or "none".
-            soft: Whether the output is the soft winners themselves.
-
-        Raises:
-            ValueError: An option is outside its range.
-            TypeError: An option is of another type.
+            soft: Whether the output is the soft winners themselves, which "sigmoid" and "laplace" have.
         """
         super().__init__()
-        self.k, self.temperature, self.surrogate, self.soft = check_cap("KCap", k, temperature, surrogate, soft)
+        _check_soft("KCap", surrogate, soft)
+        self.k, self.temperature, self.surrogate, self.soft = k, temperature, surrogate, soft
 
     def forward(self, x: Tensor) -> Tensor:
         """The mask; errors as for `functional.k_cap`."""
@@ -108,6 +96,17 @@ class AssemblyLayer(DescribedModule):
     edges: Tensor | None
     bias: Tensor | None
 
+    @takes(
+        in_features=Int(1),
+        n=Int(1),
+        p=Real(0, 1),
+        **_CAP,
+        trainable=Bool(),
+        bias=Bool(),
+        seed=Seed().or_none(),
+        device=Device(),
+        dtype=Dtype(),
+    )
     def __init__(
         self,
         in_features: int,
@@ -143,18 +142,12 @@ class AssemblyLayer(DescribedModule):
             dtype: dtype of the weights; None means torch's default dtype.
 
         Raises:
-            ValueError: An argument is outside its range.
-            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
+            ValueError: ``k`` is above ``n``, or ``surrogate`` has no soft winners.
         """
         super().__init__()
-        in_features = integer("AssemblyLayer", "in_features", in_features, 1)
-        n = integer("AssemblyLayer", "n", n, 1)
-        k, temperature, surrogate, soft = check_cap("AssemblyLayer", k, temperature, surrogate, soft)
+        _check_soft("AssemblyLayer", surrogate, soft)
         if k > n:
             raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")
-        p = probability("AssemblyLayer", "p", p)
-        trainable = check_bool("AssemblyLayer", "trainable", trainable)
-        bias = check_bool("AssemblyLayer", "bias", bias)
         seed = given_or_drawn_seed("AssemblyLayer", seed)
         self.in_features = in_features
         self.n = n

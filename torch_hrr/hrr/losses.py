@@ -7,10 +7,10 @@ from torch import Tensor
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import check_seed, choice, integer, number
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import DescribedModule
-from torch_hrr.hrr.modules import draw_rows, empty_matrix, taken, taken_rows, widen
+from torch_hrr._spec import Choice, Int, Real, Seed, takes
+from torch_hrr.hrr.modules import DRAWN, draw_rows, empty_matrix, taken, taken_rows, widen
 
 
 class HRRMultiLabelLoss(DescribedModule):
@@ -48,6 +48,14 @@ class HRRMultiLabelLoss(DescribedModule):
     present: Tensor
     missing: Tensor
 
+    @takes(
+        num_labels=Int(1),
+        dim=Int(1),
+        missing_weight=Real(0),
+        reduction=Choice(("mean", "sum", "none")),
+        seed=Seed(),
+        **DRAWN,
+    )
     def __init__(
         self,
         num_labels: int,
@@ -72,22 +80,13 @@ class HRRMultiLabelLoss(DescribedModule):
             generator: A CPU generator that draws the vectors instead of ``seed``; then keep the loss's state.
             device: Device of the vectors; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the vectors; None means torch's default dtype.
-
-        Raises:
-            ValueError: An argument is outside its range.
-            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        num_labels = integer("HRRMultiLabelLoss", "num_labels", num_labels, 1)
-        dim = integer("HRRMultiLabelLoss", "dim", dim, 1)
-        missing_weight = number("HRRMultiLabelLoss", "missing_weight", missing_weight, 0)
-        choice("HRRMultiLabelLoss", "reduction", reduction, ("mean", "sum", "none"))
         self.num_labels = num_labels
         self.dim = dim
         self.missing_weight = missing_weight
         self.reduction = reduction
         vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
-        seed = check_seed("HRRMultiLabelLoss", seed)
         self.seed = seed if generator is None else None
         chosen = seeded_generator(seed) if generator is None else generator
         draw_rows("HRRMultiLabelLoss", vectors, chosen, unitary=True)

@@ -13,19 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import (
-    check_bool,
-    check_elements,
-    check_floating,
-    check_generator,
-    check_strided,
-    integer,
-    placed,
-    resolve_dtype,
-)
+from torch_hrr._checks import check_elements, check_floating, check_generator, check_strided, placed, resolve_dtype
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Bool, Device, Dtype, Generator, Int, Spec, takes
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
+
+# Where and how parameters are drawn.
+DRAWN: dict[str, Spec] = {"generator": Generator(), "device": Device(), "dtype": Dtype()}
 
 
 class _Roles(DescribedModule):
@@ -35,6 +30,7 @@ class _Roles(DescribedModule):
         weight: The parameter, ``[K, D]``; the roles themselves unless they are unitary.
     """
 
+    @takes(dim=Int(1), roles=Int(1), unitary=Bool(), **DRAWN)
     def __init__(
         self,
         dim: int,
@@ -55,20 +51,10 @@ class _Roles(DescribedModule):
             generator: A CPU generator; None draws from torch's default one.
             device: Device of the parameter; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the parameter; None means torch's default dtype.
-
-        Raises:
-            ValueError: ``dim`` or ``roles`` is less than 1.
-            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
         """
         super().__init__()
-        name = type(self).__name__
-        dim = integer(name, "dim", dim, 1)
-        roles = integer(name, "roles", roles, 1)
-        self.dim = dim
-        self.roles = roles
-        self.unitary = check_bool(name, "unitary", unitary)
-        check_generator(name, generator)
-        self.weight = nn.Parameter(empty_matrix(name, (roles, dim), device, dtype))
+        self.dim, self.roles, self.unitary = dim, roles, unitary
+        self.weight = nn.Parameter(empty_matrix(type(self).__name__, (roles, dim), device, dtype))
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -137,6 +123,7 @@ class BindSuperpose(_Roles):
     record, without a ``[K, D]`` temporary; deterministic as `functional.bind_superpose`. Source: as `Bind`.
     """
 
+    @takes(normalize=Bool())
     def __init__(
         self,
         dim: int,
@@ -149,7 +136,6 @@ class BindSuperpose(_Roles):
         dtype: torch.dtype | None = None,
     ) -> None:
         """As `Bind`; ``normalize`` says whether records are divided by ``max(norm2, 1e-12)``."""
-        normalize = check_bool("BindSuperpose", "normalize", normalize)
         super().__init__(dim, roles, unitary, generator=generator, device=device, dtype=dtype)
         self.normalize = normalize
 
@@ -197,6 +183,7 @@ class HRRAttention(DescribedModule):
     ICML 2023.
     """
 
+    @takes(embed_dim=Int(1), num_heads=Int(1), bias=Bool(), **DRAWN)
     def __init__(
         self,
         embed_dim: int,
@@ -218,14 +205,9 @@ class HRRAttention(DescribedModule):
             dtype: dtype of the parameters; None means torch's default dtype.
 
         Raises:
-            ValueError: A size is less than 1 or ``num_heads`` does not divide ``embed_dim``.
-            TypeError: An argument of another type, or ``dtype`` is not one the operators take.
+            ValueError: ``num_heads`` does not divide ``embed_dim``.
         """
         super().__init__()
-        embed_dim = integer("HRRAttention", "embed_dim", embed_dim, 1)
-        num_heads = integer("HRRAttention", "num_heads", num_heads, 1)
-        bias = check_bool("HRRAttention", "bias", bias)
-        check_generator("HRRAttention", generator)
         if embed_dim % num_heads:
             raise ValueError(f"HRRAttention: num_heads must divide embed_dim = {embed_dim}, got {num_heads}")
         self.embed_dim = embed_dim
