@@ -43,10 +43,13 @@ def lines_of(modules):
     public = {(module, name): getattr(module, name) for module in modules for name in module.__all__}
     package = min(module.__name__ for module in modules).split(".")[0]
     homes, lines = {}, []
-    # An object of several names is at home under its own, in the module nearest to its definition.
+    # An object of several names is at home under its own, in the module nearest to its definition: those that older
+    # programs gave have none of their own.
     for (module, name), value in sorted(public.items(), key=lambda item: (len(item[0][0].__name__), item[0][1])):
         if is_named(value):
-            at_home = name == value.__name__ and f"{value.__module__}.".startswith(f"{module.__name__}.")
+            defined = f"{value.__module__}."
+            is_near = defined.startswith((f"{module.__name__}.", f"{package}.compat."))
+            at_home = name == value.__name__ and is_near
             homes[value] = f"{module.__name__}.{name}" if at_home or value not in homes else homes[value]
     for (module, name), value in public.items():
         path = f"{module.__name__}.{name}"

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from torch_hrr.compat import hrr as operations
+from torch_hrr.compat.hrr import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 from torch_hrr.hrr import functional as hrr
-from torch_hrr.hrr import operations
-from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 from torch_hrr.runtime import device, resolve_device
 
 DIM = 16

@@ -1,16 +1,11 @@
 """Fields in three dimensions: channels that decay, diffuse and are spontaneously active, and brains made of them."""
 
+from typing import TYPE_CHECKING
+
+from torch_hrr._moved import names_of
 from torch_hrr.field import plot
 from torch_hrr.field.brain import FieldBrain
-from torch_hrr.field.checker import OptimizationChecker, quick_performance_test
 from torch_hrr.field.dynamics import DynamicField, DynamicFieldConfig, Peak
-from torch_hrr.field.factory import (
-    BatchedFieldOperations,
-    FieldBrainFactory,
-    GPUBrainFactory,
-    OptimizedUnifiedFieldBrain,
-    create_brain,
-)
 from torch_hrr.field.functional import (
     advance_key,
     advance_key_,
@@ -23,8 +18,26 @@ from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.field.split import SplitField
 from torch_hrr.runtime.pool import TensorPool
 
-GPUPatternLibrary = PatternLibrary
-TensorMemoryPool = TensorPool
+if TYPE_CHECKING:
+    from torch_hrr.compat.field import (
+        BatchedFieldOperations,
+        FieldBrainFactory,
+        GPUBrainFactory,
+        GPUPatternLibrary,
+        OptimizationChecker,
+        OptimizedUnifiedFieldBrain,
+        TensorMemoryPool,
+        create_brain,
+        quick_performance_test,
+    )
+else:
+    __getattr__, __dir__ = names_of(
+        __name__,
+        "torch_hrr.compat.field",
+        *("BatchedFieldOperations", "FieldBrainFactory", "GPUBrainFactory", "GPUPatternLibrary"),
+        *("OptimizationChecker", "OptimizedUnifiedFieldBrain", "TensorMemoryPool"),
+        *("create_brain", "quick_performance_test"),
+    )
 
 __all__ = [
     "BatchedFieldOperations",

@@ -15,11 +15,10 @@ from typing import Any, SupportsFloat
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, listed, number
+from torch_hrr._checks import check_bool, check_seed, integer, listed, number, renamed
 from torch_hrr._repr import Described
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, FieldBrain
-from torch_hrr.field.factory import FieldBrainFactory, create_brain
 from torch_hrr.field.search import search
 
 try:
@@ -407,7 +406,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         Args:
             env: Box or Discrete observations; any actions.
             brain: With as many sensory values as the observations need. None makes one with a motor for each.
-            **settings: Arguments of `create_brain`, if no brain is given; ``env.spec`` then makes the same environment
+            **settings: Arguments of `FieldBrain`, if no brain is given; ``env.spec`` then makes the same environment
                 anew.
 
         Raises:
@@ -424,7 +423,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         size = self._sensors.size
         if brain is None:
             motors = integer(op, "motor_dim", settings.get("motor_dim", size), 1)
-            brain = create_brain(**(_small(size, motors) | settings))
+            brain = _brain(op, **(_small(size, motors) | settings))
         elif settings:
             raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
         _check_brain(op, brain)
@@ -459,7 +458,7 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
 
     Args:
         env: Box or Discrete observations and actions; of a Discrete space each choice counts.
-        **settings: Arguments of `create_brain`; by default 8 places per edge and a channel for each sensory value and
+        **settings: Arguments of `FieldBrain`; by default 8 places per edge and a channel for each sensory value and
             motor.
 
     Raises:
@@ -467,15 +466,16 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
     _check_env("brain_for", env)
-    return create_brain(**(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
+    return _brain("brain_for", **(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
 
 
 def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Any) -> list[FieldBrain]:
     """A brain for each environment of a vector, as `brain_for` makes them, with seeds that count up."""
     _check_envs("brains_for", envs)
     sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
-    factory = FieldBrainFactory(**(sizes | settings))
-    return [factory.create() for _ in range(envs.num_envs)]
+    first = check_seed("brains_for", settings.get("seed", 0))
+    seeds = range(first, first + envs.num_envs)
+    return [_brain("brains_for", **(sizes | settings | {"seed": seed})) for seed in seeds]
 
 
 @torch.no_grad()
@@ -531,6 +531,17 @@ def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
 
 def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -> dict[str, int]:
     return _small(Sensors(op, observed).size, Motors(op, acted).size)
+
+
+def _brain(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
+    """On a GPU that works, else on the CPU, unless the settings say where."""
+    device = settings.pop("device", None)
+    if device is None:
+        device = "auto" if check_bool(op, "prefer_gpu", prefer_gpu) else "cpu"
+    try:
+        return FieldBrain(**settings, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "FieldBrain", op) from None
 
 
 def _small(sensory_dim: int, motor_dim: int) -> dict[str, int]:

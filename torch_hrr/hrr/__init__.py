@@ -4,6 +4,9 @@ Vectors are rows of the last dimension D; leading dimensions broadcast. float32,
 types are stored as such and computed in float32.
 """
 
+from typing import TYPE_CHECKING
+
+from torch_hrr._moved import names_of
 from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -25,11 +28,16 @@ from torch_hrr.hrr.functional import (
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
 from torch_hrr.hrr.memory import ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
-from torch_hrr.hrr.operations import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
 from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
 from torch_hrr.hrr.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from torch_hrr.compat.hrr import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
+else:
+    _FACES = ("BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations")
+    __getattr__, __dir__ = names_of(__name__, "torch_hrr.compat.hrr", *_FACES)
 
 __all__ = [
     "BatchHRROperations",

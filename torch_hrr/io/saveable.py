@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor, nn
 
+from torch_hrr import _moved
 from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io import files
@@ -178,6 +179,8 @@ def load(
     """
     found = files.format_of(path, key, op="load")
     if found not in _CLASSES:
+        _moved.import_all()
+    if found not in _CLASSES:
         raise IntegrityError(f"load: {os.fsdecode(path)} must hold an object of torch_hrr, got {found!r}")
     given = options if device is None else {**options, "device": device}
     return _CLASSES[found].load(path, key, **given)
@@ -185,4 +188,5 @@ def load(
 
 def saveable_classes() -> dict[str, type[Saveable]]:
     """Every class that can be loaded, by the format of its files."""
+    _moved.import_all()
     return dict(_CLASSES)

@@ -1,4 +1,4 @@
-"""The operators for vectors of one dimension on one device, and a system that chooses between CPU and accelerator."""
+"""The functions of `torch_hrr.hrr` for vectors of one dimension on one device, or on the faster one of two."""
 
 from __future__ import annotations
 
@@ -17,32 +17,26 @@ from torch_hrr._checks import (
     check_vectors,
     integer,
     real,
-    renamed,
 )
 from torch_hrr._repr import Described
 from torch_hrr._shared import is_out_of_memory
+from torch_hrr.compat._named import named
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.calibration import binding_crossover
 from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu
 
 
 class HRROperations(Described):
-    """The operators for vectors of one dimension; arguments are converted to one dtype and moved to one device.
+    """The functions of `torch_hrr.hrr`, whose names methods bear, in one dtype on one device.
 
-    Methods take tensors or numpy arrays ``[..., dimensionality]``, real floating point, and give tensors on `device`
-    in `dtype`; gradients flow back to where the arguments are. Leading dimensions broadcast. Cost, determinism and
-    source are those of the function of `torch_hrr.hrr` that each method names.
+    Arguments are tensors or NumPy arrays ``[..., dimensionality]``, real floating point; gradients flow back to where
+    they are. Formulas, cost and determinism are those of the functions.
 
     Args:
         dimensionality: D, >= 1.
-        device: As for `runtime.resolve_device`: "auto" means an accelerator if there is one that works, else the CPU.
-            A named one that cannot be used is the CPU, after a RuntimeWarning each time.
-        dtype: float32, float64, float16 or bfloat16; arguments of another dtype are converted to it.
-
-    Attributes:
-        dimensionality: D.
-        device: The device found.
-        dtype: The dtype.
+        device: As for `runtime.resolve_device`; a named one that cannot be used is the CPU, after a RuntimeWarning each
+            time.
+        dtype: float32, float64, float16 or bfloat16.
 
     Raises:
         ValueError: `dimensionality` is less than 1, or torch does not know `device`. Of a method: an argument is on
@@ -70,27 +64,27 @@ class HRROperations(Described):
         return {"dimensionality": self.dimensionality, "dtype": self.dtype, "device": self.device}
 
     def bind(self, a: Any, b: Any) -> Tensor:
-        """Circular convolution, `hrr.bind`: ``[..., D]``."""
+        """Circular convolution, ``[..., D]``."""
         return functional.bind(*self._pair("bind", a, b))
 
     def unbind(self, bound: Any, role: Any) -> Tensor:
-        """Circular correlation, `hrr.unbind`: ``[..., D]``."""
+        """Circular correlation, ``[..., D]``."""
         return functional.unbind(*self._pair("unbind", bound, role, ("bound", "role")))
 
     def superpose(self, vectors: Any, weights: Any = None, normalize: bool = True) -> Tensor:
-        """Weighted sum, `hrr.superpose`: ``[..., K, D]`` and weights ``[..., K]`` to ``[..., D]``, of unit norm."""
+        """Weighted sum of ``[..., K, D]`` by ``[..., K]``, ``[..., D]``, of unit norm."""
         return self._superpose("superpose", "vectors", vectors, weights, normalize)
 
     def batch_bind(self, a_batch: Any, b_batch: Any) -> Tensor:
-        """`bind` of whole batches: ``[..., B, D]`` and ``[..., B, D]`` to ``[..., B, D]``."""
+        """`bind` of whole batches, ``[..., B, D]``."""
         return functional.bind(*self._pair("batch_bind", a_batch, b_batch, ("a_batch", "b_batch"), 2))
 
     def batch_superpose(self, vectors_batch: Any, weights: Any = None) -> Tensor:
-        """Unit sums of a batch of sets: ``[..., K, D]`` and weights ``[..., K]`` to ``[..., D]``."""
+        """`superpose` of whole batches."""
         return self._superpose("batch_superpose", "vectors_batch", vectors_batch, weights, True)
 
     def fused_bind_normalize(self, a: Any, b: Any) -> Tensor:
-        """Binding of unit norm in one pass, `hrr.bind_normalize`: ``[..., D]``."""
+        """Binding of unit norm in one pass, `hrr.bind_normalize`."""
         return functional.bind_normalize(*self._pair("fused_bind_normalize", a, b))
 
     def random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
@@ -107,12 +101,9 @@ class HRROperations(Described):
         normalize = check_bool(op, "normalize", normalize)
         vectors = self._place(op, argument, vectors, rank=2)
         if weights is not None:
-            weights = check_vectors(op, "weights", weights)
-            weights = self._move(op, "weights", weights)
-        try:
+            weights = self._move(op, "weights", check_vectors(op, "weights", weights))
+        with named("superpose", op):
             return functional.superpose(vectors, weights, normalize)
-        except (ValueError, RuntimeError) as error:
-            raise renamed(error, "superpose", op) from None
 
     def _pair(
         self, op: str, first: Any, second: Any, names: tuple[str, str] = ("a", "b"), rank: int = 1
@@ -123,8 +114,7 @@ class HRROperations(Described):
         return a, b
 
     def _place(self, op: str, argument: str, value: Any, rank: int = 1) -> Tensor:
-        value = check_vectors(op, argument, value, self.dimensionality, rank=rank)
-        return self._move(op, argument, value)
+        return self._move(op, argument, check_vectors(op, argument, value, self.dimensionality, rank=rank))
 
     def _move(self, op: str, argument: str, value: Tensor) -> Tensor:
         if self.device.type != "meta":
@@ -139,17 +129,12 @@ BatchHRROperations = HRROperations
 class HybridHRRSystem(Described):
     """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
-    The batch size from which the accelerator is faster is measured when it is first needed, once for each device and
-    version, since `runtime.calibrate` keeps it, unless `threshold_batch_size` was set before. Without an accelerator
-    nothing is measured.
-
     Args:
         dimensionality: D, >= 1.
         device: The accelerator, as for `HRROperations`.
         dtype: As for `HRROperations`.
 
     Attributes:
-        dimensionality: D.
         cpu_ops: `HRROperations` on the CPU.
         gpu_ops: `HRROperations` on the accelerator; on the CPU where there is none.
     """
@@ -180,7 +165,7 @@ class HybridHRRSystem(Described):
 
     @property
     def threshold_batch_size(self) -> float:
-        """Smallest batch that goes to the accelerator; infinity if none does. Found when first read, unless set."""
+        """Smallest batch that goes to the accelerator; infinity if none does. Measured when first read, unless set."""
         if self._threshold is None:
             self._threshold = self._crossover(fresh=False)
         return self._threshold
@@ -193,15 +178,7 @@ class HybridHRRSystem(Described):
         self._threshold = value
 
     def calibrate(self) -> float:
-        """Measures the batch size from which the accelerator is faster, and sets `threshold_batch_size` to it.
-
-        Times both ways for batches of 1, 2, 4, ... 8192 rows (of at most 2^22 elements), the best of several runs each,
-        with operands and result on the CPU. It affects results only in their last bits, in which devices may differ.
-
-        Returns:
-            The smallest measured batch from which the accelerator always won; infinity if it lost with the largest, or
-            if there is no accelerator.
-        """
+        """Measures `threshold_batch_size`, as `runtime.calibrate` does, and returns it; infinity if the CPU wins."""
         self._threshold = self._crossover(fresh=True)
         return self._threshold
 
@@ -215,25 +192,19 @@ class HybridHRRSystem(Described):
         bound on the CPU. If the accelerator fails, this and all later batches are, after one RuntimeWarning.
 
         Args:
-            a: ``[..., D]``, a tensor or numpy array, real floating point; taken in the system's dtype.
+            a: ``[..., D]``, taken in the system's dtype.
             b: ``[..., D]``, broadcast against `a`, on the same device.
             batch_size: Compared with the threshold; None means the number of rows of the result.
 
-        Returns:
-            ``[..., D]``.
-
         Raises:
-            TypeError: An argument is not a real floating-point tensor or array, or `batch_size` not an int.
-            ValueError: The shapes do not match each other or D, or `batch_size` is negative.
+            TypeError, ValueError: As for `HRROperations`; `batch_size` is not an int, or negative.
             RuntimeError: The devices differ.
         """
         op = "adaptive_bind"
         a = check_vectors(op, "a", a, self.dimensionality)
         b = check_vectors(op, "b", b, self.dimensionality, a.device)
         rows = math.prod(check_broadcast(op, "a and b", a.shape[:-1], b.shape[:-1]))
-        if batch_size is None:
-            batch_size = rows
-        batch_size = integer(op, "batch_size", batch_size, 0)
+        batch_size = integer(op, "batch_size", rows if batch_size is None else batch_size, 0)
         if a.device.type != "cpu":
             return functional.bind(a.to(self.cpu_ops.dtype), b.to(self.cpu_ops.dtype))
         if self.has_accelerator and batch_size >= self.threshold_batch_size:
