@@ -21,8 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from torch_hrr import encoding, sequence_data, text_demo  # noqa: E402
-from torch_hrr.sequence_data import LAGS, TESTING, TRAINING, nrmse  # noqa: E402
+from torch_hrr import encoding  # noqa: E402
+from torch_hrr.demos import sequences as sequence_data  # noqa: E402
+from torch_hrr.demos import text as text_demo  # noqa: E402
+from torch_hrr.demos.sequences import LAGS, TESTING, TRAINING, nrmse  # noqa: E402
 
 # What is tried on the last VALIDATION steps of the training part.
 LEAKS, SCALINGS, VALIDATION = (0.3, 0.5, 0.7, 0.9, 1.0), (0.1, 0.3, 1.0), 500

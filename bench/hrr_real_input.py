@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bench.hrr_acceptance import Row, Size, mean_and_error, share_error
-from torch_hrr import demo, hrr
+from torch_hrr import hrr
+from torch_hrr.demos import digits as demo
 
 WORDS = Path(__file__).parent / "data" / "words"
 LETTERS = " " + string.ascii_lowercase

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
-from torch_hrr import demo, demo_figure, hrr
+from torch_hrr import hrr
+from torch_hrr.demos import digits as demo
+from torch_hrr.demos import figure as demo_figure
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -98,10 +100,10 @@ def test_progress_without_tqdm(monkeypatch, capsys):
     assert capsys.readouterr().err.endswith(f"encoding [{'#' * 40}] 3/3\n")
 
 
-@pytest.mark.parametrize("option", ["--dim", "--rounds"])
+@pytest.mark.parametrize("option", ["--dim", "--rounds", "--units", "--runs"])
 def test_demo_rejects_zero(option):
     with pytest.raises(SystemExit, match=f"{option} must be at least 1, got 0"):
-        demo.main([option, "0"])
+        command_line.main(["demo", option, "0"])
 
 
 def test_ridge_recovers_separable_classes():

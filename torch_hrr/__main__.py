@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import torch_hrr
-from torch_hrr import assembly_demo, demo, demo_figure, doctor, field_demo, hierarchy_demo, runtime, text_demo
+from torch_hrr import demos, doctor, runtime
 from torch_hrr._library import build_info
 
 
@@ -22,25 +22,6 @@ def info(options: argparse.Namespace) -> int:
     width = max(map(len, rows))
     for key, value in rows.items():
         print(f"{key:<{width}}  {value}")
-    return 0
-
-
-def show(options: argparse.Namespace) -> int:
-    """Runs the jobs of the demo one after the other."""
-    panels = []
-    if "digits" in options.jobs:
-        panels.append(demo.panel(demo.run(options)))
-    if "assembly" in options.jobs:
-        panels.append(assembly_demo.panel(assembly_demo.run(options)))
-    if "text" in options.jobs:
-        panels.append(text_demo.panel(text_demo.run(options), options.units))
-    if "field" in options.jobs:
-        panels.append(field_demo.panel(field_demo.run(options)))
-    if "hierarchy" in options.jobs:
-        panels.append(hierarchy_demo.panel(hierarchy_demo.run(options)))
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "demo.svg").write_text(demo_figure.draw(panels))
-    print(f"\nall of it in one picture: {options.output / 'demo.svg'}")
     return 0
 
 
@@ -60,12 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo_parser = commands.add_parser(
         "demo", help="real data through every system: digits, assemblies, text, a dynamic field, learned filters"
     )
-    jobs = ("digits", "assembly", "text", "field", "hierarchy")
-    demo_parser.add_argument("--jobs", nargs="+", choices=jobs, default=jobs, help="what to run (default: all)")
-    demo.add_arguments(demo_parser)
-    text_demo.add_arguments(demo_parser)
-    field_demo.add_arguments(demo_parser)
-    demo_parser.set_defaults(run=show)
+    demos.add_arguments(demo_parser)
+    demo_parser.set_defaults(run=demos.run)
     bench_parser = commands.add_parser(
         "bench", help="times against torch, torch.compile and libraries: bench SYSTEM [--filter REGEX] [--json PATH]"
     )

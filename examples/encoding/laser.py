@@ -12,8 +12,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from torch_hrr.demos.sequences import LAGS, TESTING, TRAINING, autoregression, load_laser, nrmse
 from torch_hrr.encoding import LSMRegressor
-from torch_hrr.sequence_data import LAGS, TESTING, TRAINING, autoregression, load_laser, nrmse
 
 
 def draw(path: Path, truth: Tensor, predicted: Tensor) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_hrr.sequence_data import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
-from torch_hrr.text_demo import train
+from torch_hrr.demos.sequences import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
+from torch_hrr.demos.text import train
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, float]:

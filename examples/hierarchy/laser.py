@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_hrr.demos.sequences import load_laser, nrmse
 from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager
-from torch_hrr.sequence_data import load_laser, nrmse
 
 TRAINING = 6000
 AHEAD = 64

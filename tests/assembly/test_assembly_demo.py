@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
-from torch_hrr import assembly_demo
 from torch_hrr.assembly import connectome_inputs
+from torch_hrr.demos import assembly as assembly_demo
 
 pytest.importorskip("sklearn")
 

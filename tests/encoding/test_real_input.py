@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 real_input = importlib.import_module("bench.encoding_real_input")
-data = importlib.import_module("torch_hrr.sequence_data")
+data = importlib.import_module("torch_hrr.demos.sequences")
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import pytest
 
 from torch_hrr import __main__ as command_line
-from torch_hrr import hierarchy_demo
+from torch_hrr.demos import hierarchy as hierarchy_demo
 
 
 @pytest.fixture(scope="module")

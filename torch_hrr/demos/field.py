@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from torch_hrr.demo import progress_bar
-from torch_hrr.demo_figure import Bar, Panel
+from torch_hrr.demos.digits import progress_bar
+from torch_hrr.demos.figure import Bar, Panel
 from torch_hrr.field import DynamicField, quick_performance_test
 
 SHAPE = (12, 12, 12, 1)
@@ -75,11 +75,6 @@ def report(result: FieldResult) -> str:
     return "\n".join(rows)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's options."""
-    parser.add_argument("--runs", type=int, default=10, help="field: runs of the dynamic field (default: 10)")
-
-
 def panel(result: FieldResult) -> Panel:
     """The decisions, for the picture."""
     bars = [
@@ -88,11 +83,9 @@ def panel(result: FieldResult) -> Panel:
     return Panel("Dynamic field: share of runs with one peak, at the stronger of two stimuli", 1.0, 2, bars)
 
 
-def run(options: argparse.Namespace) -> FieldResult:
-    """Runs the job and prints what it found."""
-    if options.runs < 1:
-        raise SystemExit(f"demo: --runs must be at least 1, got {options.runs}")
+def run(options: argparse.Namespace) -> Panel:
+    """Runs the job, prints its results, and gives those for the picture."""
     result = decide(options.runs, options.seed)
     print(f"\n{options.runs} runs of a dynamic field of {SHAPE[0]}^3 places under noise, and a field brain\n")
     print(report(result))
-    return result
+    return panel(result)

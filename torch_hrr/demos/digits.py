@@ -1,4 +1,4 @@
-"""The demo: handwritten digits classified by holographic records, against torch.fft doing the same job."""
+"""The first job: handwritten digits classified by holographic records, against torch.fft doing the same job."""
 
 import argparse
 import importlib
@@ -6,7 +6,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import hrr, runtime
-from torch_hrr.demo_figure import Bar, Panel
+from torch_hrr.demos.figure import Bar, Panel, draw_grid
+from torch_hrr.runtime.device import wait_for
 
 CLASSES = 10
 PIXELS = 64
@@ -107,13 +108,13 @@ def load_digits() -> tuple[Tensor, Tensor]:
     return torch.from_numpy(digits.data).long(), torch.from_numpy(digits.target).long()
 
 
-# levels = K^(1/2) G with K[l, m] = exp(-(l - m)^2 / (2 length^2)) and G of N(0, 1/D)
 def halves_of(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Numbers below count in random order: half of them to train with, half to test."""
     order = torch.randperm(count, generator=generator)
     return order[: count // 2], order[count // 2 :]
 
 
+# levels = K^(1/2) G with K[l, m] = exp(-(l - m)^2 / (2 length^2)) and G of N(0, 1/D)
 def item_vectors(dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A random role per pixel [64, D] and a vector per grey level [17, D], near levels similar, norms near 1."""
     roles = torch.randn(PIXELS, dim, generator=generator) / dim**0.5
@@ -154,10 +155,10 @@ def encode_and_time(images: Tensor, roles: Tensor, levels: Tensor, rounds: int, 
         order = list(forms)
         shuffle(order)
         for name in order:
-            synchronize(images.device)
+            wait_for("demo", images.device)
             start = time.perf_counter()
             codes[name] = encode(images, roles, levels, forms[name], bar.update)
-            synchronize(images.device)
+            wait_for("demo", images.device)
             # Round 0 warms caches and plans up.
             if round_index > 0:
                 seconds[name].append(time.perf_counter() - start)
@@ -170,12 +171,6 @@ def encode_and_time(images: Tensor, roles: Tensor, levels: Tensor, rounds: int, 
         ratio=statistics.median(ratios),
         difference=float(difference),
     )
-
-
-def synchronize(device: torch.device) -> None:
-    """Waits for a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def nearest_centroid(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
@@ -226,24 +221,17 @@ def confusion_matrix(predicted: Tensor, labels: Tensor) -> Tensor:
 
 def draw_confusion(matrices: dict[str, Tensor], path: Path) -> Path | None:
     """Draws the confusion matrices side by side; None where matplotlib is not installed."""
-    try:
-        figures = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        return None
-    figure = figures.Figure(figsize=(5 * len(matrices), 5), layout="constrained")
-    for axes, (title, matrix) in zip(figure.subplots(1, len(matrices)), matrices.items(), strict=True):
+
+    def draw(axes: Any, title: str) -> None:
+        matrix = matrices[title]
         share = matrix / matrix.sum(1, keepdim=True).clamp_min(1)
         axes.imshow(share.tolist(), cmap="Blues", vmin=0, vmax=1)
-        for true in range(CLASSES):
-            for predicted in range(CLASSES):
-                count = int(matrix[true, predicted])
-                colour = "white" if share[true, predicted] > 0.5 else "black"
-                if count:
-                    axes.text(predicted, true, str(count), ha="center", va="center", color=colour, fontsize=8)
+        for true, predicted in matrix.nonzero().tolist():
+            colour, count = "white" if share[true, predicted] > 0.5 else "black", int(matrix[true, predicted])
+            axes.text(predicted, true, str(count), ha="center", va="center", color=colour, fontsize=8)
         axes.set(title=title, xlabel="predicted digit", ylabel="true digit", xticks=range(10), yticks=range(10))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    return path
+
+    return draw_grid([list(matrices)], draw, (5.0, 5.0), path)
 
 
 def classify_digits(dim: int, seed: int, rounds: int, device: torch.device, output: Path) -> DemoResult:
@@ -271,12 +259,10 @@ def classify_digits(dim: int, seed: int, rounds: int, device: torch.device, outp
     )
 
 
-def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
+def report(result: DemoResult) -> str:
     """The result as a table."""
     timing = result.timing
     rows = [
-        *lines,
-        "",
         f"{'method':<44}{'accuracy':>9}",
         f"{'nearest centroid on raw pixels (baseline)':<44}{result.centroid:>9.3f}",
         f"{'HRR records, class prototypes, cosine':<44}{result.prototype:>9.3f}",
@@ -293,16 +279,6 @@ def report(result: DemoResult, lines: Iterable[str] = ()) -> str:
     return "\n".join(rows)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The demo's options."""
-    parser.add_argument("--dim", type=int, default=1024, help="digits: dimension of the vectors (default: 1024)")
-    parser.add_argument("--seed", type=int, default=0, help="fixes the splits and all draws (default: 0)")
-    parser.add_argument("--rounds", type=int, default=5, help="digits: timed rounds of the encoding (default: 5)")
-    parser.add_argument("--device", default="cpu", help="digits: cpu, cuda or auto (default: cpu)")
-    folder = Path("demo-output")
-    parser.add_argument("--output", type=Path, default=folder, help=f"folder of the figures (default: {folder})")
-
-
 def panel(result: DemoResult) -> Panel:
     """The accuracies, for the picture."""
     return Panel(
@@ -317,11 +293,8 @@ def panel(result: DemoResult) -> Panel:
     )
 
 
-def run(options: argparse.Namespace) -> DemoResult:
-    """Runs the demo and prints its table."""
-    for name in ("dim", "rounds"):
-        if getattr(options, name) < 1:
-            raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
+def run(options: argparse.Namespace) -> Panel:
+    """Runs the job, prints its results, and gives those for the picture."""
     try:
         device = runtime.resolve_device(options.device, op="demo")
     except (ValueError, RuntimeError) as error:
@@ -332,13 +305,5 @@ def run(options: argparse.Namespace) -> DemoResult:
         f"handwritten digits: {images} test images, the other half for training, D = {options.dim}, "
         f"seed {options.seed}, {device}, {torch.get_num_threads()} thread(s)"
     )
-    print(report(result, [heading]))
-    return result
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The demo as a program of its own."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    run(parser.parse_args(argv))
-    return 0
+    print(f"{heading}\n\n{report(result)}")
+    return panel(result)

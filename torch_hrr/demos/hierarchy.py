@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_hrr import demo
-from torch_hrr.demo_figure import Bar, Panel
+from torch_hrr.demos import digits
+from torch_hrr.demos.figure import Bar, Panel, draw_grid
 from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, ReactiveLayer
 
-PIXELS = demo.PIXELS
+PIXELS = digits.PIXELS
 COMPONENTS, UNITS, EPOCHS = 32, 256, 20
 
 
@@ -57,34 +57,29 @@ def second_level(deviations: Tensor, seed: int) -> HierarchicalLevel:
 
 def draw_filters(filters: Tensor, path: Path) -> Path | None:
     """Draws the first level's filters; None where matplotlib is not installed."""
-    try:
-        figures = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        return None
-    figure = figures.Figure(figsize=(8, 4), layout="constrained")
-    for axes, weights in zip(figure.subplots(4, 8).flat, filters, strict=True):
-        axes.imshow(weights.reshape(8, 8).tolist(), cmap="RdBu")
+
+    def draw(axes: Any, weights: Tensor) -> None:
+        axes.imshow(weights.tolist(), cmap="RdBu")
         axes.set(xticks=[], yticks=[])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
-    return path
+
+    return draw_grid(filters.reshape(4, 8, 8, 8), draw, (1.0, 1.0), path)
 
 
 def learn_digits(seed: int, output: Path, epochs: int = EPOCHS) -> HierarchyResult:
     """Learns the filters of digits without their labels; a read-out then learns the labels."""
-    grey, labels = demo.load_digits()
+    grey, labels = digits.load_digits()
     generator = torch.Generator().manual_seed(seed)
-    train, test = demo.halves_of(len(labels), generator)
-    images = grey.float() / (demo.GREY_LEVELS - 1)
+    train, test = digits.halves_of(len(labels), generator)
+    images = grey.float() / (digits.GREY_LEVELS - 1)
     images = images - images[train].mean(0)
 
     def accuracy(features: Tensor) -> float:
-        predicted = demo.ridge_readout(features[train], labels[train], features[test])
-        return demo.accuracy(predicted, labels[test])
+        predicted = digits.ridge_readout(features[train], labels[train], features[test])
+        return digits.accuracy(predicted, labels[test])
 
     manager = HierarchyManager()
     manager.add_level(first_level(seed))
-    bar = demo.progress_bar(2 * epochs, "learning")
+    bar = digits.progress_bar(2 * epochs, "learning")
     seconds = 0.0
 
     def learn(data: Tensor) -> None:
@@ -138,9 +133,9 @@ def panel(result: HierarchyResult) -> Panel:
     return Panel("Digits through levels that learn without labels: share recognised", 1.0, 3, bars)
 
 
-def run(options: argparse.Namespace) -> HierarchyResult:
-    """Runs the job and prints what it found."""
+def run(options: argparse.Namespace) -> Panel:
+    """Runs the job, prints its results, and gives those for the picture."""
     result = learn_digits(options.seed, options.output)
     print("\ndigits through a hierarchy that learns without labels; a linear read-out of each level\n")
     print(report(result))
-    return result
+    return panel(result)

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr import demo
 from torch_hrr.assembly import Brain, connectome_inputs, k_winners, overlap
-from torch_hrr.demo_figure import Bar, Panel
+from torch_hrr.demos import digits
+from torch_hrr.demos.figure import Bar, Panel
 
 NEURONS, WINNERS, DENSITY = 2000, 100, 0.1
 # Of the area whose assembly is completed, and the shares of the assembly that fire.
@@ -46,19 +46,19 @@ def fired(grey: Tensor, n: int, k: int, p: float, seed: int) -> Tensor:
 
 def nearest_mean(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
     """The class whose mean has the largest cosine."""
-    means = torch.stack([train[labels == c].double().mean(0) for c in range(demo.CLASSES)])
+    means = torch.stack([train[labels == c].double().mean(0) for c in range(digits.CLASSES)])
     return (F.normalize(test.double()) @ F.normalize(means).T).argmax(-1)
 
 
 def read_digits(seed: int) -> dict[str, float]:
     """Accuracies of two read-outs, of the pixels and of the winners."""
-    grey, labels = demo.load_digits()
-    train, test = demo.halves_of(len(labels), torch.Generator().manual_seed(seed))
+    grey, labels = digits.load_digits()
+    train, test = digits.halves_of(len(labels), torch.Generator().manual_seed(seed))
     found = {}
     for name, inputs in (("pixels", grey.float()), ("winners", fired(grey, NEURONS, WINNERS, DENSITY, seed))):
-        for method, readout in (("nearest mean", nearest_mean), ("ridge read-out", demo.ridge_readout)):
+        for method, readout in (("nearest mean", nearest_mean), ("ridge read-out", digits.ridge_readout)):
             answers = readout(inputs[train], labels[train], inputs[test])
-            found[f"{name}, {method}"] = demo.accuracy(answers, labels[test])
+            found[f"{name}, {method}"] = digits.accuracy(answers, labels[test])
     return found
 
 
@@ -96,9 +96,9 @@ def panel(result: AssemblyResult) -> Panel:
     return Panel("Assemblies: share of digits recognised, share of an assembly that fires", 1.0, 3, bars)
 
 
-def run(options: argparse.Namespace) -> AssemblyResult:
-    """Runs the job and prints what it found."""
-    bar = demo.progress_bar(2, "projecting")
+def run(options: argparse.Namespace) -> Panel:
+    """Runs the job, prints its results, and gives those for the picture."""
+    bar = digits.progress_bar(2, "projecting")
     accuracy = read_digits(options.seed)
     bar.update(1)
     completed = complete(options.seed)
@@ -108,4 +108,4 @@ def run(options: argparse.Namespace) -> AssemblyResult:
     print(f"\ndigits through a random area, in which {WINNERS} of {NEURONS} neurons fire and nothing is learned;")
     print(f"then an assembly of {ASSEMBLY} of {LARGE} neurons, completed from a part of it\n")
     print(report(result))
-    return result
+    return panel(result)

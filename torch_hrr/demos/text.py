@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torch_hrr.demo import progress_bar
-from torch_hrr.demo_figure import Bar, Panel
+from torch_hrr.demos.digits import progress_bar
+from torch_hrr.demos.figure import Bar, Panel
+from torch_hrr.demos.sequences import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
 from torch_hrr.encoding import LSMGenerator, SinusoidalConfig
-from torch_hrr.sequence_data import ALPHABET, ORDERS, WARMUP, as_streams, load_text, split_text, table_bits
 
-UNITS = 500
 CONNECTIONS = 25
 EMBEDDING_DIM = 64
 
@@ -74,11 +73,6 @@ def report(result: TextResult, units: int) -> str:
     return "\n".join(rows)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's options."""
-    parser.add_argument("--units", type=int, default=UNITS, help=f"text: units of the reservoir (default: {UNITS})")
-
-
 def panel(result: TextResult, units: int) -> Panel:
     """The bits, for the picture."""
     bars = [
@@ -88,11 +82,9 @@ def panel(result: TextResult, units: int) -> Panel:
     return Panel("Next character of Python's documentation: bits a character (less is better)", 4.0, 2, bars)
 
 
-def run(options: argparse.Namespace) -> TextResult:
-    """Runs the job and prints its table."""
-    if options.units < 1:
-        raise SystemExit(f"demo: --units must be at least 1, got {options.units}")
+def run(options: argparse.Namespace) -> Panel:
+    """Runs the job, prints its results, and gives those for the picture."""
     result = predict_characters(options.units, options.seed)
     print(f"\nnext character of pydoc_data.topics, the last fifth for testing, seed {options.seed}\n")
     print(report(result, options.units))
-    return result
+    return panel(result, options.units)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import Any
 
 WIDTH, LABELS, BARS = 760, 300, 380
 ROW, GAP, HEAD = 24, 30, 26
@@ -67,3 +70,20 @@ def draw(panels: Sequence[Panel]) -> str:
             top += ROW
         top += GAP
     return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def draw_grid(cells: Any, draw: Callable[[Any, Any], None], size: tuple[float, float], path: Path) -> Path | None:
+    """Draws rows of cells, each ``size`` inches, by matplotlib; gives the path, or None where it is not installed."""
+    try:
+        figures = importlib.import_module("matplotlib.figure")
+    except ImportError:
+        return None
+    rows, columns = len(cells), len(cells[0])
+    figure = figures.Figure(figsize=(columns * size[0], rows * size[1]), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for row, line in enumerate(cells):
+        for column, cell in enumerate(line):
+            draw(grid[row][column], cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    return path
