@@ -1,30 +1,41 @@
-"""Public names whose code lies in another module, which the first use of one of them imports."""
+"""Public names of a package whose code lies in modules that the first use of one of them imports."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
 
-_homes: set[str] = set()
 
+def names_of(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package, which is partly elsewhere.
 
-def names_of(package: str, home: str, *names: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, for names that the module `home` defines."""
-    _homes.add(home)
+    Args:
+        package: Its name.
+        **homes: Its modules that define names, between blanks. All other names in its ``__all__`` are those of older
+            programs, in the module of ``torch_hrr.compat`` of its name.
+    """
+    faces = f"torch_hrr.compat.{package.rpartition('.')[2]}"
+    home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        if name not in names:
+        known = vars(sys.modules[package])
+        if name not in known.get("__all__", ()):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        setattr(sys.modules[package], name, value)
+        known[name] = value = getattr(importlib.import_module(home_of.get(name, faces)), name)
         return value
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *names})
+    def names() -> list[str]:
+        known = vars(sys.modules[package])
+        return sorted({*known, *known["__all__"]})
+
+    return get, names
 
 
 def import_all() -> None:
-    """Imports every module that has such names."""
-    for home in sorted(_homes):
-        importlib.import_module(home)
+    """Imports every module of older programs' names."""
+    compat = importlib.import_module("torch_hrr.compat")
+    for module in pkgutil.iter_modules(compat.__path__, "torch_hrr.compat."):
+        importlib.import_module(module.name)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from torch_hrr import _library
-from torch_hrr.runtime import adaptive, device, manager
+from torch_hrr.compat import runtime as manager
+from torch_hrr.runtime import adaptive, device
 
 
 @pytest.fixture(autouse=True)

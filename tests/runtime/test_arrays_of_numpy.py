@@ -96,8 +96,8 @@ def test_arrays_are_made_on_the_current_device():
 
 def test_bad_calls_are_named():
     for call, error, message in (
-        (lambda: runtime.dot(A, A), ValueError, "dot: a and b must agree"),
-        (lambda: runtime.matmul(A, A), ValueError, "matmul: a and b must be matrices that fit"),
+        (lambda: runtime.dot(A, A), ValueError, "dot: a and b must have shapes that fit"),
+        (lambda: runtime.matmul(A, A), ValueError, "matmul: a and b must have shapes that fit"),
         (lambda: runtime.sum(A, axis=2), IndexError, r"sum: axis must be in -2\.\.1, got 2"),
         (lambda: runtime.sum(A, axis=10**5000), IndexError, r"sum: axis must be in -2\.\.1, got an int of 16610 bits"),
         (lambda: runtime.zeros(-1), ValueError, "zeros: shape must be at least 0, got -1"),
@@ -115,8 +115,12 @@ def test_bad_calls_are_named():
         (lambda: runtime.uniform(-3e38, 3e38), ValueError, r"uniform: high - low must be finite in torch.float32, got"),
         (lambda: runtime.relu(torch.ones(2) * 1j), TypeError, "relu: x must be real, got torch.complex64"),
         (lambda: runtime.dot(torch.ones(2), torch.ones(2, device="meta")), RuntimeError, "dot: a and b must be on one"),
-        (lambda: runtime.matmul(C, C.T), ValueError, r"matmul: a and b must be matrices that fit, got \[2, 3, 4\] and"),
-        (lambda: runtime.matmul(np.ones((2, 2), np.uint16), np.ones((2, 2), np.uint16)), TypeError, "matmul: a and b"),
+        (lambda: runtime.matmul(C, C.T), ValueError, r"matmul: a and b must have shapes that fit, got \[2, 3, 4\] and"),
+        (
+            lambda: runtime.matmul(np.ones((2, 2), np.uint16), np.ones((2, 2), np.uint16)),
+            TypeError,
+            "matmul: a and b must be of dtypes",
+        ),
         (
             lambda: runtime.outer(np.ones(2, np.uint16), [1, 2]),
             TypeError,
@@ -157,7 +161,7 @@ def test_a_benchmark_calls_once_more_than_it_times():
     timing = runtime.benchmark_device(lambda: calls.append(1), runs=7)
     assert (len(calls), timing["runs"]) == (8, 7)
     assert timing["mean_time"] >= 0 and timing["median"] >= 0 and timing["iqr"] >= 0
-    assert 5 <= runtime.benchmark_device(lambda: None)["runs"] <= 1000
+    assert runtime.benchmark_device(lambda: None)["runs"] > 1000
 
 
 def test_the_sample_of_the_seed():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from torch_hrr.runtime import GPUMemoryManager, adaptive, manager
+from torch_hrr.compat import runtime as manager
+from torch_hrr.runtime import GPUMemoryManager, adaptive
 
 
 @pytest.fixture

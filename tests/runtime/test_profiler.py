@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from torch_hrr import hrr
-from torch_hrr.runtime import DeviceError, GPUMemoryAnalysis, GPUPerformanceBenchmark, PerformanceProfiler, profiler
+from torch_hrr.compat import runtime as profiler
+from torch_hrr.runtime import DeviceError, GPUMemoryAnalysis, GPUPerformanceBenchmark, PerformanceProfiler
 
 
 @pytest.fixture(scope="module")

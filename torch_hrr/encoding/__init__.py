@@ -1,6 +1,9 @@
 """Sinusoidal encodings: positions, time stamps and tokens as sinusoids, exact at any position."""
 
-from torch_hrr.encoding.acceleration import GPUAccelerator, GPUConfig
+from typing import TYPE_CHECKING
+
+from torch_hrr._moved import names_of
+from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
 from torch_hrr.encoding.estimators import LSMClassifier, LSMGenerator, LSMRegressor
@@ -8,6 +11,11 @@ from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, 
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights, rotate
 from torch_hrr.encoding.reservoir import LiquidStateMachine
 from torch_hrr.encoding.tables import MappedTable, MemoryStorageConfig, save_table
+
+if TYPE_CHECKING:
+    from torch_hrr.compat.encoding import GPUAccelerator
+else:
+    __getattr__, __dir__ = names_of(__name__)
 
 __all__ = [
     "ConfigurableSinusoidalEmbedder",

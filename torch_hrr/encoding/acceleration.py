@@ -9,27 +9,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr import runtime
 from torch_hrr._checks import (
     check_bool,
-    check_data,
-    check_dtype,
     check_strided,
     checked_path,
     choice,
     integer,
-    number,
-    positive,
-    renamed,
-    strided,
 )
-from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import Described
-from torch_hrr.encoding import functional, relative
-from torch_hrr.runtime.device import resolve_device_or_cpu
 from torch_hrr.runtime.memory import limit_memory
 from torch_hrr.runtime.profiler import OperatorRecording
 
@@ -40,7 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, repr=False)
 class GPUConfig(Described):
-    """What a `GPUAccelerator` may use.
+    """What a `GPUAccelerator` or an embedder may use.
 
     Attributes:
         enable_gpu: Whether to use the current device (`runtime.get_device`) if it is an accelerator; else the CPU.
@@ -86,8 +76,8 @@ class GPUConfig(Described):
         return POLICIES[self.mixed_precision_policy] if self.enable_mixed_precision else None
 
 
-class GPUAccelerator(Described):
-    """Runs the encodings on the best available device, in the precision and within the memory of a `GPUConfig`.
+class Accelerator(Described):
+    """The device, the precision and the memory of a `GPUConfig`, and what is recorded of their use.
 
     Attributes:
         config: The configuration.
@@ -100,17 +90,19 @@ class GPUAccelerator(Described):
 
         Args:
             config: None means `GPUConfig()`.
-            device: Where to work, as for `runtime.set_device`; None means the current device, `runtime.get_device()`,
-                if that is a GPU that the library has kernels for and the configuration allows it, else the CPU.
+            device: Where to work, as for `runtime.resolve_device`; None means the current device,
+                `runtime.get_device()`, if that is a GPU that the library has kernels for and the configuration allows
+                it, else the CPU.
 
         Raises:
             TypeError: An argument of another type.
             ValueError: torch does not know the device.
         """
+        op = type(self).__name__
         self.config = GPUConfig() if config is None else config
         if not isinstance(self.config, GPUConfig):
-            raise TypeError(f"GPUAccelerator: config must be a GPUConfig, got {type(config).__name__}")
-        self._work_on(choose_device(self.config.enable_gpu, device, "GPUAccelerator", falls_back=True))
+            raise TypeError(f"{op}: config must be a GPUConfig, got {type(config).__name__}")
+        self._work_on(choose_device(self.config.enable_gpu, device, op))
         self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
@@ -138,18 +130,6 @@ class GPUAccelerator(Described):
         """Whether operators are recorded now."""
         return self._profile is not None
 
-    def place(self, x: Tensor) -> Tensor:
-        """Moves a tensor to the device, unless its first dimension is below ``min_batch_for_gpu``."""
-        return self._placed("place", "x", x)
-
-    def _placed(self, op: str, argument: str, x: Tensor) -> Tensor:
-        """`place`, with errors in the name of a call."""
-        x = strided(op, argument, x)
-        if self.device.type != "meta":
-            check_data(op, argument, x)
-        large = x.dim() == 0 or x.shape[0] >= self.config.min_batch_for_gpu
-        return x.to(self.device, non_blocking=True) if large else x
-
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Computes matrix products of a block in the dtype of the policy; angles are computed as always."""
         dtype = self.config.compute_dtype
@@ -174,101 +154,6 @@ class GPUAccelerator(Described):
         self.scaler.scale(loss).backward()
         self.scaler.step(optimizer)
         self.scaler.update()
-
-    def compile(self, function: _Function) -> _Function:
-        """The function through torch.compile, with ``enable_xla``; else as it is."""
-        if not callable(function):
-            raise TypeError(f"compile: function must be callable, got {type(function).__name__}")
-        return torch.compile(function) if self.config.enable_xla else function  # type: ignore[return-value]
-
-    def vectorized_sinusoidal_encoding(
-        self,
-        positions: Tensor,
-        embedding_dim: int,
-        base_frequency: float = 10000.0,
-        frequency_scaling: float = 1.0,
-        phase_shift: float = 0.0,
-        layout: str = "interleaved",
-    ) -> Tensor:
-        """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
-        op = "vectorized_sinusoidal_encoding"
-        positions = strided(op, "positions", positions)
-        dim, base = integer(op, "embedding_dim", embedding_dim, 0), positive(op, "base_frequency", base_frequency)
-        scale, phase = number(op, "frequency_scaling", frequency_scaling), number(op, "phase_shift", phase_shift)
-        numbers = (dim, base, scale, phase, choice(op, "layout", layout, relative.LAYOUTS))
-        positions, dtype = self._placed(op, "positions", positions), self.config.compute_dtype
-        try:
-            if self.config.vectorize:
-                return functional.sinusoidal_encoding(positions, *numbers, dtype)
-            checked = functional.check_ladder(positions, *numbers, dtype)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise renamed(error, "sinusoidal_encoding", op) from None
-        return plain_encoding.sinusoidal_encoding(positions, *numbers, checked)
-
-    def batch_embedding_lookup(self, table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
-        """Rows of a table ``[V, dim]`` as ``[..., dim]``, in the dtype of the policy; zeros at padding.
-
-        Rows are gathered where the table is, then moved by `place`. Differentiable in the table. A token outside 0 to V
-        - 1 raises an IndexError on the CPU, such a padding token a ValueError.
-        """
-        op = "batch_embedding_lookup"
-        table, ids = strided(op, "table", table), strided(op, "ids", ids)
-        if table.dim() != 2:
-            raise ValueError(f"{op}: table must have shape [V, dim], got {list(table.shape)}")
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"{op}: ids must be int32 or int64, got {ids.dtype}")
-        if self.device.type != "meta":
-            check_data(op, "table", table)
-            check_data(op, "ids", ids)
-        if ids.is_cpu and table.is_cpu and ids.numel():
-            least, most = map(int, torch.aminmax(ids))
-            if least < 0 or most >= len(table):
-                outside = least if least < 0 else most
-                raise IndexError(f"{op}: ids must be in 0..{len(table) - 1}, got {outside}")
-        if padding_id is not None:
-            padding_id = integer(op, "padding_id", padding_id, 0, table.shape[0] - 1)
-        ids = ids.to(table.device)
-        rows = F.embedding(ids, table)
-        if padding_id is not None:
-            rows = rows.masked_fill((ids == padding_id).unsqueeze(-1), 0.0)
-        return self.place(rows if self.config.compute_dtype is None else rows.to(self.config.compute_dtype))
-
-    def parallel_frequency_computation(
-        self,
-        embedding_dim: int,
-        base_frequency: float = 10000.0,
-        frequency_scaling: float = 1.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """The ladder ``frequency_scaling base_frequency^(-2i/dim)``, ``[ceil(dim / 2)]``, rounded once from float64."""
-        op = "parallel_frequency_computation"
-        check_dtype(op, dtype)
-        dim = integer(op, "embedding_dim", embedding_dim, 0)
-        base = positive(op, "base_frequency", base_frequency)
-        return ladder(dim, base, number(op, "frequency_scaling", frequency_scaling), dtype).to(self.device)
-
-    def optimized_attention_weights(
-        self,
-        query: Tensor,
-        key: Tensor,
-        mask: Tensor | None = None,
-        relative_bias: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        """`attention_weights`, after `place` of the queries, in the queries' dtype; errors as there."""
-        op = "optimized_attention_weights"
-        query, key = self._placed(op, "query", query), strided(op, "key", key)
-        mask = None if mask is None else strided(op, "mask", mask)
-        relative_bias = None if relative_bias is None else strided(op, "relative_bias", relative_bias)
-        for name, given in (("key", key), ("mask", mask), ("relative_bias", relative_bias)):
-            if given is not None and not query.is_meta:
-                check_data(op, name, given)
-        key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
-        relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
-        try:
-            return relative.attention_weights(query, key, mask, relative_bias, causal)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise renamed(error, "attention_weights", op) from None
 
     def available_memory(self) -> int:
         """Bytes that tensors can still take: the memory actually free, within the memory limit."""
@@ -349,12 +234,10 @@ class GPUAccelerator(Described):
         }
 
 
-def choose_device(
-    enable_gpu: bool, device: torch.device | str | int | None, op: str, falls_back: bool = False
-) -> torch.device:
+def choose_device(enable_gpu: bool, device: torch.device | str | int | None, op: str) -> torch.device:
     """The device given, else the current one if an accelerator and allowed, or the CPU."""
     if device is not None:
-        return (resolve_device_or_cpu if falls_back else runtime.resolve_device)(device, op=op)
+        return runtime.resolve_device(device, op=op)
     current = runtime.resolve_device(None)
     return current if enable_gpu and current.type != "meta" else torch.device("cpu")
 

@@ -16,11 +16,12 @@ from torch_hrr._checks import integer, positive, renamed, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
-from torch_hrr.encoding.acceleration import GPUAccelerator, choose_device, ladder
+from torch_hrr.encoding.acceleration import Accelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
 from torch_hrr.io import IntegrityError, Saveable
+from torch_hrr.runtime.device import resolve_device_or_cpu
 
 _MEGABYTE = 2**20
 
@@ -121,8 +122,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 wanted = [config.vocab_size, config.embedding_dim]
                 raise ValueError(f"{name}: table must have shape {wanted}, got {list(table.shape)}")
             device = table.device if device is None else device
-        where = choose_device(config.acceleration().enable_gpu, device, name, falls_back=True)
-        self.accelerator = GPUAccelerator(config.acceleration(), where)
+        where = None if device is None else resolve_device_or_cpu(device, op=name)
+        self.accelerator = Accelerator(config.acceleration(), where)
         self.table = table
         self._configure(config)
         weight = None
@@ -302,7 +303,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             self.frequencies = fresh.to(known.device, known.dtype).requires_grad_(known.requires_grad)
 
     def get_gpu_acceleration_info(self) -> dict[str, Any]:
-        """What the embedder uses: `GPUAccelerator.info`, the device and the bytes of its parameters.
+        """What the embedder uses: `Accelerator.info`, the device and the bytes of its parameters.
 
         ``gpu_acceleration_enabled`` says whether the embedder is on a GPU now, ``mixed_precision`` whether results are
         in another dtype than the table's.
@@ -329,7 +330,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         Returns:
             ``ms`` per pass, ``tokens_per_second``, ``plain_ms``, ``speedup`` = plain_ms / ms, ``batch_size``,
             ``seq_length``, ``device``, ``gpu_acceleration_enabled``; with ``enable_profiling``, ``profile`` as
-            `GPUAccelerator.stop_profiling` returns it, unless a recording is under way, which then holds these passes.
+            `Accelerator.stop_profiling` returns it, unless a recording is under way, which then holds these passes.
         """
         # Imported here: it looks for CUDA's compiler, and warns on every machine that has one but no GPU.
         from torch.utils import benchmark
@@ -427,7 +428,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         self.accelerator.start_profiling()
 
     def disable_gpu_profiling(self, trace: str | os.PathLike[str] | None = None) -> dict[str, dict[str, float]]:
-        """What was recorded since `enable_gpu_profiling`, as `GPUAccelerator.stop_profiling` returns it."""
+        """What was recorded since `enable_gpu_profiling`, as `Accelerator.stop_profiling` returns it."""
         return self.accelerator._profiled("disable_gpu_profiling", trace)
 
     def save_config(self, path: str | os.PathLike[str]) -> None:
@@ -496,7 +497,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         config = SinusoidalConfig.from_metadata(metadata["config"])
         embedder = cls(config, table, device="meta")
         embedder.load_state_dict(tensors, assign=True)
-        embedder.accelerator = GPUAccelerator(config.acceleration(), device if table is None else table.device)
+        embedder.accelerator = Accelerator(config.acceleration(), device if table is None else table.device)
         return embedder.to(embedder.accelerator.device)
 
     def _summary(self) -> dict[str, Any]:

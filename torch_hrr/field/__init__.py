@@ -31,13 +31,7 @@ if TYPE_CHECKING:
         quick_performance_test,
     )
 else:
-    __getattr__, __dir__ = names_of(
-        __name__,
-        "torch_hrr.compat.field",
-        *("BatchedFieldOperations", "FieldBrainFactory", "GPUBrainFactory", "GPUPatternLibrary"),
-        *("OptimizationChecker", "OptimizedUnifiedFieldBrain", "TensorMemoryPool"),
-        *("create_brain", "quick_performance_test"),
-    )
+    __getattr__, __dir__ = names_of(__name__)
 
 __all__ = [
     "BatchedFieldOperations",

@@ -36,8 +36,7 @@ from torch_hrr.hrr.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from torch_hrr.compat.hrr import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
 else:
-    _FACES = ("BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations")
-    __getattr__, __dir__ = names_of(__name__, "torch_hrr.compat.hrr", *_FACES)
+    __getattr__, __dir__ = names_of(__name__)
 
 __all__ = [
     "BatchHRROperations",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-import time
+import timeit
 from collections.abc import Callable
 from typing import Any, TypedDict
+
+import torch
 
 from torch_hrr._checks import integer
 from torch_hrr.runtime.device import synchronize
 
 _SECONDS = 0.2
-_LEAST, _MOST = 5, 1000
 
 
 class Timing(TypedDict):
@@ -24,43 +24,41 @@ class Timing(TypedDict):
 
 
 def benchmark_device(fn: Callable[[], Any], runs: int | None = None) -> Timing:
-    """Times calls of a function on the current device, one by one, each until the device has finished it.
+    """Times calls of a function on the current device, each block until the device has finished it.
 
     Args:
-        fn: Takes no arguments; it is called once before, to warm up.
-        runs: How many calls are timed, at least 1; None means as many as fit 0.2 s, 5 to 1000.
+        fn: Takes no arguments; it is called before, to warm up.
+        runs: How many calls are timed, at least 1, each a block of its own; None means blocks of calls for 0.2 s, long
+            enough that the clock costs nothing, as `torch.utils.benchmark.Timer.blocked_autorange` chooses them.
 
     Returns:
-        ``mean_time``, ``median`` and ``iqr`` (the interquartile range) in seconds, and ``runs``.
+        ``mean_time``, ``median`` and ``iqr`` (the interquartile range) of the blocks, in seconds of a call, and
+        ``runs``, how many calls were timed.
 
     Raises:
         TypeError: fn is not callable, or runs not an int.
         ValueError: runs is less than 1.
         DeviceError: Work on the device failed.
     """
+    # Its compiler of C++ statements takes a while to import.
+    from torch.utils import benchmark
+
     op = "benchmark_device"
     if not callable(fn):
         raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
-    wanted = None if runs is None else integer(op, "runs", runs, 1)
+    if runs is not None:
+        runs = integer(op, "runs", runs, 1)
     fn()
+    timer = benchmark.Timer("fn()", timer=_finished, globals={"fn": fn}, num_threads=torch.get_num_threads())
+    if runs is None:
+        found = timer.blocked_autorange(min_run_time=_SECONDS)
+    else:
+        found = benchmark.Measurement(1, timeit.repeat(fn, timer=_finished, repeat=runs, number=1), timer._task_spec)
+    calls = found.number_per_run * len(found.raw_times)
+    return {"mean_time": found.mean, "median": found.median, "iqr": found.iqr, "runs": calls}
+
+
+def _finished() -> float:
+    """The time at which the device has done what it was given."""
     synchronize()
-    seconds: list[float] = []
-    end = time.perf_counter() + _SECONDS
-    while _goes_on(len(seconds), wanted, end):
-        start = time.perf_counter()
-        fn()
-        synchronize()
-        seconds.append(time.perf_counter() - start)
-    low, _, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else (seconds[0],) * 3
-    return {
-        "mean_time": statistics.fmean(seconds),
-        "median": statistics.median(seconds),
-        "iqr": high - low,
-        "runs": len(seconds),
-    }
-
-
-def _goes_on(done: int, wanted: int | None, end: float) -> bool:
-    if wanted is not None:
-        return done < wanted
-    return done < _LEAST or (done < _MOST and time.perf_counter() < end)
+    return timeit.default_timer()

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._checks import brief, check_data, shown
-from torch_hrr._repr import Described
 from torch_hrr._shared import is_out_of_memory
 
 _CPU = torch.device("cpu")
@@ -97,7 +96,16 @@ def resolve_device(device: torch.device | str | int | None = "auto", *, op: str 
     The first call for a device computes on it, which on CUDA must not happen while a graph is captured; later calls
     look up the result.
     """
-    return _current() if device is None else _select(op, device)
+    if device is None:
+        return _current()
+    if _is_auto(device):
+        return _automatic()
+    selected = named_device(op, device)
+    problem = _problem(selected)
+    if problem is not None:
+        raise unusable(op, _as_named(op, device), problem)
+    _warn_without_kernels(selected)
+    return _CPU if selected.type == "cpu" else selected
 
 
 def resolve_device_or_cpu(device: torch.device | str | int | None, *, op: str) -> torch.device:
@@ -105,29 +113,37 @@ def resolve_device_or_cpu(device: torch.device | str | int | None, *, op: str) -
 
     A device that cannot be used is the CPU, after a RuntimeWarning each time.
     """
-    return _current() if device is None else _select(op, device, falls_back=True)
+    if device is not None and not _is_auto(device):
+        problem = _problem(named_device(op, device))
+        if problem is not None:
+            _warn_fallback(op, _as_named(op, device), problem)
+            return _CPU
+    return resolve_device(device, op=op)
 
 
 def resolve_adaptive_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
     """`resolve_device` for calls that go on where a device fails: one that was given up is the CPU."""
-    if device is None or (isinstance(device, str) and device == "auto"):
-        return resolve_device(device, op=op)
-    return _CPU if _is_lost(named_device(op, device)) else _select(op, device)
+    if device is not None and not _is_auto(device) and _is_lost(named_device(op, device)):
+        return _CPU
+    return resolve_device(device, op=op)
 
 
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
     """The device of a module's parameters: as `resolve_device`, but None means torch's default until one is set."""
-    chosen = _chosen() if device is None else _select(op, device)
+    chosen = _chosen() if device is None else resolve_device(device, op=op)
     return _unless_lost(torch.get_default_device()) if chosen is None else chosen
 
 
-def resolve_data_device(device: torch.device | str | int | None, *, op: str, falls_back: bool = False) -> torch.device:
-    """`resolve_device`, or `resolve_device_or_cpu`, for an object that reads its values back: it cannot be on meta."""
-    target = (resolve_device_or_cpu if falls_back else resolve_device)(device, op=op)
-    if target.type == "meta":
+def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
+    """`resolve_device` for an object that reads its values back: it cannot be on meta."""
+    return with_data(op, resolve_device(device, op=op))
+
+
+def with_data(op: str, device: torch.device) -> torch.device:
+    """The device with its index, so that an object stays where it is when the current device changes; not meta."""
+    if device.type == "meta":
         raise ValueError(f"{op}: device must hold data, got meta")
-    # With its index, so that the object stays where it is when the current device changes.
-    return torch.empty(0, device=target).device
+    return torch.empty(0, device=device).device
 
 
 def set_device(device: torch.device | str | int) -> None:
@@ -143,7 +159,9 @@ def set_device(device: torch.device | str | int) -> None:
             is not a device here.
     """
     global _process_device, _is_set
-    selected = _select("set_device", device, falls_back=True)
+    if device is None:
+        raise TypeError("set_device: device must be a torch.device, a name or an index, got NoneType")
+    selected = resolve_device_or_cpu(device, op="set_device")
     scopes = _scopes.get()
     if scopes:
         _scopes.set((*scopes[:-1], selected))
@@ -161,61 +179,30 @@ def get_device() -> str:
     return str(_current())
 
 
-class GPUContext(Described):
-    """Makes a device the current one for a block and restores the previous one, after an exception too.
-
-    Only this thread and asyncio task see the change. Blocks nest, and one object may be entered many times, by
-    several threads at once as well. `with GPUContext() as device` gives the name of the device chosen.
-
-    Args:
-        device: As for `resolve_device`, None being the current device; resolved on entry. One that cannot be used is
-            the CPU, after a RuntimeWarning each time.
-    """
-
-    def __init__(self, device: torch.device | str | int | None = "auto") -> None:
-        """Keeps the argument; nothing changes before the block is entered."""
-        self.device = device
-
-    def _summary(self) -> dict[str, Any]:
-        return {"device": self.device}
-
-    def __enter__(self) -> str:
-        """Makes the device current and returns its name."""
-        selected = resolve_device_or_cpu(self.device, op="GPUContext")
-        _scopes.set((*_scopes.get(), selected))
-        return str(selected)
-
-    def __exit__(self, *exception: object) -> None:
-        """Makes the device before the block current again."""
-        _scopes.set(_scopes.get()[:-1])
+def enter(device: torch.device) -> None:
+    """Makes a device the current one of this thread and asyncio task, until `leave`."""
+    _scopes.set((*_scopes.get(), device))
 
 
-def to_gpu(x: Any) -> Any:
-    """Moves tensors and numpy arrays to the GPU: the current device if it is one, else the first that works.
+def leave() -> None:
+    """Makes the device before the last `enter` current again."""
+    _scopes.set(_scopes.get()[:-1])
 
-    Works through dicts, lists and tuples, nested and of derived types, which are rebuilt; anything else, modules too,
-    comes back untouched. A numpy array becomes a tensor of its dtype that shares no memory with it; arrays of a dtype
-    that torch lacks stay. Tensors move as with `Tensor.to`, which keeps the autograd graph.
 
-    Returns:
-        The same structure on the GPU, or without one on the CPU, after a RuntimeWarning each time.
-
-    Raises:
-        DeviceError: The device failed during a copy.
-        ValueError: A tensor has no data (meta), or the structure holds itself or is too deep.
-    """
+def any_accelerator(op: str) -> torch.device:
+    """The current device if it is an accelerator, else the first that works, else the CPU after a RuntimeWarning."""
     device = _current()
     if device.type in ("cpu", "meta"):
         device = _automatic(native=False)
         if device == _CPU:
-            _warn_fallback("to_gpu", "cuda", _problem(torch.device("cuda")))
+            _warn_fallback(op, "cuda", _problem(torch.device("cuda")))
         _warn_without_kernels(device)
-    return moved("to_gpu", device, x)
+    return device
 
 
-def moved(op: str, device: torch.device, x: Any) -> Any:
-    """Tensors and arrays of a structure on a device, as `to_gpu` says."""
-    return _mapped(op, lambda leaf: _place(op, leaf, device), x)
+def moved(op: str, device: torch.device, x: Any, arrays: bool = True) -> Any:
+    """Tensors, and arrays if asked, of a structure of dicts, lists and tuples on a device; anything else stays."""
+    return _mapped(op, lambda leaf: _place(op, leaf, device) if arrays or isinstance(leaf, Tensor) else leaf, x)
 
 
 def copied(op: str, device: torch.device, x: Any) -> Any:
@@ -226,16 +213,6 @@ def copied(op: str, device: torch.device, x: Any) -> Any:
         return placed.clone() if placed is leaf and isinstance(leaf, Tensor) else placed
 
     return _mapped(op, copy_of, x)
-
-
-def to_cpu(x: Any) -> Any:
-    """Moves tensors to the CPU, through dicts, lists and tuples as `to_gpu`; anything else, numpy arrays too, stays.
-
-    Raises:
-        DeviceError: The device failed, possibly in earlier work that this had to wait for.
-        ValueError: As `to_gpu`.
-    """
-    return _mapped("to_cpu", lambda leaf: _move("to_cpu", leaf, _CPU) if isinstance(leaf, Tensor) else leaf, x)
 
 
 def _mapped(op: str, function: Callable[[Any], Any], x: Any) -> Any:
@@ -321,21 +298,13 @@ def _current() -> torch.device:
     return _process_device or _CPU
 
 
-def _select(op: str, device: torch.device | str | int, falls_back: bool = False) -> torch.device:
-    """The device asked for; where it cannot be used, an error, or the CPU after a warning."""
-    if isinstance(device, str) and device == "auto":
-        return _automatic()
-    selected = named_device(op, device)
-    problem = _problem(selected)
-    if problem is not None:
-        # As it was named: torch makes "cuda:999" an index of its own.
-        asked = device if isinstance(device, str) else str(selected)
-        if not falls_back:
-            raise unusable(op, asked, problem)
-        _warn_fallback(op, asked, problem)
-        return _CPU
-    _warn_without_kernels(selected)
-    return _CPU if selected.type == "cpu" else selected
+def _is_auto(device: Any) -> bool:
+    return isinstance(device, str) and device == "auto"
+
+
+def _as_named(op: str, device: torch.device | str | int) -> str:
+    """As it was named: torch makes "cuda:999" an index of its own."""
+    return device if isinstance(device, str) else str(named_device(op, device))
 
 
 def unusable(op: str, device: str, problem: str) -> RuntimeError:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -103,52 +102,3 @@ class TensorPool(Described, Mapping[str, Tensor]):
         for name, tensor in self.items():
             moved[name].copy_(tensor)
         return moved
-
-
-Spare = dict[Any, list[Tensor]]
-"""Tensors that were given back, by what they can serve for."""
-
-
-class Lender:
-    """Gives out tensors, and takes back those that it gave out, to give them out again.
-
-    Attributes:
-        spare: Those that were given back.
-    """
-
-    def __init__(self) -> None:
-        """Nothing is given out yet."""
-        self.spare: Spare = {}
-        self._lent: weakref.WeakValueDictionary[Hashable, Tensor] = weakref.WeakValueDictionary()
-
-    def lend(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """A spare tensor of this key, else a new one, that may be written outside inference mode too."""
-        spare = self.spare.get(key)
-        if spare:
-            lent = spare.pop()
-        else:
-            with torch.inference_mode(False):
-                lent = make()
-        self._lent[id(lent), key] = lent
-        return lent
-
-    def has_spare(self, key: Hashable) -> bool:
-        """Whether `lend` would make nothing."""
-        return bool(self.spare.get(key))
-
-    def take_back(self, key: Hashable, given: Tensor) -> bool:
-        """Keeps a tensor, less its gradient, for `lend`.
-
-        Returns:
-            False if it is not out, such as a view of it, was given back before, or is not laid out as it was lent.
-        """
-        if self._lent.get((id(given), key)) is not given or not given.is_contiguous():
-            return False
-        del self._lent[id(given), key]
-        given.detach_().grad = None
-        self.spare.setdefault(key, []).append(given)
-        return True
-
-    def __reduce__(self) -> Any:
-        """An empty one: copies of tensors are not those that were given out."""
-        return type(self), ()

@@ -3,137 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_dtype, check_elements, integer, is_iterable, listed, strided
-from torch_hrr._repr import Described
+from torch_hrr._checks import is_iterable
 from torch_hrr.runtime.device import copied, failures_named, map_leaves, moved, resolve_data_device
-from torch_hrr.runtime.pool import Lender, Spare
 
 _CPU = torch.device("cpu")
 # Batches of a pipeline that are under way behind the one that is copied in.
 _DEPTH = 2
-
-
-class OptimizedTransfers(Described):
-    """Copies to a device on a stream of their own, from pinned memory that is used again.
-
-    Without a GPU the calls do the same with plain memory and plain copies.
-
-    Args:
-        device: As for `set_device`; None means the current one.
-
-    Attributes:
-        device: The device.
-        pinned_memory_pool: Buffers that were given back: lists of tensors by (shape, dtype).
-
-    Raises:
-        TypeError: The device is neither a name, a device nor an index.
-        ValueError: torch does not know the device, or it is meta.
-    """
-
-    def __init__(self, device: torch.device | str | int | None = None) -> None:
-        """Finds the device; its stream is made when it is first used."""
-        self.device = resolve_data_device(device, op="OptimizedTransfers", falls_back=True)
-        self._lender = Lender()
-        self._stream: Any = None
-
-    def _summary(self) -> dict[str, Any]:
-        return {"device": self.device, "spare_buffers": sum(map(len, tuple(self._lender.spare.values())))}
-
-    @property
-    def pinned_memory_pool(self) -> Spare:
-        """See the class."""
-        return self._lender.spare
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device is a CUDA one, whose copies overlap."""
-        return self.device.type == "cuda"
-
-    def create_pinned_memory(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """A buffer on the CPU that a GPU can copy from and to while programs run; its values are arbitrary.
-
-        Buffers given back by `release` are used again. Pinned memory cannot be swapped out, so hold little of it.
-
-        Raises:
-            TypeError: The shape is not a sequence of ints, or the dtype not floating.
-            ValueError: A size is negative.
-        """
-        op = "create_pinned_memory"
-        sizes = tuple(integer(op, "a size", size, 0) for size in listed(op, "shape", shape, "a sequence of ints"))
-        check_elements(op, "the buffer", sizes)
-        check_dtype(op, dtype)
-        return self._lender.lend(
-            (sizes, dtype), lambda: torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu)
-        )
-
-    def release(self, buffer: Tensor) -> None:
-        """Gives a buffer back, for a later `create_pinned_memory` of its shape; copies from it must have ended.
-
-        Raises:
-            TypeError: Not a tensor.
-            ValueError: Not what `create_pinned_memory` gave, but a view of it, say; or it was given back before.
-        """
-        if strided("release", "buffer", buffer, as_given=True).device.type != "cpu":
-            raise ValueError(f"release: buffer must be on the CPU, got {buffer.device}")
-        if not self._lender.take_back((tuple(buffer.shape), buffer.dtype), buffer):
-            raise ValueError("release: buffer must be in use, got one that was given back before, or made elsewhere")
-
-    def async_transfer(self, tensor: Any, stream: torch.cuda.Stream | None = None) -> Tensor:
-        """A copy on the device; the program goes on at once, and later work of the current stream waits for the copy.
-
-        Only copies from pinned memory overlap. The tensor must not be changed before the copy has ended; `synchronize`
-        waits for that.
-
-        Args:
-            tensor: A tensor on the CPU or a NumPy array.
-            stream: Where the copy is queued; None means a stream of this object's own.
-
-        Raises:
-            TypeError: Not a strided tensor or an array; stream is no CUDA stream.
-            ValueError: The tensor has no data (meta).
-            DeviceError: The device failed.
-        """
-        op = "async_transfer"
-        source = strided(op, "tensor", tensor, as_given=True)
-        if stream is not None and not isinstance(stream, torch.cuda.Stream):
-            raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
-        if not self.on_gpu:
-            # What is written to the tensor later must not show, as it does not on a GPU; an array was copied before.
-            result: Tensor = (copied if source is tensor else moved)(op, self.device, source)
-            return result
-        with failures_named(op, self.device):
-            own = self._own_stream() if stream is None else stream
-            current = torch.cuda.current_stream(self.device)
-            # What is queued may still write the tensor, if it is on the device already.
-            own.wait_stream(current)
-            with torch.cuda.stream(own):
-                near = source.to(self.device, non_blocking=True, copy=True)
-            current.wait_stream(own)
-            # The allocator must not give this memory away before the current stream is done with it.
-            near.record_stream(current)
-        return near
-
-    def synchronize(self) -> None:
-        """Waits for the copies queued on this object's own stream.
-
-        Raises:
-            DeviceError: The device failed.
-        """
-        if self._stream is None:
-            return
-        with failures_named("synchronize", self.device):
-            self._stream.synchronize()
-
-    def _own_stream(self) -> Any:
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self.device)
-        return self._stream
 
 
 def pipeline(
