@@ -57,11 +57,11 @@ def test_neither_takes_the_memory_of_a_tensor(path):
 
 
 def test_a_tensor_that_changes_while_it_is_written(path, monkeypatch):
-    table, write = torch.zeros(9), files.write_atomically
+    table, write = torch.zeros(9), files.replace_atomically
     files.save(path, {}, {}, **KIND)
     before = path.read_bytes()
-    monkeypatch.setattr(files, "write_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
-    with pytest.raises(RuntimeError, match="must not change while it is written"):
+    monkeypatch.setattr(files, "replace_atomically", lambda *arguments: (table.add_(1), write(*arguments)))
+    with pytest.raises(RuntimeError, match=r"^save_in_pieces: tensors must not change .*tensor 'table'"):
         files.save_in_pieces(path, {"table": table}, {}, **KIND)
     assert path.read_bytes() == before and [file.name for file in path.parent.iterdir()] == ["file"]
 

@@ -260,7 +260,7 @@ def test_a_want_of_memory_is_a_memory_error(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
 
-    for place in ((files, "_read"), (assembly.Brain, "_from_content")):
+    for place in ((files, "read"), (assembly.Brain, "_from_content")):
         with monkeypatch.context() as patch:
             patch.setattr(*place, full)
             with pytest.raises(MemoryError, match=r"^load: \S+brain must fit into memory, got .*can't allocate memory"):
