@@ -181,9 +181,15 @@ def test_systems_do_not_know_each_other(path):
         assert systems_of(path, folder) <= {own}
 
 
-@pytest.mark.parametrize("name", ("simulator", "_connectomes", "monitor", "torch_brain", "_external_rounds"))
+@pytest.mark.parametrize("path", relative([path for path in PYTHON if path.parent.name != "compat"]))
+def test_nothing_needs_the_names_of_older_programs(path):
+    """They are imported when somebody asks for them."""
+    assert not {module for module in imports(path, when_run) if module.startswith("torch_hrr.compat")}
+
+
+@pytest.mark.parametrize("name", ("assembly/monitor", "compat/assembly", "compat/simulator", "compat/_connectomes"))
 def test_what_is_built_on_a_brain_uses_its_public_state(name):
-    path = ROOT / "torch_hrr" / "assembly" / f"{name}.py"
+    path = ROOT / "torch_hrr" / f"{name}.py"
     names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
     assert not names & {"_network", "_engine", "states"}
 

@@ -96,7 +96,6 @@ GOOD = {
     Methods(brain_of, assembly.Brain): {
         "activate": ("A", [1, 2]),
         "add_area": ("D", 60, 5),
-        "add_fiber": ("A", "B"),
         "add_stimulus": ("t", 3),
         "associate": ("A", "B", "C"),
         "beta": ("A", "B"),
@@ -107,7 +106,6 @@ GOOD = {
         "ever_won": ("A",),
         "fiber_id": ("A", "B"),
         "fix_assembly": ("A",),
-        "freeze": ("A",),
         "inhibit": ("A",),
         "inhibit_fiber": ("A", "B"),
         "inputs": ("A",),
@@ -116,7 +114,6 @@ GOOD = {
         "pattern_complete": ("A", 0.5),
         "potentiated": ("A", "B"),
         "project": ({}, {"A": ["B"]}),
-        "project_rounds": ({}, {"A": ["B"]}),
         "reciprocal_project": ("A", "B"),
         "register_round_hook": (len,),
         "set_beta": ("A", "B", 0.1),
@@ -390,9 +387,6 @@ NAMES = {
     "HRRAttention.attention_weights": "HRRAttention",
     "HRRMultiLabelLoss.encode": "HRRMultiLabelLoss",
     "HRRMultiLabelLoss.scores": "HRRMultiLabelLoss",
-    "add_fiber": "connect",
-    "freeze": "fix_assembly",
-    "project_rounds": "project",
 }
 INDICES = {("at", "index"), ("activate", "index"), ("potentiated", "brain"), ("weights", "brain")}
 # What is no argument of a user's, and what takes anything.

@@ -104,8 +104,8 @@ CALLS = [
     bad("inputs", ValueError, "Z", match="inputs: area"),
     bad("inputs", ValueError, "A", ["A"], match="inputs: stimulus"),
     bad("inputs", ValueError, "A", ["s"], ["s"], match="inputs: area"),
-    bad("inputs", TypeError, "A", "s", match="inputs: stimuli must be a list"),
-    bad("inputs", TypeError, "A", [], "A", match="inputs: areas must be a list"),
+    bad("inputs", ValueError, "A", "A", match="inputs: stimulus"),
+    bad("inputs", TypeError, "A", [], 1, match="inputs: areas must be a list"),
     bad("weights", ValueError, "A", "Z", match="weights: target"),
     bad("weights", IndexError, "A", "B", [60], match="weights: rows"),
     bad("weights", IndexError, "A", "B", [0], [-1], match="weights: columns"),
@@ -149,11 +149,20 @@ CALLS = [
     bad("project", ValueError, {"s": ["A"]}, {"A": ["A"], "C": ["B"]}, match="winners"),
     bad("project", ValueError, {"s": ["C"]}, {"C": ["C", "B"]}, 5, match="winners"),
     bad("project", TypeError, ["s"], match="stimuli"),
-    bad("project", TypeError, {"s": "A"}, match="list"),
-    bad("project", TypeError, {"s": 1}, match="list"),
+    bad("project", ValueError, {"s": "Z"}, match="area must"),
+    bad("project", ValueError, "Z", "A", match="source must"),
+    bad("project", ValueError, "s", "Z", match="area must"),
+    bad("project", TypeError, "s", match="areas must"),
+    bad("project", TypeError, "s", {"A": "A"}, match="areas must"),
+    bad("project", TypeError, {"s": "A"}, progress="yes", match="progress must"),
+    bad("project", TypeError, {"s": "A"}, external=torch.zeros(60), match="external must"),
+    bad("project", ValueError, {"s": "A"}, external={"Z": torch.zeros(60)}, match="area must"),
+    bad("project", ValueError, {"s": "A"}, external={"A": torch.zeros(61)}, match="shape"),
+    bad("project", ValueError, {"s": "A"}, external={"A": torch.full((60,), NAN)}, match="finite"),
+    bad("project", TypeError, {"s": "A"}, external={"A": torch.zeros(60).to_sparse()}, match="dense"),
+    bad("project", TypeError, {"s": 1}, match="areas for each name"),
     bad("project", TypeError, {}, ["A"], match="areas"),
-    bad("project", TypeError, {}, {"A": "B"}, match="list"),
-    bad("project", TypeError, {}, {"A": None}, match="list"),
+    bad("project", TypeError, {}, {"A": None}, match="areas for each name"),
     # Reading and setting.
     *[bad(name, ValueError, "Z", match="area") for name in ("winners", "support", "fix_assembly", "unfix_assembly")],
     *[bad(name, ValueError, "Z", match="area") for name in ("inhibit", "disinhibit", "normalize", "pattern_complete")],
@@ -179,7 +188,7 @@ CALLS = [
     bad("potentiated", IndexError, "A", "A", 1, match="brain"),
     bad("project", TypeError, 0, match="project: stimuli must be a mapping"),
     # What torch can tell the sizes or values of only with an error of its own.
-    bad("project", TypeError, {"s": NESTED}, match="list of areas"),
+    bad("project", TypeError, {"s": NESTED}, match="areas"),
     bad("inputs", TypeError, "A", (), NESTED, match="areas must be a list"),
     *[bad("connect", TypeError, "A", "C", edges=edges, match="edges") for edges in (NESTED, GRAPH.to("meta"))],
     bad("merge", TypeError, "A", "B", "C", stimuli="", match="merge: stimuli must be a mapping"),
@@ -236,7 +245,7 @@ def test_every_public_call_of_a_brain_is_here():
     }
     # These take nothing that can be wrong, are other names, or have tests of their own.
     others = {
-        "enable_plasticity", "disable_plasticity", "add_fiber", "freeze", "project_rounds", "save", "load",
+        "enable_plasticity", "disable_plasticity", "save", "load",
         "load_state_dict", "state_dict", "extra_repr", "get_extra_state", "set_extra_state", "p", "seed", "seeds",
         "mode", "batch", "device", "areas", "stimuli", "fibers", "plastic", "version", "file_format",
     }  # fmt: skip

@@ -128,11 +128,11 @@ def test_bad_arguments():
         with pytest.raises(TypeError, match=r"^Monitor: brain must be a Brain or have one, got "):
             Monitor(other)
     for error, kwargs in (
-        (ValueError, {"areas": ["C"]}),
+        (ValueError, {"areas": "C"}),
         (ValueError, {"what": ["weights"]}),
         (ValueError, {"max_rounds": 0}),
-        (TypeError, {"areas": "A"}),
-        (TypeError, {"what": "support"}),
+        (TypeError, {"areas": 1}),
+        (TypeError, {"what": None}),
         (TypeError, {"max_rounds": 2.0}),
     ):
         with pytest.raises(error, match="must be"):

@@ -170,7 +170,7 @@ def test_saving_is_chosen_and_verbose_prints(capsys):
         (ValueError, ({}, {"X": ["A"]})),
         (ValueError, ({}, {"B": ["A"]})),
         (ValueError, ({"s": ["A"]}, {"B": ["A"]})),
-        (TypeError, ({"s": "A"}, {})),
+        (TypeError, ({"s": 1}, {})),
         (TypeError, ({}, [("A", "A")])),
     ],
 )

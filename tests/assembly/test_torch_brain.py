@@ -227,7 +227,6 @@ BAD = {
     "no mapping": (TypeError, [torch.zeros(300)], ROUND),
     "second is bad": (ValueError, {"v": drawn(300), "s": torch.full((257,), torch.nan)}, {"v": ["v"]}),
     "unknown target": (ValueError, {"v": drawn(300)}, {"v": ["x"]}),
-    "targets as a word": (TypeError, {"v": drawn(300)}, {"v": "s"}),
     "projections no mapping": (TypeError, {"v": drawn(300)}, ["v"]),
     "silent source": (ValueError, {"v": drawn(300)}, {"v": ["v"], "silent": ["v"]}),
 }

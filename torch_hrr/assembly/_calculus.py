@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_hrr._progress import Progress, ticking
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._network import Projections, inhibited
-
-if TYPE_CHECKING:
-    from torch_hrr.assembly.brain import Brain
+from torch_hrr.assembly._rounds import RoundsModule
 
 
 def project_in_turn(
-    brain: Brain, op: str, stimuli: Any, first: Projections, others: Projections, rounds: Any, brains: Any
+    brain: RoundsModule,
+    op: str,
+    stimuli: Any,
+    first: Projections,
+    others: Projections,
+    rounds: Any,
+    brains: Any,
+    progress: Progress,
 ) -> None:
     """One round in which areas fire as in `first`, the rest as in `others`; raises before any change.
 
@@ -25,37 +31,38 @@ def project_in_turn(
     """
     stimuli = checks.listed(checks.or_nothing(stimuli))
     rounds = checks.rounds(op, rounds)
+    tick = ticking(op, progress)
     which = brain._network.which(op, brains)
     plans = brain._network.plans(op, stimuli, first, which)
     if rounds > 1:
         brain._network.plans(op, stimuli, others, which, {target for plan in plans for target in plan.targets})
-    brain._run(op, stimuli, first, min(rounds, 1), which)
+    brain._run(op, stimuli, first, min(rounds, 1), which, tick, total=rounds)
     if rounds > 1:
-        brain._run(op, stimuli, others, rounds - 1, which)
+        brain._run(op, stimuli, others, rounds - 1, which, tick, before=1)
 
 
-def reciprocal_project(brain: Brain, source: str, target: str, **rest: Any) -> None:
+def reciprocal_project(brain: RoundsModule, source: str, target: str, **rest: Any) -> None:
     """See `Brain.reciprocal_project`."""
     checks.different("reciprocal_project", brain._network.areas, source=source, target=target)
     first = {source: [source, target]}
     project_in_turn(brain, "reciprocal_project", first=first, others={**first, target: [target, source]}, **rest)
 
 
-def associate(brain: Brain, a: str, b: str, c: str, **rest: Any) -> None:
+def associate(brain: RoundsModule, a: str, b: str, c: str, **rest: Any) -> None:
     """See `Brain.associate`."""
     checks.different("associate", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
     project_in_turn(brain, "associate", first=first, others={**first, c: [c]}, **rest)
 
 
-def merge(brain: Brain, a: str, b: str, c: str, **rest: Any) -> None:
+def merge(brain: RoundsModule, a: str, b: str, c: str, **rest: Any) -> None:
     """See `Brain.merge`."""
     checks.different("merge", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
     project_in_turn(brain, "merge", first=first, others={**first, c: [c, a, b]}, **rest)
 
 
-def pattern_complete(brain: Brain, area: str, fraction: float, rounds: int, which: Sequence[int]) -> list[float]:
+def pattern_complete(brain: RoundsModule, area: str, fraction: float, rounds: int, which: Sequence[int]) -> list[float]:
     """See `Brain.pattern_complete`; the share of each brain."""
     op = "pattern_complete"
     network = brain._network
@@ -86,7 +93,7 @@ def pattern_complete(brain: Brain, area: str, fraction: float, rounds: int, whic
     return [float(torch.isin(row, after[number]).double().mean()) for number, row in before.items()]
 
 
-def _winners_of(brain: Brain, area: str, which: Sequence[int]) -> Mapping[int, Tensor]:
+def _winners_of(brain: RoundsModule, area: str, which: Sequence[int]) -> Mapping[int, Tensor]:
     state = brain._network.areas[area]
     winners, counts = state.winners.cpu(), state.winner_count.tolist()
     return {number: winners[number, : counts[number]].clone() for number in which}

@@ -89,17 +89,17 @@ def projections(
     kind: str,
     others: Others = None,
 ) -> dict[str, list[str]]:
-    """A mapping from known sources to collections of known areas, as lists: each is read once."""
+    """A mapping from known sources to a known area or several, as lists: each is read once."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{op}: {argument} must be a mapping of names to areas, got {type(given).__name__}")
     read: dict[str, list[str]] = {}
     for source, into in given.items():
         if source not in sources:
             raise ValueError(f"{op}: {kind} must be declared, got {brief(source)}{_one_of(others, source)}")
-        if not is_several(into):
+        if not isinstance(into, str) and not is_several(into):
             got = f"{brief(into)} for {brief(source)}"
-            raise TypeError(f"{op}: {argument} must give a list of areas for each name, got {got}")
-        read[source] = list(into)
+            raise TypeError(f"{op}: {argument} must give areas for each name, got {got}")
+        read[source] = [into] if isinstance(into, str) else list(into)
         for target in read[source]:
             if not isinstance(target, str) or target not in targets:
                 raise ValueError(f"{op}: area must be declared, got {brief(target)}")
@@ -112,7 +112,9 @@ def is_several(given: Any) -> bool:
 
 
 def several(op: str, argument: str, given: Any) -> list[Any]:
-    """The names of a list or another collection, read once; which names, others check."""
+    """The names of a list or another collection, read once, or one name; which names, others check."""
+    if isinstance(given, str):
+        return [given]
     if not is_several(given):
         raise TypeError(f"{op}: {argument} must be a list of names, got {brief(given)}")
     return list(given)

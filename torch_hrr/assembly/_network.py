@@ -18,10 +18,12 @@ from torch_hrr.assembly._connect import chunked_edges, scale_columns
 from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, largest_weight
 
 _ops = torch.ops.torch_hrr
+# Seconds on a slow core: for a base synapse of a winner, a neuron of a target, a target's round in mode "sampled".
+_SYNAPSE, _NEURON, _SAMPLED = 5e-9, 2e-9, 2e-3
 # The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
 _PENALTY = 2.0**20
 
-Projections = Mapping[str, Iterable[str]]
+Projections = Mapping[str, str | Iterable[str]]
 Pairs = list[tuple[str, str]]
 Locks = dict[int, set[int]]
 """The brains that each lock holds."""
@@ -169,8 +171,21 @@ class Network:
     def check_pair(self, op: str, source: str, target: str) -> None:
         """ValueError unless something of the first name may fire into an area of the second."""
         self.area(op, target, "target")
-        if not isinstance(source, str) or source not in self.stimuli:
-            self.area(op, source, "source")
+        self.check_source(op, source)
+
+    def check_source(self, op: str, name: str) -> None:
+        """ValueError unless it is an area or a stimulus."""
+        if not isinstance(name, str) or name not in self.stimuli:
+            self.area(op, name, "source")
+
+    def fired(self, op: str, stimuli: Any, areas: Any) -> tuple[Any, Any]:
+        """Projections of stimuli and of areas; those of one source, of either kind, if the first is a name."""
+        if not isinstance(stimuli, str):
+            return stimuli, areas
+        self.check_source(op, stimuli)
+        if isinstance(areas, Mapping) or not (isinstance(areas, str) or checks.is_several(areas)):
+            raise TypeError(f"{op}: areas must be those that {stimuli!r} fires into, got {checks.brief(areas)}")
+        return ({stimuli: areas}, {}) if stimuli in self.stimuli else ({}, {stimuli: areas})
 
     def which(self, op: str, brains: Any) -> list[int]:
         """The numbers of the brains that a call is for, ascending; all of them for None."""
@@ -412,6 +427,21 @@ class Network:
                 plans.append(plan)
         return plans
 
+    def seconds(self, plans: Iterable[Plan]) -> float:
+        """What a round of these plans takes at most, about; most rounds take less."""
+        total = 0.0
+        for plan in plans:
+            brains = self.brains if plan.brains is None else len(plan.brains)
+            if self.mode == "sampled":
+                total += brains * len(plan.targets) * _SAMPLED
+                continue
+            total += brains * _NEURON * sum(self.areas[name].n for name in plan.targets)
+            for source, target in plan.areas:
+                fiber = self.fibers.get((source, target))
+                density = self.p if fiber is None else fiber.p
+                total += brains * _SYNAPSE * density * self.areas[source].k * self.areas[target].n
+        return total
+
     def _check_sources(
         self,
         op: str,
@@ -447,6 +477,6 @@ def inhibited(locks: Locks) -> set[int]:
     return set().union(*locks.values())
 
 
-def pairs_of(projections: Projections) -> Pairs:
+def pairs_of(projections: Mapping[str, Iterable[str]]) -> Pairs:
     """Sources with each of their targets, once."""
     return [(source, target) for source, targets in projections.items() for target in dict.fromkeys(targets)]

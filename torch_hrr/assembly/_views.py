@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,9 +11,7 @@ from torch import Tensor
 from torch_hrr._repr import Described
 from torch_hrr._shared import lock_public_calls
 from torch_hrr.assembly._network import inhibited
-
-if TYPE_CHECKING:
-    from torch_hrr.assembly.brain import Brain
+from torch_hrr.assembly._rounds import RoundsModule
 
 _Key = TypeVar("_Key")
 _View = TypeVar("_View")
@@ -61,7 +59,7 @@ class AreaView(_ReadOnly):
 
     name: str
 
-    def __init__(self, brain: Brain, name: str) -> None:
+    def __init__(self, brain: RoundsModule, name: str) -> None:
         """See `Brain.areas`."""
         self._brain = brain
         self.__dict__["name"] = name
@@ -140,7 +138,7 @@ class FiberView(_ReadOnly):
     source: str
     target: str
 
-    def __init__(self, brain: Brain, source: str, target: str) -> None:
+    def __init__(self, brain: RoundsModule, source: str, target: str) -> None:
         """See `Brain.fibers`."""
         self._brain = brain
         self.__dict__.update(source=source, target=target)
@@ -176,13 +174,13 @@ class FiberView(_ReadOnly):
         return own | {"p": network.fibers[ends].p, "beta": network.beta(*ends)}
 
 
-def area_views(brain: Brain) -> Mapping[str, AreaView]:
+def area_views(brain: RoundsModule) -> Mapping[str, AreaView]:
     """All areas by name, in the order of declaration."""
     views = {name: AreaView(brain, name) for name in brain._network.areas}
     return _Views(views, "areas: area must be declared")
 
 
-def fiber_views(brain: Brain) -> Mapping[tuple[str, str], FiberView]:
+def fiber_views(brain: RoundsModule) -> Mapping[tuple[str, str], FiberView]:
     """All fibers in use, by source and target."""
     views = {pair: FiberView(brain, *pair) for pair in brain._network.fibers}
     return _Views(views, "fibers: fiber must be in use")

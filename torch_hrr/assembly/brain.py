@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
+from torch_hrr._progress import Progress, ticking
 from torch_hrr.assembly import _calculus as calculus
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly import _external as external_inputs
 from torch_hrr.assembly import _inputs as reading
-from torch_hrr.assembly import _state
-from torch_hrr.assembly._connect import scale_columns
-from torch_hrr.assembly._module import NetworkModule
 from torch_hrr.assembly._network import Projections, fiber_id
+from torch_hrr.assembly._rounds import RoundsModule
 from torch_hrr.assembly._views import AreaView, FiberView, area_views, fiber_views
 
 Brains = int | Sequence[int] | Tensor | None
 """Which brains of a batch: an index, several, a mask, or None for all."""
-Hook = Callable[["Brain"], None]
+_OLDER = {"add_fiber": "connect", "freeze": "fix_assembly", "project_rounds": "project"}
 
 
-class Brain(NetworkModule):
+class Brain(RoundsModule):
     """Areas of n neurons of which k fire, stimuli, and random plastic synapses between all of them.
 
     Each neuron i of area A has a synapse onto each neuron j of area B (B may be A) with probability p, independently,
@@ -70,6 +68,11 @@ class Brain(NetworkModule):
     """
 
     file_format = "torch_hrr.assembly.Brain"
+
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        """As of any module; calls under their older names, too."""
+        found: Tensor | nn.Module = getattr(self, _OLDER[name]) if name in _OLDER else super().__getattr__(name)
+        return found
 
     # What it consists of
 
@@ -168,8 +171,6 @@ class Brain(NetworkModule):
         """
         self._network.connect(source, target, p, beta, w_max, edges)
 
-    add_fiber = connect
-
     def set_beta(self, source: str, target: str, beta: float) -> None:
         """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
         self._network.check_pair("set_beta", source, target)
@@ -184,36 +185,65 @@ class Brain(NetworkModule):
 
     def project(
         self,
-        stimuli: Projections | None = None,
-        areas: Projections | None = None,
+        stimuli: Projections | str | None = None,
+        areas: Projections | str | Iterable[str] | None = None,
         rounds: int = 1,
         brains: Brains = None,
+        *,
+        external: Mapping[str, Tensor] | None = None,
+        progress: Progress = None,
     ) -> Tensor | None:
         """Runs synchronous rounds in which sources fire into targets.
 
+        ::
+
+            brain.project("s", "A", rounds=10)  # one source, a stimulus or an area, and its target or targets
+            brain.project({"s": "A"}, {"A": ["A", "B"]}, rounds=10)
+
+        With external inputs, the winners of an area are the k largest of ``x_j + external_j``, rounded to 2^-24 (2^-40
+        where columns are normalised): the sums of `Brain` and a real number for each neuron, the same in every round.
+        An area with an external input that nothing fires into, or that has to fire without having winners, gets the k
+        largest of its external inputs as its winners before the first round, as by `activate`: they do not count as
+        having won.
+
         Args:
-            stimuli: ``{stimulus: [areas]}``.
-            areas: ``{area: [areas]}``. An area without winners contributes nothing to itself, if something else fires
-                into it, too.
+            stimuli: ``{stimulus: areas}``, each an area or a list of them; or the name of the one source.
+            areas: ``{area: areas}``, or the targets of the one source. An area without winners contributes nothing to
+                itself, if something else fires into it, too.
             rounds: how many, 0 to 2^31 - 2.
             brains: which brains of a batch; the others rest.
+            external: ``{area: tensor or array [n]}`` of real numbers of at most 2^20; in mode "exact", without a batch.
+                Rounds then run one by one; each area with one costs a pass over its neurons and over the potentiated
+                synapses of what fires into it.
+            progress: called with the rounds done and their number after every part of a long call, about five times a
+                second, and at its end; True shows a bar on stderr.
 
-        Inhibited areas and fibers take no part.
+        Inhibited areas and fibers take no part. Ctrl-C ends a long call between two rounds, within half a second unless
+        one round takes longer: the rounds before it stay, and the KeyboardInterrupt has a note of how many.
 
         Returns:
             None. While a CUDA graph is captured: a tensor that every replay sets to the number of rounds it left out
             for lack of memory, int64 (``[batch]`` with a batch).
 
         Raises:
-            ValueError: an unknown name, or a source without winners that fires into another area or, by itself, into
-                its own; the brain is unchanged.
+            TypeError: an argument of another type.
+            ValueError: an unknown name, a source without winners that fires into another area or, by itself, into
+                its own, or an external input of another shape, with numbers that are not finite or too large, in mode
+                "sampled" or with a batch; the brain is unchanged.
             RuntimeError: captured without an earlier call of the same kind, or with something that cannot be captured:
-                mode "sampled", a hook or monitor, brains that differ.
+                mode "sampled", a hook or monitor, brains that differ, external inputs. Or, with external inputs, inputs
+                of an area differ by 2^30 (2^20 where columns are normalised) or more: earlier rounds stay, of this one
+                nothing does.
         """
-        which = self._network.which("project", brains)
-        return self._run("project", stimuli, areas, checks.rounds("project", rounds), which)
-
-    project_rounds = project
+        op, network = "project", self._network
+        which, rounds, tick = network.which(op, brains), checks.rounds(op, rounds), ticking(op, progress)
+        from_stimuli, from_areas = network.fired(op, stimuli, areas)
+        if external is None:
+            return self._run(op, from_stimuli, from_areas, rounds, which, tick)
+        given = external_inputs.checked(self, op, "external", external)
+        external_inputs.check_possible(self, op)
+        external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick)
+        return None
 
     def reciprocal_project(
         self,
@@ -222,6 +252,7 @@ class Brain(NetworkModule):
         rounds: int = 10,
         stimuli: Projections | None = None,
         brains: Brains = None,
+        progress: Progress = None,
     ) -> None:
         """Copies the assembly of `source` into `target`, with synapses that lead back to it.
 
@@ -233,8 +264,11 @@ class Brain(NetworkModule):
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
             brains: which brains of a batch.
+            progress: as for `project`.
         """
-        calculus.reciprocal_project(self, source, target, stimuli=stimuli, rounds=rounds, brains=brains)
+        calculus.reciprocal_project(
+            self, source, target, stimuli=stimuli, rounds=rounds, brains=brains, progress=progress
+        )
 
     def associate(
         self,
@@ -244,6 +278,7 @@ class Brain(NetworkModule):
         rounds: int = 10,
         stimuli: Projections | None = None,
         brains: Brains = None,
+        progress: Progress = None,
     ) -> None:
         """Lets the assemblies of areas `a` and `b` fire into `c` together, so that their projections there move closer.
 
@@ -257,10 +292,12 @@ class Brain(NetworkModule):
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
             brains: which brains of a batch.
+            progress: as for `project`.
 
         Source: Papadimitriou et al. 2020, "association".
         """
-        calculus.associate(self, a, b, c, stimuli=stimuli, rounds=rounds, brains=brains)
+        rest = {"stimuli": stimuli, "rounds": rounds, "brains": brains, "progress": progress}
+        calculus.associate(self, a, b, c, **rest)
 
     def merge(
         self,
@@ -270,6 +307,7 @@ class Brain(NetworkModule):
         rounds: int = 50,
         stimuli: Projections | None = None,
         brains: Brains = None,
+        progress: Progress = None,
     ) -> None:
         """Makes an assembly of `c` that stands for those of `a` and `b` together, linked with both in both directions.
 
@@ -282,10 +320,12 @@ class Brain(NetworkModule):
             rounds: how many in all.
             stimuli: what keeps firing meanwhile, ``{stimulus: [areas]}``.
             brains: which brains of a batch.
+            progress: as for `project`.
 
         Source: Papadimitriou et al. 2020, "merge".
         """
-        calculus.merge(self, a, b, c, stimuli=stimuli, rounds=rounds, brains=brains)
+        rest = {"stimuli": stimuli, "rounds": rounds, "brains": brains, "progress": progress}
+        calculus.merge(self, a, b, c, **rest)
 
     def pattern_complete(
         self, area: str, fraction: float = 0.5, rounds: int = 5, brains: Brains = None
@@ -312,68 +352,7 @@ class Brain(NetworkModule):
         shares = calculus.pattern_complete(self, area, fraction, rounds, which)
         return shares[0] if self.batch is None else torch.tensor(shares, dtype=torch.float64, device="cpu")
 
-    def register_round_hook(self, hook: Hook) -> RemovableHandle:
-        """Calls ``hook(brain)`` after every round; rounds then run one by one, with the same bits.
-
-        Returns:
-            A handle, whose ``remove()`` removes the hook, and which works in a ``with`` statement. Copies of the brain
-            have no hooks.
-        """
-        if not callable(hook):
-            raise TypeError(f"register_round_hook: hook must be callable, got {type(hook).__name__}")
-        handle = RemovableHandle(self._hooks)
-        self._hooks[handle.id] = hook
-        return handle
-
-    def _run(
-        self, op: str, stimuli: Projections | None, areas: Projections | None, rounds: int, brains: Sequence[int] | None
-    ) -> Tensor | None:
-        """Rounds of a call named `op`; its arguments are checked here."""
-        network = self._network
-        plans = network.plans(op, checks.or_nothing(stimuli), checks.or_nothing(areas), brains)
-        if rounds == 0 or not plans:
-            return None
-        targets = set().union(*(plan.targets for plan in plans))
-        normalized = [name for name in network.areas if name in targets and network.areas[name].normalize]
-        if _state.is_capturing(network.device):
-            if self._hooks or network.mode != "exact":
-                raise RuntimeError(f"{op}: rounds with a hook or monitor, or in mode 'sampled', cannot be captured")
-            network.check_sums(op, normalized)
-            left = self._engine.run(plans, rounds)
-            return None if left is None else network.unbatched(left)
-        step = 1 if self._hooks else rounds
-        for first in range(0, rounds, step):
-            for name in normalized:
-                self.normalize(name)
-            self._engine.run(plans, min(step, rounds - first))
-            self._call_hooks()
-        return None
-
-    def _call_hooks(self) -> None:
-        # A hook may remove itself.
-        for hook in list(self._hooks.values()):
-            hook(self)
-
     # Winners
-
-    def winners(self, area: str) -> Tensor:
-        """The winners: int64 ``[k]`` ascending (``[batch, k]`` with a batch); none before the first projection.
-
-        Where the brains of a batch have different numbers of winners, rows with fewer end in -1. A copy, on the
-        brain's device.
-        """
-        state = self._network.area("winners", area)
-        counts = state.winner_count.tolist()
-        winners = state.winners[:, : max(counts)].clone()
-        if min(counts) < max(counts):
-            places = torch.arange(winners.shape[1], device=winners.device)
-            winners.masked_fill_(places >= state.winner_count.unsqueeze(1), -1)
-        return self._network.unbatched(winners)
-
-    def support(self, area: str) -> int | Tensor:
-        """How many neurons ever won (int64 ``[batch]``, on the brain's device, with a batch)."""
-        count = self._network.area("support", area).slots[:, 1].clone()
-        return int(count) if self.batch is None else count
 
     def ever_won(self, area: str) -> Tensor:
         """The neurons that ever won, ascending: int64 ``[support]``.
@@ -399,17 +378,6 @@ class Brain(NetworkModule):
             ValueError: none, too many, or repeated ones, or an unknown area.
         """
         self._set_winners("activate", area, indices, self._network.which("activate", brains))
-
-    def _set_winners(self, op: str, area: str, indices: Any, brains: list[int]) -> None:
-        state = self._network.area(op, area)
-        winners = checks.neurons(op, indices, state.n, state.k, None if self.batch is None else len(brains))
-        if not brains:
-            return
-        padded = nn.functional.pad(winners, (0, state.k - winners.shape[-1]))
-        rows = self._network.rows(brains)
-        state.winners[rows] = padded if isinstance(rows, slice) else padded.to(rows.device)
-        state.winner_count[rows] = winners.shape[-1]
-        self._engine.set_winners(area, brains)
 
     def clear(self, area: str, brains: Brains = None) -> None:
         """Removes the winners of an area: it is silent, and no longer fixed. Synapses keep their weights."""
@@ -556,8 +524,6 @@ class Brain(NetworkModule):
             raise ValueError(f"fix_assembly: area must have winners, got none in {area!r}")
         state.fixed.update(which)
 
-    freeze = fix_assembly
-
     def unfix_assembly(self, area: str, brains: Brains = None) -> None:
         """Lets the winners of an area be selected again."""
         state = self._network.area("unfix_assembly", area)
@@ -590,16 +556,3 @@ class Brain(NetworkModule):
         which = self._network.which(op, brains)
         locks = self._network.locks.get((source, target), {})
         locks.get(checks.signed(op, "lock", lock), set()).difference_update(which)
-
-    def normalize(self, area: str) -> None:
-        """Makes every fiber from an area into this one count as if its columns were divided by their present sums.
-
-        The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
-        later ones a pass over potentiated synapses and the target's neurons. With normalize=True rounds keep the sums.
-        """
-        target = self._network.area("normalize", area)
-        self._network.check_exact("normalize")
-        target.normalized = set(self._network.areas)
-        for (source, into), fiber in self._network.fibers.items():
-            if into == area:
-                scale_columns(self._network.areas[source], target, fiber, self._network.graphs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
 
@@ -178,6 +179,10 @@ def load(
         Others: As for `Saveable.load`.
     """
     found = files.format_of(path, key, op="load")
+    # A format is the name of its class, whose module is imported with the package or when it is asked for this name.
+    module, _, name = found.rpartition(".")
+    if module.startswith("torch_hrr."):
+        getattr(sys.modules.get(module), name, None)
     if found not in _CLASSES:
         _moved.import_all()
     if found not in _CLASSES:

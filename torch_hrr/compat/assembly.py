@@ -1,4 +1,4 @@
-"""TorchBrain: a brain whose areas also take real inputs, trained by gradients of losses on assemblies."""
+"""`TorchBrain`: a brain under the names of an older program, trained by gradients of losses on assemblies."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._repr import Described
-from torch_hrr._shared import CopiedWhole, locked
+from torch_hrr._repr import Described, DescribedModule
+from torch_hrr._shared import CopiedWhole, lock_public_calls, locked
+from torch_hrr.assembly import Brain, assembly_loss, k_winners
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._external_rounds import ExternalRounds
+from torch_hrr.assembly import _external as rounding
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
-from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.losses import AssemblyLoss, assembly_loss, check_loss
+from torch_hrr.assembly._network import Projections
+from torch_hrr.assembly.losses import AssemblyLoss, check_loss
 from torch_hrr.io import Saveable
+from torch_hrr.runtime.device import resolve_device_or_cpu
 
-_ops = torch.ops.torch_hrr
+__all__ = ["CupyBrain", "TorchBrain"]
+
+_PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+Inputs = Mapping[str, Tensor]
 
 
-class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
+@lock_public_calls
+class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     """`Brain` with external inputs: real tensors ``[n]`` added to what an area receives from other areas.
 
     One round, all areas at once from the winners of the round before::
@@ -68,6 +74,11 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
     file_format = "torch_hrr.assembly.TorchBrain"
     _reads_values = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Threads may share one, as they may its brain."""
+        super().__init_subclass__(**kwargs)
+        lock_public_calls(cls)
+
     def __init__(
         self,
         device: str | int | torch.device | None = "cpu",
@@ -78,13 +89,40 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
         seed: int = 0,
     ) -> None:
         """See the class."""
-        super().__init__(device, precision, p, seed)
+        super().__init__()
+        op = type(self).__name__
+        self.precision = checks.choice(op, "precision", precision, _PRECISIONS)
+        self._dtype = _PRECISIONS[self.precision]
+        place = resolve_device_or_cpu(device, op=op)
+        self.brain = Brain(checks.probability(op, "p", p), checks.check_seed(op, seed), device=place)
         self.memory_manager = ConnectomeMemory(self.brain)
-        self.jit = checks.check_bool(type(self).__name__, "jit", jit)
+        self.jit = checks.check_bool(op, "jit", jit)
         self.kernels: dict[str, Callable[..., None]] = {}
         self._samples: UsageSamples | None = None
-        if checks.check_bool(type(self).__name__, "learning", learning):
+        self.biases = nn.ParameterList()
+        self.learning = False
+        # Of the last projection: what an area received without its external input, that input, and who fired where.
+        self._received: dict[str, Tensor | None] = {}
+        self._given: dict[str, Tensor] = {}
+        self._projections: dict[str, list[str]] = {}
+        # The external inputs of the last projection.
+        self._repeated: Mapping[str, Any] = {}
+        if checks.check_bool(op, "learning", learning):
             self.enable_learning()
+
+    @property
+    def _lock(self) -> Any:
+        """The brain's: threads may share both."""
+        return self.brain._lock
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # Devices change, dtypes do not, as of a brain: biases are float32 whatever the model that holds them becomes.
+        def moved(tensor: Tensor) -> Tensor:
+            result = fn(tensor)
+            return result if result.dtype == tensor.dtype else tensor.to(result.device)
+
+        module: Any = super()
+        return module._apply(moved, recurse)
 
     def _summary(self) -> dict[str, Any]:
         return {"precision": self.precision, "learning": self.learning, "jit": self.jit, **self.brain._summary()}
@@ -96,6 +134,87 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
         """Declares an area of n neurons of which k win; arguments and errors as for `Brain.add_area`."""
         self.brain.add_area(name, n, k, beta, **options)
         self._make_biases()
+
+    def project(
+        self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
+    ) -> None:
+        """Runs synchronous rounds; without external inputs and projections, those of the last call of this object.
+
+        Args:
+            external_inputs: ``{area: tensor or array [n]}``, real numbers of at most 2^20, the same in every round.
+            projections: ``{source: targets}``, areas that fire into areas.
+            rounds: how many, >= 0.
+
+        Raises:
+            RuntimeError: nothing is given, and there was no call to repeat; others, as well as TypeError and
+                ValueError, as for `Brain.project`. Losses are those of the last call that returned.
+        """
+        rounds = checks.rounds("project", rounds)
+        if external_inputs is None and projections is None:
+            external_inputs, projections = self._repeated, self._projections
+            if not (external_inputs or projections):
+                raise RuntimeError("project: a call must have come before to be repeated, got nothing to fire either")
+        given = rounding.checked(self.brain, "project", "external_inputs", external_inputs or {})
+        areas = self.brain.areas
+        wanted = {} if projections is None else projections
+        wanted = checks.projections("project", "projections", wanted, areas, areas, "area")
+        targets = [target for listed in wanted.values() for target in listed]
+        joined = {name: self._external(name, given.get(name)) for name in dict.fromkeys((*given, *targets))}
+        external = {name: each for name, each in joined.items() if each is not None}
+        how: dict[str, Any] = {
+            "lasting": external.keys() - given,
+            "record": self.learning,
+            "what": "external input and bias",
+        }
+        received = rounding.run(self.brain, "project", {}, wanted, external, rounds, **how)
+        if received is not None:
+            self._given, self._received = given if self.learning else {}, received
+            self._projections, self._repeated = wanted, given
+
+    def _external(self, area: str, given: Tensor | None) -> Tensor | None:
+        """The external input with the bias, in the precision of both; None where there is neither."""
+        bias = self._bias(area)
+        if bias is not None and (given is not None or bool(bias.any())):
+            given = bias if given is None else given + bias
+        return None if given is None else given.to(self._dtype)
+
+    def _bias(self, area: str) -> nn.Parameter | None:
+        """Biases stand in the order in which areas were declared; None before there is one."""
+        return dict(zip(self.brain.areas, self.biases, strict=False)).get(area)
+
+    @locked
+    def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
+        """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
+
+        That is a round with the projections of the last call and without external inputs or biases, as if no area were
+        fixed; nothing changes.
+        """
+        if inputs is None:
+            return rounding.winners_to_come(self.brain, self._projections)
+        inputs = checks.tensor("_select_winners", "inputs", inputs)
+        return k_winners(inputs, checks.integer("_select_winners", "k", k, 0, inputs.shape[-1], "n"))[1]
+
+    @locked
+    def _update_connectomes(self, projections: Projections | None = None) -> None:
+        """One step of plasticity from the present winners to the present winners, which stay.
+
+        Args:
+            projections: ``{source: targets}``; those of the last `project` by default.
+        """
+        wanted = self._projections if projections is None else projections
+        areas = self.brain.areas
+        wanted = checks.projections("_update_connectomes", "projections", wanted, areas, areas, "area")
+        pairs = rounding.open_pairs(self.brain, wanted)
+        for name in rounding.silent(self.brain, dict.fromkeys(name for pair in pairs for name in pair)):
+            raise ValueError(f"_update_connectomes: area must have winners, got none in {name!r}")
+        free = [name for name in dict.fromkeys(target for _, target in pairs) if not areas[name].fixed]
+        try:
+            for name in free:
+                self.brain.fix_assembly(name)
+            self.brain.project({}, wanted)
+        finally:
+            for name in free:
+                self.brain.unfix_assembly(name)
 
     # Reading
 
@@ -196,7 +315,7 @@ class TorchBrain(CopiedWhole, Saveable, ExternalRounds):
             nothing = torch.zeros_like(external, dtype=torch.float64)
             constant = nothing if received is None else received.to(bias.device)
             # Soft winners are those of x + c too: around the threshold the half types are finest.
-            shift = constant - _ops.k_winners(constant + external.detach().double(), areas[name].k)[0].min()
+            shift = constant - k_winners(constant + external.detach().double(), areas[name].k)[0].min()
             one = shifted(
                 shift, external, neurons.to(external.device), areas[name].k, loss, temperature, surrogate, margin
             )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
+from torch_hrr.assembly import Brain
 from torch_hrr.assembly import _checks as checks
-
-if TYPE_CHECKING:
-    from torch_hrr.assembly.brain import Brain
 
 _OP = "connectomes"
 # Elements of rows that a view keeps.
