@@ -63,6 +63,32 @@ def test_keeps_the_last_rounds_alone():
     assert long.history.keys() == {"B"} and long.history["B"].keys() == {"support"}
 
 
+@pytest.mark.parametrize("batch", [None, 2])
+def test_series_are_the_history_as_tensors(batch):
+    brain = brain_of_two_areas(batch)
+    with Monitor(brain, every=3) as monitor:
+        brain.project(*ONTO_A, rounds=5)
+        brain.clear("B")
+        brain.project({}, {"A": "A"}, rounds=6)
+    history, series = monitor.history, monitor.data()
+    assert monitor.rounds == 11 and list(series) == [
+        (area, what) for area in "AB" for what in ("winners", "support", "overlap")
+    ]
+    brains = (3,) if batch is None else (3, 2)
+    assert [series["B", what].shape for what in history["B"]] == [(*brains, 15), brains, brains]
+    assert torch.equal(monitor["A", "winners"], torch.stack(history["A"]["winners"]))
+    for what, dtype in (("support", torch.int64), ("overlap", torch.float64)):
+        values = [torch.as_tensor(each, dtype=dtype) for each in history["A"][what]]
+        assert torch.equal(monitor["A", what], torch.stack(values))
+    assert (series["B", "winners"][1:] == -1).all() and monitor.numpy()["B", "overlap"].shape == brains
+    assert series["B", "overlap"].isnan().all() and history["B"]["overlap"] == [None] * 3
+    monitor.clear()
+    assert monitor.rounds == 0 and monitor["A", "winners"].shape == (0, *brains[1:], 20)
+    for key in ("A", ("A", "weights"), ("C", "support")):
+        with pytest.raises(KeyError, match="a series must be one of"):
+            monitor[key]
+
+
 def test_nothing_is_recorded_before_and_after():
     brain = brain_of_two_areas()
     monitor = Monitor(brain, ["A"])
@@ -131,6 +157,7 @@ def test_bad_arguments():
         (ValueError, {"areas": "C"}),
         (ValueError, {"what": ["weights"]}),
         (ValueError, {"max_rounds": 0}),
+        (ValueError, {"every": 0}),
         (TypeError, {"areas": 1}),
         (TypeError, {"what": None}),
         (TypeError, {"max_rounds": 2.0}),

@@ -254,6 +254,23 @@ def test_a_monitor_keeps_the_last_steps():
         monitor.records(2)
 
 
+def test_a_monitor_keeps_one_step_of_several():
+    manager = hierarchy()
+    with Monitor(manager) as every, Monitor(manager, capacity=4, every=3) as some:
+        for part in data(24).split([5, 1, 18]):
+            manager.process_hierarchy(part)
+    assert torch.equal(some.records(1), every.records(1)[2::3][-4:]) and some.to_dict()["step"][:4] == [14, 17, 20, 23]
+    assert torch.equal(some[0, "rms"], some.records(0)[:, 1]) and some.numpy()[1, "change"].shape == (4,)
+    assert list(some.data()) == [(level, name) for level in (0, 1) for name in ("mean", "rms", "active", "change")]
+    manager.process_hierarchy(data(3))
+    assert some.attach()[0, "rms"].equal(every[0, "rms"][2::3][-4:]), "detached after the with statement"
+    some.clear()
+    manager.process_hierarchy(data(7))
+    assert some.to_dict()["step"] == [2, 5] * 2
+    with pytest.raises(KeyError, match="a series must be one of"):
+        some[2, "rms"]
+
+
 def test_a_monitor_follows_its_hierarchy_and_holds_squares_of_half_types():
     manager = hierarchy(reactive=True)
     monitor = Monitor(manager, capacity=10)

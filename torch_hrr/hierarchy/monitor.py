@@ -8,15 +8,18 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_elements, integer
-from torch_hrr._repr import Described
+from torch_hrr._monitor import Recorder
 from torch_hrr.hierarchy.level import HierarchicalLevel
 from torch_hrr.hierarchy.manager import HierarchyManager
 
 COLUMNS = ("mean", "rms", "active", "change")
 
 
-class Monitor(Described):
+class Monitor(Recorder):
     """Statistics of every step of every level, in rings of fixed size on the levels' device: nothing waits for it.
+
+    It records as soon as it is made; ``with Monitor(manager) as monitor: ...`` ends that. ``monitor[0, "rms"]`` is a
+    series of a level, ``[records]``; `data` gives all of them as tensors, `numpy` as arrays.
 
     Rings follow where the hierarchy is moved, and to its dtype, but are never of a half type.
 
@@ -25,19 +28,21 @@ class Monitor(Described):
 
     Attributes:
         manager: The hierarchy.
-        capacity: Steps that are kept of each level.
+        capacity: Records that are kept of each level.
+        every: Of so many steps the last one is recorded.
     """
 
-    def __init__(self, manager: HierarchyManager, capacity: int = 1000) -> None:
+    def __init__(self, manager: HierarchyManager, capacity: int = 1000, every: int = 1) -> None:
         """Starts to record.
 
         Args:
             manager: A hierarchy that has levels.
-            capacity: Steps that are kept of each level, at least 1; new ones replace the oldest.
+            capacity: Records that are kept of each level, at least 1; new ones replace the oldest.
+            every: Of so many steps the last one is recorded, at least 1.
 
         Raises:
-            TypeError: manager is not a HierarchyManager, or capacity not an int.
-            ValueError: There are no levels, or capacity is less than 1.
+            TypeError: manager is not a HierarchyManager, or a number not an int.
+            ValueError: There are no levels, or a number is less than 1.
         """
         op = "Monitor"
         if not isinstance(manager, HierarchyManager):
@@ -46,6 +51,7 @@ class Monitor(Described):
             raise ValueError(f"{op}: manager must have levels, got none: call add_level")
         self.manager = manager
         self.capacity = integer(op, "capacity", capacity, 1)
+        self.every = integer(op, "every", every, 1)
         check_elements(op, "a ring", (self.capacity, len(COLUMNS)))
         with torch.inference_mode(False):
             self._rings: list[Tensor] = [
@@ -57,29 +63,40 @@ class Monitor(Described):
                 )
                 for level in manager.levels
             ]
-        self._last: list[Tensor | None] = [None] * len(manager.levels)
-        self._recorded = [0] * len(manager.levels)
-        self._watch(True)
+        self.clear()
+        self.attach()
 
     def _summary(self) -> dict[str, Any]:
-        return {"levels": len(self._rings), "capacity": self.capacity, "recorded": self._recorded}
+        own = {"levels": len(self._rings), "capacity": self.capacity, "every": self.every}
+        return own | {"recorded": self._recorded, "attached": self._handle is not None}
 
-    def _watch(self, records: bool) -> None:
+    @property
+    def _lock(self) -> Any:
+        return self.manager._lock
+
+    def _watch(self) -> Any:
         # Those that came later have no ring.
         self._numbers = {id(level): i for i, level in enumerate(self.manager.levels[: len(self._rings)])}
-        self._handle = self.manager.register_level_hook(self._record) if records else None
+        return self.manager.register_level_hook(self._record)
+
+    def clear(self) -> None:
+        """Forgets what was recorded and counts steps from 0; the next change is 0."""
+        with self._lock:
+            self._last: list[Tensor | None] = [None] * len(self._rings)
+            self._seen = [0] * len(self._rings)
+
+    @property
+    def _recorded(self) -> list[int]:
+        return [seen // self.every for seen in self._seen]
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles."""
-        with self.manager._lock:
-            return {**self.__dict__, "_numbers": {}, "_handle": self._handle is not None}
+        return {**super().__getstate__(), "_numbers": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a copy, which has rings of its own, and watches the hierarchy that it has."""
-        self.__dict__.update(state)
-        self._rings = [ring.clone() for ring in self._rings]
-        self._last, self._recorded = list(self._last), list(self._recorded)
-        self._watch(state["_handle"])
+        rings = [ring.clone() for ring in state["_rings"]]
+        super().__setstate__({**state, "_rings": rings, "_last": list(state["_last"]), "_seen": list(state["_seen"])})
 
     @torch.no_grad()
     def _record(self, level: HierarchicalLevel, outputs: Tensor) -> None:
@@ -98,8 +115,10 @@ class Monitor(Described):
                 (outputs - before).square().mean(-1).sqrt(),
             ),
             -1,
-        )[-self.capacity :]
-        end = self._recorded[number] + len(outputs)
+        )
+        seen = self._seen[number]
+        rows = rows[self.every - 1 - seen % self.every :: self.every][-self.capacity :]
+        end = (seen + len(outputs)) // self.every
         ring = self._rings[number]
         if ring.device != rows.device or ring.dtype != rows.dtype:
             # The hierarchy was moved.
@@ -107,11 +126,17 @@ class Monitor(Described):
                 ring = self._rings[number] = ring.to(rows)
         places = torch.arange(end - len(rows), end, device=ring.device) % self.capacity
         ring.index_copy_(0, places, rows)
-        self._recorded[number] = end
+        self._seen[number] = seen + len(outputs)
         self._last[number] = outputs[-1].clone()
 
+    def _keys(self) -> list[tuple[int, str]]:
+        return [(level, name) for level in range(len(self._rings)) for name in COLUMNS]
+
+    def _series(self, part: int, quantity: str) -> Tensor:
+        return self.records(part)[:, COLUMNS.index(quantity)]
+
     def records(self, level: int) -> Tensor:
-        """The steps kept of a level, oldest first, ``[steps, 4]``: mean, rms, active, change.
+        """The records kept of a level, oldest first, ``[records, 4]``: mean, rms, active, change.
 
         Raises:
             IndexError: There is no such level.
@@ -119,7 +144,7 @@ class Monitor(Described):
         number = integer("records", "level", level)
         if not -len(self._rings) <= number < len(self._rings):
             raise IndexError(f"records: level must be in 0..{len(self._rings) - 1}, got {number}")
-        with self.manager._lock:
+        with self._lock:
             ring, count = self._rings[number], self._recorded[number]
             kept: Tensor = ring[:count].clone() if count <= self.capacity else ring.roll(-(count % self.capacity), 0)
         return kept
@@ -127,17 +152,16 @@ class Monitor(Described):
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns level, step, mean, rms, active and change, as ``pandas.DataFrame`` takes them."""
         columns: dict[str, list[Any]] = {name: [] for name in ("level", "step", *COLUMNS)}
-        with self.manager._lock:
+        with self._lock:
             for number, level in zip(range(len(self._rings)), self.manager.levels, strict=False):
                 rows = self.records(number).cpu()
                 columns["level"] += [level.level_id] * len(rows)
-                columns["step"] += list(range(self._recorded[number] - len(rows), self._recorded[number]))
+                last = self._recorded[number]
+                columns["step"] += [self.every * i - 1 for i in range(last - len(rows) + 1, last + 1)]
                 for i, name in enumerate(COLUMNS):
                     columns[name] += rows[:, i].tolist()
         return columns
 
     def close(self) -> None:
-        """Records no more; what was recorded stays."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        """As `detach`."""
+        self.detach()
