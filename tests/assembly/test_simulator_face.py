@@ -272,9 +272,11 @@ def test_what_is_assigned_is_checked_or_refused():
     for views in (b.connectomes, b.connectomes["A"], b.connectomes_by_stimulus, b.connectomes_by_stimulus["s"]):
         with pytest.raises(TypeError, match=r"^connectomes.*: weights must not be assigned"):
             views["A"] = views
-        for stranger in ("Z", None, ["A"], np.ones(2)):
+        for stranger in ("Z", None, 1):
             with pytest.raises(KeyError, match=r"connectomes.*: (area|stimulus) must be declared, got "):
                 views[stranger]
+        with pytest.raises(TypeError, match="unhashable"):
+            views[["A"]]
     for mapping in (b.areas, b.area_by_name, b.stimulus_size_by_name):
         with pytest.raises(TypeError, match="does not support item assignment"):
             mapping["A"] = 3

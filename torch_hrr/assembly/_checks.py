@@ -57,27 +57,18 @@ def exact(op: str, mode: str) -> None:
         raise ValueError(f"{op}: mode must be 'exact', got {mode!r}")
 
 
-def text(op: str, kind: str, value: Any) -> str:
-    """Something that can be the name of an area or a stimulus."""
-    if isinstance(value, str):
-        return value
-    raise TypeError(f"{op}: {kind} must be a name, got {brief(value)}")
-
-
 def declared(op: str, kind: str, value: Any, known: Collection[str], others: Others = None) -> str:
     """A name of one of the known areas or stimuli; the error says if it is one of the others."""
-    given = text(op, kind, value)
-    if given not in known:
-        raise ValueError(f"{op}: {kind} must be declared, got {given!r}{_one_of(others, given)}")
-    return given
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: {kind} must be a name, got {brief(value)}")
+    if value not in known:
+        instead = f", which is {others[0]}" if others and value in others[1] else ""
+        raise ValueError(f"{op}: {kind} must be declared, got {value!r}{instead}")
+    return value
 
 
 Others = tuple[str, Collection[str]] | None
 """What names may be instead, such as "a stimulus", and these names."""
-
-
-def _one_of(others: Others, name: Any) -> str:
-    return f", which is {others[0]}" if others and isinstance(name, str) and name in others[1] else ""
 
 
 def projections(
@@ -94,15 +85,13 @@ def projections(
         raise TypeError(f"{op}: {argument} must be a mapping of names to areas, got {type(given).__name__}")
     read: dict[str, list[str]] = {}
     for source, into in given.items():
-        if source not in sources:
-            raise ValueError(f"{op}: {kind} must be declared, got {brief(source)}{_one_of(others, source)}")
+        declared(op, kind, source, sources, others)
         if not isinstance(into, str) and not is_several(into):
             got = f"{brief(into)} for {brief(source)}"
             raise TypeError(f"{op}: {argument} must give areas for each name, got {got}")
         read[source] = [into] if isinstance(into, str) else list(into)
         for target in read[source]:
-            if not isinstance(target, str) or target not in targets:
-                raise ValueError(f"{op}: area must be declared, got {brief(target)}")
+            declared(op, "area", target, targets)
     return read
 
 

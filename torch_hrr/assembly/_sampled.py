@@ -201,7 +201,6 @@ class SampledEngine:
             fixed: areas that keep their winners and do learn.
 
         Raises:
-            KeyError: A name is not declared.
             ValueError: An area without winners is the source of another one, or is fixed.
         """
         into = self._resolve(stimuli, areas, fixed)
@@ -277,11 +276,6 @@ class SampledEngine:
     def _resolve(self, stimuli: Projections, areas: Projections, fixed: Collection[str]) -> dict[str, _Target]:
         """The targets with what fires into them, in the order of declaration; raises before any draw."""
         into: dict[str, _Target] = {name: _Target([], []) for name in self._areas}
-        for kind, projections, declared in (("stimulus", stimuli, self._stimuli), ("area", areas, self._areas)):
-            for source, targets in projections.items():
-                for name, known in ((source, declared), *((target, self._areas) for target in targets)):
-                    if name not in known:
-                        raise KeyError(f"project: {kind if name == source else 'area'} must be declared, got {name!r}")
         for stimulus in self._stimuli:
             for target in dict.fromkeys(stimuli.get(stimulus, ())):
                 into[target].stimuli.append(stimulus)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_hrr._repr import Described
 from torch_hrr._shared import lock_public_calls
+from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly._rounds import RoundsModule
 
@@ -17,26 +18,30 @@ _Key = TypeVar("_Key")
 _View = TypeVar("_View")
 
 
-class _Views(Mapping[_Key, _View]):
-    """A mapping of names to views, as of now."""
+class Views(Mapping[_Key, _View]):
+    """What is shown of each name that there is."""
 
-    def __init__(self, views: dict[_Key, _View], requirement: str) -> None:
-        self._views = views
-        self._requirement = requirement
+    def __init__(self, wanted: str, names: Callable[[], Collection[_Key]], view: Callable[[_Key], _View]) -> None:
+        """Of these names, each by `view`; an error says what is `wanted`."""
+        self._wanted, self._names, self._view = wanted, names, view
 
     def __getitem__(self, name: _Key) -> _View:
-        if name not in self._views:
-            raise KeyError(f"{self._requirement}, got {name!r}")
-        return self._views[name]
+        """What is shown of a name; KeyError for another one."""
+        if name not in self._names():
+            raise KeyError(f"{self._wanted}, got {checks.brief(name)}")
+        return self._view(name)
 
     def __iter__(self) -> Iterator[_Key]:
-        return iter(self._views)
+        """The names."""
+        return iter(tuple(self._names()))
 
     def __len__(self) -> int:
-        return len(self._views)
+        """How many there are."""
+        return len(self._names())
 
     def __repr__(self) -> str:
-        return repr(self._views)
+        """Like that of a dict."""
+        return repr(dict(self))
 
 
 class _ReadOnly(Described):
@@ -174,13 +179,12 @@ class FiberView(_ReadOnly):
         return own | {"p": network.fibers[ends].p, "beta": network.beta(*ends)}
 
 
-def area_views(brain: RoundsModule) -> Mapping[str, AreaView]:
+def area_views(brain: RoundsModule) -> Views[str, AreaView]:
     """All areas by name, in the order of declaration."""
-    views = {name: AreaView(brain, name) for name in brain._network.areas}
-    return _Views(views, "areas: area must be declared")
+    return Views("areas: area must be declared", lambda: brain._network.areas, lambda name: AreaView(brain, name))
 
 
-def fiber_views(brain: RoundsModule) -> Mapping[tuple[str, str], FiberView]:
+def fiber_views(brain: RoundsModule) -> Views[tuple[str, str], FiberView]:
     """All fibers in use, by source and target."""
-    views = {pair: FiberView(brain, *pair) for pair in brain._network.fibers}
-    return _Views(views, "fibers: fiber must be in use")
+    wanted = "fibers: fiber must be in use"
+    return Views(wanted, lambda: brain._network.fibers, lambda pair: FiberView(brain, *pair))

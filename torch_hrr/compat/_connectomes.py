@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
 
 from torch_hrr.assembly import Brain
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._views import Views
 
 _OP = "connectomes"
 # Elements of rows that a view keeps.
@@ -140,34 +141,16 @@ def _places(argument: str, key: Any, size: int) -> Sequence[int]:
     return [int(place) % size for place in found]
 
 
-class Views(Mapping[str, Any]):
+class Weights(Views[str, Any]):
     """What is read of areas or stimuli by name; nothing can be assigned."""
 
-    def __init__(self, op: str, kind: str, names: Callable[[], Collection[str]], view: Callable[[str], Any]) -> None:
-        """Of these names, each by `view`; `kind` is what they are names of."""
-        self._op, self._kind, self._names, self._view = op, kind, names, view
-
-    def __getitem__(self, name: str) -> Any:
-        """What is read of this name; KeyError for another one."""
-        if not isinstance(name, str) or name not in self._names():
-            raise KeyError(f"{self._op}: {self._kind} must be declared, got {checks.brief(name)}")
-        return self._view(name)
-
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(f"{self._op}: weights must not be assigned; synapses grow by plasticity")
+        raise TypeError(f"{self._wanted.partition(':')[0]}: weights must not be assigned; synapses grow by plasticity")
 
     __setitem__ = __delitem__ = _refuse
 
-    def __iter__(self) -> Iterator[str]:
-        """The names."""
-        return iter(self._names())
 
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._names())
-
-
-def stimulus_views(brain: Brain) -> Views:
+def stimulus_views(brain: Brain) -> Weights:
     """What stimuli send into areas: ``[stimulus][area]`` is a float32 array ``[n]`` that cannot be written."""
     op = "connectomes_by_stimulus"
 
@@ -175,7 +158,7 @@ def stimulus_views(brain: Brain) -> Views:
         checks.exact(op, brain.mode)
         return _read_only(brain.stimulus_weights(stimulus, area).cpu().numpy())
 
-    def of_areas(stimulus: str) -> Views:
-        return Views(op, "area", lambda: brain.areas, functools.partial(weights, stimulus))
+    def of_areas(stimulus: str) -> Weights:
+        return Weights(f"{op}: area must be declared", lambda: brain.areas, functools.partial(weights, stimulus))
 
-    return Views(op, "stimulus", lambda: brain.stimuli, of_areas)
+    return Weights(f"{op}: stimulus must be declared", lambda: brain.stimuli, of_areas)

@@ -18,6 +18,7 @@ Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021,
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -30,7 +31,7 @@ from torch_hrr._repr import Described
 from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._views import AreaView
-from torch_hrr.compat._connectomes import Connectome, Views, stimulus_views
+from torch_hrr.compat._connectomes import Connectome, Weights, stimulus_views
 from torch_hrr.runtime.device import resolve_device_or_cpu
 
 __all__ = ["Area", "Brain", "overlap"]
@@ -94,12 +95,34 @@ class Betas(MutableMapping[str, float]):
         return repr(dict(self))
 
 
+def _shown(path: str) -> Any:
+    """A property that cannot be assigned: what stands under this path."""
+
+    def read(self: Any) -> Any:
+        return operator.attrgetter(path)(self)
+
+    return property(read)
+
+
+def _flag(name: str) -> Any:
+    """A property that is a bool."""
+
+    def write(self: Any, value: bool) -> None:
+        self._flags[name] = checks.check_bool(name, name, value)
+
+    return property(lambda self: self._flags[name], write)
+
+
 class Area(Described):
     """An area of a `Brain` of this module; the brain makes it.
 
     Attributes:
         name: its name.
         explicit: whether it was made by `Brain.add_explicit_area`.
+        n: how many neurons it has.
+        k: how many win.
+        beta: the default plasticity of fibers into it.
+        num_ever_fired: how many neurons ever won.
         beta_by_stimulus: plasticity of stimuli into it, by name; assignments take effect from the next round.
         beta_by_area: plasticity of areas into it, likewise.
         saved_w: ``w`` after each projection into it, where the brain's `save_size` is set.
@@ -107,55 +130,25 @@ class Area(Described):
         num_first_winners: how many of the last winners had never won before; -1 before the first projection.
     """
 
+    name, explicit = _shown("_name"), _shown("_explicit")
+    beta_by_stimulus, beta_by_area = _shown("_beta_by_stimulus"), _shown("_beta_by_area")
+    n, k, beta, num_ever_fired = _shown("_view.n"), _shown("_view.k"), _shown("_view.beta"), _shown("_view.support")
+
     def __init__(self, brain: assembly.Brain, name: str, explicit: bool) -> None:
         """See the class."""
         self._brain = brain
         self._unseen = 0
         self._name = name
         self._explicit = explicit
-        self._betas = {kind: Betas(brain, name, kind) for kind in ("stimulus", "area")}
+        self._view = AreaView(brain, name)
+        self._beta_by_stimulus, self._beta_by_area = Betas(brain, name, "stimulus"), Betas(brain, name, "area")
         self.saved_w: list[int] = []
         self.saved_winners: list[list[int]] = []
         self.num_first_winners = -1
 
     def _summary(self) -> dict[str, Any]:
         own = {"explicit": self._explicit, "num_first_winners": self.num_first_winners}
-        return AreaView(self._brain, self._name)._summary() | own
-
-    @property
-    def name(self) -> str:
-        """See the class."""
-        return self._name
-
-    @property
-    def explicit(self) -> bool:
-        """See the class."""
-        return self._explicit
-
-    @property
-    def beta_by_stimulus(self) -> Betas:
-        """See the class."""
-        return self._betas["stimulus"]
-
-    @property
-    def beta_by_area(self) -> Betas:
-        """See the class."""
-        return self._betas["area"]
-
-    @property
-    def n(self) -> int:
-        """How many neurons it has."""
-        return self._brain.areas[self.name].n
-
-    @property
-    def k(self) -> int:
-        """How many win."""
-        return self._brain.areas[self.name].k
-
-    @property
-    def beta(self) -> float:
-        """The default plasticity of fibers into it."""
-        return self._brain.areas[self.name].beta
+        return self._view._summary() | own
 
     @property
     def winners(self) -> list[int]:
@@ -183,20 +176,15 @@ class Area(Described):
 
         It can be assigned, as scripts do to forget test rounds: it then continues from there.
         """
-        return int(self._brain.support(self.name)) - self._unseen
+        return int(self.num_ever_fired) - self._unseen
 
     @w.setter
     def w(self, support: int) -> None:
-        self._unseen = int(self._brain.support(self.name)) - checks.integer("w", "w", support, 0, self.n, "n")
-
-    @property
-    def num_ever_fired(self) -> int:
-        """How many neurons ever won."""
-        return int(self._brain.support(self.name))
+        self._unseen = int(self.num_ever_fired) - checks.integer("w", "w", support, 0, self.n, "n")
 
     def get_num_ever_fired(self) -> int:
         """As `num_ever_fired`."""
-        return self.num_ever_fired
+        return int(self.num_ever_fired)
 
     @property
     def ever_fired(self) -> Tensor:
@@ -208,7 +196,7 @@ class Area(Described):
     @property
     def fixed_assembly(self) -> bool:
         """Whether its winners stay, whatever fires into it; can be assigned."""
-        return bool(self._brain.areas[self.name].fixed)
+        return bool(self._view.fixed)
 
     @fixed_assembly.setter
     def fixed_assembly(self, value: bool) -> None:
@@ -248,12 +236,15 @@ class Brain(Described, CopiedWhole):
 
     Attributes:
         brain: the `torch_hrr.assembly.Brain` behind it.
-        area_by_name: its areas.
+        p: density of every connectome.
+        area_by_name, areas: its areas.
         stimulus_size_by_name: its stimuli.
         connectomes: ``{area: {area: Connectome}}``, read-only.
-        connectomes_by_stimulus: ``{stimulus: {area: array [n]}}``, the sums of a stimulus's weights, read-only.
-        stimuli_connectomes: its older name.
+        connectomes_by_stimulus, stimuli_connectomes: ``{stimulus: {area: array [n]}}``, the sums of a stimulus's
+            weights, read-only.
     """
+
+    p, save_size, save_winners = _shown("brain.p"), _flag("save_size"), _flag("save_winners")
 
     def __init__(
         self,
@@ -267,15 +258,13 @@ class Brain(Described, CopiedWhole):
         """See the class."""
         place = resolve_device_or_cpu(device, op="Brain")
         self.brain = assembly.Brain(p=p, seed=seed, device=place, mode=mode)
-        self._saves = {
-            "size": checks.check_bool("Brain", "save_size", save_size),
-            "winners": checks.check_bool("Brain", "save_winners", save_winners),
-        }
+        given = {"save_size": save_size, "save_winners": save_winners}
+        self._flags = {name: checks.check_bool("Brain", name, value) for name, value in given.items()}
         self._areas: dict[str, Area] = {}
         self._views: dict[tuple[str, str], Connectome] = {}
 
     def _summary(self) -> dict[str, Any]:
-        return {**self.brain._summary(), "saves": [what for what, wanted in self._saves.items() if wanted]}
+        return {**self.brain._summary(), **self._flags}
 
     @property
     def _lock(self) -> Any:
@@ -283,32 +272,11 @@ class Brain(Described, CopiedWhole):
         return self.brain._lock
 
     @property
-    def p(self) -> float:
-        """Density of every connectome."""
-        return self.brain.p
-
-    @property
-    def save_size(self) -> bool:
-        """See the class."""
-        return self._saves["size"]
-
-    @save_size.setter
-    def save_size(self, value: bool) -> None:
-        self._saves["size"] = checks.check_bool("save_size", "save_size", value)
-
-    @property
-    def save_winners(self) -> bool:
-        """See the class."""
-        return self._saves["winners"]
-
-    @save_winners.setter
-    def save_winners(self, value: bool) -> None:
-        self._saves["winners"] = checks.check_bool("save_winners", "save_winners", value)
-
-    @property
     def area_by_name(self) -> Mapping[str, Area]:
         """See the class."""
         return MappingProxyType(self._areas)
+
+    areas = area_by_name
 
     @property
     def stimulus_size_by_name(self) -> Mapping[str, int]:
@@ -318,22 +286,19 @@ class Brain(Described, CopiedWhole):
     @property
     def connectomes(self) -> Mapping[str, Mapping[str, Connectome]]:
         """See the class."""
-        op = "connectomes"
+        wanted = "connectomes: area must be declared"
 
         def of_areas(source: str) -> Mapping[str, Connectome]:
-            return Views(op, "area", lambda: self._areas, lambda target: self._view(source, target))
+            return Weights(wanted, lambda: self._areas, lambda target: self._view(source, target))
 
-        return Views(op, "area", lambda: self._areas, of_areas)
+        return Weights(wanted, lambda: self._areas, of_areas)
 
     @property
     def connectomes_by_stimulus(self) -> Mapping[str, Mapping[str, Any]]:
         """See the class."""
         return stimulus_views(self.brain)
 
-    @property
-    def stimuli_connectomes(self) -> Mapping[str, Mapping[str, Any]]:
-        """The older name of `connectomes_by_stimulus`."""
-        return self.connectomes_by_stimulus
+    stimuli_connectomes = connectomes_by_stimulus
 
     def _view(self, source: str, target: str) -> Connectome:
         return self._views.setdefault((source, target), Connectome(self.brain, source, target))
@@ -351,11 +316,6 @@ class Brain(Described, CopiedWhole):
             self.brain.enable_plasticity()
 
     disable_plasticity = no_plasticity
-
-    @property
-    def areas(self) -> Mapping[str, Area]:
-        """The older name of `area_by_name`."""
-        return self.area_by_name
 
     def add_stimulus(self, stimulus_name: str, size: int) -> None:
         """Declares a stimulus of that many neurons."""
@@ -427,7 +387,7 @@ class Brain(Described, CopiedWhole):
         }
         for kind, updates in given.items():
             for to_area, source, new_beta in updates:
-                self._areas[to_area]._betas[kind][source] = new_beta
+                getattr(self._areas[to_area], f"beta_by_{kind}")[source] = new_beta
 
     def activate(self, area_name: str, index: int) -> None:
         """Makes neurons k index .. k (index + 1) - 1 of an area its winners and fixes them, as for a lexicon's word."""
