@@ -2,6 +2,8 @@
 
 import copy
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -48,6 +50,20 @@ def content(path):
     trained().save(path)
     tensors, settings = files.load(path, format=FORMAT, version=VERSION)
     return tensors, copy.deepcopy(settings)
+
+
+def test_a_file_is_found_by_a_process_that_has_not_imported_its_class(path):
+    trained().save(path)
+    program = """
+import sys, torch_hrr
+assert not [name for name in sys.modules if "compat" in name and "torch_hrr" in name]
+brain = torch_hrr.load(sys.argv[1])
+import torch_hrr.assembly.simulator as simulator
+from torch_hrr.assembly.simulator import Brain, overlap
+assert type(brain) is torch_hrr.assembly.TorchBrain and simulator is torch_hrr.assembly.simulator
+assert simulator.Brain is Brain is torch_hrr.compat.simulator.Brain
+"""
+    subprocess.run([sys.executable, "-c", program, path], check=True, timeout=300)
 
 
 def forge(path, tensors, settings):

@@ -3,9 +3,9 @@
 Inputs are rows of the last dimension n; leading dimensions are a batch.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torch_hrr._moved import names_of
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
@@ -29,16 +29,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from torch_hrr.compat import simulator as simulator
     from torch_hrr.compat.assembly import CupyBrain, TorchBrain
 
-# Names of older programs, imported when they are asked for.
-_COMPAT = {"CupyBrain": "assembly", "TorchBrain": "assembly", "simulator": "simulator"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _COMPAT:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"torch_hrr.compat.{_COMPAT[name]}")
-    globals()[name] = found = module if name == "simulator" else getattr(module, name)
-    return found
+__getattr__, __dir__ = names_of(__name__)

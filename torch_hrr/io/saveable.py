@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
 
@@ -179,16 +178,11 @@ def load(
         Others: As for `Saveable.load`.
     """
     found = files.format_of(path, key, op="load")
-    # A format is the name of its class, whose module is imported with the package or when it is asked for this name.
-    module, _, name = found.rpartition(".")
-    if module.startswith("torch_hrr."):
-        getattr(sys.modules.get(module), name, None)
-    if found not in _CLASSES:
-        _moved.import_all()
-    if found not in _CLASSES:
+    classes = _CLASSES if found in _CLASSES else saveable_classes()
+    if found not in classes:
         raise IntegrityError(f"load: {os.fsdecode(path)} must hold an object of torch_hrr, got {found!r}")
     given = options if device is None else {**options, "device": device}
-    return _CLASSES[found].load(path, key, **given)
+    return classes[found].load(path, key, **given)
 
 
 def saveable_classes() -> dict[str, type[Saveable]]:
