@@ -30,5 +30,5 @@ __all__ = [
 
 if TYPE_CHECKING:
     from torch_hrr.compat.assembly import CupyBrain, TorchBrain
-
-__getattr__, __dir__ = names_of(__name__)
+else:
+    __getattr__, __dir__ = names_of(__name__)
