@@ -73,6 +73,10 @@ MODULES = {
     "RelativePositionBias": (
         lambda device: encoding.RelativePositionBias(4, 2, device=device), None, lambda module: module(3, 3)
     ),
+    "LiquidStateMachine": (
+        lambda device: encoding.LiquidStateMachine(8, 20, device=device), lambda module: module.fit(X, X),
+        lambda module: [module.run(X), module.predict(X, module.final_state)],
+    ),
     "PatternLibrary": (lambda device: field.PatternLibrary(10, 8, 6, device=device), found, remembered),
     "FieldBrain": (
         lambda device: field.FieldBrain(4, 2, (3, 4, 5), 8, device=device), lambda brain: felt(brain, 3) and brain, felt

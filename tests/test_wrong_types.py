@@ -281,8 +281,8 @@ GOOD = {
     Methods(lambda: MACHINE, encoding.LiquidStateMachine): {
         "chunks": (A[:, :3],),
         "fit": (A[:, :3], A, 0),
+        "forward": (A[:, :3],),
         "predict": (A[:, :3],),
-        "to": ("cpu",),
         "run": (A[:, :3],),
     },
     Methods(lambda: REGRESSOR, encoding.LSMRegressor): {"fit": (SERIES, SERIES, 0), "predict": (SERIES,)},

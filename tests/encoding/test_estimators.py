@@ -260,7 +260,7 @@ def test_copies_are_what_they_are_copies_of(generator):
         assert torch.equal(copied(generator).generate(9), generator.generate(9))
         again = copied(wide)
         assert torch.equal(again.machine.run(cycles(1, 9)), wide.machine.run(cycles(1, 9)))
-        assert again.machine._embedder is again.embedder
+        assert again.machine.embedder is again.embedder
 
 
 def test_a_read_out_is_seen_in_the_name(generator):

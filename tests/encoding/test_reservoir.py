@@ -1,6 +1,8 @@
 """The liquid state machine against NumPy: its reservoir, states, read-out, files and errors."""
 
+import copy
 import hashlib
+import pickle
 from functools import partial
 
 import numpy as np
@@ -204,6 +206,62 @@ def test_without_a_ridge_the_smallest_solution_is_found():
     np.testing.assert_allclose(m.readout[0].numpy(), expected, rtol=1e-3, atol=1e-4 * abs(expected).max())
 
 
+def test_a_series_of_one_number_a_step_needs_no_second_dimension(tmp_path):
+    """Nor do targets, whose shape predictions have."""
+    m, x = LiquidStateMachine(1, 40), inputs(60)[:, 0]
+    wide = m.fit(x[:, None], x[:, None]).predict(x[:, None])
+    flat = m.fit(x, x).predict(x)
+    assert flat.shape == (60,) and [each.dim() for each in m.readout] == [1, 0]
+    torch.testing.assert_close(flat, wide[:, 0])
+    m.save(tmp_path / "m")
+    assert torch.equal(LiquidStateMachine.load(tmp_path / "m").predict(x), flat)
+    assert m.fit(np.stack([x, x])[..., None], np.stack([x, x])).predict(x).shape == (60,)
+    assert m.fit(x, inputs(60)).predict(x).shape == (60, 2)
+
+
+def test_it_is_a_module_of_one_dtype(tmp_path):
+    """A model moves and copies it, its state is all that was drawn and learned, and no conversion changes it."""
+    m, x = machine(300), torch.from_numpy(inputs(50))
+    m.fit(x, x, warmup=1)
+    expected, states = m.predict(x), m.run(x)
+    model = torch.nn.Sequential(m, torch.nn.Linear(300, 2)).half().float()
+    assert model[1].weight.dtype == torch.float32 and torch.equal(m(x), states) and torch.equal(m.predict(x), expected)
+    other = LiquidStateMachine(2, 300, density=0.1, seed=4, device="meta", dtype=torch.float64)
+    other.to_empty(device="cpu").load_state_dict(m.state_dict())
+    other.leak = m.leak
+    assert torch.equal(other.predict(x), expected) and torch.equal(other.final_state, m.final_state)
+    # A state without a read-out takes it away.
+    other.load_state_dict(machine(300).state_dict())
+    assert not other.fitted and torch.equal(other.run(x), states)
+    assert torch.equal(torch.compile(m, backend="eager")(x), states)
+    # What a copy learns is its own.
+    copy.copy(m).fit(x, -x)
+    assert torch.equal(m.predict(x), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(m)).predict(x), expected)
+
+
+def test_a_seed_of_none_is_drawn_from_torchs_generator():
+    torch.manual_seed(7)
+    first, second = LiquidStateMachine(1, 9, seed=None), LiquidStateMachine(1, 9, seed=None)
+    torch.manual_seed(7)
+    assert first.seed == LiquidStateMachine(1, 9, seed=None).seed != second.seed
+    assert torch.equal(LiquidStateMachine(1, 9, seed=first.seed).values, first.values)
+
+
+def test_progress_is_told_and_may_end_a_fit(monkeypatch):
+    monkeypatch.setattr(reservoir, "_CHUNK", 20 * 40)
+    m, x, seen = machine(), inputs(50), []
+    expected = m.fit(x, x, progress=lambda *now: seen.append(now)).predict(x)
+    assert seen == [(20, 50), (40, 50), (50, 50)]
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        m.fit(x, -x, progress=interrupt)
+    assert torch.equal(m.predict(x), expected)
+
+
 class Largest(TorchDispatchMode):
     """Watches how many elements the largest result has."""
 
@@ -318,7 +376,6 @@ def test_a_damaged_or_forged_file_is_an_error(tmp_path):
         ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
         ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64, got torch.float16"),
         ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
-        ({"device": "meta"}, ValueError, "device must have memory, got meta"),
         ({"dtype": "float32"}, TypeError, "dtype must be torch.float32 or torch.float64, got 'float32'"),
         ({"spectral_radius": 1e308}, ValueError, r"spectral_radius must give finite weights, got 1e\+308"),
         ({"input_scaling": 1e308}, ValueError, r"input_scaling must give finite weights, got 1e\+308"),
@@ -359,6 +416,8 @@ def test_bad_settings(settings, error, text):
         (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
         (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float64"),
         (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
+        (lambda m, x: m.fit(x, x, progress=5), TypeError, "fit: progress must be a function or None, got int"),
+        (lambda m, x: m.to("meta").run(x), ValueError, "run: the machine must hold data, got one on meta"),
         (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
         (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),
         (lambda m, x: m.final_state, RuntimeError, "final_state: the machine must have a read-out: call fit first"),

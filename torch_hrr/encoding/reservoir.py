@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Self, overload
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_bool, integer, number, renamed
-from torch_hrr._random import seeded_generator
-from torch_hrr._repr import Described, unusual_place
+from torch_hrr._compile import outside_graphs
+from torch_hrr._random import given_or_drawn_seed, seeded_generator
+from torch_hrr._repr import DescribedModule
 from torch_hrr.encoding.acceleration import choose_device
-from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
-from torch_hrr.encoding.readout import Moments
+from torch_hrr.encoding.inputs import check_progress, check_warmup, real_tensor, token_tensor
+from torch_hrr.encoding.readout import Moments, Progress
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.memory import check_free
 
@@ -26,10 +27,13 @@ _CHUNK = 2**20
 _DENSE_UNITS, _DENSE_SHARE = 256, 0.2
 # Units up to which all eigenvalues are computed; beyond, a Krylov space grows by as many until two agree to so much.
 _ALL_EIGENVALUES, _AGREEMENT = 256, 1e-9
-_SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
+SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
+_DRAWN = ("columns", "values", "input_weights", "bias")
+# What `fit` learns, under the names that it has in a file and in a state_dict.
+_LEARNED = {"readout_weights": "readout_weights", "readout_constant": "readout_constant", "final_state": "end_state"}
 
 
-class LiquidStateMachine(Described, Saveable):
+class LiquidStateMachine(Saveable, DescribedModule):
     """A reservoir of leaky tanh units with a linear read-out.
 
     ``x[t] = (1 - leak) x[t-1] + leak tanh(W x[t-1] + W_in u[t] + b)`` from ``x = 0``; ``y[t] = w x[t] + c``.
@@ -44,18 +48,38 @@ class LiquidStateMachine(Described, Saveable):
     series that comes in parts so gives the values of one call, up to rounding. After `fit` on a single series,
     `final_state` is where it ended.
 
-    Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, or ``[B, T, input_dim]`` for B
-    independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or ``[B, T]``, whose rows
-    enter one chunk at a time. Every token is embedded at position 0: the reservoir itself keeps the order, and
-    sinusoids of the position would be a second input that never repeats (measured on text with a ridge read-out: 3.42
-    bits per character with them, 2.83 without). Inputs are moved to the machine's device and dtype. No gradients.
+    Inputs u are tensors or NumPy arrays of any real dtype, ``[T, input_dim]``, ``[T]`` if ``input_dim`` is 1, or
+    ``[B, T, input_dim]`` for B independent sequences. With an ``embedder`` they are tokens instead, integers ``[T]`` or
+    ``[B, T]``, whose rows enter one chunk at a time. Every token is embedded at position 0: the reservoir itself keeps
+    the order, and sinusoids of the position would be a second input that never repeats (measured on text with a ridge
+    read-out: 3.42 bits per character with them, 2.83 without). Inputs are moved to the machine's device and dtype. No
+    gradients.
+
+    It is a module without parameters of its own, called like `run`. A model moves it to a device, but its dtype never
+    changes. A ``state_dict`` holds reservoir, read-out and `final_state`, and not the settings. With ``device="meta"``
+    nothing is drawn, for ``to_empty`` and ``load_state_dict``.
+
+    Attributes:
+        columns: The units that each unit hears, int32 ``[units, connections]``; buffers like all of these, to be read.
+        values: The weights of these connections.
+        input_weights: W_in, ``[units, input_dim]``.
+        bias: b, ``[units]``.
+        embedder: As given, or None.
 
     Source: Jaeger, The "echo state" approach to analysing and training recurrent neural networks, GMD report 148, 2001;
     Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
     """
 
     file_format = "torch_hrr.liquid_state_machine"
-    _final_state: Tensor | None = None
+    columns: Tensor
+    values: Tensor
+    input_weights: Tensor
+    bias: Tensor
+    readout_weights: Tensor | None
+    readout_constant: Tensor | None
+    end_state: Tensor | None
+    embedder: nn.Module | None
+    _matrix: Tensor | None = None
 
     def __init__(
         self,
@@ -66,7 +90,7 @@ class LiquidStateMachine(Described, Saveable):
         input_scaling: float = 1.0,
         density: float = 0.1,
         ridge: float = 1e-6,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         embedder: nn.Module | None = None,
         device: torch.device | str | int | None = None,
@@ -82,11 +106,11 @@ class LiquidStateMachine(Described, Saveable):
             input_scaling: Largest input weight, at least 0.
             density: Share of the units from which each unit receives input, above 0 and at most 1.
             ridge: Added to the Gram matrix of the states, at least 0; it is not scaled by the number of steps.
-            seed: Any int, taken modulo 2^64.
+            seed: Any int, taken modulo 2^64; None draws one from torch's default generator on the CPU.
             embedder: Called with tokens ``[B, n]`` and positions, gives ``[B, n, input_dim]``: for example a
                 `ConfigurableSinusoidalEmbedder`. It is used as it is and not saved.
-            device: Where states are computed, "cpu" or "cuda"; None means the current device of `runtime` if that is a
-                GPU that the library has kernels for, else the CPU.
+            device: Where states are computed, "cpu", "cuda" or "meta"; None means the current device of `runtime` if
+                that is a GPU that the library has kernels for, else the CPU.
             dtype: dtype of states and predictions, float32 or float64; None means torch's default dtype.
 
         Raises:
@@ -97,65 +121,78 @@ class LiquidStateMachine(Described, Saveable):
         Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
         """
         op = "LiquidStateMachine"
+        seed = given_or_drawn_seed(op, seed)
         self._configure(op, input_dim, units, spectral_radius, leak, input_scaling, density, ridge, seed)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {brief(dtype)}")
-        target = _resolve(op, device)
-        self._embedder = _check_embedder(op, embedder)
-        self._readout: tuple[Tensor, Tensor] | None = None
+        target = choose_device(True, device, op)
+        _check_embedder(op, embedder)
         self._check_memory(op)
-        self._place(self._draw(), target, dtype)
-        for name, weights in (("spectral_radius", self._values), ("input_scaling", self._input_weights)):
-            if not bool(weights.isfinite().all()):
+        self._hold(self._empty() if target.type == "meta" else self._draw(), target, dtype, embedder)
+        for name, weights in (("spectral_radius", self.values), ("input_scaling", self.input_weights)):
+            if not weights.is_meta and not bool(weights.isfinite().all()):
                 raise ValueError(f"{op}: {name} must give finite weights, got {getattr(self, name)}")
 
     def _summary(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _SETTINGS} | {"fitted": self._readout is not None}
-        return own | unusual_place(self._bias)
+        return {name: getattr(self, name) for name in SETTINGS} | {"fitted": self.fitted}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the matrix, which torch copies in no sparse form."""
-        return {name: value for name, value in self.__dict__.items() if name != "_matrix"}
+        """Without the matrix, which torch copies in no sparse form; a copy has buffers of its own to replace."""
+        return {**self.__dict__, "_matrix": None, "_buffers": dict(self._buffers)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """With the matrix again."""
-        self.__dict__.update(state)
-        self._matrix = _matrix(self._columns, self._values)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Devices change, dtypes do not: in a half type states would be another reservoir's."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
+
+        if recurse and self.embedder is not None:
+            self.embedder._apply(fn)
+        nn.Module._apply(self, moved, recurse=False)
+        self._matrix = None
+        return self
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        for name in _DRAWN:
+            # Tensors of inference mode cannot be written outside of it.
+            if (held := getattr(self, name)).is_inference():
+                setattr(self, name, held.clone())
+        for name in _LEARNED.values():
+            found = state_dict.get(prefix + name)
+            kind = self.dtype if name == "end_state" else torch.float64
+            empty = torch.empty_like(found, dtype=kind, device=self.device) if isinstance(found, Tensor) else None
+            setattr(self, name, empty)
+        self._matrix = None
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def device(self) -> torch.device:
         """The device on which states are computed."""
-        return self._bias.device
+        return self.bias.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of states and predictions."""
-        return self._bias.dtype
+        return self.bias.dtype
 
     @property
     def fitted(self) -> bool:
         """Whether there is a read-out."""
-        return self._readout is not None
+        return self.readout_weights is not None
 
     @property
     def weights(self) -> Tensor:
         """W, dense, ``[units, units]``: row i holds the weights into unit i; a copy."""
-        return _dense(self._columns, self._values)
-
-    @property
-    def input_weights(self) -> Tensor:
-        """W_in, ``[units, input_dim]``; a copy."""
-        return self._input_weights.clone()
-
-    @property
-    def bias(self) -> Tensor:
-        """b, ``[units]``; a copy."""
-        return self._bias.clone()
+        return _dense(self.columns, self.values)
 
     @property
     def readout(self) -> tuple[Tensor, Tensor]:
-        """The learned w ``[units, out]`` and c ``[out]``, float64; RuntimeError before `fit`."""
+        """The learned w ``[units, out]`` and c ``[out]``, float64, or ``[units]`` and ``[]``; copies.
+
+        RuntimeError before `fit`.
+        """
         weights, constant = self._fitted_readout("readout")
         return weights.clone(), constant.clone()
 
@@ -172,10 +209,9 @@ class LiquidStateMachine(Described, Saveable):
         """
         return self._end("final_state")
 
-    def to(self, device: torch.device | str) -> Self:
-        """Moves the machine, but not its embedder, to "cpu" or "cuda", else ValueError, and returns it."""
-        self._place(self._tensors(), _resolve("to", device), self.dtype)
-        return self
+    def forward(self, x: Any, state: Tensor | None = None) -> Tensor:
+        """As `run`."""
+        return self._run("LiquidStateMachine", x, state)
 
     def run(self, x: Any, state: Tensor | None = None) -> Tensor:
         """The states that inputs lead to.
@@ -197,10 +233,14 @@ class LiquidStateMachine(Described, Saveable):
         A NaN input makes all later states of its sequence NaN. Cost: 2 units (connections + input_dim) operations per
         step, one step after the other; B sequences at once take much less time than one after the other.
         """
-        inputs, batched = self._inputs("run", x)
-        start = self._start("run", state, len(inputs))
+        return self._run("run", x, state)
+
+    @outside_graphs
+    def _run(self, op: str, x: Any, state: Tensor | None) -> Tensor:
+        inputs, batched = self._inputs(op, x)
+        start = self._start(op, state, len(inputs))
         states = start.new_empty(*inputs.shape[:2], self.units)
-        for begin, chunk in self._chunks("run", inputs, start, None):
+        for begin, chunk in self._chunks(op, inputs, start, None):
             states[:, begin : begin + chunk.shape[1]] = chunk
         return states if batched else states.squeeze(0)
 
@@ -229,7 +269,8 @@ class LiquidStateMachine(Described, Saveable):
         steps = None if steps is None else integer(op, "steps", steps, 1)
         return self._chunks(op, inputs, start, steps)
 
-    def fit(self, x: Any, y: Any, warmup: int = 0) -> Self:
+    @outside_graphs
+    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress | None = None) -> Self:
         """Learns the read-out from inputs and targets, and keeps `final_state`; the reservoir stays as it is.
 
         ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. Sums
@@ -237,9 +278,11 @@ class LiquidStateMachine(Described, Saveable):
 
         Args:
             x: As for `run`, all of it finite.
-            y: ``[T, out]`` or ``[B, T, out]``, finite.
+            y: ``[T, out]`` or ``[B, T, out]``, or without the last dimension, which predictions then lack too; finite.
             warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
                 start; at least 0 and below T. Some 100 where the old inputs fade slowly.
+            progress: Called after every chunk, which takes some hundredths of a second, with the number of steps done
+                and of all. What it raises, like KeyboardInterrupt, ends the call and leaves the machine as it was.
 
         Returns:
             The machine itself.
@@ -250,14 +293,18 @@ class LiquidStateMachine(Described, Saveable):
 
         Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
         """
+        check_progress("fit", progress)
         inputs, batched = self._inputs("fit", x)
-        targets, targets_batched = self._sequences("fit", "y", y, None, torch.float64)
-        if batched != targets_batched or inputs.shape[:2] != targets.shape[:2]:
+        targets = real_tensor("fit", "y", y)
+        leading = inputs.shape[not batched : 2]
+        flat = targets.shape == leading
+        if not flat and (targets.dim() != len(leading) + 1 or targets.shape[:-1] != leading):
             got = f"{list(x.shape)} and {list(y.shape)}"
             raise ValueError(f"fit: x and y must have the same leading dimensions, got {got}")
-        if not targets.shape[-1]:
+        if not flat and not targets.shape[-1]:
             raise ValueError(f"fit: y must have at least one column, got shape {list(y.shape)}")
         warmup = check_warmup("fit", warmup, inputs)
+        targets = targets.to(self.device, torch.float64).reshape(*inputs.shape[:2], -1)
         for name, values in (("x", inputs), ("y", targets)):
             if not bool(values.isfinite().all()):
                 raise ValueError(f"fit: {name} must be finite in {values.dtype}, got NaN or infinity")
@@ -265,14 +312,18 @@ class LiquidStateMachine(Described, Saveable):
         start = self._start("fit", None, len(inputs))
         final = start[0]
         for begin, chunk in self._chunks("fit", inputs, start, None):
-            final = chunk[0, -1]
+            final, end = chunk[0, -1], begin + chunk.shape[1]
             skipped = min(max(warmup - begin, 0), chunk.shape[1])
             kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format)
-            part = targets[:, begin + skipped : begin + chunk.shape[1]]
-            moments.add(kept.flatten(0, 1), part.flatten(0, 1))
-        self._readout = moments.ridge(self.ridge)
+            moments.add(kept.flatten(0, 1), targets[:, begin + skipped : end].flatten(0, 1))
+            if progress is not None:
+                progress(end, inputs.shape[1])
+        weights, constant = moments.ridge(self.ridge)
+        self.readout_weights, self.readout_constant = (
+            (weights.squeeze(1), constant.squeeze(0)) if flat else (weights, constant)
+        )
         # A copy, which does not keep the chunk.
-        self._final_state = final.clone() if len(inputs) == 1 else None
+        self.end_state = final.clone() if len(inputs) == 1 else None
         return self
 
     @overload
@@ -293,9 +344,9 @@ class LiquidStateMachine(Described, Saveable):
             return_state: Whether to return the state after the last step too.
 
         Returns:
-            ``[T, out]`` or ``[B, T, out]``, computed in float64 and rounded to the machine's dtype; with
-            ``return_state`` a tuple of it and the state, ``[units]`` or ``[B, units]``, from which the next call goes
-            on.
+            ``[T, out]`` or ``[B, T, out]``, or without the last dimension if `fit` had y so; computed in float64 and
+            rounded to the machine's dtype. With ``return_state`` a tuple of it and the state, ``[units]`` or
+            ``[B, units]``, from which the next call goes on.
 
         Raises:
             RuntimeError: There is no read-out yet.
@@ -307,6 +358,7 @@ class LiquidStateMachine(Described, Saveable):
         predicted, last = self._read_series("predict", readout, inputs, batched, state, self.dtype)
         return (predicted, last) if return_state else predicted
 
+    @outside_graphs
     def _read_series(
         self,
         op: str,
@@ -319,7 +371,7 @@ class LiquidStateMachine(Described, Saveable):
     ) -> tuple[Tensor, Tensor]:
         """A read-out at every step of checked inputs, through `finish` if given, and the state after the last."""
         last = self._start(op, state, len(inputs))
-        result = last.new_empty(*inputs.shape[:2], len(readout[1]), dtype=dtype)
+        result = last.new_empty(*inputs.shape[:2], *readout[1].shape, dtype=dtype)
         for begin, chunk in self._chunks(op, inputs, last, None):
             read = read_out(chunk, *readout)
             result[:, begin : begin + chunk.shape[1]] = read if finish is None else finish(read)
@@ -365,14 +417,11 @@ class LiquidStateMachine(Described, Saveable):
 
     def content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What a file holds: tensors and settings, from which `from_content` makes the machine again."""
-        tensors = self._tensors()
-        if self._readout is not None:
-            tensors["readout_weights"], tensors["readout_constant"] = self._readout
-        if self._final_state is not None:
-            tensors["final_state"] = self._final_state
+        tensors = {name: getattr(self, name) for name in _DRAWN}
+        tensors |= {name: held for name, own in _LEARNED.items() if (held := getattr(self, own)) is not None}
         # As text, since other readers of JSON may not take integers of 64 bits.
-        settings = {name: getattr(self, name) for name in _SETTINGS}
-        return tensors, settings | {"seed": str(self.seed), "embedder": self._embedder is not None}
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        return tensors, settings | {"seed": str(self.seed), "embedder": self.embedder is not None}
 
     @classmethod
     def from_content(
@@ -395,6 +444,7 @@ class LiquidStateMachine(Described, Saveable):
         ridge: float,
         seed: int,
     ) -> None:
+        super().__init__()
         self.input_dim = integer(op, "input_dim", input_dim, 1)
         self.units = integer(op, "units", units, 1, 2**24)
         self.spectral_radius = number(op, "spectral_radius", spectral_radius, 0)
@@ -421,9 +471,9 @@ class LiquidStateMachine(Described, Saveable):
             "bias": ((self.units,), dtype),
         }
         if "readout_constant" in tensors:
-            out = tensors["readout_constant"].numel()
-            shapes["readout_weights"] = ((self.units, out), torch.float64)
-            shapes["readout_constant"] = ((out,), torch.float64)
+            out = tuple(tensors["readout_constant"].shape)[:1]
+            shapes["readout_weights"] = ((self.units, *out), torch.float64)
+            shapes["readout_constant"] = (out, torch.float64)
             # Not in older files, nor in those of a machine that learned from a batch.
             if "final_state" in tensors:
                 shapes["final_state"] = ((self.units,), dtype)
@@ -433,11 +483,18 @@ class LiquidStateMachine(Described, Saveable):
         columns = tensors["columns"]
         if bool((columns < 0).any() | (columns >= self.units).any() | (columns.diff(dim=1) <= 0).any()):
             raise ValueError("connections that are not ascending indices of units")
-        self._embedder, self._readout = embedder, None
-        if "readout_constant" in tensors:
-            self._readout = tensors["readout_weights"], tensors["readout_constant"]
-            self._final_state = tensors.get("final_state")
-        self._place({name: tensors[name] for name in ("columns", "values", "input_weights", "bias")}, device, dtype)
+        self._hold(tensors, device, dtype, embedder)
+
+    def _hold(
+        self, tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype, embedder: nn.Module | None
+    ) -> None:
+        """Registers what was drawn or read from a file."""
+        # From the end: whoever asks a module for its dtype looks at its first tensor.
+        for name in reversed(_DRAWN):
+            self.register_buffer(name, tensors[name].to(device, None if name == "columns" else dtype))
+        for name, own in _LEARNED.items():
+            self.register_buffer(own, tensors[name].to(device) if name in tensors else None)
+        self.register_module("embedder", embedder)
 
     def _check_memory(self, op: str) -> None:
         """RuntimeError unless what drawing the reservoir takes is free."""
@@ -471,60 +528,47 @@ class LiquidStateMachine(Described, Saveable):
             "bias": bias,
         }
 
-    def _tensors(self) -> dict[str, Tensor]:
-        return {
-            "columns": self._columns,
-            "values": self._values,
-            "input_weights": self._input_weights,
-            "bias": self._bias,
-        }
-
-    def _place(self, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
-        self._columns = tensors["columns"].to(device)
-        self._values = tensors["values"].to(device, dtype)
-        self._input_weights = tensors["input_weights"].to(device, dtype)
-        self._bias = tensors["bias"].to(device, dtype)
-        self._matrix = _matrix(self._columns, self._values)
-        if self._readout is not None:
-            weights, constant = self._readout
-            self._readout = weights.to(device), constant.to(device)
-        if self._final_state is not None:
-            self._final_state = self._final_state.to(device)
+    def _empty(self) -> dict[str, Tensor]:
+        """What `_draw` gives, without memory."""
+        shape = (self.units, _connections(self.units, self.density))
+        columns, values = (torch.empty(shape, dtype=kind, device="meta") for kind in (torch.int32, torch.float64))
+        weights = values.new_empty(self.units, self.input_dim)
+        return {"columns": columns, "values": values, "input_weights": weights, "bias": values.new_empty(self.units)}
 
     def _fitted_readout(self, op: str) -> tuple[Tensor, Tensor]:
-        if self._readout is None:
+        if self.readout_weights is None or self.readout_constant is None:
             raise RuntimeError(f"{op}: the machine must have a read-out: call fit first")
-        return self._readout
+        return self.readout_weights, self.readout_constant
 
     def _end(self, op: str) -> Tensor:
-        if self._final_state is None:
+        if self.end_state is None:
             self._fitted_readout(op)
             raise RuntimeError(
                 f"{op}: the machine must have learned from a single series, and not be from an older file; otherwise "
                 "predict(x, return_state=True) gives states"
             )
-        return self._final_state.clone()
+        return self.end_state.clone()
 
     def _inputs(self, op: str, x: Any) -> tuple[Tensor, bool]:
         """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
-        if self._embedder is None:
-            return self._sequences(op, "x", x, self.input_dim, self.dtype)
-        tokens = token_tensor(op, "x", x).to(self.device)
-        return (tokens, True) if tokens.dim() == 2 else (tokens.unsqueeze(0), False)
-
-    def _sequences(self, op: str, name: str, given: Any, width: int | None, dtype: torch.dtype) -> tuple[Tensor, bool]:
-        """Numbers as ``[B, T, width]`` on the device, and whether they came as a batch."""
-        tensor = real_tensor(op, name, given)
-        if tensor.dim() not in (2, 3) or (width is not None and tensor.shape[-1] != width):
-            last = "out" if width is None else width
-            raise ValueError(f"{op}: {name} must have shape [T, {last}] or [B, T, {last}], got {list(tensor.shape)}")
-        batched = tensor.dim() == 3
-        return (tensor if batched else tensor.unsqueeze(0)).to(self.device, dtype), batched
+        if self.bias.is_meta:
+            raise ValueError(f"{op}: the machine must hold data, got one on meta")
+        if self.embedder is not None:
+            tokens = token_tensor(op, "x", x).to(self.device)
+            return (tokens, True) if tokens.dim() == 2 else (tokens.unsqueeze(0), False)
+        series = real_tensor(op, "x", x)
+        if series.dim() == 1 and self.input_dim == 1:
+            series = series.unsqueeze(-1)
+        if series.dim() not in (2, 3) or series.shape[-1] != self.input_dim:
+            width = self.input_dim
+            raise ValueError(f"{op}: x must have shape [T, {width}] or [B, T, {width}], got {list(series.shape)}")
+        series = series.to(self.device, self.dtype)
+        return (series, True) if series.dim() == 3 else (series.unsqueeze(0), False)
 
     def _start(self, op: str, state: Tensor | None, batch: int) -> Tensor:
         """``[B, units]``, a copy."""
         if state is None:
-            return self._bias.new_zeros(batch, self.units)
+            return self.bias.new_zeros(batch, self.units)
         given = real_tensor(op, "state", state)
         if given.shape not in ((batch, self.units), (self.units,)) or (given.dim() == 1 and batch != 1):
             raise ValueError(f"{op}: state must have shape [{batch}, {self.units}], got {list(given.shape)}")
@@ -536,9 +580,9 @@ class LiquidStateMachine(Described, Saveable):
         return given.to(self.device, copy=True).reshape(batch, self.units).contiguous()
 
     def _embed(self, op: str, tokens: Tensor) -> Tensor:
-        assert self._embedder is not None
+        assert self.embedder is not None
         try:
-            embedded = self._embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
+            embedded = self.embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
         except (TypeError, ValueError, IndexError, RuntimeError) as error:
             raise renamed(error, "embed", op) from None
         if embedded.shape != (*tokens.shape, self.input_dim):
@@ -559,18 +603,20 @@ class LiquidStateMachine(Described, Saveable):
         add_product = torch.addmv if alone else torch.addmm
         last = state[0] if alone else state.mT.contiguous()
         activation = torch.empty_like(last)
+        if self._matrix is None:
+            self._matrix = _matrix(self.columns, self.values)
         matrix, leak = self._matrix, self.leak
         length = length or max(1, _CHUNK // (batch * self.units))
         for begin in range(0, steps, length):
             part = inputs[:, begin : begin + length]
             # Not in a half type, whatever the caller's autocast says.
             with torch.autocast(self.device.type, enabled=False):
-                if self._embedder is not None:
+                if self.embedder is not None:
                     part = self._embed(op, part)
                 if alone:
-                    chunk = torch.addmm(self._bias, part[0], self._input_weights.mT)
+                    chunk = torch.addmm(self.bias, part[0], self.input_weights.mT)
                 else:
-                    chunk = torch.matmul(self._input_weights, part.permute(1, 2, 0)).add_(self._bias.unsqueeze(-1))
+                    chunk = torch.matmul(self.input_weights, part.permute(1, 2, 0)).add_(self.bias.unsqueeze(-1))
                 # A step's drive is replaced by its state; nothing is allocated.
                 for current in chunk.unbind(0):
                     add_product(current, matrix, last, out=activation)
@@ -640,10 +686,9 @@ def _connections(units: int, density: float) -> int:
     return max(1, round(density * units))
 
 
-def _check_embedder(op: str, embedder: nn.Module | None) -> nn.Module | None:
+def _check_embedder(op: str, embedder: nn.Module | None) -> None:
     if embedder is not None and not isinstance(embedder, nn.Module):
         raise TypeError(f"{op}: embedder must be a torch.nn.Module or None, got {type(embedder).__name__}")
-    return embedder
 
 
 def _dense(columns: Tensor, values: Tensor) -> Tensor:
