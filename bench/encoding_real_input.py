@@ -102,7 +102,7 @@ def tune(series: Tensor, units: int, seed: int) -> dict[str, float]:
     for leak, scaling in itertools.product(LEAKS, SCALINGS):
         regressor = encoding.LSMRegressor(units=units, seed=seed, leak=leak, input_scaling=scaling)
         regressor.fit(known[: TRAINING - VALIDATION], known[1 : TRAINING - VALIDATION + 1], warmup=100)
-        errors[leak, scaling] = nrmse(regressor.predict(known[:-1])[-VALIDATION:, 0].double(), truth)
+        errors[leak, scaling] = nrmse(regressor.predict(known[:-1])[-VALIDATION:].double(), truth)
     leak, scaling = min(errors, key=errors.__getitem__)
     return {"leak": leak, "input_scaling": scaling}
 
@@ -117,9 +117,9 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
         errors = []
         for draw in range(seed, seed + size.seeds):
             x = features(inputs)
-            regressor = encoding.LSMRegressor(input_dim=x.shape[-1], units=size.laser_units, seed=draw, **settings)
+            regressor = encoding.LSMRegressor(units=size.laser_units, seed=draw, **settings)
             regressor.fit(x[:TRAINING], series[1 : TRAINING + 1], warmup=100)
-            predictions.append(regressor.predict(x)[TRAINING:, 0].double())
+            predictions.append(regressor.predict(x)[TRAINING:].double())
             errors.append(nrmse(predictions[-1], truth))
         return errors
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from test_wrong_types import GOOD, SERIES, WORDS
+from test_wrong_types import GOOD, WORDS
 
 import torch_hrr
 from torch_hrr import assembly, encoding, field, hrr, io, runtime
@@ -84,8 +84,8 @@ def calls():
     for kind in saveable_classes().values():
         # The device is looked at before the file.
         yield f"{kind.__name__}.load", kind.load, on(kind.load, "no file")
-    for kind in (encoding.LSMRegressor, encoding.LSMClassifier):
-        yield kind.__name__, kind, on(lambda kind=kind, **options: kind(units=5, **options).fit(SERIES, [0, 1, 1], 0))
+    for kind in (encoding.LSMRegressor, encoding.LSMClassifier, encoding.LSMGenerator):
+        yield kind.__name__, kind, on(lambda kind=kind, **options: kind(units=5, **options).machine)
     factory = field.FieldBrainFactory
     sizes = {"sensory_dim": 2, "motor_dim": 1, "spatial": 2, "channels": 4}
     yield "create_brain", field.create_brain, on(field.create_brain, **sizes)

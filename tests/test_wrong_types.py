@@ -285,17 +285,23 @@ GOOD = {
         "predict": (A[:, :3],),
         "run": (A[:, :3],),
     },
-    Methods(lambda: REGRESSOR, encoding.LSMRegressor): {"fit": (SERIES, SERIES, 0), "predict": (SERIES,)},
+    Methods(lambda: REGRESSOR, encoding.LSMRegressor): {
+        "fit": (SERIES, SERIES, 0),
+        "predict": (SERIES,),
+        "score": (SERIES, SERIES),
+    },
     Methods(lambda: CLASSIFIER, encoding.LSMClassifier): {
         "fit": (SERIES, TOKENS),
         "predict": (SERIES,),
         "predict_proba": (SERIES,),
+        "score": (SERIES, TOKENS),
     },
     Methods(lambda: GENERATOR, encoding.LSMGenerator): {
         "bits": (TOKENS,),
         "fit": (TOKENS, 0, 1),
         "generate": (2,),
         "predict_proba": (TOKENS,),
+        "score": (TOKENS,),
     },
     Methods(lambda: field.FieldBrain(3, 2, 4, 8), field.FieldBrain): {
         "forward": (A[0, :3],),
@@ -317,9 +323,6 @@ GOOD = {
         "ConfigurableSinusoidalEmbedder": (),
         "GPUAccelerator": (),
         "GPUConfig": (),
-        "LSMClassifier": (),
-        "LSMGenerator": (),
-        "LSMRegressor": (),
         "LiquidStateMachine": (3, 20),
         "MemoryStorageConfig": (),
         "RelativePositionBias": (2,),
@@ -390,7 +393,8 @@ NAMES = {
 }
 INDICES = {("at", "index"), ("activate", "index"), ("potentiated", "brain"), ("weights", "brain")}
 # What is no argument of a user's, and what takes anything.
-FREE = {("resolve_device", "op")}
+# The target of tokens is there for scikit-learn alone.
+FREE = {("resolve_device", "op"), ("score", "y")}
 # What cannot be called with wrong types alone: results, errors, devices for a block, copies of anything, processes.
 ELSEWHERE = {
     *("Factorization", "LearnableFrequencies", "MappedTable", "save_table", "BatchedFieldOperations", "Peak"),
@@ -402,8 +406,8 @@ ELSEWHERE = {
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
     *("autocast", "calibrate", "clear", "content", "copy", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
-    # Settings of any name: test_settings_of_any_name_are_named.
-    "configure",
+    # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.
+    *("configure", "get_params", "set_params", "LSMClassifier", "LSMGenerator", "LSMRegressor"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 
@@ -483,12 +487,16 @@ def test_every_public_call_is_in_the_table(system):
 
 
 @pytest.mark.parametrize("call", (encoding.LSMRegressor, encoding.LSMClassifier, encoding.LSMGenerator))
-def test_settings_of_any_name_are_named(call):
-    for value in (Strange(), torch.ones(1), "3"):
-        with pytest.raises(TypeError, match=rf"^{call.__name__}: units must be an int, got "):
-            call(units=value)
-    with pytest.raises(TypeError, match=rf"^{call.__name__}: settings must be those of LiquidStateMachine, got unit$"):
-        call(unit=3)
+@pytest.mark.parametrize("argument", encoding.LSMRegressor().get_params())
+def test_settings_of_an_estimator_are_named(call, argument):
+    """When they are used, as scikit-learn has it."""
+    for value in (Strange(), torch.ones(1), [3]):
+        with pytest.raises(TypeError, match=rf"^{call.__name__}: {argument} must be .+, got "):
+            call(**{argument: value}).machine  # noqa: B018
+    with pytest.raises(TypeError, match="unexpected keyword argument 'leek'"):
+        call(leek=3)
+    with pytest.raises(ValueError, match=r"^set_params: params must be of config, .*, got leek$"):
+        call().set_params(leek=3)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     means = torch.stack([pixels[training][labels[training] == digit].mean(0) for digit in range(10)])
     answers = {"nearest mean of pixels": torch.cdist(pixels[test], means).argmin(-1)}
     for name, leak, radius in (("no memory", 1.0, 0.0), ("reservoir", 0.5, 0.9)):
-        classifier = LSMClassifier(
-            input_dim=8, units=options.units, leak=leak, spectral_radius=radius, seed=options.seed
-        )
+        classifier = LSMClassifier(units=options.units, leak=leak, spectral_radius=radius, seed=options.seed)
         answers[name] = classifier.fit(rows[training], labels[training]).predict(rows[test])
     results = {name: float((answer == labels[test]).double().mean()) for name, answer in answers.items()}
     for name, accuracy in results.items():

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
         regressor = LSMRegressor(units=units, leak=options.leak, input_scaling=options.scaling, seed=options.seed)
         regressor.fit(inputs[:TRAINING], series[1 : TRAINING + 1], warmup=100)
         # It goes on where training ended.
-        predicted = regressor.predict(inputs[TRAINING:], state=regressor.final_state)[:, 0].double()
+        predicted = regressor.predict(inputs[TRAINING:], state=regressor.final_state).double()
         results[f"{units} units"] = nrmse(predicted, truth)
     for method, error in results.items():
         print(f"  {method:<24} {error:.3f}")

@@ -30,6 +30,10 @@ def series(steps):
     return 100 + 10 * np.sin(0.3 * t) + 5 * np.sin(0.11 * t)
 
 
+def interrupt(done, total):
+    raise KeyboardInterrupt
+
+
 def cycles(count, length, seed=0):
     """Tokens 0, 1, 2, 3, 4, 0, ... of which a tenth is drawn at random."""
     generator = torch.Generator().manual_seed(seed)
@@ -47,20 +51,46 @@ def test_a_series_is_predicted_whatever_its_range():
     x = series(700)
     regressor = LSMRegressor(units=100, leak=0.9).fit(x[:500], x[1:501])
     predicted = regressor.predict(x[:699])
-    assert predicted.shape == (699, 1)
-    assert float((predicted[500:, 0].double() - torch.from_numpy(x[501:])).abs().max()) < 0.1
+    assert predicted.shape == (699,) and predicted.dtype == np.float64
+    assert np.abs(predicted[500:] - x[501:]).max() < 0.1
     # Columns of a constant and of another scale change nothing; they have weights of their own.
     columns = np.stack([1e6 * x, np.full(700, 3.0)], 1)
-    wide = LSMRegressor(input_dim=2, units=100, leak=0.9).fit(columns[None, :500], x[None, 1:501])
-    assert float((wide.predict(columns[:699])[500:, 0].double() - torch.from_numpy(x[501:])).abs().max()) < 0.1
+    wide = LSMRegressor(units=100, leak=0.9).fit(columns[None, :500], x[None, 1:501, None])
+    assert np.abs(wide.predict(columns[:699])[500:, 0] - x[501:]).max() < 0.1
+    assert wide.n_features_in_ == 2 and wide.score(columns[:700], x[:, None]) < wide.score(columns[:699], x[1:, None])
 
 
 def test_the_regressor_is_a_machine_over_scaled_inputs():
     x = series(200)
     scaled = torch.from_numpy((2 * x - x.max() - x.min()) / (x.max() - x.min())).unsqueeze(-1)
-    machine = LiquidStateMachine(1, 40, seed=2).fit(scaled, x[:, None], warmup=10)
+    machine = LiquidStateMachine(1, 40, seed=2, dtype=torch.float64).fit(scaled, x, warmup=10)
     regressor = LSMRegressor(units=40, seed=2).fit(x, x, warmup=10)
-    torch.testing.assert_close(regressor.predict(x), machine.predict(scaled))
+    np.testing.assert_allclose(regressor.predict(x), machine.predict(scaled).numpy())
+    assert torch.equal(regressor.machine.values, machine.values)
+
+
+def test_tensors_give_tensors_and_everything_else_arrays():
+    x = torch.sin(torch.arange(90.0))
+    kinds = {"tensor": x, "float32": x.numpy(), "float64": x.double().numpy(), "list": x.tolist()}
+    found = {name: LSMRegressor(units=20).fit(each, each).predict(each) for name, each in kinds.items()}
+    assert isinstance(found["tensor"], torch.Tensor) and found["tensor"].dtype == torch.float32
+    assert [found[name].dtype for name in ("float32", "float64", "list")] == [np.float32, np.float64, np.float64]
+    assert np.array_equal(found["float32"], found["tensor"].numpy())
+    assert np.array_equal(found["float64"], found["list"])
+    regressor = LSMRegressor(units=20, dtype=torch.float64).fit(x, x)
+    predicted, state = regressor.predict(kinds["float64"][:40], return_state=True)
+    assert isinstance(state, np.ndarray) and regressor.predict(x).dtype == torch.float64
+    rest = regressor.predict(kinds["float64"][40:], state)
+    np.testing.assert_allclose(np.concatenate([predicted, rest]), regressor.predict(x).numpy(), atol=1e-9)
+    rows = x.view(30, 3)
+    for labels in (["up", "down"] * 15, np.array([True, False] * 15), np.array([2.0, 1.0] * 15), [7, -7] * 15):
+        classifier = LSMClassifier(units=20).fit(rows.tolist(), labels)
+        assert np.array_equal(classifier.classes_, np.unique(labels))
+        assert classifier.predict(rows.numpy()).dtype == np.asarray(labels).dtype
+        assert isinstance(classifier.predict(rows), torch.Tensor) == (np.asarray(labels).dtype.kind == "i")
+        chances = classifier.predict_proba(rows)
+        assert isinstance(chances, torch.Tensor) and isinstance(classifier.predict_proba(rows.numpy()), np.ndarray)
+        assert classifier.score(rows, labels) == np.mean(classifier.predict(rows.numpy()) == np.asarray(labels))
 
 
 def test_faces_go_on_from_a_state(generator, tmp_path):
@@ -72,7 +102,7 @@ def test_faces_go_on_from_a_state(generator, tmp_path):
     loaded = LSMRegressor.load(tmp_path / "r")
     part, state = loaded.predict(x[200:233], loaded.final_state, return_state=True)
     close = partial(torch.testing.assert_close, rtol=0, atol=1e-5)
-    close(torch.cat([part, regressor.predict(x[233:], state=state)]), whole[200:])
+    close(np.concatenate([part, regressor.predict(x[233:], state=state)]), whole[200:])
     tokens = cycles(3, 50)
     first, state = generator.predict_proba(tokens[:, :19], return_state=True)
     second, last = generator.predict_proba(tokens[:, 19:], state, return_state=True)
@@ -86,7 +116,7 @@ def test_tokens_are_regressed_through_the_embedder():
     regressor = LSMRegressor(CONFIG, GPUConfig(enable_gpu=False), units=150)
     y = tokens.roll(1, 1).double()
     predicted = regressor.fit(tokens[:3], y[:3], warmup=5).predict(tokens[3])
-    assert predicted.shape == (400, 1) and float((predicted[5:, 0] - y[3, 5:]).abs().mean()) < 0.35
+    assert predicted.shape == (400,) and float((predicted[5:] - y[3, 5:]).abs().mean()) < 0.35
     assert regressor.embedder.config.gpu_config == GPUConfig(enable_gpu=False)
     assert not any(parameter.requires_grad for parameter in regressor.embedder.parameters())
 
@@ -122,7 +152,14 @@ def test_sequences_are_classified_by_their_order(tmp_path):
     tokens = torch.where(step < length, 1 + (start + way * step) % 4, 0)
     labels = 7 * way.squeeze(-1)
     config = SinusoidalConfig(vocab_size=5, embedding_dim=8)
-    classifier = LSMClassifier(config, units=50).fit(tokens[:400], labels[:400])
+    seen = []
+    progress = lambda *now: seen.append(now)  # noqa: E731
+    classifier = LSMClassifier(config, units=50).fit(tokens[:400], labels[:400], progress)
+    # The steps of the sequences, then those of the read-out.
+    assert seen[0] == (8, seen[-1][1]) and seen[-1][0] == seen[-1][1] == len(seen) + 7
+    with pytest.raises(KeyboardInterrupt):
+        classifier.set_params(seed=3).fit(tokens, -labels, progress=interrupt)
+    classifier.set_params(seed=0)
     classifier.classes.zero_()
     assert classifier.classes.tolist() == [-7, 7]
     assert float((classifier.predict(tokens[400:]) == labels[400:]).double().mean()) > 0.97
@@ -142,7 +179,16 @@ def test_series_are_classified():
     t = torch.arange(40) * torch.linspace(0.2, 0.4, 60).unsqueeze(-1)
     x, y = t.sin().unsqueeze(-1).numpy(), (np.arange(60) >= 30).astype(np.int16)
     classifier = LSMClassifier(units=40).fit(x[::2], y[::2])
-    assert (classifier.predict(x[1::2]).numpy() == y[1::2]).mean() > 0.9
+    assert (classifier.predict(x[1::2]) == y[1::2]).mean() > 0.9
+    # One number a step needs no third dimension; the rows of a table are of one length then.
+    table = LSMClassifier(units=40).fit(x[::2, :, 0], y[::2])
+    assert np.array_equal(table.predict_proba(x[1::2]), classifier.predict_proba(x[1::2]))
+    assert table.predict(x[1::2, :30]).shape == (30,) and table.n_features_in_ == 40
+    with pytest.raises(
+        ValueError, match=r"^predict: x must have shape \[B, 40\], got \[30, 30\]: X has 30 features, but"
+    ):
+        table.predict(x[1::2, :30, 0])
+    classifier.predict(x[1::2, :30, 0])
 
 
 def test_the_next_token_has_the_probability_of_its_source(generator):
@@ -220,7 +266,8 @@ def test_integers_of_any_dtype_are_tokens_and_labels(generator):
         assert torch.equal(generator.machine.run(tokens.to(dtype)), generator.machine.run(tokens))
         assert torch.equal(classifier.predict_proba(tokens.to(dtype)), classifier.predict_proba(tokens))
     for kind in (">i8", ">u2", "<u8"):
-        assert torch.equal(generator.predict_proba(tokens.numpy().astype(kind)), expected)
+        assert np.array_equal(generator.predict_proba(tokens.numpy().astype(kind)), expected.numpy())
+    assert np.array_equal(generator.predict_proba(tokens.tolist()), expected.numpy())
     large = torch.tensor([1, 2**63 + 7], dtype=torch.uint64)
     text = f"must be below 2\\^63, got {2**63 + 7}"
     with pytest.raises(ValueError, match=f"^bits: tokens {text}"):
@@ -232,7 +279,7 @@ def test_integers_of_any_dtype_are_tokens_and_labels(generator):
 
 
 def test_numbers_that_are_none_are_refused_where_they_cannot_be_seen():
-    """A label says nothing of NaN; probabilities and predictions are NaN themselves."""
+    """A label says nothing of NaN, nor a number of infinity; probabilities are NaN themselves."""
     x = torch.linspace(0, 1, 60).view(20, 3, 1)
     bad = x.clone()
     bad[3, 1] = math.nan
@@ -244,8 +291,10 @@ def test_numbers_that_are_none_are_refused_where_they_cannot_be_seen():
         bad[3, 1] = value
         with pytest.raises(ValueError, match=r"^fit: x must be finite, got NaN or infinity"):
             classifier.fit(bad, torch.arange(20) // 10)
-    regressed = LSMRegressor(units=20).fit(x, x, warmup=1).predict(torch.where(bad == math.inf, math.nan, x))
-    assert regressed.isnan().squeeze(-1).nonzero().tolist() == [[3, 1], [3, 2]]
+    regressor = LSMRegressor(units=20).fit(x, x, warmup=1)
+    for call in (regressor.predict, classifier.predict):
+        with pytest.raises(ValueError, match=r"^predict: x must be finite, got NaN or infinity"):
+            call(bad)
 
 
 def test_copies_are_what_they_are_copies_of(generator):
@@ -283,11 +332,49 @@ def test_files_bring_estimators_back(generator, tmp_path):
     x = series(100)
     regressor = LSMRegressor(units=20).fit(x, x, warmup=5)
     regressor.save(tmp_path / "r")
-    assert torch.equal(LSMRegressor.load(tmp_path / "r").predict(x), regressor.predict(x))
+    again = LSMRegressor.load(tmp_path / "r")
+    assert np.array_equal(again.predict(x), regressor.predict(x)) and again.n_features_in_ == 1
+    assert repr(again.fit(x, x)) == repr(regressor)
     LSMClassifier(units=20).save(tmp_path / "c")
     assert LSMClassifier.load(tmp_path / "c").classes.tolist() == []
+    rows = x.reshape(20, 5)
+    for labels in (["b", "a"] * 10, [True, False] * 10, [0.0, -2.0] * 10, [2**62, 1] * 10):
+        classifier = LSMClassifier(units=20).fit(rows, labels)
+        classifier.save(tmp_path / "c")
+        again = LSMClassifier.load(tmp_path / "c")
+        assert again.predict(rows).tolist() == classifier.predict(rows).tolist()
+        assert again.n_features_in_ == 5 and again.classes_.dtype == classifier.classes_.dtype
     with pytest.raises(IntegrityError, match=r"must hold version 1 of 'torch_hrr\.lsm_classifier'"):
         LSMClassifier.load(tmp_path / "r")
+
+
+def test_fits_start_anew_and_leave_what_is_there_when_they_fail(generator):
+    x = series(100)
+    regressor = LSMRegressor(units=20).fit(x, x)
+    expected = regressor.predict(x)
+    with pytest.raises(KeyboardInterrupt):
+        regressor.set_params(seed=3, leak=0.5).fit(x, -x, progress=interrupt)
+    assert np.array_equal(regressor.predict(x), expected) and regressor.machine.leak == 0.3
+    other = regressor.fit(np.stack([x, x], 1), x).predict(np.stack([x, x], 1))
+    assert regressor.n_features_in_ == 2 and not np.allclose(other, expected)
+    assert np.array_equal(regressor.set_params(seed=0, leak=None).fit(x, x).predict(x), expected)
+    with pytest.raises(KeyboardInterrupt):
+        copy.copy(generator).fit(cycles(1, 6000)[0], progress=interrupt)
+
+
+def test_what_is_not_told_is_taken_from_the_data_and_the_seed():
+    x = np.zeros((9, 3))
+    assert LSMRegressor(units=5).fit(x, x).machine.input_dim == 3
+    assert LSMRegressor(units=5).machine.input_dim == LSMRegressor(units=5).fit(x[:, 0], x).machine.input_dim == 1
+    values = [LSMRegressor(units=5, **drawn).machine.values for drawn in ({}, {"seed": 4}, {"random_state": 4})]
+    assert torch.equal(values[1], values[2]) and not torch.equal(values[0], values[1])
+    drawn = LSMRegressor(units=5, random_state=np.random.RandomState(0))
+    assert drawn.fit(x, x).machine.seed != drawn.fit(x, x).machine.seed
+    torch.manual_seed(1)
+    any_seed = LSMGenerator(CONFIG, units=5, seed=None)
+    assert any_seed.fit(TOKENS).machine.seed != any_seed.fit(TOKENS).machine.seed
+    waiting = LSMRegressor(units=5)
+    assert waiting.machine is waiting.machine and waiting.set_params(units=6).machine.units == 6
 
 
 def test_a_forged_file_is_an_error(generator, tmp_path):
@@ -303,6 +390,7 @@ def test_a_forged_file_is_an_error(generator, tmp_path):
         (tensors, metadata | {"config": other}),
         (tensors, metadata | {"config": None}),
         (tensors, {"config": metadata["config"]}),
+        (tensors, metadata | {"columns": 3}),
         (tensors, metadata | {"machine": metadata["machine"] | {"units": 61}}),
     ]
     for content in forged:
@@ -317,19 +405,46 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: LSMRegressor({}), TypeError, "LSMRegressor: config must be a SinusoidalConfig or None, got dict"),
-        (lambda: LSMClassifier(None, 1), TypeError, "LSMClassifier: gpu_config must be a GPUConfig or None, got int"),
-        (lambda: LSMGenerator(CONFIG, units=0), ValueError, "LSMGenerator: units must be at least 1"),
+        (lambda: LSMRegressor({}).fit(TOKENS, TOKENS), TypeError, "LSMRegressor: config must be a SinusoidalConfig or"),
+        (lambda: LSMClassifier(None, 1).machine, TypeError, "LSMClassifier: gpu_config must be a GPUConfig or None"),
+        (lambda: LSMGenerator(CONFIG, units=0).fit(TOKENS), ValueError, "LSMGenerator: units must be at least 1"),
         (lambda: LSMRegressor(units=5).predict(np.zeros(5)), RuntimeError, "predict: the regressor must have"),
         (lambda: LSMRegressor(units=5).final_state, RuntimeError, "final_state: the regressor must have"),
-        (lambda: LSMRegressor(units=5).fit([1.0], [1.0]), TypeError, "fit: x must be a torch.Tensor or a NumPy array"),
+        (lambda: LSMRegressor(units=5).fit([[1.0], [1.0, 2.0]], [1.0]), ValueError, "fit: x must be an array or lists"),
+        (lambda: LSMRegressor(units=5).fit({}, [1.0]), TypeError, "fit: x must be an array of real numbers, got"),
+        (lambda: LSMRegressor(units=5).fit([1j], [1.0]), TypeError, "fit: x must hold real numbers, got torch.complex"),
+        (lambda: LSMRegressor(units=5).fit([1.0], None), ValueError, "fit: y must be given"),
         (lambda: LSMRegressor(units=5).fit(np.zeros(9), np.zeros(8)), ValueError, "fit: x and y must have the same"),
-        (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9)), np.zeros(4, int)), ValueError, "fit: x must have shape"),
-        (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9, 1)), np.zeros(4)), TypeError, "fit: y must hold integers"),
         (
-            lambda: LSMClassifier(units=5).fit(np.zeros((2, 9, 1)), np.array(["a", "b"])),
+            lambda: LSMRegressor(CONFIG, input_dim=3, units=5).fit(TOKENS, TOKENS),
+            ValueError,
+            "LSMRegressor: input_dim must be embedding_dim, 8, got 3",
+        ),
+        (
+            lambda: LSMRegressor(units=5).fit(np.eye(9), np.zeros(9)).score(np.eye(9), np.eye(9)),
+            ValueError,
+            r"score: y must have shape \[9\], got \[9, 9\]",
+        ),
+        (lambda: LSMClassifier(units=5).fit(np.zeros(9), np.zeros(9)), ValueError, r"fit: x must have shape \[B, T"),
+        (
+            lambda: LSMClassifier(units=5, input_dim=2).fit(np.zeros((4, 9)), np.zeros(4)),
+            ValueError,
+            r"fit: x must have shape \[B, T, 2\], got \[4, 9\]",
+        ),
+        (
+            lambda: LSMClassifier(units=5).fit(np.zeros((4, 9, 1)), np.full(4, 0.5)),
+            ValueError,
+            "fit: y must be labels, got numbers that are not whole",
+        ),
+        (
+            lambda: LSMClassifier(units=5).fit(np.zeros((2, 9, 1)), np.array([1, "a"], dtype=object)),
             TypeError,
-            "fit: y must hold integers, got ndarray of <U1",
+            "fit: y must be labels of one type, got str among others",
+        ),
+        (
+            lambda: LSMClassifier(units=5).fit(np.zeros((2, 9, 1)), np.array([b"a", b"b"])),
+            TypeError,
+            r"fit: y must be labels \(integers or str\), got ndarray of",
         ),
         (lambda: LSMClassifier(units=5).fit(np.zeros((4, 9, 1)), np.zeros(3, int)), ValueError, r"fit: y must have"),
         (lambda: LSMClassifier(units=5).predict(np.zeros((4, 9, 1))), RuntimeError, "predict: the read-out must be"),

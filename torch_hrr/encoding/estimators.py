@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, Self, overload
+from typing import Any, ClassVar, Literal, NoReturn, Self, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_seed, integer, number, renamed
-from torch_hrr._random import seeded_generator
-from torch_hrr._repr import Described
+from torch_hrr._random import given_or_drawn_seed, seeded_generator
+from torch_hrr._repr import Described, unusual_place
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
-from torch_hrr.encoding.inputs import TOKENS, check_warmup, integers, real_tensor, token_tensor
-from torch_hrr.encoding.readout import Progress, fit_softmax
-from torch_hrr.encoding.reservoir import LiquidStateMachine, read_out
+from torch_hrr.encoding.inputs import (
+    TOKENS,
+    as_array,
+    check_progress,
+    check_target,
+    check_warmup,
+    integers,
+    labels,
+    like,
+    numeric_dtype,
+    real_tensor,
+    token_tensor,
+)
+from torch_hrr.encoding.protocol import Parameters, not_fitted
+from torch_hrr.encoding.readout import Progress, fit_softmax, softmax_ticks
+from torch_hrr.encoding.reservoir import SETTINGS, LiquidStateMachine, read_out
 from torch_hrr.io import Saveable
 
 # Samples in a step of the softmax regression.
@@ -29,65 +41,145 @@ _BATCH = 2048
 _KEPT = 2**30
 # Tokens are renewed faster and forgotten sooner than samples of a series (measured on text: 2.21 bits a character with
 # these at 500 units, 2.26 with a radius of 0.9).
-_TOKEN_SETTINGS = {"spectral_radius": 0.5, "leak": 0.8}
+_SERIES_RADIUS, _SERIES_LEAK, _TOKEN_RADIUS, _TOKEN_LEAK = 0.9, 0.3, 0.5, 0.8
 
 
-class _Estimator(Described, Saveable):
+class _Estimator(Parameters, Described, Saveable):
     """A machine, its embedder where inputs are tokens, and a file for both."""
+
+    # Drawn by `fit`, or for who looks at it before.
+    _machine: LiquidStateMachine | None = None
 
     def __init__(
         self,
         config: SinusoidalConfig | None = None,
         gpu_config: GPUConfig | None = None,
         *,
-        input_dim: int = 1,
-        **settings: Any,
+        input_dim: int | None = None,
+        units: int = 500,
+        spectral_radius: float | None = None,
+        leak: float | None = None,
+        input_scaling: float | None = None,
+        density: float = 0.1,
+        ridge: float = 1e-6,
+        seed: int | None = 0,
+        random_state: Any = None,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        """Draws embedder and reservoir.
+        """Keeps its arguments, which `fit` checks.
 
         Args:
             config: Settings of the embedder of tokens; None means that inputs are series of numbers.
             gpu_config: Settings of the GPU; None means those of ``config``.
-            input_dim: Width of a series; tokens have the embedder's dimension.
-            settings: As for `LiquidStateMachine`. Tokens have other defaults: ``spectral_radius=0.5``, ``leak=0.8`` and
-                ``input_scaling=embedding_dim**-0.5``. ``seed`` draws the embedder's table too.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: An argument outside its range.
+            input_dim: Width of an input; None means that of what `fit` is given. Tokens have the embedder's dimension.
+            units: As for `LiquidStateMachine`, like ``density`` and ``ridge``.
+            spectral_radius: None means 0.9, or 0.5 for tokens.
+            leak: None means 0.3, or 0.8 for tokens.
+            input_scaling: None means 1, or ``embedding_dim**-0.5`` for tokens.
+            density: See ``units``.
+            ridge: See ``units``.
+            seed: Draws the reservoir and the embedder's table; None draws one from torch's default generator.
+            random_state: scikit-learn's name, an int or a ``numpy.random.RandomState``; unless it is None it counts in
+                the place of ``seed``, so that tools that draw several estimators get different ones.
+            device: As for `LiquidStateMachine`; None means the embedder's, or where ``gpu_config`` allows.
+            dtype: torch.float32 or torch.float64. None means torch's default dtype for tensors and tokens; for arrays
+                and lists of numbers float64, or float32 if they are so.
         """
+        self.config = config
+        self.gpu_config = gpu_config
+        self.input_dim = input_dim
+        self.units = units
+        self.spectral_radius = spectral_radius
+        self.leak = leak
+        self.input_scaling = input_scaling
+        self.density = density
+        self.ridge = ridge
+        self.seed = seed
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+
+    @property
+    def machine(self) -> LiquidStateMachine:
+        """That of `fit`; before it the one of the settings, for series of width 1 unless they say so."""
+        if self._machine is None:
+            self._machine = self._draw(1)
+        return self._machine
+
+    @property
+    def embedder(self) -> ConfigurableSinusoidalEmbedder | None:
+        """The machine's embedder of tokens; None for series."""
+        embedder = self.machine.embedder
+        assert embedder is None or isinstance(embedder, ConfigurableSinusoidalEmbedder)
+        return embedder
+
+    def set_params(self, **params: Any) -> Self:
+        """See `Parameters.set_params`."""
+        super().set_params(**params)
+        if not self._is_fitted():
+            self._machine = None
+        return self
+
+    def _settings(self) -> SinusoidalConfig | None:
+        """The configuration of the embedder; None for series."""
+        return self.config
+
+    def _takes_tokens(self) -> bool:
+        return self._settings() is not None
+
+    def _draw(self, width: int, dtype: torch.dtype | None = None) -> LiquidStateMachine:
+        """The machine of the settings for inputs of a width, or of the one that they say; raises what they deserve."""
         op = type(self).__name__
-        known = inspect.signature(LiquidStateMachine).parameters.keys() - {"input_dim", "embedder"}
-        for name in settings:
-            if name not in known:
-                raise TypeError(f"{op}: settings must be those of LiquidStateMachine, got {name}")
+        config, gpu_config = self._settings(), self.gpu_config
         if config is not None and not isinstance(config, SinusoidalConfig):
             raise TypeError(f"{op}: config must be a SinusoidalConfig or None, got {type(config).__name__}")
         if gpu_config is not None and not isinstance(gpu_config, GPUConfig):
             raise TypeError(f"{op}: gpu_config must be a GPUConfig or None, got {type(gpu_config).__name__}")
-        self.embedder: ConfigurableSinusoidalEmbedder | None = None
+        width = width if self.input_dim is None else integer(op, "input_dim", self.input_dim, 1)
+        if self.random_state is None:
+            seed = given_or_drawn_seed(op, self.seed)
+        elif hasattr(self.random_state, "randint"):
+            seed = int(self.random_state.randint(2**31 - 1))
+        else:
+            seed = check_seed(op, self.random_state, "random_state")
+        embedder, radius, leak, scaling = None, _SERIES_RADIUS, _SERIES_LEAK, 1.0
         if config is not None:
             if gpu_config is not None:
                 config = dataclasses.replace(config, gpu_config=gpu_config)
-            generator = seeded_generator(check_seed(op, settings.get("seed", 0)))
-            self.embedder = ConfigurableSinusoidalEmbedder(config, generator=generator)
-            self.embedder.requires_grad_(False)
-            input_dim = config.embedding_dim
-            settings = {**_TOKEN_SETTINGS, "input_scaling": input_dim**-0.5, **settings}
-        settings.setdefault("device", _device(self.embedder, gpu_config))
+            if self.input_dim is not None and width != config.embedding_dim:
+                raise ValueError(f"{op}: input_dim must be embedding_dim, {config.embedding_dim}, got {width}")
+            embedder = ConfigurableSinusoidalEmbedder(config, generator=seeded_generator(seed))
+            embedder.requires_grad_(False)
+            width = config.embedding_dim
+            radius, leak, scaling = _TOKEN_RADIUS, _TOKEN_LEAK, width**-0.5
         try:
-            self.machine = LiquidStateMachine(input_dim, embedder=self.embedder, **settings)
+            return LiquidStateMachine(
+                width,
+                self.units,
+                radius if self.spectral_radius is None else self.spectral_radius,
+                leak if self.leak is None else self.leak,
+                scaling if self.input_scaling is None else self.input_scaling,
+                self.density,
+                self.ridge,
+                seed,
+                embedder=embedder,
+                device=_device(embedder, gpu_config) if self.device is None else self.device,
+                dtype=dtype if self.dtype is None else self.dtype,
+            )
         except (TypeError, ValueError, RuntimeError) as error:
             raise renamed(error, "LiquidStateMachine", op) from None
 
     def _summary(self) -> dict[str, Any]:
-        tokens = {} if self.embedder is None else {"vocab_size": self.embedder.config.vocab_size}
-        return tokens | self.machine._summary() | {"fitted": self._is_fitted()}
+        config, machine = self._settings(), self._machine
+        shown: dict[str, Any] = {"vocab_size": config.vocab_size} if isinstance(config, SinusoidalConfig) else {}
+        shown |= {name: getattr(machine or self, name) for name in SETTINGS} | {"fitted": self._is_fitted()}
+        return shown if machine is None else shown | unusual_place(machine.bias)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, settings = self.machine.content()
         tensors = {f"machine.{name}": tensor for name, tensor in tensors.items()}
-        metadata: dict[str, Any] = {"machine": settings, "config": None}
+        metadata: dict[str, Any] = {"machine": settings, "config": None} | self._facts()
         if self.embedder is not None:
             metadata["config"] = self.embedder.config.to_metadata()
             tensors |= {f"embedder.{name}": tensor for name, tensor in self.embedder.state_dict().items()}
@@ -97,55 +189,72 @@ class _Estimator(Described, Saveable):
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        if set(metadata) != {"machine", "config"}:
-            raise ValueError("other entries than a machine and a configuration")
+        facts = dict(metadata)
+        machine, config = facts.pop("machine"), facts.pop("config")
         parts: dict[str, dict[str, Tensor]] = {"machine": {}, "embedder": {}, "learned": {}}
-        estimator = cls.__new__(cls)
         for name, tensor in tensors.items():
             part, _, own = name.partition(".")
             parts[part][own] = tensor
-        estimator.embedder = None
-        if metadata["config"] is not None:
-            config = SinusoidalConfig.from_metadata(metadata["config"])
-            estimator.embedder = ConfigurableSinusoidalEmbedder(config, device=device)
-            dtypes = {name: tensor.dtype for name, tensor in estimator.embedder.state_dict().items()}
+        embedder = None
+        if config is not None:
+            config = SinusoidalConfig.from_metadata(config)
+            embedder = ConfigurableSinusoidalEmbedder(config, device=device)
+            dtypes = {name: tensor.dtype for name, tensor in embedder.state_dict().items()}
             if dtypes != {name: tensor.dtype for name, tensor in parts["embedder"].items()}:
                 raise ValueError("other tensors than those of its embedder")
-            estimator.embedder.load_state_dict(parts["embedder"])
-            estimator.embedder.requires_grad_(False)
-        where = _device(estimator.embedder, None) if device is None else device
-        estimator.machine = LiquidStateMachine.from_content(
-            parts["machine"], metadata["machine"], estimator.embedder, where
-        )
-        width = estimator.machine.input_dim
-        if estimator.embedder is not None and estimator.embedder.config.embedding_dim != width:
-            raise ValueError(f"an embedder of another width than {width}")
-        estimator._restore(parts["learned"])
+            embedder.load_state_dict(parts["embedder"])
+            embedder.requires_grad_(False)
+        where = _device(embedder, None) if device is None else device
+        made = LiquidStateMachine.from_content(parts["machine"], machine, embedder, where)
+        if config is not None and config.embedding_dim != made.input_dim:
+            raise ValueError(f"an embedder of another width than {made.input_dim}")
+        settings = {name: getattr(made, name) for name in SETTINGS}
+        estimator = cls(config, **settings, device=device, dtype=made.dtype)
+        estimator._machine = made
+        estimator._restore(parts["learned"], facts)
         return estimator
 
     def _is_fitted(self) -> bool:
-        return self.machine.fitted
+        return self._machine is not None and self._machine.fitted
+
+    def _facts(self) -> dict[str, Any]:
+        """What a file says beside machine and configuration, where it is not as in files of before."""
+        return {}
 
     def _learned(self) -> dict[str, Tensor]:
         """What was learned beside the machine's read-out."""
         return {}
 
-    def _restore(self, learned: dict[str, Tensor]) -> None:
-        """Takes it over; KeyError, TypeError or ValueError unless it is what `_learned` gives."""
-        if learned:
-            raise ValueError(f"entries {', '.join(learned)}")
+    def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Takes both over; KeyError, TypeError or ValueError unless they are what `_learned` and `_facts` give."""
+        if learned or facts:
+            raise ValueError(f"entries {', '.join([*learned, *facts])}")
 
 
 class LSMRegressor(_Estimator):
     """Targets from a series of numbers, or from tokens, by the ridge read-out of a `LiquidStateMachine`.
 
-    Without ``config`` x is a series ``[T]`` (with ``input_dim=1``), ``[T, input_dim]`` or ``[B, T, input_dim]``; its
-    columns are scaled so that those of `fit` span -1 to 1. They enter as they are: sinusoids of their values do not
-    help (measured on the laser series with settings chosen for it: an error of 0.058 with them and 0.049 without). With
-    ``config`` x is tokens ``[T]`` or ``[B, T]``.
+    Without ``config`` x is a series ``[T]``, ``[T, n]`` or ``[B, T, n]``: the rows of a table are the steps of one
+    series. Columns are scaled so that those of `fit` span -1 to 1. They enter as they are: sinusoids of their values do
+    not help (measured on the laser series with settings chosen for it: an error of 0.058 with them and 0.049 without).
+    With ``config`` x is tokens ``[T]`` or ``[B, T]``. Tensors give tensors; arrays, lists and data frames give arrays.
+
+    It is an estimator to scikit-learn, which need not be installed.
+
+    Attributes:
+        n_features_in_: The width of the series that `fit` saw; not set before, nor for tokens.
+        expected_failed_checks: What ``sklearn.utils.estimator_checks`` asks that a machine with memory cannot do, by
+            check, and why.
     """
 
     file_format = "torch_hrr.lsm_regressor"
+    n_features_in_: int
+    expected_failed_checks: ClassVar[dict[str, str]] = {
+        "check_fit1d": "x of shape [T] is a series",
+        "check_methods_sample_order_invariance": "rows are the steps of one series: a state holds those before it",
+        "check_methods_subset_invariance": "a part of a series starts from rest, unless it is given a state",
+    }
+    _estimator_type = "regressor"
     _scale: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -154,80 +263,111 @@ class LSMRegressor(_Estimator):
         self._check_fitted("final_state")
         return self.machine.final_state
 
-    def fit(self, x: Any, y: Any, warmup: int = 0) -> Self:
-        """Learns the read-out and keeps `final_state`, as `LiquidStateMachine.fit` does.
+    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress | None = None) -> Self:
+        """Draws the machine, learns the read-out and keeps `final_state`, as `LiquidStateMachine.fit` does.
 
         Args:
             x: Series or tokens.
             y: A number for every step, in the shape of x without its last dimension, or ``[..., out]``.
             warmup: Steps at the start of each sequence that are ignored.
+            progress: As for `LiquidStateMachine.fit`.
 
         Returns:
             The regressor itself.
 
         Raises:
-            TypeError, ValueError, IndexError: As for `LiquidStateMachine.fit`.
+            TypeError, ValueError, IndexError: As for `LiquidStateMachine` and its ``fit``; what is fitted stays.
         """
-        given = self._columns("fit", x)
-        scale = None
-        # What has no such columns is the machine's to refuse.
-        columned = given.dim() > 1 and given.shape[-1] == self.machine.input_dim
-        if self.embedder is None and given.numel() and columned:
-            flat = given.to(self.machine.device, torch.float64).flatten(0, -2)
+        check_target("fit", y)
+        given, width, kind, scale = as_array("fit", "x", x), 1, None, None
+        if not self._takes_tokens():
+            given = self._series("fit", given, self.input_dim)
+            width, kind = given.shape[-1], numeric_dtype(x, given)
+        machine = self._draw(width, kind)
+        if machine.embedder is None and given.numel():
+            flat = given.to(machine.device, torch.float64).flatten(0, -2)
             low, high = flat.amin(0), flat.amax(0)
             # A constant column stays constant.
-            half = torch.where(high > low, (high - low) / 2, 1)
-            scale = ((low + high) / 2, half)
-        targets = real_tensor("fit", "y", y)
-        if targets.dim() == given.dim() - (self.embedder is None):
-            targets = targets.unsqueeze(-1)
-        self.machine.fit(self._scaled(given, scale), targets, warmup)
-        self._scale = scale
+            scale = ((low + high) / 2, torch.where(high > low, (high - low) / 2, 1))
+        machine.fit(_scaled(given, scale), as_array("fit", "y", y), warmup, progress)
+        self._machine, self._scale = machine, scale
+        if machine.embedder is None:
+            self.n_features_in_ = machine.input_dim
         return self
 
     @overload
-    def predict(self, x: Any, state: Tensor | None = None, return_state: Literal[False] = False) -> Tensor: ...
+    def predict(self, x: Tensor, state: Any = None, return_state: Literal[False] = False) -> Tensor: ...
 
     @overload
-    def predict(self, x: Any, state: Tensor | None = None, *, return_state: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def predict(self, x: Tensor, state: Any = None, *, return_state: Literal[True]) -> tuple[Tensor, Tensor]: ...
 
-    def predict(
-        self, x: Any, state: Tensor | None = None, return_state: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """``[..., out]`` for every step of x, from rest or from a state; as `LiquidStateMachine.predict`."""
+    @overload
+    def predict(self, x: Any, state: Any = None, return_state: bool = False) -> Any: ...
+
+    def predict(self, x: Any, state: Any = None, return_state: bool = False) -> Any:
+        """A number for every step of x, or ``[..., out]`` as in `fit`, from rest or from a state.
+
+        As `LiquidStateMachine.predict`, but ValueError if a series is not finite.
+        """
         check_bool("predict", "return_state", return_state)
-        self._check_fitted("predict")
-        given = self._scaled(self._columns("predict", x), self._scale)
-        predicted, last = self.machine.predict(given, state, return_state=True)
-        return (predicted, last) if return_state else predicted
+        predicted, last = self._predict("predict", x, state)
+        return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
+
+    def _predict(self, op: str, x: Any, state: Any) -> tuple[Tensor, Tensor]:
+        self._check_fitted(op)
+        machine, given = self.machine, as_array(op, "x", x)
+        if machine.embedder is None:
+            given = self._series(op, given, machine.input_dim)
+            if not bool(given.isfinite().all()):
+                raise ValueError(f"{op}: x must be finite, got NaN or infinity")
+        inputs, batched = machine._inputs(op, _scaled(given, self._scale))
+        return machine._read_series(op, machine._fitted_readout(op), inputs, batched, state, machine.dtype)
+
+    def score(self, x: Any, y: Any, state: Any = None) -> float:
+        """R^2: 1 minus the squared errors of `predict` over those of the mean, the mean of columns; at most 1.
+
+        Args:
+            x: As for `predict`.
+            y: As for `fit`.
+            state: As for `predict`; `final_state` where x goes on from the series of `fit`.
+
+        A column that is constant counts 1 if it is predicted exactly, else 0. Errors as for `predict` and `fit`.
+        """
+        predicted = self._predict("score", x, state)[0].cpu().double()
+        truth = real_tensor("score", "y", as_array("score", "y", y)).cpu().double()
+        if truth.shape != predicted.shape:
+            raise ValueError(f"score: y must have shape {list(predicted.shape)}, got {list(truth.shape)}")
+        columns = truth.shape[-1] if self.machine.readout[1].dim() else 1
+        truth, predicted = truth.reshape(-1, columns), predicted.reshape(-1, columns)
+        missed, spread = (truth - predicted).square().sum(0), (truth - truth.mean(0)).square().sum(0)
+        return float(torch.where(spread > 0, 1 - missed / spread, (missed == 0).double()).mean())
 
     def _check_fitted(self, op: str) -> None:
-        if not self.machine.fitted:
-            raise RuntimeError(f"{op}: the regressor must have a read-out: call fit first")
+        if not self._is_fitted():
+            raise not_fitted(f"{op}: the regressor must have a read-out: call fit first")
 
-    def _columns(self, op: str, x: Any) -> Tensor:
-        given = real_tensor(op, "x", x)
-        single = self.embedder is None and given.dim() == 1 and self.machine.input_dim == 1
-        return given.unsqueeze(-1) if single else given
-
-    def _scaled(self, given: Tensor, scale: tuple[Tensor, Tensor] | None) -> Tensor:
-        if scale is None or given.shape[-1:] != scale[0].shape:
-            return given
-        middle, half = scale
-        return (given.to(middle.device, torch.float64) - middle) / half
+    def _series(self, op: str, given: Any, width: Any) -> Tensor:
+        """``[..., T, n]`` of the width, if it is known."""
+        series = real_tensor(op, "x", given)
+        if series.dim() == 1 and width in (None, 1):
+            return series.unsqueeze(-1)
+        fits = series.dim() in (2, 3) and (width is None or series.shape[-1] == width)
+        return series if fits and series.shape[-1] else _refuse(self, op, series, "[T, {0}] or [B, T, {0}]", width)
 
     def _learned(self) -> dict[str, Tensor]:
         return {} if self._scale is None else {"middle": self._scale[0], "half": self._scale[1]}
 
-    def _restore(self, learned: dict[str, Tensor]) -> None:
-        if not learned:
+    def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        if self._is_fitted() and self.embedder is None:
+            self.n_features_in_ = self.machine.input_dim
+        scale = tuple(learned.pop(name).to(self.machine.device) for name in ("middle", "half") if learned)
+        super()._restore(learned, facts)
+        if not scale:
             return
-        scale = learned.pop("middle").to(self.machine.device), learned.pop("half").to(self.machine.device)
-        super()._restore(learned)
         for tensor in scale:
             if tensor.shape != (self.machine.input_dim,) or tensor.dtype != torch.float64:
                 raise ValueError("a scale of another shape")
-        self._scale = scale
+        self._scale = scale[0], scale[1]
 
 
 class _Softmax(_Estimator):
@@ -237,7 +377,7 @@ class _Softmax(_Estimator):
 
     def _fitted(self, op: str) -> tuple[Tensor, Tensor]:
         if self._softmax is None:
-            raise RuntimeError(f"{op}: the read-out must be learned: call fit first")
+            raise not_fitted(f"{op}: the read-out must be learned: call fit first")
         return self._softmax
 
     def _is_fitted(self) -> bool:
@@ -249,11 +389,12 @@ class _Softmax(_Estimator):
     def _learned(self) -> dict[str, Tensor]:
         return {} if self._softmax is None else {"weights": self._softmax[0], "constant": self._softmax[1]}
 
-    def _restore(self, learned: dict[str, Tensor]) -> None:
+    def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         if learned:
             device = self.machine.device
             self._softmax = learned.pop("weights").to(device), learned.pop("constant").to(device)
-            super()._restore(learned)
+        super()._restore(learned, facts)
+        if self._softmax is not None:
             weights, constant = self._softmax
             if weights.dim() != 2 or constant.shape != weights.shape[1:] or weights.dtype != constant.dtype:
                 raise ValueError("a read-out of another shape")
@@ -263,131 +404,166 @@ class LSMClassifier(_Softmax):
     """Labels of whole sequences, of numbers or tokens: softmax regression on the states of the reservoir.
 
     The features of a sequence are the mean of its states and the last of them. Steps of padding do not count;
-    ``config`` says which token that is. Without ``config`` x is ``[B, T, input_dim]``, with it tokens ``[B, T]``.
+    ``config`` says which token that is. Without ``config`` x is ``[B, T, n]``, or ``[B, T]`` for one number a step: the
+    rows of a table are series. With it x is tokens ``[B, T]``. Tensors give tensors; arrays, lists and data frames give
+    arrays.
+
+    It is an estimator to scikit-learn, which need not be installed; it passes every check there.
 
     Attributes:
-        classes: The labels, ascending, int64 ``[C]``, a copy; empty before `fit`.
+        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        n_features_in_: The columns of the table that `fit` saw, or the width of a step; not set before, nor for tokens.
     """
 
     file_format = "torch_hrr.lsm_classifier"
-
-    def __init__(
-        self,
-        config: SinusoidalConfig | None = None,
-        gpu_config: GPUConfig | None = None,
-        *,
-        input_dim: int = 1,
-        **settings: Any,
-    ) -> None:
-        """As `LSMRegressor`."""
-        super().__init__(config, gpu_config, input_dim=input_dim, **settings)
-        self._classes = torch.empty(0, dtype=torch.int64, device="cpu")
+    classes_: Any
+    n_features_in_: int
+    expected_failed_checks: ClassVar[dict[str, str]] = {}
+    _estimator_type = "classifier"
+    # The columns of a table, which later tables must have too; None where x had three dimensions.
+    _columns: int | None = None
 
     @property
-    def classes(self) -> Tensor:
-        """See the class."""
-        return self._classes.clone()
+    def classes(self) -> Any:
+        """`classes_` as an int64 tensor, if they are integers; a copy, and empty before `fit`."""
+        if not self._is_fitted():
+            return torch.empty(0, dtype=torch.int64, device="cpu")
+        return self._integers() if self.classes_.dtype.kind in "iu" else self.classes_.copy()
 
-    def fit(self, x: Any, y: Any) -> Self:
-        """Learns the read-out.
+    def _integers(self) -> Tensor:
+        return torch.from_numpy(self.classes_.astype("int64"))
+
+    def fit(self, x: Any, y: Any, progress: Progress | None = None) -> Self:
+        """Draws the machine and learns the read-out.
 
         Args:
             x: Sequences.
-            y: Their labels, integers ``[B]``.
+            y: Their labels ``[B]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers.
+            progress: Called again and again with how much is done and how much there is in all. What it raises, like
+                KeyboardInterrupt, ends the call and leaves the classifier as it was.
 
         Returns:
             The classifier itself.
 
         Raises:
-            TypeError: Not tensors or arrays, or labels that are not integers.
-            ValueError: Another shape, no sequence or no step.
+            TypeError: An argument, or the labels, of another type.
+            ValueError: Another shape, no sequence or no step, a number that is not finite or outside its range.
             IndexError: A token is outside the vocabulary.
 
         Deterministic. Cost: the states of every step, and some hundred passes over features ``[B, 2 units]``.
         """
-        given, labels = self._batch("fit", x), integers("fit", "y", y)
-        if labels.shape != given.shape[:1]:
-            raise ValueError(f"fit: y must have shape [{len(given)}], got {list(labels.shape)}")
+        check_target("fit", y)
+        check_progress("fit", progress)
+        given, columns = self._batch("fit", x, self._takes_tokens(), self.input_dim, None)
+        classes, label = labels("fit", "y", y, len(given))
         check_warmup("fit", 0, given)
-        classes, label = torch.unique(labels.to(self.machine.device), return_inverse=True)
-        features = self._features("fit", given)
+        tokens = given.dim() == 2
+        machine = self._draw(given.shape[-1], None if tokens else numeric_dtype(x, given))
         # States may be finite where an infinite input drives them.
-        numbers = [features] if self.embedder is not None else [given.to(self.machine.dtype), features]
-        if not all(bool(each.isfinite().all()) for each in numbers):
+        if not tokens and not bool(given.to(machine.dtype).isfinite().all()):
             raise ValueError("fit: x must be finite, got NaN or infinity")
+        features, steps = _features(machine, "fit", given, progress), given.shape[1]
+        if not bool(features.isfinite().all()):
+            raise ValueError("fit: x must be finite, got NaN or infinity")
+        label = label.to(machine.device)
         parts = list(zip(torch.split(features, _BATCH), torch.split(label, _BATCH), strict=True))
-        self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device)
-        self._classes = classes.cpu()
+        later = None if progress is None else lambda done, total: progress(steps + done, steps + total)
+        self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device, later)
+        self._machine, self.classes_, self._columns = machine, classes, columns
+        if not tokens:
+            self.n_features_in_ = machine.input_dim if columns is None else columns
         return self
 
-    def predict_proba(self, x: Any) -> Tensor:
-        """Probabilities ``[B, C]`` of the labels in `classes`, float64; RuntimeError before `fit`, else as `fit`.
+    def predict_proba(self, x: Any) -> Any:
+        """Probabilities ``[B, C]`` of the labels in `classes_`, float64; RuntimeError before `fit`, else as `fit`.
 
         Probabilities of a sequence with NaN are NaN.
         """
-        self._fitted("predict_proba")
-        given = self._batch("predict_proba", x)
-        return self._log_probabilities("predict_proba", self._features("predict_proba", given)).exp()
+        return like(x, self._logs("predict_proba", x).exp())
 
-    def predict(self, x: Any) -> Tensor:
-        """The most probable labels, int64 ``[B]``; errors as for `predict_proba`, and ValueError if x holds NaN."""
-        self._fitted("predict")
-        logs = self._log_probabilities("predict", self._features("predict", self._batch("predict", x)))
-        if bool(logs.isnan().any()):
-            raise ValueError("predict: x must be finite, got NaN or infinity")
-        return self._classes[logs.argmax(-1).cpu()]
+    def predict(self, x: Any) -> Any:
+        """The most probable labels ``[B]``; errors as for `predict_proba`, and ValueError if x is not finite.
 
-    def _batch(self, op: str, x: Any) -> Tensor:
-        given = real_tensor(op, "x", x) if self.embedder is None else integers(op, "x", x, TOKENS)
-        if given.dim() != (3 if self.embedder is None else 2):
-            wanted = f"[B, T, {self.machine.input_dim}]" if self.embedder is None else "[B, T]"
-            raise ValueError(f"{op}: x must have shape {wanted}, got {list(given.shape)}")
-        return given
+        An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
+        """
+        chosen = self._logs("predict", x, finite=True).argmax(-1).cpu()
+        if isinstance(x, Tensor) and self.classes_.dtype.kind in "iu":
+            return self._integers()[chosen]
+        return self.classes_[chosen.numpy()]
 
-    def _features(self, op: str, given: Tensor) -> Tensor:
-        """Mean and last state of the steps that are not padding, ``[B, 2 units]``; zeros where all are."""
-        padding = None if self.embedder is None else self.embedder.config.padding_id
-        counted = torch.ones(given.shape[:2], dtype=torch.bool, device=self.machine.device)
-        if padding is not None:
-            counted = given.to(counted.device) != padding
-        # The last counted step, -1 where there is none.
-        steps = torch.arange(given.shape[1], device=counted.device)
-        last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)
-        total = torch.zeros(len(given), self.machine.units, dtype=torch.float64, device=counted.device)
-        final = torch.zeros_like(total)
-        for begin, states in self.machine._chunks_for(op, given):
-            end = begin + states.shape[1]
-            total += torch.einsum("btn,bt->bn", states.double(), counted[:, begin:end].double())
-            here = ((last >= begin) & (last < end)).nonzero().squeeze(-1)
-            final[here] = states[here, last[here] - begin].double()
-        return torch.cat([total / counted.sum(1, keepdim=True).clamp_min(1), final], 1)
+    def score(self, x: Any, y: Any) -> float:
+        """The share of labels that `predict` gets right; errors as for `predict` and `fit`."""
+        chosen = self._logs("score", x, finite=True).argmax(-1).cpu().numpy()
+        known, index = labels("score", "y", y, len(chosen))
+        return float((known[index.numpy()] == self.classes_[chosen]).mean())
+
+    def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:
+        self._fitted(op)
+        machine = self.machine
+        given, _ = self._batch(op, x, machine.embedder is not None, machine.input_dim, self._columns)
+        logs = self._log_probabilities(op, _features(machine, op, given))
+        if finite and not bool(given.isfinite().all() & logs.isfinite().all()):
+            raise ValueError(f"{op}: x must be finite, got NaN or infinity")
+        return logs
+
+    def _batch(self, op: str, x: Any, tokens: bool, width: Any, columns: int | None) -> tuple[Tensor, int | None]:
+        """Series ``[B, T, n]`` or tokens ``[B, T]``, and the columns of a table; of a width and columns, if known."""
+        if tokens:
+            given = integers(op, "x", as_array(op, "x", x, TOKENS), TOKENS)
+            if given.dim() != 2:
+                raise ValueError(f"{op}: x must have shape [B, T], got {list(given.shape)}")
+            return given, None
+        given = real_tensor(op, "x", as_array(op, "x", x))
+        if given.dim() == 2 and width in (None, 1) and given.shape[1] and columns in (None, given.shape[1]):
+            return given.unsqueeze(-1), given.shape[1]
+        fits = given.dim() == 3 and (width is None or given.shape[-1] == width) and given.shape[-1]
+        table = given.dim() == 2 and width in (None, 1)
+        shape = f"[B, {columns or 'T'}]" if table else "[B, T, {0}]"
+        return (given, None) if fits else (_refuse(self, op, given, shape, columns if table else width), None)
 
     def _learned(self) -> dict[str, Tensor]:
         learned = super()._learned()
-        return {**learned, "classes": self._classes} if learned else {}
+        whole = bool(learned) and self.classes_.dtype.kind in "iu"
+        return {**learned, "classes": self._integers()} if whole else learned
 
-    def _restore(self, learned: dict[str, Tensor]) -> None:
-        self._classes = learned.pop("classes") if learned else torch.empty(0, dtype=torch.int64, device="cpu")
-        super()._restore(learned)
-        if self._softmax is not None:
-            shape = (2 * self.machine.units, len(self._classes))
-            if self._softmax[0].shape != shape or self._classes.dtype != torch.int64:
-                raise ValueError("a read-out of another shape")
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {} if self._columns is None else {"columns": self._columns}
+        if self._is_fitted() and self.classes_.dtype.kind not in "iu":
+            facts["classes"] = self.classes_.tolist()
+        return facts
+
+    def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        columns, classes = facts.pop("columns", None), facts.pop("classes", None)
+        if "classes" in learned:
+            whole = learned.pop("classes")
+            if classes is not None or whole.dtype != torch.int64:
+                raise ValueError("labels of two kinds")
+            classes = whole.cpu().numpy()
+        super()._restore(learned, facts)
+        if self._softmax is None:
+            if classes is not None or columns is not None:
+                raise ValueError("labels without a read-out")
+            return
+        self.classes_, index = labels("load", "classes", classes, self._softmax[0].shape[1])
+        if self._softmax[0].shape[0] != 2 * self.machine.units or len(self.classes_) != len(index):
+            raise ValueError("a read-out of another shape")
+        if columns is not None:
+            self._columns = integer("load", "columns", columns, 1)
+        if self.embedder is None:
+            self.n_features_in_ = self.machine.input_dim if columns is None else columns
 
 
 class LSMGenerator(_Softmax):
     """Predicts the next token, and so generates text: softmax regression on the states after the earlier tokens.
 
-    Tokens are integers ``[T]`` or ``[B, T]``, 0 to ``config.vocab_size - 1``.
+    Tokens are integers ``[T]`` or ``[B, T]``, 0 to ``config.vocab_size - 1``; tensors give tensors, others
+    arrays. ``config=None`` means `SinusoidalConfig()`. scikit-learn can clone it and search its settings.
     """
 
     file_format = "torch_hrr.lsm_generator"
 
-    def __init__(
-        self, config: SinusoidalConfig | None = None, gpu_config: GPUConfig | None = None, **settings: Any
-    ) -> None:
-        """As `LSMRegressor`, for tokens alone: ``config=None`` means `SinusoidalConfig()`."""
-        super().__init__(SinusoidalConfig() if config is None else config, gpu_config, **settings)
+    def _settings(self) -> SinusoidalConfig:
+        return SinusoidalConfig() if self.config is None else self.config
 
     def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress | None = None) -> Self:
         """Learns which token follows.
@@ -410,10 +586,10 @@ class LSMGenerator(_Softmax):
         Deterministic. Cost: one pass over the tokens, then at least four, and enough for 400 steps of about two
         thousand tokens each. States are kept from pass to pass up to 1 GiB, beyond that they are computed again.
         """
-        given, batched = self._tokens("fit", tokens)
+        machine = self._draw(1)
+        given, batched = _tokens(machine, "fit", tokens)
         streams = integer("fit", "streams", streams, 1)
-        if progress is not None and not callable(progress):
-            raise TypeError(f"fit: progress must be a function or None, got {type(progress).__name__}")
+        check_progress("fit", progress)
         if not batched:
             length = given.shape[1] // streams
             if length < 2:
@@ -424,10 +600,10 @@ class LSMGenerator(_Softmax):
         warmup = self._check_warmup("fit", warmup, given)
         inputs, following = given[:, :-1], given[:, 1:]
         steps = max(1, _BATCH // len(given))
-        units = self.machine.units
+        units = machine.units
 
         def compute() -> Iterator[tuple[Tensor, Tensor]]:
-            for begin, states in self.machine.chunks(inputs, steps=steps):
+            for begin, states in machine.chunks(inputs, steps=steps):
                 skipped = min(max(warmup - begin, 0), states.shape[1])
                 label = following[:, begin + skipped : begin + states.shape[1]]
                 yield states[:, skipped:].reshape(-1, units), label.reshape(-1)
@@ -435,29 +611,29 @@ class LSMGenerator(_Softmax):
         kept: list[tuple[Tensor, Tensor]] = []
 
         def chunks() -> Iterable[tuple[Tensor, Tensor]]:
-            if inputs.numel() * units * self.machine.dtype.itemsize > _KEPT:
+            if inputs.numel() * units * machine.dtype.itemsize > _KEPT:
                 return compute()
             if not kept:
                 kept.extend(compute())
             return kept
 
         count = -(-inputs.shape[1] // steps)
-        self._softmax = fit_softmax(chunks, count, units, self._vocabulary, self.machine.device, progress)
+        self._softmax = fit_softmax(chunks, count, units, _vocabulary(machine), machine.device, progress)
+        self._machine = machine
         return self
 
     @overload
-    def predict_proba(
-        self, tokens: Any, state: Tensor | None = None, return_state: Literal[False] = False
-    ) -> Tensor: ...
+    def predict_proba(self, tokens: Tensor, state: Any = None, return_state: Literal[False] = False) -> Tensor: ...
 
     @overload
     def predict_proba(
-        self, tokens: Any, state: Tensor | None = None, *, return_state: Literal[True]
+        self, tokens: Tensor, state: Any = None, *, return_state: Literal[True]
     ) -> tuple[Tensor, Tensor]: ...
 
-    def predict_proba(
-        self, tokens: Any, state: Tensor | None = None, return_state: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    @overload
+    def predict_proba(self, tokens: Any, state: Any = None, return_state: bool = False) -> Any: ...
+
+    def predict_proba(self, tokens: Any, state: Any = None, return_state: bool = False) -> Any:
         """Probabilities of the token that follows each, float64 ``[..., T, vocab_size]``, from rest or from a state.
 
         Args:
@@ -472,10 +648,14 @@ class LSMGenerator(_Softmax):
         op = "predict_proba"
         check_bool(op, "return_state", return_state)
         readout = self._fitted(op)
-        given, batched = self._tokens(op, tokens)
+        given, batched = _tokens(self.machine, op, tokens)
         finish = partial(F.softmax, dim=-1)
         chances, last = self.machine._read_series(op, readout, given, batched, state, torch.float64, finish)
-        return (chances, last) if return_state else chances
+        return (like(tokens, chances), like(tokens, last)) if return_state else like(tokens, chances)
+
+    def score(self, tokens: Any, y: None = None) -> float:
+        """``-bits(tokens)``, of which more is better; ``y`` is there for scikit-learn."""
+        return -self._bits("score", tokens, 0)
 
     def bits(self, tokens: Any, warmup: int = 0) -> float:
         """Mean of ``-log2 p(token | tokens before it)``, over all but the first ``warmup + 1`` tokens of a sequence.
@@ -484,13 +664,16 @@ class LSMGenerator(_Softmax):
             RuntimeError: `fit` was not called.
             TypeError, ValueError, IndexError: As for `fit`.
         """
-        self._fitted("bits")
-        given, _ = self._tokens("bits", tokens)
-        warmup = self._check_warmup("bits", warmup, given)
+        return self._bits("bits", tokens, warmup)
+
+    def _bits(self, op: str, tokens: Any, warmup: int) -> float:
+        self._fitted(op)
+        given, _ = _tokens(self.machine, op, tokens)
+        warmup = self._check_warmup(op, warmup, given)
         following, total = given[:, 1:].unsqueeze(-1), 0.0
         for begin, states in self.machine.chunks(given[:, :-1]):
             skipped = min(max(warmup - begin, 0), states.shape[1])
-            logs = self._log_probabilities("bits", states[:, skipped:])
+            logs = self._log_probabilities(op, states[:, skipped:])
             total -= float(logs.gather(-1, following[:, begin + skipped : begin + states.shape[1]]).sum())
         count = following[:, warmup:].numel()
         return total / count / float(torch.log(torch.tensor(2.0, dtype=torch.float64, device="cpu")))
@@ -520,7 +703,7 @@ class LSMGenerator(_Softmax):
         generator = seeded_generator(seed)
         state = torch.zeros(self.machine.units, dtype=self.machine.dtype, device=self.machine.device)
         if prompt is not None:
-            before, batched = self._tokens("generate", prompt, "prompt")
+            before, batched = _tokens(self.machine, "generate", prompt, "prompt")
             if batched:
                 raise ValueError(f"generate: prompt must have shape [T], got {list(before.shape)}")
             for _, states in self.machine.chunks(before):
@@ -538,32 +721,17 @@ class LSMGenerator(_Softmax):
             state = self.machine.run(written[index : index + 1], state=state)[-1]
         return written
 
-    @property
-    def _vocabulary(self) -> int:
-        assert self.embedder is not None
-        return self.embedder.config.vocab_size
-
     def _check_warmup(self, op: str, warmup: Any, given: Tensor) -> int:
         """Of streams ``[B, T]``, whose last token is followed by none."""
         if not len(given) or given.shape[1] < 2:
             raise ValueError(f"{op}: tokens must be at least two, got shape {list(given.shape)}")
         return check_warmup(op, warmup, given[:, 1:])
 
-    def _tokens(self, op: str, tokens: Any, name: str = "tokens") -> tuple[Tensor, bool]:
-        """Tokens ``[B, T]`` on the device, and whether they came as a batch."""
-        given = token_tensor(op, name, tokens)
-        low, high = (int(given.min()), int(given.max())) if given.numel() else (0, 0)
-        if low < 0 or high >= self._vocabulary:
-            outside = low if low < 0 else high
-            raise IndexError(f"{op}: {name} must be 0 to {self._vocabulary - 1}, got {outside}")
-        given = given.to(self.machine.device)
-        return (given, True) if given.dim() == 2 else (given.unsqueeze(0), False)
-
-    def _restore(self, learned: dict[str, Tensor]) -> None:
-        super()._restore(learned)
+    def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        super()._restore(learned, facts)
         if self.embedder is None:
             raise ValueError("no embedder")
-        if self._softmax is not None and self._softmax[0].shape != (self.machine.units, self._vocabulary):
+        if self._softmax is not None and self._softmax[0].shape != (self.machine.units, _vocabulary(self.machine)):
             raise ValueError("a read-out of another shape")
 
 
@@ -572,3 +740,57 @@ def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConf
     if embedder is not None:
         return embedder.accelerator.device
     return choose_device(gpu_config is None or gpu_config.enable_gpu, None, "")
+
+
+def _scaled(given: Any, scale: tuple[Tensor, Tensor] | None) -> Any:
+    return given if scale is None else (given.to(scale[0].device, torch.float64) - scale[0]) / scale[1]
+
+
+def _refuse(estimator: object, op: str, given: Tensor, shapes: str, width: int | None) -> NoReturn:
+    """ValueError for x of another shape; what scikit-learn says of it comes last, as its users know it."""
+    got, name = list(given.shape), type(estimator).__name__
+    known = ""
+    if given.dim() < 2:
+        known = ": Reshape your data"
+    elif given.dim() == 2 and not got[1]:
+        known = f": 0 feature(s) (shape=({got[0]}, 0)) while a minimum of 1 is required."
+    elif given.dim() == 2 and width is not None:
+        known = f": X has {got[1]} features, but {name} is expecting {width} features as input"
+    raise ValueError(f"{op}: x must have shape {shapes.format('n' if width is None else width)}, got {got}{known}")
+
+
+def _features(machine: LiquidStateMachine, op: str, given: Tensor, progress: Progress | None = None) -> Tensor:
+    """Mean and last state of the steps that are not padding, ``[B, 2 units]``; zeros where all are."""
+    embedder = machine.embedder
+    padding = embedder.config.padding_id if isinstance(embedder, ConfigurableSinusoidalEmbedder) else None
+    counted = torch.ones(given.shape[:2], dtype=torch.bool, device=machine.device)
+    if padding is not None:
+        counted = given.to(counted.device) != padding
+    # The last counted step, -1 where there is none.
+    steps = torch.arange(given.shape[1], device=counted.device)
+    last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)
+    total = torch.zeros(len(given), machine.units, dtype=torch.float64, device=counted.device)
+    final = torch.zeros_like(total)
+    for begin, states in machine._chunks_for(op, given):
+        end = begin + states.shape[1]
+        total += torch.einsum("btn,bt->bn", states.double(), counted[:, begin:end].double())
+        here = ((last >= begin) & (last < end)).nonzero().squeeze(-1)
+        final[here] = states[here, last[here] - begin].double()
+        if progress is not None:
+            progress(end, given.shape[1] + softmax_ticks(-(-len(given) // _BATCH)))
+    return torch.cat([total / counted.sum(1, keepdim=True).clamp_min(1), final], 1)
+
+
+def _vocabulary(machine: LiquidStateMachine) -> int:
+    assert isinstance(machine.embedder, ConfigurableSinusoidalEmbedder)
+    return machine.embedder.config.vocab_size
+
+
+def _tokens(machine: LiquidStateMachine, op: str, tokens: Any, name: str = "tokens") -> tuple[Tensor, bool]:
+    """Tokens ``[B, T]`` on the machine's device, and whether they came as a batch."""
+    given, most = token_tensor(op, name, as_array(op, name, tokens, TOKENS)), _vocabulary(machine) - 1
+    low, high = (int(given.min()), int(given.max())) if given.numel() else (0, 0)
+    if low < 0 or high > most:
+        raise IndexError(f"{op}: {name} must be 0 to {most}, got {low if low < 0 else high}")
+    given = given.to(machine.device)
+    return (given, True) if given.dim() == 2 else (given.unsqueeze(0), False)

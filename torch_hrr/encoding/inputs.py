@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_hrr._checks import integer, native_copy, plain_tensor
+from torch_hrr.encoding.protocol import complex_error, conversion_warning
 
 # What tokens must.
 TOKENS = "be integers, one a token"
@@ -27,9 +29,55 @@ def real_tensor(op: str, name: str, given: Any, wanted: str = "be an array of re
         what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
         raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
     if given.is_complex() or given.dtype is torch.bool:
-        raise TypeError(f"{op}: {name} must hold real numbers, got {given.dtype}")
+        error = complex_error if given.is_complex() else TypeError
+        raise error(f"{op}: {name} must hold real numbers, got {given.dtype}")
     tensor: Tensor = plain_tensor(given).detach()
     return tensor
+
+
+def as_array(op: str, name: str, given: Any, wanted: str = "be an array of real numbers") -> Any:
+    """What scikit-learn takes for an array, such as lists and data frames, as one; tensors as they are.
+
+    Arrays of objects become float64. ValueError for lists of several lengths.
+    """
+    if isinstance(given, Tensor):
+        return given
+    array = _array(op, name, given)
+    if array.dtype != object:
+        return array
+    try:
+        return array.astype(float)
+    except (TypeError, ValueError) as error:
+        kind = type(given)
+        got = kind.__name__ if array.shape else f"{kind.__module__}.{kind.__qualname__}"
+        raise type(error)(f"{op}: {name} must {wanted}, got {got}: {error}") from None
+
+
+def _array(op: str, name: str, given: Any) -> Any:
+    import numpy as np
+
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{op}: {name} must be an array or lists of one length, got {error}") from None
+
+
+def like(given: Any, result: Tensor) -> Any:
+    """The result as what was given: a tensor for a tensor, else a NumPy array."""
+    return result if isinstance(given, Tensor) else result.cpu().numpy()
+
+
+def numeric_dtype(given: Any, tensor: Tensor) -> torch.dtype | None:
+    """The dtype to compute in: that of arrays, float64 where they hold other numbers; None for tensors."""
+    if isinstance(given, Tensor):
+        return None
+    return torch.float32 if tensor.dtype in (torch.float16, torch.float32) else torch.float64
+
+
+def check_target(op: str, y: Any) -> None:
+    """Raises ValueError for None, in scikit-learn's words too."""
+    if y is None:
+        raise ValueError(f"{op}: y must be given: it requires y to be passed, but the target y is None")
 
 
 def integers(op: str, name: str, given: Any, wanted: str = "hold integers") -> Tensor:
@@ -41,6 +89,37 @@ def integers(op: str, name: str, given: Any, wanted: str = "hold integers") -> T
     if tensor.dtype == torch.uint64 and bool((converted < 0).any()):
         raise ValueError(f"{op}: {name} must be below 2^63, got {int(converted[converted < 0][0]) + 2**64}")
     return converted
+
+
+def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
+    """The different labels, ascending, as a NumPy array, and which of them each is, int64 ``[count]`` on the CPU.
+
+    Labels are integers, strings, bools, or whole numbers in floats; a column ``[count, 1]`` counts with a warning.
+    """
+    import numpy as np
+
+    array = integers(op, name, given).cpu().numpy() if isinstance(given, Tensor) else _array(op, name, given)
+    if array.dtype == object:
+        held = array.tolist()
+        texts = [isinstance(each, str) for each in held] if array.ndim == 1 else [False]
+        if any(texts) and not all(texts):
+            raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
+        array = _array(op, name, held)
+    if array.dtype.kind not in "iubfU":
+        raise TypeError(f"{op}: {name} must be labels (integers or str), got {type(given).__name__} of {array.dtype}")
+    if array.shape == (count, 1):
+        # In scikit-learn's words.
+        text = f"A column-vector y was passed when a 1d array was expected: {op}: {name} should have shape [{count}]"
+        warnings.warn(text, conversion_warning(), stacklevel=4)
+        array = array[:, 0]
+    if array.shape != (count,):
+        raise ValueError(f"{op}: {name} must have shape [{count}], got {list(array.shape)}")
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
+        raise ValueError(f"{op}: {name} must be labels, got numbers that are not whole: Unknown label type: continuous")
+    if array.dtype.kind == "u" and count and array.max() >= 2**63:
+        raise ValueError(f"{op}: {name} must be below 2^63, got {array.max()}")
+    classes, index = np.unique(array, return_inverse=True)
+    return classes, torch.from_numpy(index)
 
 
 def token_tensor(op: str, name: str, given: Any) -> Tensor:

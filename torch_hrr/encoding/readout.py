@@ -27,6 +27,7 @@ _LEARNING_RATE = 0.01
 
 Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 Progress = Callable[[int, int], Any]
+"""Is called with how much is done and how much there is in all; what it raises, such as KeyboardInterrupt, ends it."""
 
 
 class Moments:
@@ -95,6 +96,11 @@ class Moments:
         return weights, self.mean_target - self.mean @ weights
 
 
+def softmax_ticks(count: int) -> int:
+    """How many chunks, of which a pass has ``count``, `fit_softmax` goes through: of its ticks, the last number."""
+    return (max(_PASSES, math.ceil(_STEPS / count)) + 1) * count
+
+
 def fit_softmax(
     chunks: Chunks, count: int, features: int, classes: int, device: torch.device, progress: Progress | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -126,14 +132,14 @@ def _fit_softmax(
     # Whitening needs no more digits than float32 has.
     moments, done = Moments(features, 0, device, torch.float32), 0
     occurrences = torch.zeros(classes, dtype=torch.float64, device=device)
-    passes = max(_PASSES, math.ceil(_STEPS / count))
-    steps = passes * count
+    total = softmax_ticks(count)
+    steps = total - count
 
     def tick() -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress(done, steps + count)
+            progress(done, total)
 
     for z, label in chunks():
         moments.add(z, z.new_empty(len(z), 0))
@@ -154,7 +160,7 @@ def _fit_softmax(
     bias = frequency.log().float().requires_grad_()
     weights = torch.zeros(features, classes, dtype=torch.float32, device=device, requires_grad=True)
     optimizer = torch.optim.Adam([weights, bias], lr=_LEARNING_RATE, betas=(0.9, 0.99))
-    for _ in range(passes):
+    for _ in range(steps // count):
         for z, label in chunks():
             optimizer.param_groups[0]["lr"] = _LEARNING_RATE * (1 - (done - count) / steps)
             if len(z):

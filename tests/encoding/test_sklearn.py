@@ -1,0 +1,121 @@
+"""The estimators are scikit-learn's to scikit-learn: its own checks, its searches and its pipelines."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from torch_hrr.encoding import LSMClassifier, LSMGenerator, LSMRegressor, SinusoidalConfig, readout
+
+pytest.importorskip("sklearn", "1.8")
+
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.validation import check_is_fitted
+
+T = np.arange(600)
+SERIES = np.stack([np.sin(0.2 * T) * np.cos(0.031 * T), np.sin(0.05 * T)], 1)
+NEXT = SERIES[1:, 0]
+ROWS = np.sin(np.arange(30) * np.linspace(0.2, 0.5, 60)[:, None])
+SLOW = np.where(np.arange(60) < 30, "slow", "fast")
+CONFIG = SinusoidalConfig(vocab_size=3, embedding_dim=4, padding_id=None)
+
+
+@pytest.fixture(autouse=True)
+def short_fits(monkeypatch):
+    monkeypatch.setattr(readout, "_STEPS", 80)
+
+
+def checks():
+    with warnings.catch_warnings():
+        # That they do not inherit from BaseEstimator: importing it would take a second.
+        warnings.simplefilter("ignore", UserWarning)
+        for estimator in (LSMRegressor(units=60), LSMClassifier(units=20)):
+            expected = estimator.expected_failed_checks
+            # What passes after all must leave the table.
+            yield from estimator_checks_generator(
+                estimator, expected_failed_checks=expected, mark="xfail", xfail_strict=True
+            )
+
+
+def named(value):
+    return getattr(getattr(value, "func", None), "__name__", None) or type(value).__name__
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=named)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_leak_and_ridge_are_searched_for():
+    """On in time from where training ended, whose score is another than from rest."""
+
+    def on(regressor, x, y):
+        return regressor.score(x, y, regressor.final_state)
+
+    grid = {"leak": [0.01, 0.9], "ridge": [1e-6, 1e6]}
+    search = GridSearchCV(LSMRegressor(units=60), grid, cv=TimeSeriesSplit(3), scoring=on)
+    search.fit(SERIES[:-1], NEXT, warmup=20)
+    assert search.best_params_ == {"leak": 0.9, "ridge": 1e-6} and search.best_score_ > 0.99
+    assert search.best_estimator_.machine.leak == 0.9
+    rest = cross_val_score(search.best_estimator_, SERIES[:-1], NEXT, cv=TimeSeriesSplit(3))
+    assert 0.5 < rest.mean() < search.best_score_
+    drawn = RandomizedSearchCV(LSMRegressor(units=20), grid, n_iter=2, random_state=0, cv=TimeSeriesSplit(2))
+    assert drawn.fit(SERIES[:-1], NEXT).predict(SERIES).shape == (600,)
+    labels = GridSearchCV(LSMClassifier(units=20), {"leak": [0.3, 0.9]}, cv=3).fit(ROWS, SLOW)
+    assert labels.best_score_ > 0.8 and set(labels.predict(ROWS)) == {"slow", "fast"}
+    tokens = np.arange(90).reshape(6, 15) % 3
+    writer = GridSearchCV(LSMGenerator(CONFIG, units=9), {"spectral_radius": [0.1, 0.5]}, cv=2).fit(tokens)
+    assert writer.best_score_ > -1 and writer.best_estimator_.generate(4).shape == (4,)
+
+
+def test_it_is_a_step_of_a_pipeline():
+    pipe = make_pipeline(StandardScaler(), LSMRegressor(units=60, leak=0.9))
+    pipe.set_params(lsmregressor__ridge=1e-3).fit(1e3 * SERIES[:-1], NEXT, lsmregressor__warmup=20)
+    on = pipe.predict(1e3 * SERIES[:-1])
+    assert pipe[-1].machine.ridge == 1e-3 and np.abs(on - NEXT)[50:].max() < 0.05
+    assert "LSMRegressor" in repr(pipe) and "LSMRegressor" in pipe._repr_html_()
+    bagged = BaggingRegressor(LSMRegressor(units=9), 3, bootstrap=False, random_state=0).fit(SERIES, SERIES[:, 0])
+    assert len({each.machine.seed for each in bagged.estimators_}) == 3
+
+
+@pytest.mark.parametrize("kind", [LSMRegressor, LSMClassifier, LSMGenerator])
+def test_a_clone_has_the_settings_and_nothing_else(kind):
+    config = CONFIG if kind is LSMGenerator else None
+    estimator = kind(config, units=9, leak=0.5, random_state=np.random.RandomState(0))
+    estimator.fit(np.arange(90).reshape(6, 15) % 3 if config else ROWS[:6], [0, 1] * 3 if config is None else 0)
+    check_is_fitted(estimator)
+    copied = clone(estimator)
+    assert {**copied.get_params(), "random_state": 0} == {**estimator.get_params(), "random_state": 0}
+    for error in (NotFittedError, RuntimeError):
+        with pytest.raises(error, match="call fit first"):
+            copied.predict_proba(ROWS) if kind is LSMClassifier else copied.score(ROWS, ROWS)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(copied)
+    assert (is_regressor(copied), is_classifier(copied)) == (kind is LSMRegressor, kind is LSMClassifier)
+
+
+def test_scores_are_scikit_learns():
+    regressor = LSMRegressor(units=9).fit(SERIES, SERIES)
+    truth = np.stack([SERIES[:, 1], np.full(600, 3.0)], 1)
+    for given, kind in ((SERIES, np.asarray), (torch.from_numpy(SERIES), torch.from_numpy)):
+        assert regressor.score(given, kind(truth)) == pytest.approx(r2_score(truth, regressor.predict(SERIES)))
+    classifier = LSMClassifier(units=9).fit(ROWS, SLOW)
+    assert classifier.score(ROWS[:40], SLOW[20:]) == accuracy_score(SLOW[20:], classifier.predict(ROWS[:40]))
+
+
+def test_a_linear_model_on_states_agrees():
+    """The read-out is scikit-learn's ridge regression."""
+    regressor = LSMRegressor(units=30, ridge=0.1).fit(SERIES, SERIES)
+    low, high = SERIES.min(0), SERIES.max(0)
+    states = regressor.machine.run((2 * SERIES - low - high) / (high - low)).numpy()
+    np.testing.assert_allclose(regressor.predict(SERIES), Ridge(0.1).fit(states, SERIES).predict(states), atol=1e-8)

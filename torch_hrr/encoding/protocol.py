@@ -1,0 +1,89 @@
+"""What scikit-learn asks of an estimator, without importing it: that alone takes a second, and not everybody has it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any, ClassVar, Literal, Self
+
+
+class Parameters:
+    """An estimator whose parameters are the arguments of its ``__init__``, which stores them as they are.
+
+    scikit-learn's tools (``clone``, ``Pipeline``, ``GridSearchCV``) take it for one of theirs, from scikit-learn 1.6.
+    """
+
+    _estimator_type: ClassVar[Literal["regressor", "classifier"] | None] = None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor, by name; ``deep`` changes nothing, as none of them is an estimator."""
+        return {
+            name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"
+        }
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes arguments of the constructor for the next `fit`; what is fitted stays.
+
+        Raises:
+            ValueError: It has no such argument.
+        """
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise ValueError(f"set_params: params must be of {', '.join(known)}, got {name}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def _is_fitted(self) -> bool:
+        raise NotImplementedError
+
+    def _takes_tokens(self) -> bool:
+        raise NotImplementedError
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """For ``sklearn.utils.validation.check_is_fitted``."""
+        return self._is_fitted()
+
+    def __sklearn_tags__(self) -> Any:
+        """For ``sklearn.utils.get_tags``; only scikit-learn calls it."""
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        kind, tokens = self._estimator_type, self._takes_tokens()
+        return Tags(
+            estimator_type=kind,
+            target_tags=TargetTags(required=kind is not None, multi_output=kind == "regressor"),
+            regressor_tags=RegressorTags() if kind == "regressor" else None,
+            classifier_tags=ClassifierTags() if kind == "classifier" else None,
+            # Of numbers; tokens are two-dimensional too, but no test of scikit-learn's has any.
+            input_tags=InputTags(two_d_array=not tokens, three_d_array=not tokens, categorical=tokens),
+        )
+
+
+class _Complex(TypeError, ValueError):
+    """A wrong dtype here, and a wrong value to scikit-learn."""
+
+
+def complex_error(text: str) -> Exception:
+    """The error for complex numbers, in scikit-learn's words too."""
+    return _Complex(f"{text}: Complex data not supported")
+
+
+def not_fitted(text: str) -> RuntimeError:
+    """The error of a call before `fit`: where scikit-learn is in use, also its ``NotFittedError``."""
+    return _not_fitted_class("sklearn.exceptions" in sys.modules)(text)
+
+
+@functools.cache
+def _not_fitted_class(known: bool) -> type[RuntimeError]:
+    if not known:
+        return RuntimeError
+    base: Any = sys.modules["sklearn.exceptions"].NotFittedError
+    return type("NotFittedError", (RuntimeError, base), {"__module__": __name__})
+
+
+def conversion_warning() -> type[Warning]:
+    """The class that scikit-learn's users filter by, where it is in use."""
+    kind: type[Warning] = getattr(sys.modules.get("sklearn.exceptions"), "DataConversionWarning", UserWarning)
+    return kind
