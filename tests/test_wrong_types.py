@@ -508,7 +508,7 @@ def test_settings_of_an_estimator_are_named(call, argument):
     ids=("configure", "DynamicField"),
 )
 def test_parameters_of_a_field_are_named(name, call):
-    with pytest.raises(TypeError, match=rf"^{name}: parameter must be one of tau, .+, got tua$"):
+    with pytest.raises(TypeError, match=rf"^{name}: parameter must be one of tau, .+, got tua; is it tau\?$"):
         call(tua=3.0)
     with pytest.raises(TypeError, match=rf"^{name}: tau must be a number, got Strange$"):
         call(tau=Strange())

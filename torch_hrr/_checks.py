@@ -107,6 +107,17 @@ def check_out(op: str, out: Any) -> None:
         raise TypeError(f"{op}: out must be a torch.Tensor, got {type(out).__name__}")
 
 
+def check_known(op: str, argument: str, given: Iterable[str], known: Collection[str], wanted: str) -> None:
+    """Raises TypeError for a name that is not among the known ones, and says which of them are near."""
+    for name in given:
+        if name not in known:
+            # Not above: only what is wrong needs it.
+            from difflib import get_close_matches
+
+            near = " or ".join(get_close_matches(name, known))
+            raise TypeError(f"{op}: {argument} must be {wanted}, got {name}" + (f"; is it {near}?" if near else ""))
+
+
 def check_bool(op: str, argument: str, value: Any) -> bool:
     """A bool, NumPy's too; TypeError for anything else, such as the words "no" and "False"."""
     if not is_bool(value):

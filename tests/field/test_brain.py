@@ -21,7 +21,7 @@ dtypes = pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=(
 
 
 def brain(**settings):
-    return field.create_brain(**(SMALL | {"prefer_gpu": False} | settings))
+    return field.create_brain(**(SMALL | {"prefer_gpu": False, "seed": 0} | settings))
 
 
 def run(own, cycles, reward=0.0):
@@ -34,6 +34,21 @@ def test_a_cycle_returns_motor_and_state():
     assert len(motor) == 5 and all(-1 <= value <= 1 for value in motor)
     assert set(state) == STATE and state["cycle"] == 1 and state["cycle_time_ms"] > 0
     assert own.process_robot_cycle(torch.zeros(16), reward=0.5)[1]["cycle"] == 2
+
+
+def test_a_step_has_names():
+    own = brain()
+    packed = [own.step(torch.tensor(SENSORY) * i).clone() for i in range(3)]
+    one, all_of_them = own.named(packed[2]), field.FieldBrain.named(torch.stack(packed))
+    assert one._fields == ("motor", *own.METRICS)
+    assert torch.equal(torch.cat((one.motor, torch.stack(one[1:]))), packed[2]) and one.motor.shape == (2,)
+    assert one.energy.item() == pytest.approx(own.field.square().mean().item())
+    assert all_of_them.motor.shape == (3, 2) and torch.equal(all_of_them.sparsity[2], one.sparsity)
+    one.motor.zero_()
+    assert not packed[2][:2].any()
+    for bad, error in ((packed[0][:6], ValueError), (torch.tensor(1.0), ValueError), ([0.0] * 8, TypeError)):
+        with pytest.raises(error, match=r"^named: packed must "):
+            own.named(bad)
 
 
 def test_sensors_may_be_an_array():
@@ -155,10 +170,19 @@ def test_what_is_loaded_goes_on_bit_by_bit(tmp_path, dtype, cycles):
     run(own, cycles, 1.0)
     own.save(tmp_path / "brain", key=b"secret")
     again = field.FieldBrain.load(tmp_path / "brain", key=b"secret", device="cpu")
-    assert again.cycle == cycles and repr(again) == repr(own)
+    assert again.cycle == cycles and again.seed == own.seed == 5 and repr(again) == repr(own)
     for ours, theirs in zip(run(own, 4, 1.0), run(again, 4, 1.0), strict=True):
         assert ours[0] == theirs[0]
     assert torch.equal(own.field, again.field) and torch.equal(own.key, again.key)
+
+
+def test_a_file_of_before_has_the_seed_of_its_noise(tmp_path):
+    own = brain(seed=-3)
+    tensors, settings = own._content()
+    del settings["seed"]
+    torch_hrr.io.save(tmp_path / "old", tensors, settings, format=own.file_format, version=1)
+    state = torch.get_rng_state()
+    assert field.FieldBrain.load(tmp_path / "old").seed == -3 and torch.equal(torch.get_rng_state(), state)
 
 
 def test_damaged_files(tmp_path):

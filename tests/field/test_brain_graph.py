@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch_hrr import field
 from torch_hrr.runtime import graph
 
-SETTINGS = {"sensory_dim": 4, "motor_dim": 2, "spatial": (4, 5, 6), "channels": 9, "device": "cpu"}
+SETTINGS = {"sensory_dim": 4, "motor_dim": 2, "spatial": (4, 5, 6), "channels": 9, "device": "cpu", "seed": 0}
 
 
 class PretendGraph(TorchDispatchMode):

@@ -106,7 +106,7 @@ def test_the_stronger_of_two_stimuli_wins(space):
 
 
 def test_between_equal_stimuli_the_seed_decides():
-    dynamic = make("plane", FORGETS, global_inhibition=0.2, excitation=30.0, noise=0.5)
+    dynamic = make("plane", FORGETS, global_inhibition=0.2, excitation=30.0, noise=0.5, seed=0)
     both = 6.0 * (dynamic.stimulus((0, 6, 12), 1.5) + dynamic.stimulus((0, 18, 12), 1.5))
 
     def winner(seed):
@@ -248,7 +248,7 @@ def test_the_number_of_threads_is_not_seen():
     results = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        dynamic = DynamicField((16, 32, 32, 2), noise=0.5, inhibition=2.0)
+        dynamic = DynamicField((16, 32, 32, 2), noise=0.5, inhibition=2.0, seed=0)
         dynamic.step(6 * dynamic.stimulus((8, 9, 10), 2.0), 4)
         results.append(dynamic.activation)
     assert all(torch.equal(each, results[0]) for each in results)

@@ -1,10 +1,14 @@
 """What `field.evolve` takes for a field and for numbers, before the operator sees them."""
 
+import typing
+
 import numpy as np
 import pytest
 import torch
 
 from torch_hrr import field
+from torch_hrr.field.brain import BrainArguments
+from torch_hrr.field.dynamics import DynamicFieldParameters
 
 
 def test_arrays_are_fields():
@@ -25,3 +29,14 @@ def test_a_bool_is_no_number(argument):
     numbers = {"decay": 0.1, "diffusion": 0.1, "steps": 1, "noise": 0.0}
     with pytest.raises(TypeError, match=rf"^evolve: {argument} must be (a number|an int), got bool$"):
         field.evolve(torch.zeros(2, 2, 2, 1), **{**numbers, argument: True})
+
+
+def test_typed_settings_are_those_of_the_calls():
+    """What mypy is told of settings is what a `FieldBrain` and a `DynamicFieldConfig` take."""
+    for typed, call, more in (
+        (BrainArguments, field.FieldBrain, {"prefer_gpu"}),
+        (DynamicFieldParameters, field.DynamicFieldConfig, set()),
+    ):
+        hints = typing.get_type_hints(call.__init__)
+        given = {**typing.get_type_hints(typed), **{name: None for name in more}}
+        assert given == {name: kind for name, kind in hints.items() if name != "return"} | dict.fromkeys(more)

@@ -26,7 +26,7 @@ from torch_hrr.field import gym  # noqa: E402
 
 PAGE = guide.DOCS / "field_control.md"
 
-SMALL = {"spatial": 4, "prefer_gpu": False}
+SMALL = {"spatial": 4, "prefer_gpu": False, "seed": 0}
 INF = float("inf")
 
 
@@ -55,7 +55,7 @@ def box(*bounds, dtype=np.float32, shape=None):
 
 
 def agent_of(env, seed=0, reward_scale=1.0, **settings):
-    return gym.FieldAgent(gym.brain_for(env, seed=seed, **(SMALL | settings)), env, reward_scale=reward_scale)
+    return gym.FieldAgent(gym.brain_for(env, **(SMALL | {"seed": seed} | settings)), env, reward_scale=reward_scale)
 
 
 def same(first, second):
@@ -216,7 +216,7 @@ def test_the_page_runs():
 @pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1"))
 def test_a_vector_is_its_environments_one_by_one(name):
     envs = gymnasium.make_vec(name, num_envs=3, vectorization_mode="sync")
-    brains = gym.brains_for(envs, seed=2, **SMALL)
+    brains = gym.brains_for(envs, **(SMALL | {"seed": 2}))
     settings = {"frames_every": 7, "max_steps": 30}
     together = gym.VectorFieldAgent(brains, envs).run_episodes(11, **settings)
     for i, episode in enumerate(together):
@@ -307,7 +307,7 @@ def test_the_last_reward_is_told_whenever_environments_are_reset(mode):
 @pytest.mark.parametrize("max_steps", (None, 4))
 def test_episodes_are_the_same_whenever_environments_are_reset(mode, max_steps):
     envs = gymnasium.vector.SyncVectorEnv([PaysLast] * 3, autoreset_mode=mode)
-    brains = gym.brains_for(envs, seed=2, **SMALL)
+    brains = gym.brains_for(envs, **(SMALL | {"seed": 2}))
     together = gym.VectorFieldAgent(brains, envs).run_episodes(11, max_steps=max_steps)
     assert len({len(episode) for episode in together}) > 1
     for i, episode in enumerate(together):
@@ -385,12 +385,12 @@ from torch_hrr.field import gym
 
 context = sys.argv[1]
 torch.set_num_threads(2)
-small = {"spatial": 4, "prefer_gpu": False}
+small = {"spatial": 4, "prefer_gpu": False, "seed": 2}
 
 
 def run(mode, **settings):
     envs = gymnasium.make_vec("CartPole-v1", 2, mode, vector_kwargs=settings)
-    agent = gym.VectorFieldAgent(gym.brains_for(envs, seed=2, **small), envs)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **small), envs)
     episodes = agent.run_episodes(11, max_steps=30)
     envs.close()
     envs.close()
@@ -400,7 +400,7 @@ def run(mode, **settings):
 assert run("async", context=context) == run("sync")
 
 # Threads of torch are at work before processes are made, which they do not survive.
-large = {"spatial": 32, "channels": 16, "prefer_gpu": False}
+large = {"spatial": 32, "channels": 16, "prefer_gpu": False, "seed": 0}
 field.create_brain(3, 2, **large).process_robot_cycle([0.1] * 3)
 wrapper = functools.partial(gym.FieldObservation, **large)
 envs = gymnasium.make_vec("CartPole-v1", 2, "async", wrappers=[wrapper], vector_kwargs={"context": context})
@@ -441,7 +441,7 @@ def test_env_checker_passes(name, given):
 def test_the_wrapper_shows_motor_metrics_and_channels():
     env = gym.FieldObservation(gymnasium.make("Pendulum-v1"), motor_dim=2, channels=7, **SMALL)
     assert env.observation_space.shape == (2 + 6 + 7,)
-    peer = field.create_brain(3, 2, 4, 7, prefer_gpu=False)
+    peer = field.create_brain(3, 2, 4, 7, prefer_gpu=False, seed=0)
     peer.key.copy_(field.random_key(1))
     observation, _ = env.reset(seed=1)
     inner, _ = gymnasium.make("Pendulum-v1").reset(seed=1)
@@ -456,7 +456,7 @@ def test_the_wrapper_shows_motor_metrics_and_channels():
 
 
 def test_a_wrapped_environment_is_made_anew_from_its_specification():
-    env = gym.FieldObservation(gymnasium.make("CartPole-v1"), seed=4, **SMALL)
+    env = gym.FieldObservation(gymnasium.make("CartPole-v1"), spatial=4)
     specification = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
     again = gymnasium.make(specification)
     for action in (None, 0, 1, 1):

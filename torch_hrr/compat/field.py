@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch_hrr._checks import check_bool, check_seed, integer
 from torch_hrr._repr import Described
 from torch_hrr.compat._named import named
 from torch_hrr.field import functional
-from torch_hrr.field.brain import FieldBrain
+from torch_hrr.field.brain import BrainArguments, BrainSettings, FieldBrain, created
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.runtime.benchmark import benchmark_device
 from torch_hrr.runtime.device import resolve_device
@@ -34,8 +33,8 @@ def create_brain(
     spatial: int | Sequence[int] = 32,
     channels: int = 64,
     prefer_gpu: bool = True,
-    seed: int = 0,
-    **settings: Any,
+    seed: int | None = None,
+    **settings: Unpack[BrainSettings],
 ) -> FieldBrain:
     """A `FieldBrain` on a GPU if there is one, else on the CPU, whatever `runtime.set_device` says.
 
@@ -45,38 +44,25 @@ def create_brain(
         spatial: Edge of the cube of places, or depth, height and width.
         channels: At least sensory_dim + motor_dim.
         prefer_gpu: False makes it on the CPU even if there is a GPU.
-        seed: Seed of its weights and its noise.
+        seed: Seed of its weights and its noise; None draws one, as for `FieldBrain`.
         **settings: Other arguments; ``device``, if given, overrides ``prefer_gpu``.
 
     Raises:
         TypeError, ValueError, RuntimeError: As for `FieldBrain`, or an unknown setting.
     """
     own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": spatial, "channels": channels, "seed": seed}
-    return _created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
-
-
-def _created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
-    """`create_brain` under the name of the user's call."""
-    prefer_gpu = check_bool(op, "prefer_gpu", prefer_gpu)
-    known = inspect.signature(FieldBrain).parameters
-    for name in settings:
-        if name not in known:
-            raise TypeError(f"{op}: settings must be arguments of FieldBrain or prefer_gpu, got {name}")
-    if settings.get("device") is None:
-        settings["device"] = "auto" if prefer_gpu else "cpu"
-    with named("FieldBrain", op):
-        return FieldBrain(**settings)
+    return created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
 
 
 class FieldBrainFactory(Described):
-    """Makes brains of the same settings, those of `create_brain`, with consecutive seeds.
+    """Makes brains of the same settings, those of `create_brain`, with consecutive seeds, or drawn ones without a seed.
 
     Attributes:
         settings: Of every brain; checked when one is made.
         made: How many were made.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[BrainArguments]) -> None:
         """Keeps the settings."""
         self.settings = settings
         self.made = 0
@@ -84,26 +70,26 @@ class FieldBrainFactory(Described):
     def _summary(self) -> dict[str, Any]:
         return {**self.settings, "made": self.made}
 
-    def create(self, **settings: Any) -> FieldBrain:
+    def create(self, **settings: Unpack[BrainArguments]) -> FieldBrain:
         """The next brain: with the factory's settings, changed as given; its seed is the factory's plus its number."""
         own = self.settings | settings
-        if "seed" not in settings:
-            seed = self.settings.get("seed", 0)
+        seed = self.settings.get("seed")
+        if "seed" not in settings and seed is not None:
             check_seed("create", seed)
             own["seed"] = seed + self.made
-        brain = _created("create", **own)
+        brain = created("create", **own)
         self.made += 1
         return brain
 
     @staticmethod
-    def create_optimized_brain(force_gpu: bool = False, **settings: Any) -> FieldBrain:
+    def create_optimized_brain(force_gpu: bool = False, **settings: Unpack[BrainArguments]) -> FieldBrain:
         """A brain of `create_brain`; with ``force_gpu`` a RuntimeError if there is no GPU with kernels."""
         op = "create_optimized_brain"
         if check_bool(op, "force_gpu", force_gpu):
             if not (_library.has_cuda_kernels() and torch.cuda.is_available()):
                 raise RuntimeError(f"{op}: force_gpu must be False, as no GPU is there that can be used")
             settings["device"] = resolve_device("cuda", op=op)
-        return _created(op, **settings)
+        return created(op, **settings)
 
 
 class BatchedFieldOperations(Described):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import itertools
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_hrr._checks import (
     brief,
@@ -20,7 +21,7 @@ from torch_hrr._checks import (
     check_dtype,
     check_elements,
     check_floating,
-    check_seed,
+    check_known,
     check_strided,
     choice,
     integer,
@@ -28,9 +29,11 @@ from torch_hrr._checks import (
     number,
     placed,
     plain,
+    renamed,
+    strided,
 )
 from torch_hrr._plain import field as plain_field
-from torch_hrr._random import seeded_generator
+from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.field import functional
@@ -41,8 +44,6 @@ from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.memory import check_free
 from torch_hrr.runtime.pool import TensorPool
 
-METRICS = ("field_information", "max_activation", "prediction_confidence", "energy", "sparsity", "prediction_error")
-"""What a step measures, in the order in which it follows the motor in the packed vector."""
 _RADIUS = 2
 _FALLOFF = 0.8
 _SMALL = 0.01
@@ -57,6 +58,48 @@ _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
     *("threshold", "gain", "modulate", "patterns"),
 )
+
+
+class StepResult(NamedTuple):
+    """What `FieldBrain.step` gives, by name; `FieldBrain.process_robot_cycle` says what the metrics are."""
+
+    motor: Tensor
+    field_information: Tensor
+    max_activation: Tensor
+    prediction_confidence: Tensor
+    energy: Tensor
+    sparsity: Tensor
+    prediction_error: Tensor
+
+
+METRICS = StepResult._fields[1:]
+"""What a step measures, in the order in which it follows the motor in the packed vector."""
+
+
+class BrainSettings(TypedDict, total=False):
+    """The settings of a `FieldBrain` that calls which make one pass on to it."""
+
+    decay: float
+    diffusion: float
+    noise: float
+    boundary: str
+    threshold: float
+    gain: float
+    modulate: bool
+    patterns: int
+    dtype: torch.dtype
+    device: torch.device | str | int | None
+
+
+class BrainArguments(BrainSettings, total=False):
+    """All arguments of `create_brain`."""
+
+    sensory_dim: int
+    motor_dim: int
+    spatial: int | Sequence[int]
+    channels: int
+    prefer_gpu: bool
+    seed: int | None
 
 
 class FieldBrain(Saveable, DescribedModule):
@@ -88,12 +131,14 @@ class FieldBrain(Saveable, DescribedModule):
         library: The stored patterns, a `PatternLibrary`.
         cycle: The number of cycles so far.
         pool: The working memory of a cycle.
+        seed: Of the weights and the first noise; one that was drawn if none was given.
 
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977, for fields; Schoener and Spencer, Dynamic Thinking, 2016, for robots that are driven by them.
     """
 
     file_format = "torch_hrr.field_brain"
+    METRICS: ClassVar[tuple[str, ...]] = METRICS
 
     prediction: Tensor
     key: Tensor
@@ -129,7 +174,7 @@ class FieldBrain(Saveable, DescribedModule):
         gain: float = 1.0,
         modulate: bool = False,
         patterns: int = 256,
-        seed: int = 0,
+        seed: int | None = None,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | int | None = None,
     ) -> None:
@@ -149,8 +194,9 @@ class FieldBrain(Saveable, DescribedModule):
             modulate: Whether surprise imprints more and forgets faster: with m = min(e, 0.5) the intensity is
                 multiplied by 1 + m, and the field by 1 - m decay before it evolves.
             patterns: How many patterns are kept, at least 1.
-            seed: any int, taken modulo 2^64.
-            dtype: dtype of the field: float32 or bfloat16. Everything else is float32.
+            seed: Any int, taken modulo 2^64; None draws one from torch's default generator on the CPU, which
+                `torch.manual_seed` sets.
+            dtype: dtype of the field: float32 or bfloat16. Everything else is float32, whatever torch's default is.
             device: None means the current one, `runtime.get_device()`.
 
         Raises:
@@ -184,9 +230,9 @@ class FieldBrain(Saveable, DescribedModule):
         self.cycle = 0
         self.eager = False
         self._graphs = CapturedCalls(most=2)
-        generator = seeded_generator(check_seed(op, seed))
-        self._draw(generator, dtype)
-        self.register_buffer("key", functional.random_key(seed, device="cpu"))
+        self.seed = given_or_drawn_seed(op, seed)
+        self._draw(seeded_generator(self.seed), dtype)
+        self.register_buffer("key", functional.random_key(self.seed, device="cpu"))
         self.library = PatternLibrary(
             self.patterns, self.sensory_dim, self.motor_dim, device="cpu", dtype=torch.float32
         )
@@ -214,14 +260,27 @@ class FieldBrain(Saveable, DescribedModule):
             reward: For what the last motor did; a number, a tensor of one element on the device, or an array of one.
 
         Returns:
-            ``[motor_dim + 6]`` float32: the motor, then the metrics, in the order of `METRICS`. The next step writes
-            to the same memory.
+            ``[motor_dim + 6]`` float32: the motor, then the metrics, in the order of `METRICS`; `named` gives them
+            their names. The next step writes to the same memory.
 
         Raises:
             TypeError: An argument is of another type or dtype.
             ValueError: A shape or a device is another. The brain is unchanged.
         """
         return self._step("step", sensory, reward)
+
+    @staticmethod
+    def named(packed: Tensor) -> StepResult:
+        """Parts of what `step` returned, or of many of them, ``[..., motor_dim + 6]``, as views by name.
+
+        Raises:
+            TypeError: ``packed`` is not a strided tensor or array.
+            ValueError: It has too few values.
+        """
+        packed, count = strided("named", "packed", packed), len(METRICS)
+        if packed.dim() == 0 or packed.shape[-1] <= count:
+            raise ValueError(f"named: packed must have shape [..., motor_dim + {count}], got {list(packed.shape)}")
+        return StepResult(packed[..., :-count], *packed[..., -count:].unbind(-1))
 
     def forward(self, sensory: Tensor, reward: Tensor | float = 0.0) -> Tensor:
         """`step`. A program that is exported of it goes on in the memory of this brain: export a `copy`."""
@@ -328,7 +387,7 @@ class FieldBrain(Saveable, DescribedModule):
         return sum(buffer.nbytes for buffer in self.buffers()) + self.pool.nbytes
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        settings = {name: getattr(self, name) for name in _SETTINGS} | {"cycle": self.cycle}
+        settings = {name: getattr(self, name) for name in _SETTINGS} | {"cycle": self.cycle, "seed": self.seed}
         settings["dtype"] = str(self.field.dtype).removeprefix("torch.")
         return self._state(), settings
 
@@ -336,7 +395,8 @@ class FieldBrain(Saveable, DescribedModule):
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        settings = dict(metadata)
+        # Files of before hold no seed but that of the noise.
+        settings = {"seed": int(tensors["key"][0]), **metadata}
         cycle = integer("load", "cycle", settings.pop("cycle"), 0)
         dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.pop("dtype")]
         brain = cls(**settings, dtype=dtype, device="cpu")
@@ -435,8 +495,7 @@ class FieldBrain(Saveable, DescribedModule):
             changed = fn(tensor)
             return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
 
-        module: Any = super()
-        module._apply(placed, recurse)
+        nn.Module._apply(self, placed, recurse)
         self._graphs.clear()
         self._follow()
         return self
@@ -601,3 +660,16 @@ def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
         raise ValueError(f"{op}: spatial must be an int or depth, height and width, got {brief(spatial)}")
     depth, height, width = (integer(op, "spatial", size, 1) for size in spatial)
     return depth, height, width
+
+
+def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
+    """A brain on a GPU that works, else on the CPU, unless the settings say where; errors are in the name of `op`."""
+    prefer_gpu = check_bool(op, "prefer_gpu", prefer_gpu)
+    known = [*inspect.signature(FieldBrain).parameters, "prefer_gpu"]
+    check_known(op, "settings", settings, known, "arguments of FieldBrain or prefer_gpu")
+    if settings.get("device") is None:
+        settings["device"] = "auto" if prefer_gpu else "cpu"
+    try:
+        return FieldBrain(**settings)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, "FieldBrain", op) from None

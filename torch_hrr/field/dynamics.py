@@ -6,13 +6,26 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import brief, check_seed, check_strided, choice, integer, listed, number, placed, renamed, sizes
+from torch_hrr._checks import (
+    brief,
+    check_known,
+    check_seed,
+    check_strided,
+    choice,
+    integer,
+    listed,
+    number,
+    placed,
+    renamed,
+    sizes,
+)
+from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
@@ -89,6 +102,22 @@ class DynamicFieldConfig(Described):
         return self.noise * math.sqrt(self.dt) / self.tau
 
 
+class DynamicFieldParameters(TypedDict, total=False):
+    """The fields of a `DynamicFieldConfig`, for calls that take any of them."""
+
+    tau: float
+    dt: float
+    resting_level: float
+    beta: float
+    excitation: float
+    sigma_excitation: float
+    inhibition: float
+    sigma_inhibition: float
+    global_inhibition: float
+    boundary: str
+    noise: float
+
+
 @dataclass(frozen=True, repr=False)
 class Peak(Described):
     """A connected region of activation above the threshold.
@@ -135,7 +164,7 @@ class DynamicField(Saveable, DescribedModule):
         activation: u, ``[..., D, H, W, C]``; steps and loading make a new tensor, so a reference that you keep is not
             overwritten.
         noise_key: The current key of the noise, as `random_key` makes it; each step makes a new tensor.
-        seed: The seed of the first key.
+        seed: The seed of the first key; one that was drawn if none was given.
 
     Source: Amari, Dynamics of pattern formation in lateral-inhibition type neural fields, Biological Cybernetics 27,
     1977; Schöner, Spencer and the DFT Research Group, Dynamic thinking: a primer on dynamic field theory, 2016.
@@ -150,23 +179,24 @@ class DynamicField(Saveable, DescribedModule):
         self,
         shape: Sequence[int],
         *,
-        seed: int = 0,
+        seed: int | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
-        **config: Any,
+        **config: Unpack[DynamicFieldParameters],
     ) -> None:
         """A field at rest.
 
         Args:
             shape: ``[..., D, H, W, C]``, each at least 1; leading dimensions are a batch.
-            seed: Seed of the noise, any int, taken modulo 2^64.
+            seed: Seed of the noise, any int, taken modulo 2^64; None draws one from torch's default generator on the
+                CPU, which `torch.manual_seed` sets.
             device: Where to be, as for `runtime.resolve_device`; None means the one that was set,
                 `runtime.set_device`, else torch's default.
             dtype: float32 or float64; None means torch's default dtype, which must be one of them.
-            config: Any fields of `DynamicFieldConfig`.
+            **config: Any fields of `DynamicFieldConfig`.
 
         Raises:
-            TypeError: An argument of another type, or an unknown number.
+            TypeError: An argument of another type, or an unknown parameter.
             ValueError: A number outside its range, a Gaussian wider than the longest axis, or no device of torch's.
         """
         super().__init__()
@@ -178,13 +208,13 @@ class DynamicField(Saveable, DescribedModule):
         if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
             raise TypeError(f"{op}: dtype must be float32 or float64, got {brief(dtype)}")
         device = resolve_parameter_device(device, op=op)
-        self.seed = check_seed(op, seed)
+        self.seed = given_or_drawn_seed(op, seed)
         self._configure(op, config)
         level = self.config.resting_level
         self.register_buffer("activation", torch.full(self.shape, level, dtype=dtype, device=device))
         self.register_buffer("noise_key", random_key(self.seed, device))
 
-    def configure(self, **changes: Any) -> None:
+    def configure(self, **changes: Unpack[DynamicFieldParameters]) -> None:
         """Changes parameters of the running field, for example ``configure(resting_level=-3.0)`` to boost it.
 
         Raises:
@@ -192,11 +222,9 @@ class DynamicField(Saveable, DescribedModule):
         """
         self._configure("configure", changes)
 
-    def _configure(self, op: str, changes: dict[str, Any]) -> None:
+    def _configure(self, op: str, changes: DynamicFieldParameters) -> None:
         known = [field.name for field in dataclasses.fields(DynamicFieldConfig)]
-        for name in changes:
-            if name not in known:
-                raise TypeError(f"{op}: parameter must be one of {', '.join(known)}, got {name}")
+        check_known(op, "parameter", changes, known, f"one of {', '.join(known)}")
         try:
             config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
         except (TypeError, ValueError) as error:

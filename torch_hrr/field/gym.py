@@ -10,15 +10,16 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, Unpack
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_seed, integer, listed, number, renamed
+from torch_hrr._checks import check_seed, integer, listed, number
+from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described
 from torch_hrr.field import functional
-from torch_hrr.field.brain import METRICS, FieldBrain
+from torch_hrr.field.brain import METRICS, BrainArguments, FieldBrain, created
 from torch_hrr.field.search import search
 
 try:
@@ -400,7 +401,9 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         brain: The `FieldBrain`.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], brain: FieldBrain | None = None, **settings: Any) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], brain: FieldBrain | None = None, **settings: Unpack[BrainArguments]
+    ) -> None:
         """Wraps an environment.
 
         Args:
@@ -417,13 +420,16 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         op = type(self).__name__
         _check_env(op, env)
         _heed_forks()
+        if brain is None:
+            # For the specification, too.
+            settings["seed"] = given_or_drawn_seed(op, settings.get("seed"))
         gymnasium.utils.RecordConstructorArgs.__init__(self, brain=brain, **settings)
         super().__init__(env)
         self._sensors = Sensors(op, env.observation_space)
         size = self._sensors.size
         if brain is None:
             motors = integer(op, "motor_dim", settings.get("motor_dim", size), 1)
-            brain = _brain(op, **(_small(size, motors) | settings))
+            brain = created(op, **(_small(size, motors) | settings))
         elif settings:
             raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
         _check_brain(op, brain)
@@ -453,7 +459,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         return np.asarray([*motor, *measured, *means], np.float32).clip(-1.0, 1.0)
 
 
-def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
+def brain_for(env: gymnasium.Env[Any, Any], **settings: Unpack[BrainArguments]) -> FieldBrain:
     """A brain with a sensory value for each number of an observation and a motor for each of an action.
 
     Args:
@@ -466,16 +472,16 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Any) -> FieldBrain:
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
     _check_env("brain_for", env)
-    return _brain("brain_for", **(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
+    return created("brain_for", **(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
 
 
-def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Any) -> list[FieldBrain]:
-    """A brain for each environment of a vector, as `brain_for` makes them, with seeds that count up."""
+def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Unpack[BrainArguments]) -> list[FieldBrain]:
+    """A brain for each environment of a vector, as `brain_for` makes them, seeds counting up from a given one."""
     _check_envs("brains_for", envs)
     sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
-    first = check_seed("brains_for", settings.get("seed", 0))
-    seeds = range(first, first + envs.num_envs)
-    return [_brain("brains_for", **(sizes | settings | {"seed": seed})) for seed in seeds]
+    first = settings.get("seed")
+    seeds = _seeds("brains_for", first, envs.num_envs)
+    return [created("brains_for", **(sizes | settings | {"seed": seed})) for seed in seeds]
 
 
 @torch.no_grad()
@@ -529,22 +535,11 @@ def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
     return total
 
 
-def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -> dict[str, int]:
+def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -> BrainArguments:
     return _small(Sensors(op, observed).size, Motors(op, acted).size)
 
 
-def _brain(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
-    """On a GPU that works, else on the CPU, unless the settings say where."""
-    device = settings.pop("device", None)
-    if device is None:
-        device = "auto" if check_bool(op, "prefer_gpu", prefer_gpu) else "cpu"
-    try:
-        return FieldBrain(**settings, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "FieldBrain", op) from None
-
-
-def _small(sensory_dim: int, motor_dim: int) -> dict[str, int]:
+def _small(sensory_dim: int, motor_dim: int) -> BrainArguments:
     """Settings of a brain whose cycle is fast on a CPU."""
     return {
         "sensory_dim": sensory_dim,
