@@ -83,6 +83,11 @@ def values_decide() -> bool:
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
+def can_be_cut(tensor: Tensor) -> bool:
+    """Whether a call may be cut into parts: the CPU works on it now, and no tracer or transform sees the parts."""
+    return values_decide() and may_be_kept(tensor) and tensor.device.type == "cpu"
+
+
 def placed(op: str, argument: str, value: Any, device: torch.device | None) -> Tensor:
     """As `tensor`, but an array's is on the device, if one is given."""
     given = tensor(op, argument, value)

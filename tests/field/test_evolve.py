@@ -1,12 +1,16 @@
 """The physics of `field.evolve`: eigenvectors, mass, variance, stationary noise; and its promises about bits."""
 
+import copy
+import functools
 import itertools
 import math
+import os
+import signal
 
 import pytest
 import torch
 
-from torch_hrr import field
+from torch_hrr import _progress, field
 
 BOUNDARIES = ("replicate", "zeros", "circular")
 STENCILS = ("laplace", "box", "binomial")
@@ -316,3 +320,47 @@ def test_vmap_over_noise_is_an_error():
 def test_arguments_of_the_wrong_type(call, text):
     with pytest.raises(TypeError, match=text):
         call()
+
+
+@pytest.mark.parametrize("given", (False, True), ids=("new", "out"))
+@pytest.mark.parametrize("noise", (0.0, 0.1))
+def test_parts_of_a_long_call_are_bit_equal_to_it(noise, given, monkeypatch):
+    start, key = torch.randn(3, 4, 5, 2), field.random_key(3) if noise else None
+    expected = field.evolve(start, 0.1, 0.1, 5, noise=noise, key=key)
+    before, seen = start.clone(), []
+    monkeypatch.setattr(_progress, "_SHORT", 0.0)
+    monkeypatch.setattr(_progress, "_PART", 0.0)
+    out = torch.empty_like(start) if given else None
+    found = field.evolve(start, 0.1, 0.1, 5, noise=noise, key=key, out=out, progress=lambda *each: seen.append(each))
+    assert torch.equal(found, expected) and (found is out) == given and torch.equal(start, before)
+    assert seen == [(done, 5) for done in range(1, 6)]
+    with pytest.raises(RuntimeError, match=r"^evolve: out must "):
+        field.evolve(start, 0.1, 0.1, 5, out=start)
+    start.requires_grad_()
+    (cut,) = torch.autograd.grad(field.evolve(start, 0.1, 0.1, 5).square().sum(), start)
+    monkeypatch.undo()
+    assert torch.equal(cut, torch.autograd.grad(field.evolve(start, 0.1, 0.1, 5).square().sum(), start)[0])
+
+
+def test_long_calls_end_between_parts_on_an_interrupt(monkeypatch):
+    monkeypatch.setattr(_progress, "_SHORT", 0.0)
+    monkeypatch.setattr(_progress, "_PART", 0.0)
+    dynamic = field.DynamicField((1, 6, 6, 1), noise=0.1)
+    before = copy.deepcopy(dynamic.state_dict())
+    for call in (
+        functools.partial(field.evolve, torch.ones(3, 4, 5, 2), 0.1, 0.1, 5),
+        functools.partial(dynamic.step, None, 5),
+    ):
+        seen = []
+
+        def interrupted(done, total, seen=seen):
+            seen.append((done, total))
+            if done == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            call(progress=interrupted)
+        assert seen[:2] == [(1, 5), (2, 5)] and len(seen) < 5
+        with pytest.raises(TypeError, match=r"^(evolve|step): progress must be a function, a bool or None, got int$"):
+            call(progress=3)
+    assert all(torch.equal(each, before[name]) for name, each in dynamic.state_dict().items())

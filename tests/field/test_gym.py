@@ -487,12 +487,13 @@ def test_training_finds_what_is_rewarded():
             self.shown, _, *rest = super().step(action)
             return self.shown, reward, *rest
 
-    results = []
+    results, seen = [], []
     for _ in range(2):
         agent = agent_of(Paid(spaces.Discrete(2), spaces.Discrete(2)), reward_scale=0.0, decay=0.9, threshold=0.0)
-        returns = gym.train(agent, generations=5, candidates=12, seed=1)
+        returns = gym.train(agent, generations=5, candidates=12, seed=1, progress=lambda *each: seen.append(each))
         results.append((returns, agent.brain.motor_weights.tolist()))
     assert results[0] == results[1] and len(returns) == 5
+    assert seen == 2 * [(done, 60) for done in range(1, 61)]
     assert statistics.fmean(agent.run_episode(seed).total for seed in range(100, 110)) >= 3.5
 
 

@@ -1,9 +1,13 @@
 """What learning rules are known to lead to, and what one call of many ticks promises."""
 
+import contextlib
+import copy
+
 import pytest
 import torch
 
-from torch_hrr.hierarchy import plastic_scan
+from torch_hrr import _progress
+from torch_hrr.hierarchy import HebbianCore, plastic_scan
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
 
@@ -195,8 +199,8 @@ def test_arguments_are_left_alone():
     inputs, weight, theta = torch.randn(5, 16), torch.randn(4, 16), torch.rand(4) + 0.5
     before = [x.clone() for x in (inputs, weight, theta)]
     plastic_scan(inputs, weight, rule="bcm", lr=0.1, theta=theta)
-    for tensor, copy in zip((inputs, weight, theta), before, strict=True):
-        assert torch.equal(tensor, copy)
+    for tensor, same in zip((inputs, weight, theta), before, strict=True):
+        assert torch.equal(tensor, same)
 
 
 def test_arrays_are_taken():
@@ -229,3 +233,40 @@ def test_learning_rates_are_learned_through_the_scan():
 def test_words_that_no_operator_can_take_are_named(argument, value):
     with pytest.raises(ValueError, match=rf"^plastic_scan: {argument} must be '.+', got '.{{1,80}}$"):
         plastic_scan(torch.ones(2, 3), torch.ones(1, 3), **{argument: value})
+
+
+@pytest.mark.parametrize("batch", ((), (3,)))
+@pytest.mark.parametrize("rule", RULES)
+def test_parts_of_a_long_call_are_bit_equal_to_it(rule, batch, monkeypatch):
+    inputs, weight, seen = torch.randn(2, 20, *batch, 6), torch.randn(2, 4, 6) / 3, []
+    arguments = {"rule": rule, "lr": 0.05, "every": 3, "decay": 0.1}
+    expected = plastic_scan(inputs, weight, **arguments)
+    monkeypatch.setattr(_progress, "_SHORT", 0.0)
+    monkeypatch.setattr(_progress, "_PART", 0.0)
+    found = plastic_scan(inputs, weight, **arguments, progress=lambda *each: seen.append(each))
+    assert all(map(torch.equal, found, expected)) and seen == [(done, 7) for done in range(1, 8)]
+    layer = HebbianCore(6, 4, rule=rule)
+    before = copy.deepcopy(layer.state_dict())
+    with monkeypatch.context() as patch:
+        patch.setattr(_progress, "interrupts_held_back", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            layer.process(inputs[0])
+    assert all(torch.equal(each, before[name]) for name, each in layer.state_dict().items())
+
+
+@contextlib.contextmanager
+def interrupted():
+    """Ctrl-C in the first part."""
+    yield
+    raise KeyboardInterrupt
+
+
+def test_parts_hide_no_result_of_learning_that_diverges(monkeypatch):
+    """A theta that is infinite is an error at the beginning of a call, not in it."""
+    inputs, weight = 1e15 * torch.ones(4, 3), torch.ones(2, 3)
+    whole = plastic_scan(inputs, weight, "bcm", 1.0, "linear", tau=1.5)
+    assert not whole[2].isfinite().all()
+    monkeypatch.setattr(_progress, "_SHORT", 0.0)
+    monkeypatch.setattr(_progress, "_PART", 0.0)
+    for mine, theirs in zip(plastic_scan(inputs, weight, "bcm", 1.0, "linear", tau=1.5), whole, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)

@@ -25,6 +25,7 @@ from torch_hrr._checks import (
     renamed,
     sizes,
 )
+from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr.field.functional import advance_key, evolve, random_key
@@ -248,12 +249,13 @@ class DynamicField(Saveable, DescribedModule):
         return self._output_of(self.activation)
 
     @torch.no_grad()
-    def step(self, stimulus: Tensor | None = None, steps: int = 1) -> Tensor:
+    def step(self, stimulus: Tensor | None = None, steps: int = 1, *, progress: Progress = None) -> Tensor:
         """Advances by ``steps * dt`` under a stimulus, and returns the output; the same as calling the field.
 
         Args:
             stimulus: S, of the field's dtype and device, broadcast to its shape; None means none.
             steps: How many, at least 0.
+            progress: Called after each step with those done and all; True shows a bar, None nothing.
 
         Returns:
             The output after the last step, ``[..., D, H, W, C]``, a new tensor.
@@ -263,15 +265,15 @@ class DynamicField(Saveable, DescribedModule):
                 a half type.
             ValueError: Its shape or device does not fit, or it is not finite and at most 1e30 in absolute value
                 (checked only on the CPU, and not in compiled or exported programs).
-            On these and any other error, for example a lack of memory, the field is unchanged.
+            On these and any other error, for example a lack of memory, or on Ctrl-C, the field is unchanged.
         """
         steps = integer("step", "steps", steps, 0)
-        stimulus = self._checked(stimulus)
+        stimulus, tick = self._checked(stimulus), ticking("step", progress)
         config = self.config
         rate = config.dt / config.tau
         noise = config.noise_of_step
         activation, key, output = self.activation, self.noise_key, self.output
-        for _ in range(steps):
+        for done in range(steps):
             drive = self._lateral(output)
             if stimulus is not None:
                 drive += stimulus
@@ -280,6 +282,7 @@ class DynamicField(Saveable, DescribedModule):
             if noise:
                 key = advance_key(key, moved.numel())
             output = self._output_of(activation)
+            tick(done + 1, steps)
         if torch.compiler.is_exporting():
             # A program has no tensors to replace.
             self.activation.copy_(activation)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_seed, integer, listed, number
+from torch_hrr._progress import Progress
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described
 from torch_hrr.field import functional
@@ -485,7 +486,17 @@ def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Unpa
 
 
 @torch.no_grad()
-def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **settings: Any) -> list[float]:
+def train(
+    agent: FieldAgent,
+    *,
+    generations: int = 10,
+    candidates: int = 16,
+    elites: int = 4,
+    spread: float = 1.0,
+    seed: int = 0,
+    max_steps: int | None = None,
+    progress: Progress = None,
+) -> list[float]:
     """Searches for motor weights of the agent's brain that earn higher returns, by `search`.
 
     Generation i runs an episode with the seed ``seed + i`` for each of its candidates. Patterns are stored only if the
@@ -493,16 +504,20 @@ def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **s
 
     Args:
         agent: Its brain's ``motor_weights`` ``[motor_dim, 3 + channels]`` are replaced.
+        generations: As for `search`.
+        candidates: As for `search`.
+        elites: As for `search`.
+        spread: As for `search`.
         seed: Seed of the draws and the episodes.
         max_steps: After how many steps to cut off an episode.
-        **settings: Arguments of `search`.
+        progress: Called with the episodes done and all of them; True shows a bar, None nothing.
 
     Returns:
         The mean return of the elites of each generation.
 
     Raises:
         TypeError, ValueError: An argument is of another type or out of its range.
-        After these and any other error the weights are what they were.
+        After these and any other error, or Ctrl-C, the weights are what they were.
 
     Cost: ``generations * candidates`` episodes.
     """
@@ -516,7 +531,16 @@ def train(agent: FieldAgent, *, seed: int = 0, max_steps: int | None = None, **s
         return agent.run_episode(seed + generation, max_steps=max_steps).total
 
     try:
-        found, returns = search(earned, weights.shape, seed=seed, **settings)
+        found, returns = search(
+            earned,
+            weights.shape,
+            generations=generations,
+            candidates=candidates,
+            elites=elites,
+            spread=spread,
+            seed=seed,
+            progress=progress,
+        )
     finally:
         weights.copy_(found)
     return returns

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_seed, integer, number, sizes
+from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import seeded_generator
 
 # Squares of weights stay finite.
@@ -24,6 +25,7 @@ def search(
     elites: int = 4,
     spread: float = 1.0,
     seed: int = 0,
+    progress: Progress = None,
 ) -> tuple[Tensor, list[float]]:
     """Searches for weights with a high return, by the cross-entropy method.
 
@@ -38,6 +40,7 @@ def search(
         elites: How many of the best are fitted, 2 to ``candidates``.
         spread: The first standard deviation, 0 to 1e15.
         seed: Seed of the draws.
+        progress: Called with the candidates tried and all of them; True shows a bar, None nothing.
 
     Returns:
         The last mean, float32 on the CPU, and the mean return of the elites of each generation. It depends on the seed,
@@ -53,6 +56,7 @@ def search(
     candidates = integer("search", "candidates", candidates, 2)
     elites = integer("search", "elites", elites, 2, candidates, "candidates")
     spread = number("search", "spread", spread, 0, _WIDEST)
+    tick = ticking("search", progress)
     generator = seeded_generator(check_seed("search", seed))
     mean = torch.zeros(lengths, dtype=torch.float32, device="cpu")
     deviation = torch.full_like(mean, spread)
@@ -60,7 +64,10 @@ def search(
     for generation in range(generations):
         noise = torch.randn((candidates, *lengths), generator=generator, dtype=mean.dtype, device="cpu")
         drawn = mean + deviation * noise
-        totals = [float(earned(each.clone(), generation)) for each in drawn]
+        totals: list[float] = []
+        for each in drawn:
+            totals.append(float(earned(each.clone(), generation)))
+            tick(generation * candidates + len(totals), generations * candidates)
         # The best of a choice would be NaN.
         if any(math.isnan(total) for total in totals):
             raise ValueError("search: earned must be a number, got nan")

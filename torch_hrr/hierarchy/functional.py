@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, choice, optional_tensor, real, signed, tensor
+from torch_hrr._checks import can_be_cut, check_bool, choice, optional_tensor, real, signed, tensor
 from torch_hrr._ops import ops as _ops
+from torch_hrr._progress import Progress, Tick, in_parts, ticking
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
 ACTIVATIONS = ("linear", "relu", "tanh")
@@ -24,6 +27,8 @@ def plastic_scan(
     tau: float = 100.0,
     decay: float = 0.0,
     normalize: bool = False,
+    *,
+    progress: Progress = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A layer ``y = f(W x)`` that learns from every input by a local rule: T sequential updates in one call.
 
@@ -63,6 +68,9 @@ def plastic_scan(
         tau: time constant of theta in ticks, above 1.
         decay: share of the weights, times lr, that is lost at every tick; at least 0.
         normalize: whether rows are scaled to norm 1 after every update.
+        progress: called with the ticks done and all; True shows a bar, None nothing. Many ticks in float32 or float64
+            on the CPU, without a gradient, run in parts of a fifth of a second with the same bits, between which Ctrl-C
+            ends the call; others in one.
 
     Returns:
         outputs ``[..., ceil(T / every), m]`` or with a batch ``[..., ceil(T / every), B, m]``, the new weight, and the
@@ -85,16 +93,53 @@ def plastic_scan(
     rule = choice(op, "rule", rule, RULES)
     activation = choice(op, "activation", activation, ACTIVATIONS)
     normalize = check_bool(op, "normalize", normalize)
-    outputs, learned, thresholds = _ops.plastic_scan(
+    inputs, weight, theta = (
         tensor(op, "inputs", inputs),
         tensor(op, "weight", weight),
-        rule,
-        real(op, "lr", lr),
-        activation,
-        signed(op, "every", every),
         optional_tensor(op, "theta", theta),
-        real(op, "tau", tau),
-        real(op, "decay", decay),
-        normalize,
     )
+    words = (rule, real(op, "lr", lr), activation, signed(op, "every", every))
+    numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize)
+    tick = ticking(op, progress)
+    given = [each for each in (inputs, weight, theta) if each is not None]
+    axis = weight.dim() - 2
+    if all(map(_may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
+        with contextlib.suppress(_SpoiltError):
+            return _in_parts(inputs, weight, theta, words, numbers, tick)
+    outputs, learned, thresholds = _ops.plastic_scan(inputs, weight, *words, theta, *numbers)
+    tick(outputs.shape[axis], outputs.shape[axis])
     return outputs, learned, thresholds
+
+
+class _SpoiltError(Exception):
+    """Learning has led to a theta that is an error at the beginning of a call alone."""
+
+
+def _may_be_cut(given: Tensor) -> bool:
+    """Whether parts have the bits of a whole call: half types are rounded at its end, gradients keep ticks of all."""
+    is_kept = torch.is_grad_enabled() and given.requires_grad
+    return can_be_cut(given) and not is_kept and given.dtype in (torch.float32, torch.float64)
+
+
+def _in_parts(
+    inputs: Tensor, weight: Tensor, theta: Tensor | None, words: tuple[Any, ...], numbers: tuple[Any, ...], tick: Tick
+) -> tuple[Tensor, Tensor, Tensor]:
+    axis, every = weight.dim() - 2, words[-1]
+    parts: list[Tensor] = []
+    learned, thresholds, begin = weight, theta, 0
+
+    def run(count: int) -> None:
+        nonlocal learned, thresholds, begin
+        steps = inputs.narrow(axis, begin, min(count * every, inputs.shape[axis] - begin))
+        try:
+            outputs, learned, thresholds = _ops.plastic_scan(steps, learned, *words, thresholds, *numbers)
+        except ValueError as error:
+            raise (_SpoiltError if parts else error) from None
+        parts.append(outputs)
+        begin += count * every
+
+    # What a tick costs for each weight and sample.
+    seconds = 1e-7 + 3e-10 * weight.numel() * inputs.shape[axis + 1 : -1].numel()
+    in_parts("plastic_scan", -(-inputs.shape[axis] // every), seconds, run, tick)
+    assert thresholds is not None
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis), learned, thresholds
