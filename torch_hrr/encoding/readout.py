@@ -24,6 +24,8 @@ _LEAST_SHRINKAGE = 1e-5
 # their own beginning without it, and series of an amplitude of 0.001 lose nothing by it.
 _LEAST_VARIANCE = 1e-8
 _LEARNING_RATE = 0.01
+# Multiplications of a Gram matrix at a time, which all states of a chunk of some 1000 units are.
+_PRODUCT = 2**30
 
 Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 Progress = Callable[[int, int], Any]
@@ -59,8 +61,10 @@ class Moments:
         self.count += len(z)
         self._sum_z += z.sum(0)
         self._sum_y += y.sum(0)
-        self._gram += z.mT @ z
         self._cross += z.mT @ y
+        # In parts of a tenth of a second, between which Ctrl-C is heard.
+        for part in z.split(max(1, _PRODUCT // z.shape[1] ** 2)):
+            self._gram += part.mT @ part
 
     @property
     def mean(self) -> Tensor:
