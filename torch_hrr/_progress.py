@@ -80,16 +80,17 @@ def in_parts(
     """
     done, end = before, before + steps
     total = end if total is None else total
-    if steps <= most and steps * seconds <= _SHORT:
+    short = steps * seconds <= _SHORT
+    if short and steps <= most:
         run(steps)
         tick(end, total)
         return
     expected = seconds
     try:
         while done < end:
-            part = max(min(end - done, most, int(_PART / seconds)), 1)
+            part = max(min(end - done, most, int(_PART / max(seconds, 1e-9))), 1)
             start = time.perf_counter()
-            with interrupts_held_back():
+            with contextlib.nullcontext() if short else interrupts_held_back():
                 run(part)
                 done += part
             # What came to rest may move again: no part is so long that this would be felt.

@@ -96,7 +96,7 @@ def test_an_external_input_alone_sets_the_winners():
     brain.project(external={"A": drive})
     assert brain.winners("A").tolist() == list(range(380, 400)) and brain.support("A") == 0
     brain = made()
-    brain.project({}, {"A": "B"}, external={"A": drive})
+    brain.project({}, {"A": "B"}, external={"A": drive >= 380})
     assert brain.winners("A").tolist() == list(range(380, 400)) and brain.support("B") == 15
     for others, error in (({"batch": 2}, "batch"), ({"mode": "sampled"}, "mode must be 'exact'")):
         with pytest.raises(ValueError, match=error):

@@ -104,7 +104,7 @@ def run(
     stimuli = checks.projections(op, "stimuli", checks.or_nothing(stimuli), network.stimuli, known, "stimulus")
     areas = checks.projections(op, "areas", checks.or_nothing(areas), known, known, "area")
     for name, values in external.items():
-        largest = float(values.detach().abs().max())
+        largest = float(values.detach().double().abs().max())
         if not largest <= _LARGEST:
             kind = str(values.dtype).removeprefix("torch.")
             raise ValueError(f"{op}: {what} of {name!r} must be finite and at most 2^20 in {kind}, got {largest}")
@@ -124,6 +124,7 @@ def run(
             raise ValueError(f"{op}: source area must have winners, got none in {source!r}")
     if rounds == 0 or not (shown or reached):
         return None
+    seconds = 2 * network.seconds(network.plans(op, stimuli, areas, reached=external)) + _ROUND
     received: Received = dict.fromkeys(shown) if record else {}
     undo = undoing(network, shown)
     for name in shown:
@@ -157,7 +158,6 @@ def run(
             done += 1
 
     if done < rounds:
-        seconds = 2 * network.seconds(network.plans(op, stimuli, areas, reached=pulled)) + _ROUND
         most = 1 if brain._hooks else sys.maxsize
         in_parts(op, rounds - own, seconds, some, tick, before=own, total=rounds, most=most)
     return received

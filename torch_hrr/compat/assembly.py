@@ -29,21 +29,11 @@ Inputs = Mapping[str, Tensor]
 
 @lock_public_calls
 class TorchBrain(CopiedWhole, Saveable, DescribedModule):
-    """`Brain` with external inputs: real tensors ``[n]`` added to what an area receives from other areas.
+    """`Brain` with external inputs and biases: real tensors ``[n]`` added to what an area receives from other areas.
 
-    One round, all areas at once from the winners of the round before::
-
-        x_j = sum of w_ij over the winners i that fire into the area + external_j + bias_j
-
-    of which the k largest win, ties to the lower index, and plasticity follows, as in `Brain`. External inputs are
-    rounded to ``precision`` and then to the fixed point of all inputs (2^-24; 2^-40 where columns are normalised), so
-    that winners stay exact: an external input of zeros changes no winner, and rounds without external inputs are
-    `Brain`'s own. `enable_learning` makes the biases, zero at first.
-
-    If no projection targets an area with an external input, its winners are set from the external input (and bias)
-    before the first round: the k largest. The same happens in an area without winners that has to fire into another
-    area. Such winners are set as by `Brain.activate` and do not count as having won; winners of rounds do, whatever
-    chose them.
+    Rounds are those of `Brain.project` with ``external``: external inputs and biases are summed in ``precision`` before
+    they are rounded to the fixed point, and biases set no winners by themselves. `enable_learning` makes the biases,
+    zero at first.
 
     With learning enabled (``learning=True``) `compute_assembly_loss` is differentiable in the external inputs of the
     last `project` and in the biases, which are the parameters of this module. Gradients end at the area. Synapses learn
