@@ -144,7 +144,9 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
             external_inputs, projections = self._repeated, self._projections
             if not (external_inputs or projections):
                 raise RuntimeError("project: a call must have come before to be repeated, got nothing to fire either")
-        given = rounding.checked(self.brain, "project", "external_inputs", external_inputs or {})
+        given = rounding.checked(
+            self.brain, "project", "external_inputs", {} if external_inputs is None else external_inputs
+        )
         areas = self.brain.areas
         wanted = {} if projections is None else projections
         wanted = checks.projections("project", "projections", wanted, areas, areas, "area")
