@@ -21,7 +21,7 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from bench.encoding import BASE  # noqa: E402
-from bench.kernel_resources import row, update_document  # noqa: E402
+from bench.tools.kernel_resources import row, update_document  # noqa: E402
 from torch_hrr import encoding  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "encoding.md"

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.kernel_resources import row, update_document  # noqa: E402
+from bench.tools.kernel_resources import row, update_document  # noqa: E402
 from torch_hrr.field import gym  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "field_control.md"

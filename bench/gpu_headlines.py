@@ -29,17 +29,17 @@ from bench import (  # noqa: E402
     encoding,
     field,
     field_targets,
-    gpu_counts,
     gpu_model,
     hierarchy_targets,
     hrr,
     hrr_targets,
 )
 from bench.entry import Entry  # noqa: E402
-from bench.kernel_code import usage_of  # noqa: E402
 from bench.run import measure  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
 from bench.timing import Settings, machine_limits  # noqa: E402
+from bench.tools import gpu_counts  # noqa: E402
+from bench.tools.kernel_code import usage_of  # noqa: E402
 from torch_hrr.io import write_atomically  # noqa: E402
 
 

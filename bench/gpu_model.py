@@ -28,9 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench import gpu_counts, gpu_torch  # noqa: E402
-from bench.gpu_counts import SECTOR, Buffer, Counts, Requests  # noqa: E402
-from bench.kernel_code import (  # noqa: E402
+from bench import gpu_torch  # noqa: E402
+from bench.timing import CpuClock, CudaClock  # noqa: E402
+from bench.tools import gpu_counts  # noqa: E402
+from bench.tools.gpu_counts import SECTOR, Buffer, Counts, Requests  # noqa: E402
+from bench.tools.kernel_code import (  # noqa: E402
     Usage,
     architecture_order,
     build_tree,
@@ -39,10 +41,9 @@ from bench.kernel_code import (  # noqa: E402
     short_name,
     usage_of,
 )
-from bench.kernel_resources import kib, percent, row, update_document  # noqa: E402
-from bench.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
-from bench.occupancy import KIB, WARP, occupancy  # noqa: E402
-from bench.timing import CpuClock, CudaClock  # noqa: E402
+from bench.tools.kernel_resources import kib, percent, row, update_document  # noqa: E402
+from bench.tools.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
+from bench.tools.occupancy import KIB, WARP, occupancy  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "gpu_model.md"
 LIBRARY = "libtorch_hrr.so"
@@ -59,7 +60,7 @@ ROW_OPERATORS = re.compile(r"(un)?bind|superpose|k_winners|k_cap")
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a data sheet says; what an SM holds is in bench/occupancy.py by architecture."""
+    """What a data sheet says; what an SM holds is in bench/tools/occupancy.py by architecture."""
 
     name: str
     architecture: str

@@ -31,7 +31,7 @@ target_include_directories(torch_hrr SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(torch_hrr PRIVATE "${TORCH_HRR_TORCH_ROOT}/lib/libc10_cuda.so" CUDA::cudart)
 target_compile_definitions(torch_hrr PRIVATE TORCH_HRR_WITH_CUDA)
 
-# Prints what every kernel is launched with, for bench/kernel_resources.py. Its own CUDA runtime, which only records,
+# Prints what every kernel is launched with, for bench/tools/kernel_resources.py. Its own CUDA runtime, which only records,
 # replaces cudart.
 add_executable(cuda_launches tests/cuda_launches/main.cpp tests/cuda_launches/cuda_runtime.cpp
                              $<TARGET_OBJECTS:hrr_cuda_kernels>)

@@ -1,4 +1,4 @@
-"""What CUDA kernels ask of a GPU's memory stays within bench/gpu_bounds.toml."""
+"""What CUDA kernels ask of a GPU's memory stays within bench/tools/gpu_bounds.toml."""
 
 import importlib
 import os
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-gpu_counts = importlib.import_module("bench.gpu_counts")
+gpu_counts = importlib.import_module("bench.tools.gpu_counts")
 
 NONE = {"requests": 0, "lanes": 0, "bytes": 0, "units": 0, "least": 0, "deepest": 0}
 

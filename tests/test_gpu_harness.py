@@ -17,7 +17,7 @@ GPU = Path(__file__).resolve().parent / "gpu"
 ROOT = GPU.parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
-gpu_counters, gpu_counts = (importlib.import_module(f"bench.{name}") for name in ("gpu_counters", "gpu_counts"))
+gpu_counters, gpu_counts = (importlib.import_module(f"bench.tools.{name}") for name in ("gpu_counters", "gpu_counts"))
 
 MACHINE = {
     "torch": "2.11.0+cu130", "device": "NVIDIA H100", "capability": "9.0", "free_gib": 70.0, "memory_gib": 79.2,

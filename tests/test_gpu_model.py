@@ -11,12 +11,12 @@ import torch
 
 from torch_hrr import _library
 
-gpu_counts = importlib.import_module("bench.gpu_counts")
+gpu_counts = importlib.import_module("bench.tools.gpu_counts")
 gpu_headlines = importlib.import_module("bench.gpu_headlines")
 gpu_model = importlib.import_module("bench.gpu_model")
 gpu_torch = importlib.import_module("bench.gpu_torch")
-kernel_code = importlib.import_module("bench.kernel_code")
-machine_code = importlib.import_module("bench.machine_code")
+kernel_code = importlib.import_module("bench.tools.kernel_code")
+machine_code = importlib.import_module("bench.tools.machine_code")
 
 A100 = gpu_model.GPUS[0]
 EXPLAINED = ("bind_normalize", "superpose", "k_winners float", "philox_fill")

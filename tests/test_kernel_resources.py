@@ -1,4 +1,4 @@
-"""Registers, stack and occupancy of the compiled CUDA kernels stay within bench/kernel_bounds.toml."""
+"""Registers, stack and occupancy of the compiled CUDA kernels stay within bench/tools/kernel_bounds.toml."""
 
 import fcntl
 import importlib
@@ -13,10 +13,10 @@ import pytest
 
 from torch_hrr import _library
 
-kernel_bounds = importlib.import_module("bench.kernel_bounds")
-kernel_code = importlib.import_module("bench.kernel_code")
-kernel_resources = importlib.import_module("bench.kernel_resources")
-occupancy = importlib.import_module("bench.occupancy")
+kernel_bounds = importlib.import_module("bench.tools.kernel_bounds")
+kernel_code = importlib.import_module("bench.tools.kernel_code")
+kernel_resources = importlib.import_module("bench.tools.kernel_resources")
+occupancy = importlib.import_module("bench.tools.occupancy")
 
 USAGE = """
 Fatbin ptx code:
@@ -372,7 +372,7 @@ def test_the_document_lists_every_family(kernels):
     text = kernel_resources.DOCUMENT.read_text()
     listed = re.findall(r"^\| `(\w+)` \| ([\w-]+) \|", text[: text.index("<!-- families: end -->")], re.MULTILINE)
     families = {(template, compute or "-") for template, compute in (one.family for one in kernels)}
-    assert set(listed) == families, "python bench/kernel_resources.py --update"
+    assert set(listed) == families, "python bench/tools/kernel_resources.py --update"
 
 
 def test_the_command_prints_a_table_and_json(program, capsys):

@@ -19,13 +19,13 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 import minors  # noqa: E402
 from stages import PTX, PTX_ARCHIVE, TORCH_BRAINS  # noqa: E402
 
-from bench import gpu_counts  # noqa: E402
 from bench.run import commit_of_tree  # noqa: E402
+from bench.tools import gpu_counts  # noqa: E402
 
 MOST_BYTES = 60 * 2**20
 # What the tests of tests/gpu import or run; the dry run shows whether something is missing.
 PARTS = (
-    "pyproject.toml", "LICENSE", "docs/gpu.md", "bench/*.py", "bench/*.toml", "tests/conftest.py", "tests/cases/*.py",
+    "pyproject.toml", "LICENSE", "docs/gpu.md", "bench/*.py", "bench/tools/*", "tests/conftest.py", "tests/cases/*.py",
     "tests/gpu/*", "tests/assembly/brain_programs.py", TORCH_BRAINS,
 )  # fmt: skip
 

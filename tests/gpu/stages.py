@@ -144,7 +144,7 @@ class Plan:
         return Stage("ptx", what, 40, [dataclasses.replace(job, command=command)])
 
     def counters(self) -> Stage:
-        command = [sys.executable, "bench/gpu_counters.py", "--counts", "counts.json", "--device", self.device]
+        command = [sys.executable, "bench/tools/gpu_counters.py", "--counts", "counts.json", "--device", self.device]
         job = Job("counters", [*command, "--json", str(self.work / "counters.json")])
         missing = self.missing("ncu") if self.has("counts.json") else "the counts come with a kit that has them"
         return Stage("counters", "ncu's counters beside the counts of the host", 40, [job], missing)

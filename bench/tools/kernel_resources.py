@@ -1,10 +1,10 @@
 """Registers, stack, shared memory and occupancy of every CUDA kernel, read from the compiled code: no GPU is needed.
 
-    python bench/kernel_resources.py              the kernels of a build by family, as Markdown
-    python bench/kernel_resources.py --kernels    one line per kernel; --json the same as JSON
-    python bench/kernel_resources.py --check      compares with kernel_bounds.toml; exit status 1 if a bound is exceeded
-    python bench/kernel_resources.py --update     writes the tables of docs/kernel_resources.md
-    python bench/kernel_resources.py --bounds     prints tight bounds, to copy into kernel_bounds.toml
+    python bench/tools/kernel_resources.py            the kernels of a build by family, as Markdown
+    python bench/tools/kernel_resources.py --kernels  one line per kernel; --json the same as JSON
+    python bench/tools/kernel_resources.py --check    compares with kernel_bounds.toml; exit status 1 if one is exceeded
+    python bench/tools/kernel_resources.py --update   writes the tables of docs/kernel_resources.md
+    python bench/tools/kernel_resources.py --bounds   prints tight bounds, to copy into kernel_bounds.toml
 
 Registers, stack and static shared memory come from `cuobjdump --dump-resource-usage`. Block sizes and dynamic shared
 memory are not in the binary: the build tree's program cuda_launches calls the library's own launch code on a CUDA
@@ -19,12 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.kernel_bounds import BOUNDS, bounds_that_hold, read_bounds, violations  # noqa: E402
-from bench.kernel_code import (  # noqa: E402
+from bench.tools.kernel_bounds import BOUNDS, bounds_that_hold, read_bounds, violations  # noqa: E402
+from bench.tools.kernel_code import (  # noqa: E402
     Kernel,
     architecture_order,
     build_tree,
@@ -35,7 +35,7 @@ from bench.kernel_code import (  # noqa: E402
     recorded_launches,
     usage_of,
 )
-from bench.occupancy import KIB  # noqa: E402
+from bench.tools.occupancy import KIB  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "kernel_resources.md"
 

@@ -1,7 +1,7 @@
 """What five kernels really ask of a GPU's memory, by ncu's counters, beside what cuda_on_host_profile counted.
 
-    python bench/gpu_counters.py --counts FILE                   on a GPU, with ncu on PATH
-    python bench/gpu_counters.py --counts FILE --device cpu      a dry run: calls the operators on the CPU
+    python bench/tools/gpu_counters.py --counts FILE                   on a GPU, with ncu on PATH
+    python bench/tools/gpu_counters.py --counts FILE --device cpu      a dry run: calls the operators on the CPU
 
 FILE is the output of cuda_on_host_profile. A count that is off by more than a twentieth fails: an assumption of the
 program that counts on the host is wrong then (docs/cuda_on_host.md).
@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench import gpu_counts, gpu_torch  # noqa: E402
-from bench.gpu_counts import Counts  # noqa: E402
-from bench.kernel_code import demangle, short_name  # noqa: E402
+from bench import gpu_torch  # noqa: E402
+from bench.tools import gpu_counts  # noqa: E402
+from bench.tools.gpu_counts import Counts  # noqa: E402
+from bench.tools.kernel_code import demangle, short_name  # noqa: E402
 from torch_hrr import field, hierarchy  # noqa: E402
 from torch_hrr.io import write_atomically  # noqa: E402
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.kernel_code import Kernel, by_family
-from bench.occupancy import round_up
+from bench.tools.kernel_code import Kernel, by_family
+from bench.tools.occupancy import round_up
 
 BOUNDS = Path(__file__).with_name("kernel_bounds.toml")
 

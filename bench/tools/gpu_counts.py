@@ -1,7 +1,8 @@
 """What CUDA kernels ask of a GPU's memory, counted on the host, and the bounds of gpu_bounds.toml on it.
 
-`python bench/gpu_counts.py` runs the program cuda_on_host_profile of a build tree and prints a line for each operator
-and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. docs/cuda_on_host.md says how it counts.
+`python bench/tools/gpu_counts.py` runs the program cuda_on_host_profile of a build tree and prints a line for each
+operator and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. docs/cuda_on_host.md
+says how it counts.
 """
 
 import argparse
@@ -16,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.kernel_code import build_tree, demangle, short_name  # noqa: E402
+from bench.tools.kernel_code import build_tree, demangle, short_name  # noqa: E402
 from torch_hrr.io import write_atomically  # noqa: E402
 
 BOUNDS = Path(__file__).with_name("gpu_bounds.toml")

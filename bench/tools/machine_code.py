@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.occupancy import WARP
+from bench.tools.occupancy import WARP
 
 # Instructions that an unexplained request may cost before it is left unexplained: more than a loop's body has.
 PENALTY = 1000.0
