@@ -416,7 +416,7 @@ def test_bad_settings(settings, error, text):
         (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
         (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float64"),
         (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
-        (lambda m, x: m.fit(x, x, progress=5), TypeError, "fit: progress must be a function or None, got int"),
+        (lambda m, x: m.fit(x, x, progress=5), TypeError, "fit: progress must be a function, a bool or None, got int"),
         (lambda m, x: m.to("meta").run(x), ValueError, "run: the machine must hold data, got one on meta"),
         (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
         (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._checks import check_bool, check_seed, integer, number, renamed
+from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
@@ -20,7 +21,6 @@ from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.inputs import (
     TOKENS,
     as_array,
-    check_progress,
     check_target,
     check_warmup,
     integers,
@@ -31,7 +31,7 @@ from torch_hrr.encoding.inputs import (
     token_tensor,
 )
 from torch_hrr.encoding.protocol import Parameters, not_fitted
-from torch_hrr.encoding.readout import Progress, fit_softmax, softmax_ticks
+from torch_hrr.encoding.readout import fit_softmax, softmax_ticks
 from torch_hrr.encoding.reservoir import SETTINGS, LiquidStateMachine, read_out
 from torch_hrr.io import Saveable
 
@@ -263,7 +263,7 @@ class LSMRegressor(_Estimator):
         self._check_fitted("final_state")
         return self.machine.final_state
 
-    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress | None = None) -> Self:
+    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress = None) -> Self:
         """Draws the machine, learns the read-out and keeps `final_state`, as `LiquidStateMachine.fit` does.
 
         Args:
@@ -433,7 +433,7 @@ class LSMClassifier(_Softmax):
     def _integers(self) -> Tensor:
         return torch.from_numpy(self.classes_.astype("int64"))
 
-    def fit(self, x: Any, y: Any, progress: Progress | None = None) -> Self:
+    def fit(self, x: Any, y: Any, progress: Progress = None) -> Self:
         """Draws the machine and learns the read-out.
 
         Args:
@@ -453,7 +453,7 @@ class LSMClassifier(_Softmax):
         Deterministic. Cost: the states of every step, and some hundred passes over features ``[B, 2 units]``.
         """
         check_target("fit", y)
-        check_progress("fit", progress)
+        tick = ticking("fit", progress)
         given, columns = self._batch("fit", x, self._takes_tokens(), self.input_dim, None)
         classes, label = labels("fit", "y", y, len(given))
         check_warmup("fit", 0, given)
@@ -462,12 +462,12 @@ class LSMClassifier(_Softmax):
         # States may be finite where an infinite input drives them.
         if not tokens and not bool(given.to(machine.dtype).isfinite().all()):
             raise ValueError("fit: x must be finite, got NaN or infinity")
-        features, steps = _features(machine, "fit", given, progress), given.shape[1]
+        features, steps = _features(machine, "fit", given, tick), given.shape[1]
         if not bool(features.isfinite().all()):
             raise ValueError("fit: x must be finite, got NaN or infinity")
         label = label.to(machine.device)
         parts = list(zip(torch.split(features, _BATCH), torch.split(label, _BATCH), strict=True))
-        later = None if progress is None else lambda done, total: progress(steps + done, steps + total)
+        later: Tick = lambda done, total: tick(steps + done, steps + total)  # noqa: E731
         self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device, later)
         self._machine, self.classes_, self._columns = machine, classes, columns
         if not tokens:
@@ -565,7 +565,7 @@ class LSMGenerator(_Softmax):
     def _settings(self) -> SinusoidalConfig:
         return SinusoidalConfig() if self.config is None else self.config
 
-    def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress | None = None) -> Self:
+    def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress = None) -> Self:
         """Learns which token follows.
 
         Args:
@@ -589,7 +589,7 @@ class LSMGenerator(_Softmax):
         machine = self._draw(1)
         given, batched = _tokens(machine, "fit", tokens)
         streams = integer("fit", "streams", streams, 1)
-        check_progress("fit", progress)
+        tick = ticking("fit", progress)
         if not batched:
             length = given.shape[1] // streams
             if length < 2:
@@ -618,7 +618,7 @@ class LSMGenerator(_Softmax):
             return kept
 
         count = -(-inputs.shape[1] // steps)
-        self._softmax = fit_softmax(chunks, count, units, _vocabulary(machine), machine.device, progress)
+        self._softmax = fit_softmax(chunks, count, units, _vocabulary(machine), machine.device, tick)
         self._machine = machine
         return self
 
@@ -759,7 +759,7 @@ def _refuse(estimator: object, op: str, given: Tensor, shapes: str, width: int |
     raise ValueError(f"{op}: x must have shape {shapes.format('n' if width is None else width)}, got {got}{known}")
 
 
-def _features(machine: LiquidStateMachine, op: str, given: Tensor, progress: Progress | None = None) -> Tensor:
+def _features(machine: LiquidStateMachine, op: str, given: Tensor, tick: Tick = unseen) -> Tensor:
     """Mean and last state of the steps that are not padding, ``[B, 2 units]``; zeros where all are."""
     embedder = machine.embedder
     padding = embedder.config.padding_id if isinstance(embedder, ConfigurableSinusoidalEmbedder) else None
@@ -776,8 +776,7 @@ def _features(machine: LiquidStateMachine, op: str, given: Tensor, progress: Pro
         total += torch.einsum("btn,bt->bn", states.double(), counted[:, begin:end].double())
         here = ((last >= begin) & (last < end)).nonzero().squeeze(-1)
         final[here] = states[here, last[here] - begin].double()
-        if progress is not None:
-            progress(end, given.shape[1] + softmax_ticks(-(-len(given) // _BATCH)))
+        tick(end, given.shape[1] + softmax_ticks(-(-len(given) // _BATCH)))
     return torch.cat([total / counted.sum(1, keepdim=True).clamp_min(1), final], 1)
 
 

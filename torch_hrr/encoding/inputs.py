@@ -139,9 +139,3 @@ def check_warmup(op: str, warmup: Any, inputs: Tensor) -> int:
     if checked >= steps:
         raise ValueError(f"{op}: warmup must be below the number of steps, {steps}, got {checked}")
     return checked
-
-
-def check_progress(op: str, progress: Any) -> None:
-    """Raises TypeError unless it can be called, or is None."""
-    if progress is not None and not callable(progress):
-        raise TypeError(f"{op}: progress must be a function or None, got {type(progress).__name__}")

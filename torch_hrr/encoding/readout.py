@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from torch_hrr._progress import Tick, unseen
 
 # Relative to the largest eigenvalue: directions below it are rounding errors of a Gram matrix in float64.
 _RANK_TOLERANCE = 1e-14
@@ -28,8 +29,6 @@ _LEARNING_RATE = 0.01
 _PRODUCT = 2**30
 
 Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
-Progress = Callable[[int, int], Any]
-"""Is called with how much is done and how much there is in all; what it raises, such as KeyboardInterrupt, ends it."""
 
 
 class Moments:
@@ -106,7 +105,7 @@ def softmax_ticks(count: int) -> int:
 
 
 def fit_softmax(
-    chunks: Chunks, count: int, features: int, classes: int, device: torch.device, progress: Progress | None = None
+    chunks: Chunks, count: int, features: int, classes: int, device: torch.device, tick: Tick = unseen
 ) -> tuple[Tensor, Tensor]:
     """Softmax regression: weights ``[features, classes]`` and constants of ``p = softmax(z w + b)``, in float64.
 
@@ -121,17 +120,17 @@ def fit_softmax(
         features: Width of a sample.
         classes: Number of labels.
         device: Where the data is.
-        progress: Called after every chunk of every pass with the number of those done and of all.
+        tick: Called after every chunk of every pass with the number of those done and of all.
 
     Cost: one pass for the moments and at least four for the steps, one step a chunk.
     """
     # Gradients are needed even where the caller wants none, and no half types.
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        return _fit_softmax(chunks, count, features, classes, device, progress)
+        return _fit_softmax(chunks, count, features, classes, device, tick)
 
 
 def _fit_softmax(
-    chunks: Chunks, count: int, features: int, classes: int, device: torch.device, progress: Progress | None
+    chunks: Chunks, count: int, features: int, classes: int, device: torch.device, tick: Tick
 ) -> tuple[Tensor, Tensor]:
     # Whitening needs no more digits than float32 has.
     moments, done = Moments(features, 0, device, torch.float32), 0
@@ -139,16 +138,15 @@ def _fit_softmax(
     total = softmax_ticks(count)
     steps = total - count
 
-    def tick() -> None:
+    def count_chunk() -> None:
         nonlocal done
         done += 1
-        if progress is not None:
-            progress(done, total)
+        tick(done, total)
 
     for z, label in chunks():
         moments.add(z, z.new_empty(len(z), 0))
         occurrences += torch.bincount(label, minlength=classes)
-        tick()
+        count_chunk()
     covariance = moments.scatter() / moments.count
     shrinkage = _SHRINKAGE * features / moments.count
     variance = float(covariance.diagonal().mean())
@@ -174,7 +172,7 @@ def _fit_softmax(
                 loss = loss + shrinkage / 2 * weights.square().sum()
                 weights.grad, bias.grad = torch.autograd.grad(loss, (weights, bias))
                 optimizer.step()
-            tick()
+            count_chunk()
     with torch.no_grad():
         final = whiten.double() @ weights.double()
         return final, bias.double() - moments.mean @ final

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_bool, integer, number, renamed
 from torch_hrr._compile import outside_graphs
+from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr.encoding.acceleration import choose_device
-from torch_hrr.encoding.inputs import check_progress, check_warmup, real_tensor, token_tensor
-from torch_hrr.encoding.readout import Moments, Progress
+from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
+from torch_hrr.encoding.readout import Moments
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.memory import check_free
 
@@ -270,7 +271,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
         return self._chunks(op, inputs, start, steps)
 
     @outside_graphs
-    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress | None = None) -> Self:
+    def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress = None) -> Self:
         """Learns the read-out from inputs and targets, and keeps `final_state`; the reservoir stays as it is.
 
         ``w`` and ``c`` minimise ``sum |w x[t] + c - y[t]|^2 + ridge |w|^2`` over all steps from ``warmup`` on. Sums
@@ -282,7 +283,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
             warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
                 start; at least 0 and below T. Some 100 where the old inputs fade slowly.
             progress: Called after every chunk, which takes some hundredths of a second, with the number of steps done
-                and of all. What it raises, like KeyboardInterrupt, ends the call and leaves the machine as it was.
+                and of all; True shows a bar. What it raises, like KeyboardInterrupt, ends the call and leaves the machine as it was.
 
         Returns:
             The machine itself.
@@ -293,7 +294,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
 
         Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
         """
-        check_progress("fit", progress)
+        tick = ticking("fit", progress)
         inputs, batched = self._inputs("fit", x)
         targets = real_tensor("fit", "y", y)
         leading = inputs.shape[not batched : 2]
@@ -316,8 +317,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
             skipped = min(max(warmup - begin, 0), chunk.shape[1])
             kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format)
             moments.add(kept.flatten(0, 1), targets[:, begin + skipped : end].flatten(0, 1))
-            if progress is not None:
-                progress(end, inputs.shape[1])
+            tick(end, inputs.shape[1])
         weights, constant = moments.ridge(self.ridge)
         self.readout_weights, self.readout_constant = (
             (weights.squeeze(1), constant.squeeze(0)) if flat else (weights, constant)
