@@ -121,6 +121,14 @@ def test_modes_and_links(path, tmp_path):
                 assert stat.S_IMODE(path.stat().st_mode) == mode
     finally:
         os.umask(previous)
+
+    def chunks():
+        # Nobody else reads along.
+        yield b"x"
+        yield str([stat.S_IMODE(each.stat().st_mode) for each in tmp_path.glob(".torch_hrr-*")]).encode()
+
+    write_atomically(str(path), chunks())
+    assert path.read_text() == f"x[{0o600}]"
     save(link, small(), {}, **KIND)
     assert link.is_symlink()
     assert_same(load(path, format=FORMAT)[0], small())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, check_strided, integer, placed, resolve_dtype
+from torch_hrr._checks import check_floating, check_strided, integer, placed, resolve_dtype
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr.io import Saveable
@@ -152,36 +153,14 @@ class PatternLibrary(Saveable, DescribedModule):
         """How many are kept; waits for the device."""
         return min(int(self.stored), self.capacity)
 
-    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self.state_dict(), {}
-
     @classmethod
-    def _from_content(
-        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        contexts, patterns, stored = (tensors.get(name) for name in ("contexts", "patterns", "stored"))
-        fits = (
-            len(tensors) == 3
-            and not metadata
-            and contexts is not None
-            and patterns is not None
-            and stored is not None
-            and contexts.dim() == patterns.dim() == 2
-            and len(contexts) == len(patterns)
-            and contexts.dtype == patterns.dtype
-            and contexts.dtype in FLOATING
-            and 0 not in (*contexts.shape, *patterns.shape)
-            and stored.shape == (1,)
-            and stored.dtype == torch.int64
-            and int(stored) >= 0
-        )
-        if not fits:
-            raise ValueError("other tensors")
-        assert contexts is not None and patterns is not None
-        capacity, dim = contexts.shape
-        library = cls(capacity, dim, patterns.shape[1], device=device, dtype=contexts.dtype)
-        library.load_state_dict(tensors)
-        return library
+        (capacity, dim), (_, pattern_dim) = tensors["contexts"].shape, tensors["patterns"].shape
+        if int(tensors["stored"]) < 0:
+            raise ValueError("fewer than no patterns")
+        return cls(capacity, dim, pattern_dim, **settings, device=device, dtype=tensors["contexts"].dtype)
 
     def _summary(self) -> dict[str, Any]:
         return {"capacity": self.capacity, "dim": self.dim, "pattern_dim": self.pattern_dim}

@@ -248,8 +248,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         return {**super().__getstate__(), "_hooks": OrderedDict()}
 
     @locked
-    def _content(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-        tensors = {name: value for name, value in self.state_dict().items() if not name.endswith("_extra_state")}
+    def _settings(self) -> dict[str, Any]:
         levels = [
             {
                 "level_id": level.level_id,
@@ -262,16 +261,17 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             }
             for level in self.levels
         ]
-        return tensors, {"levels": levels}
+        return {"levels": levels}
 
     @classmethod
-    def _from_content(
-        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        made = cls()
-        if set(metadata) != {"levels"} or options:
-            raise ValueError(f"levels alone, got {sorted(metadata)} and {sorted(options)}")
-        for number, given in enumerate(metadata["levels"]):
+        made = cls(**options)
+        levels = settings.pop("levels")
+        if settings:
+            raise ValueError(f"levels alone, got {sorted(settings)}")
+        for number, given in enumerate(levels):
             level_settings = dict(given)
             layers, steps = level_settings.pop("layers"), level_settings.pop("steps")
             sizes = (level_settings["temporal_resolution"] - 1, level_settings["input_size"])
@@ -279,22 +279,20 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             _check_shape(tensors, f"levels.{number}.held", (level_settings["output_size"],))
             level = HierarchicalLevel(**level_settings)
             for i, layer_settings in enumerate(layers):
-                settings = dict(layer_settings)
-                kind: Any = _LAYERS[settings.pop("class")]
+                own = dict(layer_settings)
+                kind: Any = _LAYERS[own.pop("class")]
                 weight = f"levels.{number}.layers.{i}.weight"
-                _check_shape(tensors, weight, (settings["output_size"], settings["input_size"]))
-                dtype = tensors[weight].dtype
-                level.add_layer(kind(**settings, device=device, dtype=dtype))
+                _check_shape(tensors, weight, (own["output_size"], own["input_size"]))
+                level.add_layer(kind(**own, device=device, dtype=tensors[weight].dtype))
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)
-        expected: dict[str, Tensor] = dict(made._content()[0])
-        if expected.keys() != tensors.keys():
-            raise ValueError(f"tensors {sorted(expected)}, got {sorted(tensors)}")
-        for name, value in tensors.items():
-            place = expected[name]
-            if (place.shape, place.dtype) != (value.shape, value.dtype):
-                raise ValueError(f"{name} of {place.dtype} {list(place.shape)}, got {value.dtype} {list(value.shape)}")
-            place.copy_(value)
+        return made
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        made = super()._from_content(tensors, metadata, device, **options)
         for level in made.levels:
             if len(level.layers):
                 level.check("load")

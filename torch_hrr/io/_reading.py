@@ -66,8 +66,9 @@ def opened(
                 parts = _parts(header, 8 + int.from_bytes(file.read(8), "little"), manifest["tensors"])
             yield file, manifest, parts
         except SafetensorError as error:
-            why = str(error).removeprefix("Error while deserializing header: ")
-            raise IntegrityError(f"{op}: {os.fsdecode(path)} is no safetensors file, or damaged: {why}") from None
+            why = "is no safetensors file, or damaged or cut short: "
+            why += str(error).removeprefix("Error while deserializing header: ")
+            raise IntegrityError(f"{op}: {os.fsdecode(path)} {why}") from None
         except IntegrityError as error:
             raise IntegrityError(f"{op}: {os.fsdecode(path)} {error}") from None
 

@@ -25,8 +25,9 @@ _REFUSALS = (KeyError, TypeError, ValueError, IndexError, AttributeError, Runtim
 class Saveable:
     """Something that can be saved to one checked safetensors file and loaded with the same bits.
 
-    A class states `file_format`, the name of its kind of file, and `file_version`; ``_content`` gives an object's
-    content, and ``_from_content`` makes an object of it.
+    A class states `file_format`, the name of its kind of file, and `file_version`. The file of a module holds the
+    tensors of its `state_dict` and the values of ``_settings``, of which ``_from_settings`` makes it again. What has
+    another content overrides ``_content``, which gives it, and ``_from_content``, which makes an object of it.
     """
 
     file_format: ClassVar[str]
@@ -100,7 +101,21 @@ class Saveable:
 
     def _content(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         """Tensors and plain values that determine the object."""
-        raise NotImplementedError
+        state = cast(nn.Module, self).state_dict()
+        return {name: value for name, value in state.items() if not name.endswith("_extra_state")}, self._settings()
+
+    def _settings(self) -> Mapping[str, Any]:
+        """The arguments of the module, as JSON can hold them, but for what its tensors say."""
+        return {}
+
+    @classmethod
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
+    ) -> Self:
+        """A module with these settings; shapes and dtypes may be taken from the tensors, whose values come later."""
+        kind: Any = cls
+        made: Self = kind(**settings, device=device, **options)
+        return made
 
     @classmethod
     def _from_content(
@@ -110,7 +125,16 @@ class Saveable:
 
         Raises what such checks raise (KeyError, TypeError, ValueError and the like) for a content that no object has.
         """
-        raise NotImplementedError
+        made = cls._from_settings(dict(metadata), tensors, device, **options)
+        own, _ = made._content()
+        if own.keys() != tensors.keys():
+            raise ValueError(f"tensors {sorted(own)}, got {sorted(tensors)}")
+        for name, value in tensors.items():
+            place = own[name]
+            if (place.shape, place.dtype) != (value.shape, value.dtype):
+                raise ValueError(f"{name} of {place.dtype} {list(place.shape)}, got {value.dtype} {list(value.shape)}")
+            place.copy_(value)
+        return made
 
     @classmethod
     def _resolved(cls, device: torch.device | str | int | None) -> torch.device | None:
