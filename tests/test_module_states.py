@@ -85,6 +85,10 @@ MODULES = {
         lambda device: field.DynamicField((1, 6, 6, 1), device=device, noise=0.1),
         lambda own: moved(own) is None or own, moved,
     ),
+    "SplitField": (
+        lambda device: field.SplitField(torch.zeros(3, 2, 4, device=device).unsqueeze(0)),
+        lambda own: own.planes.copy_(X.view(1, 3, 2, 4)) is None or own, lambda own: own.evolve(0.1, 0.1, 3),
+    ),
     "HierarchicalLevel": (
         level, lambda module: module.process(X) is None or module,
         lambda module: [module.process(X), module.process(X)],

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import os
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """The dtypes that the operators take."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def also_named(**names: str) -> Callable[[_Function], _Function]:
+    """Decorates what takes arguments by names of before, too: ``old="new"``."""
+
+    def decorated(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # What is given under both names is given twice, which Python refuses.
+            old = {names[name]: kwargs.pop(name) for name in names if name in kwargs}
+            return function(*args, **old, **kwargs)
+
+        return cast(_Function, call)
+
+    return decorated
 
 
 def check_floating(op: str, argument: str, tensor: Tensor) -> None:

@@ -1,5 +1,6 @@
 """One rank of a split field, which compares its planes with the whole: python split_rank.py RENDEZVOUS RANK RANKS."""
 
+import copy
 import gc
 import itertools
 import sys
@@ -53,6 +54,7 @@ def check(rank, ranks):
     split.evolve(0.0, 0.0, noise=1.0)
     drawn = split.gather()
     assert 0.8 < float(drawn.std()) < 1.2 and drawn.unique().numel() == drawn.numel()
+    assert torch.equal(copy.deepcopy(split).gather(), drawn)
     # Planes may be written to; what is wrong leaves them.
     split.planes.fill_(1.0)
     for call in (

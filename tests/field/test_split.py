@@ -1,5 +1,6 @@
 """Fields split over ranks have the bits of the whole."""
 
+import copy
 import pathlib
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_planes_that_do_not_fit_are_errors():
         split.evolve(0.1, 0.1, 1.5)
     with pytest.raises(TypeError, match=r"key must be a torch\.Tensor"):
         split.evolve(0.1, 0.1, noise=1.0, key=[1, 2])
-    with pytest.raises(ValueError, match=r"^SplitField\.evolve: decay must be in"):
+    with pytest.raises(ValueError, match=r"^evolve: decay must be in"):
         split.evolve(2.0, 0.1)
 
 
@@ -65,3 +66,15 @@ def test_what_inference_mode_made_goes_on_outside():
     with torch.inference_mode():
         split = field.SplitField(torch.ones(2, 3, 4, 5))
     assert torch.equal(split.evolve(0.5, 0.1), torch.full((2, 3, 4, 5), 0.5))
+
+
+def test_a_split_field_is_a_module_that_goes_where_its_model_goes():
+    split = field.SplitField(torch.rand(3, 4, 5, 2))
+    model = torch.nn.ModuleList([split]).double()
+    again = copy.deepcopy(model)[0]
+    assert list(model.state_dict()) == ["0._state"] and again.planes.dtype == torch.float64
+    expected = split.evolve(0.1, 0.1, 3).clone()
+    assert torch.equal(again.evolve(0.1, 0.1, 3), expected)
+    split.evolve(0.1, 0.1)
+    assert torch.equal(again.planes, expected)
+    assert model.to("meta")[0].gradient().is_meta

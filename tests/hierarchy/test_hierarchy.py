@@ -350,7 +350,7 @@ def refusals():
         (lambda: HierarchicalLevel(0, 6, 9, 0), ValueError, "temporal_resolution must be at least 1, got 0"),
         (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),
         (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be finite and above 0"),
-        (lambda: BitLinear(6, 0), ValueError, "BitLinear: output_size must be at least 1, got 0"),
+        (lambda: BitLinear(6, 0), ValueError, "BitLinear: out_features must be at least 1, got 0"),
         (lambda: BitLinear(2**40, 2**40), ValueError, "BitLinear: the weights must have fewer than 2"),
         (lambda: SoftHebb(2**62, 2), ValueError, "SoftHebb: the weights must have fewer than 2"),
         (lambda: HierarchicalLevel(0, 2, 2, 2**62), ValueError, "HierarchicalLevel: the window of a tick must have"),
@@ -421,6 +421,15 @@ def test_bitlinear_is_ternary_and_its_gradient_goes_straight_through():
     upstream = torch.randn(5, 8)
     (gradient,) = torch.autograd.grad(layer(x), layer.weight, upstream)
     torch.testing.assert_close(gradient, upstream.T @ x)
+
+
+def test_sizes_have_torchs_names_and_those_of_before():
+    layer, before = BitLinear(in_features=6, out_features=4, seed=1), BitLinear(input_size=6, output_size=4, seed=1)
+    assert torch.equal(layer.weight, before.weight)
+    for each in (layer, before, HebbianCore(6, 4)):
+        assert (each.in_features, each.out_features, each.input_size, each.output_size) == (6, 4, 6, 4)
+    with pytest.raises(TypeError, match=r"multiple values for .*'in_features'"):
+        BitLinear(6, 4, input_size=6)
 
 
 def test_expected_free_energy_is_cross_entropy_with_the_goal():

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, integer, real, renamed, strided, tensor
-from torch_hrr._repr import Described, place_of
+from torch_hrr._checks import FLOATING, check_floating, integer, real, strided, tensor
+from torch_hrr._repr import DescribedModule
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
 
 
-class SplitField(Described):
+class SplitField(DescribedModule):
     """A field divided along its depth: every rank holds some consecutive planes, in the order of ranks.
 
     Results are bit-equal to those of the whole field on one device, noise included. A step sends one plane to each
     neighbouring rank. All methods are collective (properties are not): every rank must call them, with the same
     arguments. Without a process group there is one rank, which holds the whole field. There are no gradients.
+    A state holds this rank's planes between those of its neighbours; a copy is in the same group.
 
     Attributes:
         depth: Planes of the whole field.
@@ -35,6 +37,9 @@ class SplitField(Described):
             split.evolve(decay=0.02, diffusion=0.1, steps=100)
     """
 
+    _state: Tensor
+    _next: Tensor
+
     def __init__(self, planes: Tensor, group: dist.ProcessGroup | None = None) -> None:
         """Copies this rank's planes; their number may differ between ranks, their other sizes may not.
 
@@ -47,6 +52,7 @@ class SplitField(Described):
             TypeError: ``planes`` is of a dtype not named above.
             ValueError: it has fewer than 4 dimensions or no plane, or does not fit the other ranks' planes.
         """
+        super().__init__()
         self._group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
         self._rank = dist.get_rank(self._group) if self._group is not None else 0
         self._ranks = dist.get_world_size(self._group) if self._group is not None else 1
@@ -57,14 +63,22 @@ class SplitField(Described):
         shape[_DEPTH] += 2
         with torch.inference_mode(False), torch.no_grad():
             # With a plane of neighbours at both ends of depth.
-            self._state, self._next = (planes.new_zeros(shape) for _ in range(2))
+            self.register_buffer("_state", planes.new_zeros(shape))
+            self.register_buffer("_next", planes.new_zeros(shape), persistent=False)
             self.planes.copy_(planes)
 
     def _summary(self) -> dict[str, Any]:
         state, own = self._state, self._counts[self._rank]
         shape = [*state.shape[:_DEPTH], own, *state.shape[_DEPTH + 1 :]]
         place = {"depth": self.depth, "origin": self.origin, "rank": self._rank, "ranks": self._ranks}
-        return {"planes": shape, **place, **place_of(state.device, state.dtype)}
+        return {"planes": shape, **place}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy in the same group, which cannot be copied."""
+        made = memo[id(self)] = type(self).__new__(type(self))
+        memo[id(self._group)] = self._group
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
     @property
     def planes(self) -> Tensor:
@@ -107,7 +121,7 @@ class SplitField(Described):
         Raises:
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
         """
-        op = "SplitField.evolve"
+        op = "evolve"
         steps = integer(op, "steps", steps, 0)
         decay, diffusion, noise = (
             real(op, name, value) for name, value in (("decay", decay), ("diffusion", diffusion), ("noise", noise))
@@ -117,10 +131,10 @@ class SplitField(Described):
         # On no plane at all, which checks the arguments before ranks wait for one another.
         nothing = self._state.narrow(_DEPTH, 0, 0)
         checked = key if key is not None else functional.random_key(0, nothing.device)
-        try:
-            functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise renamed(error, "evolve", op) from None
+        functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+        if self._next.device != self._state.device or self._next.dtype != self._state.dtype:
+            # A state was assigned.
+            self._next = torch.zeros_like(self._state)
         if key is not None:
             key = key.clone()
         elif noise > 0:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, integer, resolve_dtype
+from torch_hrr._checks import also_named, check_bool, integer, resolve_dtype
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
 from torch_hrr.hierarchy.layers import check_rows, drawn_weights
@@ -19,6 +19,7 @@ class BitLinear(DescribedModule):
     so any optimizer trains W.
 
     Attributes:
+        in_features, out_features: n and m, as of `torch.nn.Linear`.
         weight: W, ``[m, n]``, from N(0, 1/n) at first.
         bias: b, ``[m]``, or None.
         seed: Of the weights; one that was drawn if none was given.
@@ -28,10 +29,11 @@ class BitLinear(DescribedModule):
 
     bias: nn.Parameter | None
 
+    @also_named(input_size="in_features", output_size="out_features")
     def __init__(
         self,
-        input_size: int,
-        output_size: int,
+        in_features: int,
+        out_features: int,
         bias: bool = True,
         seed: int | None = None,
         *,
@@ -41,8 +43,8 @@ class BitLinear(DescribedModule):
         """Draws the weights.
 
         Args:
-            input_size: n, at least 1.
-            output_size: m, at least 1.
+            in_features: n, at least 1.
+            out_features: m, at least 1.
             bias: Whether there is one; zeros at first.
             seed: Of the weights, which are the same on every device; None draws one from torch's default generator on
                 the CPU, which `torch.manual_seed` sets.
@@ -55,14 +57,14 @@ class BitLinear(DescribedModule):
         """
         super().__init__()
         op = "BitLinear"
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
+        self.in_features = self.input_size = integer(op, "in_features", in_features, 1)
+        self.out_features = self.output_size = integer(op, "out_features", out_features, 1)
         bias = check_bool(op, "bias", bias)
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
         self.seed = given_or_drawn_seed(op, seed)
-        drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
+        drawn = drawn_weights(op, self.out_features, self.in_features, self.seed)
         self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
-        self.bias = nn.Parameter(torch.zeros(self.output_size, device=place, dtype=kind)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(self.out_features, device=place, dtype=kind)) if bias else None
 
     def quantized(self) -> tuple[Tensor, Tensor]:
         """The weights as -1, 0 and 1, int8 ``[m, n]``, and gamma, 0-d."""
@@ -77,4 +79,4 @@ class BitLinear(DescribedModule):
         return nn.functional.linear(x, weight, self.bias)
 
     def _summary(self) -> dict[str, Any]:
-        return {"input_size": self.input_size, "output_size": self.output_size, "bias": self.bias is not None}
+        return {"in_features": self.in_features, "out_features": self.out_features, "bias": self.bias is not None}

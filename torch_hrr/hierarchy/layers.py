@@ -89,8 +89,8 @@ class Layer(DescribedModule):
     """What a level needs of a layer: sizes, and outputs for all ticks of a call.
 
     Attributes:
-        input_size: n.
-        output_size: m.
+        input_size, in_features: n.
+        output_size, out_features: m.
         learns: Whether `process` can change it.
         seed: Of the weights; one that was drawn if none was given.
     """
@@ -109,8 +109,8 @@ class Layer(DescribedModule):
         """Draws ``weight``; errors bear the name of the class."""
         super().__init__()
         op = type(self).__name__
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
+        self.in_features = self.input_size = integer(op, "input_size", input_size, 1)
+        self.out_features = self.output_size = integer(op, "output_size", output_size, 1)
         self.seed = given_or_drawn_seed(op, seed)
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
