@@ -139,7 +139,7 @@ class FieldAgent(Described):
             ValueError: The brain has other numbers of values, or the bounds of actions are infinite.
         """
         op = type(self).__name__
-        _check_env(op, env)
+        _check(op, "env", env, gymnasium.Env, "gymnasium.Env")
         self.env = env
         self._connect(op, brain, env.observation_space, env.action_space, reward_scale)
 
@@ -149,7 +149,7 @@ class FieldAgent(Described):
     def _connect(
         self, op: str, brain: FieldBrain, observed: spaces.Space[Any], acted: spaces.Space[Any], reward_scale: float
     ) -> None:
-        _check_brain(op, brain)
+        _check(op, "brain", brain, FieldBrain, "FieldBrain")
         self._sensors, self._motors = Sensors(op, observed), Motors(op, acted)
         needed, given = (self._sensors.size, self._motors.size), (brain.sensory_dim, brain.motor_dim)
         if needed != given:
@@ -270,7 +270,7 @@ class VectorFieldAgent(Described):
             TypeError, ValueError: As for `FieldAgent`, or there are fewer or more brains than environments.
         """
         op = type(self).__name__
-        _check_envs(op, envs)
+        _check(op, "envs", envs, gymnasium.vector.VectorEnv, "gymnasium.vector.VectorEnv")
         brains = listed(op, "brains", brains, "one each")
         if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
@@ -419,7 +419,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
             ValueError: The brain has another number of sensory values, or a setting is out of its range.
         """
         op = type(self).__name__
-        _check_env(op, env)
+        _check(op, "env", env, gymnasium.Env, "gymnasium.Env")
         _heed_forks()
         if brain is None:
             # For the specification, too.
@@ -433,7 +433,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
             brain = created(op, **(_small(size, motors) | settings))
         elif settings:
             raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
-        _check_brain(op, brain)
+        _check(op, "brain", brain, FieldBrain, "FieldBrain")
         if brain.sensory_dim != size:
             raise ValueError(f"{op}: brain must have sensory_dim = {size}, got {brain.sensory_dim}")
         self.brain = brain
@@ -472,16 +472,15 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Unpack[BrainArguments]) 
         TypeError: A space that is neither Box nor Discrete, or an unknown setting.
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
-    _check_env("brain_for", env)
+    _check("brain_for", "env", env, gymnasium.Env, "gymnasium.Env")
     return created("brain_for", **(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
 
 
 def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Unpack[BrainArguments]) -> list[FieldBrain]:
     """A brain for each environment of a vector, as `brain_for` makes them, seeds counting up from a given one."""
-    _check_envs("brains_for", envs)
+    _check("brains_for", "envs", envs, gymnasium.vector.VectorEnv, "gymnasium.vector.VectorEnv")
     sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
-    first = settings.get("seed")
-    seeds = _seeds("brains_for", first, envs.num_envs)
+    seeds = _seeds("brains_for", settings.get("seed"), envs.num_envs)
     return [created("brains_for", **(sizes | settings | {"seed": seed})) for seed in seeds]
 
 
@@ -521,8 +520,7 @@ def train(
 
     Cost: ``generations * candidates`` episodes.
     """
-    if not isinstance(agent, FieldAgent):
-        raise TypeError(f"train: agent must be a FieldAgent, got {type(agent).__name__}")
+    _check("train", "agent", agent, FieldAgent, "FieldAgent")
     weights = agent.brain.motor_weights
     found = weights.clone()
 
@@ -548,7 +546,7 @@ def train(
 
 def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
     """The return of an episode of uniformly random actions, for comparison; the seed also seeds the actions."""
-    _check_env("random_episode", env)
+    _check("random_episode", "env", env, gymnasium.Env, "gymnasium.Env")
     env.reset(seed=seed)
     env.action_space.seed(seed)
     total, ended = 0.0, False
@@ -565,12 +563,7 @@ def _sizes_for(op: str, observed: spaces.Space[Any], acted: spaces.Space[Any]) -
 
 def _small(sensory_dim: int, motor_dim: int) -> BrainArguments:
     """Settings of a brain whose cycle is fast on a CPU."""
-    return {
-        "sensory_dim": sensory_dim,
-        "motor_dim": motor_dim,
-        "spatial": 8,
-        "channels": sensory_dim + motor_dim,
-    }
+    return {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": 8, "channels": sensory_dim + motor_dim}
 
 
 def _heed_forks() -> None:
@@ -579,19 +572,9 @@ def _heed_forks() -> None:
         torch.set_num_threads(1)
 
 
-def _check_brain(op: str, brain: FieldBrain) -> None:
-    if not isinstance(brain, FieldBrain):
-        raise TypeError(f"{op}: brain must be a FieldBrain, got {type(brain).__name__}")
-
-
-def _check_env(op: str, env: gymnasium.Env[Any, Any]) -> None:
-    if not isinstance(env, gymnasium.Env):
-        raise TypeError(f"{op}: env must be a gymnasium.Env, got {type(env).__name__}")
-
-
-def _check_envs(op: str, envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
-    if not isinstance(envs, gymnasium.vector.VectorEnv):
-        raise TypeError(f"{op}: envs must be a gymnasium.vector.VectorEnv, got {type(envs).__name__}")
+def _check(op: str, argument: str, value: Any, kind: type[Any], name: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{op}: {argument} must be a {name}, got {type(value).__name__}")
 
 
 def _seeds(op: str, seed: int | None, count: int) -> list[int | None]:

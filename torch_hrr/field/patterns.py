@@ -157,9 +157,10 @@ class PatternLibrary(Saveable, DescribedModule):
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        (capacity, dim), (_, pattern_dim) = tensors["contexts"].shape, tensors["patterns"].shape
-        if int(tensors["stored"]) < 0:
-            raise ValueError("fewer than no patterns")
+        (capacity, dim), (count, pattern_dim) = tensors["contexts"].shape, tensors["patterns"].shape
+        # Before what may be larger than the file is made.
+        if count != capacity or int(tensors["stored"]) < 0:
+            raise ValueError("other tensors")
         return cls(capacity, dim, pattern_dim, **settings, device=device, dtype=tensors["contexts"].dtype)
 
     def _summary(self) -> dict[str, Any]:
