@@ -3,6 +3,7 @@
 What needs a GPU is asked for by name and falls back to the CPU after a warning each time, as the programs expect.
 """
 
+import importlib
 import time
 
 import numpy as np
@@ -45,6 +46,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*continuing on the CPU:RuntimeW
 def device_as_before(monkeypatch):
     monkeypatch.setattr(runtime.device, "_process_device", None)
     monkeypatch.setattr(runtime.device, "_is_set", False)
+
+
+@pytest.mark.parametrize("name", ("encoding", "field", "hrr", "runtime"))
+def test_names_are_where_they_were(name):
+    package, found = importlib.import_module(f"torch_hrr.{name}"), {}
+    exec(f"from torch_hrr.{name} import *", found)
+    assert set(package.__all__) <= found.keys() & set(dir(package))
+    with pytest.raises(AttributeError, match=f"^module 'torch_hrr.{name}' has no attribute 'Nothing'$"):
+        package.Nothing  # noqa: B018
 
 
 class TestHolographicRepresentations:

@@ -162,17 +162,3 @@ def test_a_benchmark_calls_once_more_than_it_times():
     assert (len(calls), timing["runs"]) == (8, 7)
     assert timing["mean_time"] >= 0 and timing["median"] >= 0 and timing["iqr"] >= 0
     assert runtime.benchmark_device(lambda: None)["runs"] > 1000
-
-
-def test_the_sample_of_the_seed():
-    """As written, imports aside."""
-    from torch_hrr.runtime import benchmark_device, matmul, mean, randn, set_device
-
-    def my_operation():
-        a = randn(100, 100)
-        b = matmul(a, randn(100, 100))
-        return mean(b)
-
-    set_device("cpu")
-    result = benchmark_device(my_operation)
-    assert f"CPU: {result['mean_time'] * 1000:.2f}ms".startswith("CPU: ")

@@ -222,7 +222,6 @@ def test_buffers_are_used_again_and_transfers_copy():
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda t: t.create_pinned_memory(3), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
         (lambda t: t.create_pinned_memory((2, -1)), ValueError, "create_pinned_memory: a size must be at least 0"),
         (
             lambda t: t.create_pinned_memory((2**62, 4)),
@@ -231,7 +230,6 @@ def test_buffers_are_used_again_and_transfers_copy():
         ),
         (lambda t: t.create_pinned_memory((2,), torch.int8), TypeError, "create_pinned_memory: dtype must be"),
         (lambda t: t.release(torch.ones(1, device="meta")), ValueError, "release: buffer must be on the CPU, got meta"),
-        (lambda t: t.release(3), TypeError, "release: buffer must be"),
         (lambda t: t.create_pinned_memory(b"ab"), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
         (lambda t: t.create_pinned_memory({2, 3}), TypeError, "create_pinned_memory: shape must be a sequence of ints"),
         (
@@ -239,8 +237,6 @@ def test_buffers_are_used_again_and_transfers_copy():
             ValueError,
             "async_transfer: a tensor must hold data",
         ),
-        (lambda t: t.async_transfer([1.0]), TypeError, "async_transfer: tensor must be"),
-        (lambda t: t.async_transfer(torch.ones(1), stream=3), TypeError, "async_transfer: stream must be"),
         (lambda t: pipeline(3, [], "cpu"), TypeError, "pipeline: fn must be callable, got int"),
         (lambda t: pipeline(torch.sin, 3, "cpu"), TypeError, "pipeline: batches must be an iterable, got int"),
         (
@@ -256,25 +252,6 @@ def test_bad_arguments(call, error, text):
         call(OptimizedTransfers("cpu"))
 
 
-def test_a_buffer_is_given_back_once():
-    moving = OptimizedTransfers("cpu")
-    buffer = moving.create_pinned_memory((1,))
-    moving.release(buffer)
-    with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
-        moving.release(buffer)
-    moving.release(moving.create_pinned_memory((1,)).requires_grad_())
-    used = moving.create_pinned_memory((1,))
-    assert used is buffer and not used.requires_grad
-    for other in (used.view(1), torch.ones(1).expand(5), torch.ones(1)):
-        with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
-            moving.release(other)
-    # A copy lends what is its own.
-    copied = copy.deepcopy(moving)
-    with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
-        copied.release(used)
-    copied.release(copied.create_pinned_memory((1,)))
-
-
 def test_a_copy_on_the_cpu_is_one_too():
     moving = OptimizedTransfers("cpu")
     buffer = moving.create_pinned_memory((2,)).fill_(1)
@@ -283,8 +260,12 @@ def test_a_copy_on_the_cpu_is_one_too():
     assert near.tolist() == [1, 1]
 
 
-def test_a_buffer_of_inference_mode_is_written_outside():
+def test_a_copy_of_the_transfers_lends_what_is_its_own():
+    """What may be given back is told in test_manager.py."""
     moving = OptimizedTransfers("cpu")
-    with torch.inference_mode():
-        moving.release(moving.create_pinned_memory((2,)))
-    moving.create_pinned_memory((2,)).fill_(1)
+    copied, buffer = copy.deepcopy(moving), moving.create_pinned_memory((1,))
+    for other, given in ((copied, buffer), (moving, buffer.view(1))):
+        with pytest.raises(ValueError, match=r"^release: buffer must be in use"):
+            other.release(given)
+    moving.release(buffer)
+    copied.release(copied.create_pinned_memory((1,)))

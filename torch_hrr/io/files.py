@@ -40,6 +40,7 @@ from torch_hrr.io.atomic import open_regular as open_regular
 from torch_hrr.io.atomic import replace_atomically
 from torch_hrr.io.atomic import write_atomically as write_atomically
 from torch_hrr.io.atomic import write_json as write_json
+from torch_hrr.runtime.device import resolve_device
 
 _Content: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -186,9 +187,6 @@ def load(
 
     Cost: one pass over the file; besides the tensors, the host holds the bytes of one of them at a time.
     """
-    # Not imported above: the package's modules save themselves with this one.
-    from torch_hrr.runtime.device import resolve_device
-
     version = checked_options("load", format, version, key)
     place = resolve_device(device, op="load")
     with enough_memory(path), opened("load", path, format, version, key) as (file, manifest, parts):

@@ -16,6 +16,7 @@ from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io import files
 from torch_hrr.io.files import IntegrityError
+from torch_hrr.runtime.device import resolve_device
 
 _CLASSES: dict[str, type[Saveable]] = {}
 # What a content that no object has may raise while an object is made of it.
@@ -139,9 +140,6 @@ class Saveable:
     @classmethod
     def _resolved(cls, device: torch.device | str | int | None) -> torch.device | None:
         """The device asked for; None leaves it to the class."""
-        # Not imported above: the package's modules save themselves with this one.
-        from torch_hrr.runtime.device import resolve_device
-
         place = None if device is None else resolve_device(device, op="load")
         if cls._reads_values and place is not None and place.type == "meta":
             raise ValueError(f"load: device of {cls.__name__} must have memory, got meta")
