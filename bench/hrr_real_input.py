@@ -1,6 +1,7 @@
 """Holographic reduced representations of real input: languages by letter trigrams, digits by fractional powers."""
 
 import string
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from bench.hrr_acceptance import Row, Size, mean_and_error, share_error
 from torch_hrr import hrr
 from torch_hrr.demos import digits as demo
 
-WORDS = Path(__file__).parent / "data" / "words"
+WORDS = Path(__file__).parent / "data" / "words.zip"
 LETTERS = " " + string.ascii_lowercase
 DIM = 1024
 TRAINING_SHARE = 0.75
@@ -28,7 +29,8 @@ WordEncoder = Callable[[Tensor], Tensor]
 
 def read_words() -> dict[str, list[str]]:
     """The word list of each language."""
-    return {path.stem: path.read_text(encoding="utf-8").split() for path in sorted(WORDS.glob("*.txt"))}
+    with zipfile.ZipFile(WORDS) as lists:
+        return {Path(name).stem: lists.read(name).decode().split() for name in sorted(lists.namelist())}
 
 
 def encode_words(words: list[str], encoder: WordEncoder) -> Tensor:

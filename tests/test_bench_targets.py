@@ -135,28 +135,12 @@ def test_targets_in_json_and_table(tmp_path, monkeypatch, capsys):
     assert "needs a GPU" in printed
 
 
-AIMS_OF_A_GPU = {
-    "hrr": {f"bind_normalize over traffic, {rows}": 1.5 for rows in (1, 1000, 100_000)},
-    "assembly": {f"k_winners in reads, {shape}": 2.5 for shape in ("32x100000", "32x1000000")}
-    | {"a small brain's round, replayed": 20e-6, "exact projection, one core": None},
-    "field": {
-        "64^3x64 in copies, steps: 1": 1.3,
-        "64^3x64 in copies, steps: 10": 3.0,
-        "32^3x64 cycle, 1000 a second": 1 / 1000,
-    },
-    "encoding": {
-        f"{shape} {dtype} in fills": 1.2 for shape in ("8192x512", "65536x1024") for dtype in ("float32", "bfloat16")
-    },
-    "hierarchy": {"the example on a GPU": 20e-3},
-}
-
-
 @pytest.mark.parametrize("system", run.SYSTEMS)
-def test_aims_of_a_gpu_are_in_the_tables(system):
+def test_targets_of_a_gpu_are_listed_and_not_measured_without_one(system):
     table = importlib.import_module(f"bench.{system}_targets").TARGETS
     assert len({target.name for target in table}) == len(table)
-    found = [target for target in table if target.what in AIMS_OF_A_GPU[system]]
-    assert {target.what: target.limit for target in found} == AIMS_OF_A_GPU[system]
+    found = [target for target in table if target.needs_gpu]
+    assert found
     for target in found:
         row = targets.measure_target(target, targets.Session(SETTINGS))
         assert row.keys() == KEYS and row["status"] == "needs a GPU"
