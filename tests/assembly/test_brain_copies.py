@@ -17,31 +17,22 @@ def pickled(value):
     return pickle.loads(pickle.dumps(value))
 
 
-def brain_of(mode="exact"):
-    brain = Brain(p=0.1, seed=4, mode=mode)
+def brain_of():
+    brain = Brain(p=0.1, seed=4)
     brain.add_stimulus("s", 40)
     brain.add_area("A", 500, 20, 0.1)
     brain.project({"s": ["A"]})
     return brain
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy])
-@pytest.mark.parametrize("mode", ["exact", "sampled"])
-def test_a_copy_of_a_watched_brain_is_not_watched(copied, mode):
-    brain = brain_of(mode)
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, pickled])
+def test_a_copy_of_a_watched_brain_is_not_watched(copied):
+    brain = brain_of()
     with Monitor(brain) as monitor:
         other = copied(brain)
         assert not other._hooks and list(brain._hooks.values()) == [monitor._record]
         brain.project(*ONTO_A, rounds=2)
     assert monitor.rounds == 2
-
-
-def test_a_pickle_of_a_watched_brain_is_not_watched():
-    brain = brain_of()
-    with Monitor(brain) as monitor:
-        other = pickled(brain)
-        brain.project(*ONTO_A, rounds=2)
-    assert monitor.rounds == 2 and not other._hooks
     other.project(*ONTO_A, rounds=2)
     assert other.winners("A").equal(brain.winners("A"))
 
@@ -79,11 +70,11 @@ def test_threads_take_turns_at_a_brain():
     brain = Brain(p=0.05, seed=0)
     brain.add_stimulus("s", 20)
     for name in "ABCD":
-        brain.add_area(name, 1000, 30)
+        brain.add_area(name, 400, 30)
     brain.project({"s": list("ABCD")})
 
     def work(name):
-        for _ in range(15):
+        for _ in range(10):
             brain.project({"s": [name]}, {name: list("ABCD")})
             brain.inhibit(name)
             brain.disinhibit(name)
@@ -93,10 +84,6 @@ def test_threads_take_turns_at_a_brain():
     for name in "ABCD":
         assert brain.support(name) == len(brain.ever_won(name).unique())
         assert len(brain.winners(name).unique()) == 30
-    again = pickle.loads(pickle.dumps(brain))
-    again.project({}, {"A": ["B"]})
-    brain.project({}, {"A": ["B"]})
-    assert torch.equal(again.winners("B"), brain.winners("B"))
 
 
 def shared(kind):

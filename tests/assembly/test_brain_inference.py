@@ -44,46 +44,45 @@ def used(mode):
 def test_made_or_used_in_inference_mode(mode):
     plain = made(mode)
     expected = [use(plain), use(plain)]
-    with torch.inference_mode():
-        brain = made(mode)
-    assert [use(brain), use(brain)] == expected
-    brain = made(mode)
-    with torch.inference_mode():
-        first = use(brain)
-    assert [first, use(brain)] == expected
-    with torch.inference_mode():
-        brain = made(mode)
-        first = use(brain)
-    assert [first, use(brain)] == expected
+    for making, using in ((True, False), (False, True), (True, True)):
+        with torch.inference_mode(making):
+            brain = made(mode)
+        with torch.inference_mode(using):
+            first = use(brain)
+        assert [first, use(brain)] == expected
+
+
+def loaded(brain, path):
+    brain.save(path)
+    return Brain.load(path)
+
+
+def taken(brain, _):
+    other = Brain(p=0.1, seed=1, mode=brain.mode)
+    other.load_state_dict(brain.state_dict())
+    return other
+
+
+def in_a_parent(brain, _):
+    parent = torch.nn.ModuleList([used(brain.mode)])
+    use(parent[0])
+    parent.load_state_dict(torch.nn.ModuleList([brain]).state_dict())
+    return parent[0]
+
+
+def moved(brain, _):
+    return copy.deepcopy(brain)._apply(torch.clone)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("way", ["file", "state", "parent"])
-def test_read_in_inference_mode(mode, way, tmp_path):
+@pytest.mark.parametrize("way", [loaded, taken, in_a_parent, lambda brain, _: copy.deepcopy(brain), moved])
+def test_read_copied_or_moved_in_inference_mode(mode, way, tmp_path):
     brain = used(mode)
-    brain.save(tmp_path / "brain")
     with torch.inference_mode():
-        if way == "file":
-            other = Brain.load(tmp_path / "brain")
-        elif way == "state":
-            other = Brain(p=0.1, seed=1, mode=mode)
-            other.load_state_dict(brain.state_dict())
-        else:
-            parent = torch.nn.ModuleList([used(mode)])
-            use(parent[0])
-            parent.load_state_dict(torch.nn.ModuleList([brain]).state_dict())
-            other = parent[0]
-    brain.project({"s": ["A"]}), other.project({"s": ["A"]})
+        other = way(brain, tmp_path / "brain")
+    for each in (brain, other):
+        each.project({"s": ["A"]})
     assert use(other) == use(brain)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_copied_or_moved_in_inference_mode(mode):
-    brain = used(mode)
-    with torch.inference_mode():
-        other, moved = copy.deepcopy(brain), copy.deepcopy(brain)._apply(torch.clone)
-    expected = use(brain)
-    assert use(other) == expected and use(moved) == expected
 
 
 def test_a_torch_brain_made_in_inference_mode_learns():

@@ -26,6 +26,7 @@ def test_counts_are_read_without_a_declaration(batch):
     assert torch.equal(counts, used.stimulus_counts("s", "A")) and counts.any()
     assert brain.get_extra_state() == before
     counts.zero_()
+    used.stimulus_counts("s", "A").zero_()
     assert brain.stimulus_counts("s", "A").any()
     assert torch.equal(used.stimulus_counts("s", "A"), brain.stimulus_counts("s", "A"))
 

@@ -25,31 +25,6 @@ def assert_refused(error, match, state, mode="exact", **options):
     assert torch.equal(brain.winners("A"), twin.winners("A")) and brain.support("A") == twin.support("A")
 
 
-# states.0 is area A, 1 its fiber into itself, 2 the stimulus.
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("0.winners", 60, r"winners of area 'A' must be in 0\.\.59, got 60"),
-        ("0.winner_count", 7, r"winner_count of area 'A' must be in 0\.\.6, got 7"),
-        ("0.neuron_of", -1, r"neuron_of of area 'A' must be in 0\.\.59, got -1"),
-        ("0.slots", 61, r"slots of area 'A' must be in 0\.\.\d+, got 61"),
-        ("0.bias", -5, r"bias of area 'A' must be in 0\.\.2305843009213693952, got -5"),
-        ("0.last_win", 4, r"last_win of area 'A' must be in 0\.\.3, got 4"),
-        ("1.weight", 0.5, r"weight of the fiber from 'A' to 'A' must be in 1\.\.16777216, got 0\.5"),
-        ("1.head", 10**6, r"head of the fiber from 'A' to 'A' must be in -1\.\.\d+, got 1000000"),
-        ("1.scale", float("nan"), r"scale of the fiber from 'A' to 'A' must be in 0\.\.16777216, got nan"),
-        ("2.weight", 0.25, r"weight of stimulus 's' into 'A' must be in \d\.\.16777216, got 0\.25"),
-    ],
-)
-def test_errors_say_what_must_be_and_what_is(name, value, text):
-    options = {"refracted": 0.5, "refractory_period": 3, "inhibition_strength": 1.0}
-    brain = brain_of(**options)
-    brain.normalize("A")
-    state = copy.deepcopy(brain.state_dict())
-    state[f"states.{name}"].view(-1)[0] = value
-    assert_refused(ValueError, f"^load_state_dict: {text}$", state, **options)
-
-
 @pytest.mark.parametrize("state", [None, 3, "state", [("a", 1)]])
 def test_what_is_no_state_is_named(state):
     match = rf"^load_state_dict: state_dict must be a mapping, got {type(state).__name__}$"
