@@ -80,69 +80,52 @@ def test_waits_for_the_pretended_device_are_counted(cuda):
 # Programs
 
 
-@pytest.mark.parametrize("batch", [None, 3])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_call_is_the_cpus(pretend, program, batch):
-    expected = on_cpu(program, batch=batch)
-    with pretend:
-        assert_same(trace(program, "cuda", batch), expected)
+def test_every_call_of_a_batch_and_every_round_is_the_cpus(pretend, program):
+    for options in ({"batch": 2}, {"every_round": True}):
+        expected = on_cpu(program, **options)
+        with pretend:
+            assert_same(trace(program, "cuda", **options), expected)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_round_is_the_cpus(pretend, program):
-    expected = on_cpu(program, every_round=True)
-    with pretend:
-        assert_same(trace(program, "cuda", every_round=True), expected)
+def moved(brain, device, _):
+    holder = torch.nn.Sequential(brain)
+    return (holder.cuda() if device == "cuda" else holder.to("cpu"))[0]
 
 
-@pytest.mark.parametrize(("program", "batch"), [*((program, None) for program in PROGRAMS), (WHOLE[0], 2)])
-def test_a_brain_that_moves_after_every_call_goes_on(pretend, program, batch):
+def copied(brain, device, _, assign=False):
+    other = Brain(p=brain.p, seed=brain.seed, device=device, batch=brain.batch)
+    other.load_state_dict(brain.state_dict(), assign=assign)
+    return other
+
+
+def loaded(brain, device, path):
+    brain.save(path)
+    return Brain.load(path, device=device)
+
+
+CROSSINGS = [
+    *((moved, program, None) for program in PROGRAMS), (moved, WHOLE[0], 2), (loaded, WHOLE[1], 2),
+    (loaded, WHOLE[0], None), (copied, WHOLE[0], None), (functools.partial(copied, assign=True), WHOLE[1], 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cross", "program", "batch"), CROSSINGS)
+def test_a_brain_that_crosses_devices_after_every_call_goes_on(pretend, cross, program, batch, tmp_path):
     turns = itertools.cycle(["cuda", "cpu"])
 
-    def moved(brain):
+    def between(brain):
         device = next(turns)
-        holder = torch.nn.Sequential(brain)
-        holder.cuda() if device == "cuda" else holder.to("cpu")
-        assert devices_of(brain) == {device}
-        return brain
+        other = cross(brain, device, tmp_path / "brain")
+        assert devices_of(other) == {device}
+        return other
 
     expected = on_cpu(program, batch=batch)
     with pretend:
-        assert_same(trace(program, "cpu", batch, between=moved), expected)
-
-
-@pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("program", WHOLE)
-def test_a_state_dict_crosses_devices_after_every_call(pretend, program, assign):
-    turns = itertools.cycle(["cuda", "cpu"])
-
-    def copied(brain):
-        other = Brain(p=brain.p, seed=brain.seed, device=next(turns))
-        other.load_state_dict(brain.state_dict(), assign=assign)
-        assert other.device != brain.device and len(devices_of(other)) == 1
-        return other
-
-    expected = on_cpu(program, batch=None)
-    with pretend:
-        assert_same(trace(program, "cpu", between=copied), expected)
+        assert_same(trace(program, "cpu", batch, between=between), expected)
 
 
 @pytest.mark.parametrize("program", WHOLE)
-def test_a_file_crosses_devices_after_every_call(pretend, program, tmp_path):
-    turns = itertools.cycle(["cuda", "cpu"])
-
-    def loaded(brain):
-        brain.save(tmp_path / "brain")
-        other = Brain.load(tmp_path / "brain", device=next(turns))
-        assert other.device != brain.device and len(devices_of(other)) == 1
-        return other
-
-    expected = on_cpu(program, batch=2)
-    with pretend:
-        assert_same(trace(program, "cpu", batch=2, between=loaded), expected)
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
 def test_files_of_both_devices_are_the_same_bytes(cuda, program, tmp_path):
     for device in ("cpu", "cuda"):
         brain_of(program, device).save(tmp_path / device)
@@ -197,34 +180,24 @@ def test_a_torch_brain_that_moved_knows_its_last_round(cuda):
     assert_same(loss(True), loss(False))
 
 
-def test_state_dicts_of_torch_brains_cross_devices(cuda):
-    first = TorchBrain(device="cuda", learning=True, p=0.05)
-    first.add_area("A", 300, 20)
-    first.project({"A": torch.randn(300)}, {"A": ["A"]}, 3)
-    with torch.no_grad():
-        first.biases[0].copy_(torch.randn(300))
-    second = TorchBrain(device="cpu", p=0.05)
-    second.load_state_dict(first.state_dict())
-    assert_same(state_of(second.brain), state_of(first.brain))
-    assert torch.equal(second.biases[0], first.biases[0].cpu())
-    first.project({}, {"A": ["A"]}, 2)
-    second.project({}, {"A": ["A"]}, 2)
-    assert_same(state_of(second.brain), state_of(first.brain))
-
-
-def test_files_of_torch_brains_cross_devices(cuda, tmp_path):
-    first = TorchBrain(device="cuda", learning=True, p=0.05)
-    first.add_area("A", 300, 20)
-    first.project({"A": torch.randn(300)}, {"A": ["A"]}, 3)
-    with torch.no_grad():
-        first.biases[0].copy_(torch.randn(300))
-    first.save(tmp_path / "brain")
+@pytest.mark.parametrize("way", ["state", "file"])
+def test_torch_brains_cross_devices(cuda, way, tmp_path):
     for device in ("cpu", "cuda"):
-        second = TorchBrain.load(tmp_path / "brain", device=device)
+        first = TorchBrain(device="cuda", learning=True, p=0.05)
+        first.add_area("A", 300, 20)
+        first.project({"A": torch.randn(300)}, {"A": ["A"]}, 3)
+        with torch.no_grad():
+            first.biases[0].copy_(torch.randn(300))
+        if way == "state":
+            second = TorchBrain(device=device, p=0.05)
+            second.load_state_dict(first.state_dict())
+        else:
+            first.save(tmp_path / "brain")
+            second = TorchBrain.load(tmp_path / "brain", device=device)
         assert devices_of(second.brain) == {device} and second.biases[0].device.type == device
-        second.project({}, {"A": ["A"]}, 2)
-        if device == "cpu":
-            first.project({}, {"A": ["A"]}, 2)
+        assert torch.equal(second.biases[0].cpu(), first.biases[0].cpu())
+        for each in (first, second):
+            each.project({}, {"A": ["A"]}, 2)
         assert_same(state_of(second.brain), state_of(first.brain))
 
 

@@ -103,27 +103,21 @@ def expected():
     return trace(declared())
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-@pytest.mark.parametrize("batch", [None, 3])
-def test_threads(threads, batch):
+@pytest.mark.parametrize(("batch", "n"), [(None, 3000), (3, 3000), (None, 300_000)])
+def test_threads(batch, n):
+    """Threads share brains, or a large area."""
+
     def seen(count):
         torch.set_num_threads(count)
-        return trace(declared(batch=batch))
-
-    assert_same(seen(1), seen(threads))
-
-
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_on_an_area_that_they_share(threads):
-    def winners(count):
-        torch.set_num_threads(count)
+        if n == 3000:
+            return trace(declared(batch=batch), PROGRAM[:9])
         brain = Brain(p=0.002, seed=1)
         brain.add_stimulus("s", size=700)
-        brain.add_area("A", n=300_000, k=700, beta=0.1)
-        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=12)
-        return brain.winners("A"), *brain.potentiated("A", "A")
+        brain.add_area("A", n=n, k=700, beta=0.1)
+        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=8)
+        return [brain.winners("A"), *brain.potentiated("A", "A")]
 
-    assert_same(winners(1), winners(threads))
+    assert_same(seen(1), seen(3))
 
 
 def of_brain(seen_brain, b):
@@ -180,19 +174,7 @@ def test_rounds_in_one_call_and_one_by_one():
         assert_same(snapshot(together), snapshot(apart))
 
 
-def test_rounds_observed_and_unobserved_are_the_same(expected):
-    brain = declared()
-    seen = []
-    for step in PROGRAM:
-        result = call(brain, step)
-        # Reading in between, which makes and forgets nothing.
-        snapshot(brain), brain.state_dict(), brain.get_extra_state(), brain.stimulus_counts("s", "B")
-        seen += snapshot(brain) + ([] if result is None else [torch.as_tensor(result)])
-    assert_same(seen, expected)
-
-
-@pytest.mark.parametrize("batch", [None, 2])
-@pytest.mark.parametrize("after", [3, 9, 14, 18])
+@pytest.mark.parametrize(("after", "batch"), [(3, None), (9, 2), (14, None), (18, 2)])
 def test_a_brain_goes_on_from_a_file_a_state_and_a_copy(after, batch, tmp_path):
     brain = declared(batch=batch)
     for step in PROGRAM[:after]:
@@ -204,20 +186,12 @@ def test_a_brain_goes_on_from_a_file_a_state_and_a_copy(after, batch, tmp_path):
     taken.load_state_dict(brain.state_dict())
     assert loaded.p == brain.p and loaded.seed == brain.seed and loaded.batch == batch
     others = [loaded, taken, copy.deepcopy(brain)]
+    for number, other in enumerate(others):
+        other.save(tmp_path / str(number))
+        assert (tmp_path / str(number)).read_bytes() == path.read_bytes()
     seen = [*snapshot(brain), *trace(brain, PROGRAM[after:])]
     for other in others:
         assert_same([*snapshot(other), *trace(other, PROGRAM[after:])], seen)
-
-
-def test_files_are_the_same_bytes(tmp_path):
-    paths = [tmp_path / name for name in ("a", "b", "c")]
-    brain = declared()
-    for step in PROGRAM:
-        call(brain, step)
-    brain.save(paths[0], key=b"k")
-    Brain.load(paths[0], key=b"k").save(paths[1], key=b"k")
-    copy.deepcopy(brain).save(paths[2], key=b"k")
-    assert paths[0].read_bytes() == paths[1].read_bytes() == paths[2].read_bytes()
 
 
 SHOW = """
@@ -238,7 +212,7 @@ def test_instruction_sets(isa, expected):
     assert shown.stdout.split() == [fingerprint(expected)]
 
 
-@pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 2**63 + 1, 2**64 - 1, 2**64, -(2**64) + 5])
+@pytest.mark.parametrize("seed", [-1, -(2**63), 2**63 + 1, 2**64, -(2**64) + 5])
 def test_seeds_are_integers_modulo_two_to_the_64(seed, tmp_path):
     steps = PROGRAM[:3]
     first = declared(seed=seed)
@@ -246,12 +220,6 @@ def test_seeds_are_integers_modulo_two_to_the_64(seed, tmp_path):
     assert_same(seen, trace(declared(seed=seed % 2**64), steps))
     first.save(tmp_path / "brain")
     assert_same(snapshot(Brain.load(tmp_path / "brain")), snapshot(first))
-
-
-def test_no_two_seeds_are_the_same():
-    seeds = [0, 1, 2, 2**31, 2**32, 2**32 + 1, 2**63 - 1, 2**63, -1, -2]
-    shown = {fingerprint(trace(declared(seed=seed), PROGRAM[:2])) for seed in seeds}
-    assert len(shown) == len(seeds)
 
 
 def test_brains_and_seeds_do_not_alias():
@@ -285,7 +253,7 @@ print(peak, sum(buffer.numel() * buffer.element_size() for buffer in brain.buffe
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux")
-@pytest.mark.parametrize("p", [0.001, 0.1])
+@pytest.mark.parametrize("p", [0.1])
 def test_memory_follows_the_neurons_and_not_the_synapses(p):
     shown = run_python(MEASURE, p, isa="")
     assert shown.returncode == 0, shown.stderr
@@ -307,6 +275,17 @@ def flagged():
     return brain
 
 
+@pytest.mark.parametrize("other", [{"seed": 4}, {"p": 0.05}, {"batch": 1}])
+def test_a_state_of_another_graph_or_other_declarations_is_refused(other):
+    for brain, match in ((Brain(**{"p": 0.04, "seed": 3, **other}), next(iter(other))), (declared(), "areas")):
+        if brain.p == 0.04 and brain.areas:
+            brain.add_area("D", n=10, k=2)
+        before = copy.deepcopy(brain.get_extra_state())
+        with pytest.raises(ValueError, match=f"^load_state_dict: {match}"):
+            brain.load_state_dict(flagged().state_dict())
+        assert brain.get_extra_state() == before
+
+
 def test_a_state_replaces_that_of_a_brain_in_use():
     saved, used = flagged(), declared()
     for step in PROGRAM[:3]:
@@ -314,24 +293,6 @@ def test_a_state_replaces_that_of_a_brain_in_use():
     used.load_state_dict(saved.state_dict())
     assert used.get_extra_state() == saved.get_extra_state()
     assert_same_brains(saved, used)
-
-
-@pytest.mark.parametrize("other", [{"seed": 4}, {"p": 0.05}])
-def test_a_state_is_not_taken_by_a_brain_of_another_graph(other):
-    taken = Brain(**{"p": 0.04, "seed": 3, **other})
-    try:
-        taken.load_state_dict(flagged().state_dict())
-    except (RuntimeError, ValueError):
-        return
-    assert_same_brains(flagged(), taken)
-
-
-def test_a_state_that_does_not_fit_leaves_the_brain_as_it_was():
-    brain = declared()
-    brain.add_area("D", n=10, k=2)
-    with pytest.raises((RuntimeError, ValueError)):
-        brain.load_state_dict(flagged().state_dict())
-    assert_same(snapshot(brain), snapshot(declared()))
 
 
 SAMPLED = [step for step in PROGRAM if step[0] not in {"normalize", "activate"}]
