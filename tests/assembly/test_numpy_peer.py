@@ -1,9 +1,12 @@
-"""The simulator of the benchmark computes the model: beside the dense oracle on its own graph."""
+"""Peers of the benchmarks: the simulator computes the model, beside the dense oracle, and inputs are equal."""
 
 import numpy as np
 import pytest
+import torch
 from dense_brain import DenseBrain
 
+from bench import assembly_connectome
+from bench.agreement import check_agreement
 from bench.assembly_peers import NumpyBrain, PlainNumpyBrain
 
 simulators = pytest.mark.parametrize("simulator", [NumpyBrain, PlainNumpyBrain])
@@ -54,3 +57,15 @@ def test_rows_are_drawn_with_probability_p(simulator):
     # A column's hits are binomial too: the first and last are no special case.
     assert abs(hits.var() / (300 * p * (1 - p)) - 1) < 0.06
     assert abs(hits[:2000].mean() - 300 * p) < 5 * (300 * p / 2000) ** 0.5
+
+
+def test_every_peer_of_connectome_inputs_gives_the_same_counts():
+    for n, k, p in ((2000, 20, 0.05), (30_000, 7, 0.001)):
+        entry = assembly_connectome.entry(n, k, p)
+        (winners,) = entry.inputs(k, torch.Generator().manual_seed(0))
+        expected = entry.ours(winners)
+        assert expected.sum() > 0
+        for peer in entry.peers:
+            check_agreement(peer.name, peer.function(winners), expected)
+    edges = int(assembly_connectome.numpy_drawn(torch.arange(300), 10_000, 0.01).sum())
+    assert abs(edges - 30_000) < 5 * (30_000 * 0.99) ** 0.5
