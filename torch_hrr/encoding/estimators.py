@@ -121,17 +121,17 @@ class _Estimator(Parameters, Described, Saveable):
             self._machine = None
         return self
 
-    def _settings(self) -> SinusoidalConfig | None:
+    def _embedder_config(self) -> SinusoidalConfig | None:
         """The configuration of the embedder; None for series."""
         return self.config
 
     def _takes_tokens(self) -> bool:
-        return self._settings() is not None
+        return self._embedder_config() is not None
 
     def _draw(self, width: int, dtype: torch.dtype | None = None) -> LiquidStateMachine:
         """The machine of the settings for inputs of a width, or of the one that they say; raises what they deserve."""
         op = type(self).__name__
-        config, gpu_config = self._settings(), self.gpu_config
+        config, gpu_config = self._embedder_config(), self.gpu_config
         if config is not None and not isinstance(config, SinusoidalConfig):
             raise TypeError(f"{op}: config must be a SinusoidalConfig or None, got {type(config).__name__}")
         if gpu_config is not None and not isinstance(gpu_config, GPUConfig):
@@ -171,7 +171,7 @@ class _Estimator(Parameters, Described, Saveable):
             raise renamed(error, "LiquidStateMachine", op) from None
 
     def _summary(self) -> dict[str, Any]:
-        config, machine = self._settings(), self._machine
+        config, machine = self._embedder_config(), self._machine
         shown: dict[str, Any] = {"vocab_size": config.vocab_size} if isinstance(config, SinusoidalConfig) else {}
         shown |= {name: getattr(machine or self, name) for name in SETTINGS} | {"fitted": self._is_fitted()}
         return shown if machine is None else shown | unusual_place(machine.bias)
@@ -562,7 +562,7 @@ class LSMGenerator(_Softmax):
 
     file_format = "torch_hrr.lsm_generator"
 
-    def _settings(self) -> SinusoidalConfig:
+    def _embedder_config(self) -> SinusoidalConfig:
         return SinusoidalConfig() if self.config is None else self.config
 
     def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress = None) -> Self:

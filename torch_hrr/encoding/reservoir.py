@@ -283,7 +283,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
             warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
                 start; at least 0 and below T. Some 100 where the old inputs fade slowly.
             progress: Called after every chunk, which takes some hundredths of a second, with the number of steps done
-                and of all; True shows a bar. What it raises, like KeyboardInterrupt, ends the call and leaves the machine as it was.
+                and of all; True shows a bar. What it raises, like KeyboardInterrupt, ends the call and leaves the
+                machine as it was.
 
         Returns:
             The machine itself.
