@@ -24,8 +24,10 @@ DOORS = [torch_hrr, simulator, *(importlib.import_module(f"torch_hrr.{name}") fo
 
 
 def shows_itself(kind):
-    """Not errors, the types of dicts and what has no objects of its own."""
-    return not (issubclass(kind, BaseException) or typing.is_typeddict(kind) or kind is torch_hrr.io.Saveable)
+    """Not errors, tensors, the types of dicts and what has no objects of its own."""
+    return not (
+        issubclass(kind, BaseException | torch.Tensor) or typing.is_typeddict(kind) or kind is torch_hrr.io.Saveable
+    )
 
 
 FOUND = {

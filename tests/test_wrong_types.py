@@ -168,6 +168,7 @@ GOOD = {
         "Sequence": (8,),
         "Stack": (8,),
         "Unbind": (8,),
+        "Vector": (A,),
         "VectorStore": (8,),
         "Vocabulary": (8,),
         "at": (A[0], 0),
@@ -217,6 +218,7 @@ GOOD = {
     },
     Methods(lambda: hrr.HybridHRRSystem(8, "cpu"), hrr.HybridHRRSystem): {"adaptive_bind": (A, A)},
     Methods(lambda: hrr.ItemMemory(A, ["a", "b", "c"]), hrr.ItemMemory): {
+        "ask": (A,),
         "cleanup": (A,),
         "names_of": (TOKENS,),
         "to": ("cpu",),
@@ -224,6 +226,7 @@ GOOD = {
     Methods(lambda: hrr.Resonator([A, A]), hrr.Resonator): {"factorize": (A,)},
     Methods(vocabulary, hrr.Vocabulary): {
         "add": ("D", A[0]),
+        "ask": (A,),
         "cleanup": (A,),
         "names_of": (0,),
         "parse": ("A",),

@@ -84,6 +84,9 @@ def plain_tensor(value: Tensor) -> Tensor:
         return value
     if kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return value
+    # torch.compile cannot trace what follows; `hrr.Vector` gives plain tensors of itself.
+    if torch.compiler.is_compiling() and getattr(kind, "_results_are_plain", False):
+        return value
     return value.as_subclass(Tensor)
 
 

@@ -31,6 +31,7 @@ from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
 from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
+from torch_hrr.hrr.vector import Vector
 from torch_hrr.hrr.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ __all__ = [
     "Sequence",
     "Stack",
     "Unbind",
+    "Vector",
     "VectorStore",
     "Vocabulary",
     "at",

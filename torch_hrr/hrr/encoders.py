@@ -29,6 +29,8 @@ DEFAULT_SEED = 0
 def sequence(items: Tensor, *, seed: int = DEFAULT_SEED) -> Tensor:
     """A bundle of items marked by position: ``sum_i P^(i + 1) x_i``, i from 0.
 
+    The class `Sequence` makes the same vector item by item; `at` and its ``[index]`` read it.
+
     Args:
         items: ``[..., L, D]``; L may be 0, which gives a zero row.
         seed: seed of the permutation.
@@ -132,6 +134,8 @@ def ngrams(items: Tensor, n: int, *, seed: int = DEFAULT_SEED) -> Tensor:
 
 def graph(sources: Tensor, targets: Tensor, directed: bool = True, *, seed: int = DEFAULT_SEED) -> Tensor:
     """A sum of edges: ``sum_e bind(s_e, P t_e)``, or ``sum_e bind(s_e, t_e)`` if they have no direction.
+
+    The class `Graph` makes the same vector edge by edge, and answers queries.
 
     Args:
         sources: ``[..., E, D]``; E may be 0, which gives a zero row.

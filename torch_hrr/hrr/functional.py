@@ -123,6 +123,8 @@ def superpose(
 ) -> Tensor:
     """``sum_k weights[..., k] vectors[..., k, :]``, divided by ``max(norm2, eps)`` unless ``normalize`` is false.
 
+    Beware of the other default: `bind_superpose` does not normalise unless told to.
+
     The order of summation is fixed (eight vectors at a time, in the order of K), unlike that of a matrix product, whose
     bits depend on the batch and the threads. Differentiable in vectors and weights, with derivatives of 0 at a sum of
     0. dtypes, determinism and errors as for ``bind``; K may be 0 (a zero row). Cost: one pass over ``vectors``.
@@ -155,6 +157,9 @@ def bind_superpose(
     a: Tensor, b: Tensor, weights: Tensor | None = None, normalize: bool = False, eps: float = 1e-12
 ) -> Tensor:
     """A whole record: ``sum_k weights[..., k] bind(a[..., k, :], b[..., k, :])``, normalised on request.
+
+    Beware of the other default: `superpose` normalises unless told not to. A record stays a sum, to which more can be
+    added.
 
     Accumulates spectra: 2 K + 1 transforms and no ``[K, D]`` temporary. Differentiable in all three tensors, with
     derivatives of 0 at a sum of 0. Leading dimensions and K broadcast, so roles ``[K, D]`` may meet fillers

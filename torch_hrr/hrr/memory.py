@@ -124,11 +124,36 @@ class ItemMemory(Described, Saveable):
 
         Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
         """
-        query, top_k = self._check_query(query, top_k)
+        return self._cleaned("cleanup", query, top_k)
+
+    def _cleaned(self, op: str, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+        query, top_k = self._check_query(op, query, top_k)
         if not is_autocast(query.device):
             return self._nearest(query, top_k)
         with full_precision(query.device):
             return self._nearest(query, top_k)
+
+    def ask(self, query: Tensor, top_k: int = 1) -> Any:
+        """The names of the ``top_k`` items nearest to the query, best first: `cleanup` and `names_of` in one call.
+
+        Args:
+            query: ``[..., D]``, as for `cleanup`.
+            top_k: number of names, 1 to N.
+
+        Returns:
+            A str for a vector, a list of ``top_k`` where that is more than 1; for a batch lists nested like it. There
+            is always an answer, however small its cosine, which `cleanup` gives.
+
+        Raises:
+            ValueError: the memory has no names.
+            TypeError, ValueError, RuntimeError: as for `cleanup`.
+
+        Cost: that of `cleanup`; waits for the device.
+        """
+        if self._names is None:
+            raise ValueError("ask: memory must have names, got None")
+        indices = self._cleaned("ask", query, top_k)[1]
+        return self.names_of(indices.squeeze(-1) if indices.shape[-1] == 1 else indices)
 
     def names_of(self, indices: Tensor | int) -> Any:
         """The names of items: a str for a number or a 0-d tensor, else lists nested like the tensor.
@@ -174,12 +199,12 @@ class ItemMemory(Described, Saveable):
             raise ValueError("entries that no memory has")
         return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
 
-    def _check_query(self, given: Any, top_k: int) -> tuple[Tensor, int]:
+    def _check_query(self, op: str, given: Any, top_k: int) -> tuple[Tensor, int]:
         count, dim = self._vectors.shape
-        query = check_vectors("cleanup", "query", given, dim, self._vectors.device)
-        top_k = integer("cleanup", "top_k", top_k)
+        query = check_vectors(op, "query", given, dim, self._vectors.device)
+        top_k = integer(op, "top_k", top_k)
         if not 1 <= top_k <= count:
-            raise ValueError(f"cleanup: top_k must be 1 to {count}, got {shown(top_k)}")
+            raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
         return query, top_k
 
     def _nearest(self, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:

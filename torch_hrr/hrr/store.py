@@ -24,6 +24,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._shared import locked
 from torch_hrr.hrr._named import NamedVectors
+from torch_hrr.hrr.vector import Vector
 from torch_hrr.io import IntegrityError, Saveable, digest
 from torch_hrr.io.files import check_text, to_bytes
 from torch_hrr.runtime.device import resolve_data_device
@@ -82,9 +83,9 @@ class VectorStore(NamedVectors, Saveable):
         self._seen: dict[str, tuple[int, ...]] = {}
 
     @locked
-    def __getitem__(self, name: str) -> Tensor:
-        """A copy of the vector, ``[D]``; KeyError for an unknown name."""
-        return self._rows[self._entry("VectorStore", name).row].clone()
+    def __getitem__(self, name: str) -> Vector:
+        """A copy of the vector, a `Vector` ``[D]``; KeyError for an unknown name."""
+        return Vector(self._rows[self._entry("VectorStore", name).row].clone())
 
     @property
     def capacity(self) -> int:

@@ -34,6 +34,7 @@ from torch_hrr._shared import Shared, locked
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.hrr.vector import Vector
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
@@ -107,9 +108,17 @@ class Record(Described, Shared, Saveable):
         """
         return functional.unbind(self.vector, self._role("get", role))
 
-    def __getitem__(self, role: str) -> Tensor:
-        """The noisy filler, as `get`."""
-        return functional.unbind(self.vector, self._role("Record", role))
+    def __getitem__(self, role: str) -> Vector:
+        """The noisy filler, as `get`, a `Vector`."""
+        return Vector(functional.unbind(self.vector, self._role("Record", role)))
+
+    def __setitem__(self, role: str, filler: Tensor) -> None:
+        """``record[role] = filler`` is `set`."""
+        self.set(role, filler)
+
+    def __delitem__(self, role: str) -> None:
+        """``del record[role]`` is `remove`."""
+        self.remove(role)
 
     @locked
     def remove(self, role: str) -> None:
@@ -278,7 +287,10 @@ class _Structure(Described, Shared, Saveable):
 
 
 class Sequence(_Structure):
-    """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item."""
+    """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item.
+
+    ``items[index]`` is what the function `at` gives for its vector; the length is known here, so that -1 is the last.
+    """
 
     file_format = "torch_hrr.sequence"
 
@@ -300,8 +312,8 @@ class Sequence(_Structure):
         self._length += items.shape[-2]
 
     @locked
-    def __getitem__(self, index: int) -> Tensor:
-        """The noisy item ``[..., D]`` at a position; negative ones count from the end.
+    def __getitem__(self, index: int) -> Vector:
+        """The noisy item ``[..., D]`` at a position, a `Vector`; negative ones count from the end.
 
         Raises:
             TypeError: `index` is not an int.
@@ -312,7 +324,7 @@ class Sequence(_Structure):
             raise IndexError(f"Sequence: sequence must not be empty, got index {index}")
         if not -self._length <= index < self._length:
             raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
-        return encoders.at(self._vector, index % self._length, seed=self.seed)
+        return Vector(encoders.at(self._vector, index % self._length, seed=self.seed))
 
     def __len__(self) -> int:
         """Number of items."""
@@ -423,6 +435,10 @@ class Graph(_Structure):
         found = functional.unbind(self._vector, source)
         return self._permute(found, -1) if self.directed else found
 
+    def __getitem__(self, source: Tensor) -> Vector:
+        """``graph[source]`` is `neighbours`, a `Vector`."""
+        return Vector(self.neighbours(source))
+
     def sources(self, target: Tensor) -> Tensor:
         """The noisy sum of the sources of edges to ``[..., D]``; the same as `neighbours` without directions."""
         (target,) = self._check("sources", target=target)
@@ -459,6 +475,10 @@ class HashTable(_Structure):
         """The noisy value ``P^-1 unbind(table, key)``, ``[..., D]``; only noise for an unknown key."""
         (key,) = self._check("get", key=key)
         return self._permute(functional.unbind(self._vector, key), -1)
+
+    def __getitem__(self, key: Tensor) -> Vector:
+        """``table[key]`` is `get`, a `Vector`."""
+        return Vector(self.get(key))
 
     def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
         key, value = self._added(op, key=key, value=value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -28,6 +29,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype
+from torch_hrr.hrr.vector import Vector
 from torch_hrr.io import Saveable
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
@@ -36,7 +38,8 @@ from torch_hrr.runtime.device import resolve_data_device
 class Vocabulary(NamedVectors, Saveable):
     """Vectors by name, in the order of their declaration; a read-only mapping to copies of them.
 
-    Expressions know these operators, with the precedence and the association of Python, from tight to loose:
+    Expressions, and the `Vector` that ``words[name]`` is, know these operators, with the precedence and the association
+    of Python, from tight to loose:
 
         ``A ** x``            ``bind_power(A, x)``, x a number: ``A ** -1`` inverts, ``A ** 0`` is the identity
         ``~A``, ``-A``        the involution ``a[(-n) mod D]``, which is the approximate inverse; the negative
@@ -55,7 +58,7 @@ class Vocabulary(NamedVectors, Saveable):
 
     def __init__(
         self,
-        dim: int,
+        dim: int = 512,
         seed: int = 0,
         *,
         unitary: bool = False,
@@ -90,12 +93,12 @@ class Vocabulary(NamedVectors, Saveable):
         return {**super()._summary(), "seed": self._seed, "unitary": self._unitary}
 
     @locked
-    def __getitem__(self, name: str) -> Tensor:
-        """A copy of the vector of a name, ``[D]``; KeyError for an undeclared name."""
+    def __getitem__(self, name: str) -> Vector:
+        """A copy of the vector of a name, a `Vector` ``[D]``; KeyError for an undeclared name."""
         word("Vocabulary", "name", name)
         if name not in self._entries:
             raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
-        return self._entries[name].clone()
+        return Vector(self._entries[name].clone())
 
     @property
     @locked
@@ -148,14 +151,13 @@ class Vocabulary(NamedVectors, Saveable):
         check_finite("add", "vector", copy)
         self._extend({name: copy})
 
-    @locked
-    def parse(self, text: str) -> Tensor:
+    def parse(self, text: str) -> Vector:
         """The value of an expression such as ``"A*B + 0.5*~C"``, computed in float32 or wider and rounded once.
 
         Deterministic, and not normalised. Values may overflow to infinity, as with the operators.
 
         Returns:
-            ``[D]``, a new tensor without gradient.
+            ``[D]``, a new `Vector` without gradient.
 
         Raises:
             TypeError: ``text`` is not a str.
@@ -164,7 +166,11 @@ class Vocabulary(NamedVectors, Saveable):
         Cost: linear in the text; at most one O(D log D) operator for each one written. Does not wait for the device.
         A graph of ``torch.compile`` ends here, since threads may share the vocabulary: parse before it.
         """
-        program = parse_expression("parse", text, self._entries, torch.finfo(self._dtype).max)
+        return self._parsed("parse", text)
+
+    @locked
+    def _parsed(self, op: str, text: str) -> Vector:
+        program = parse_expression(op, text, self._entries, torch.finfo(self._dtype).max)
         return self._evaluate(program, self._entries)
 
     def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
@@ -178,6 +184,18 @@ class Vocabulary(NamedVectors, Saveable):
             TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
         return self._items("cleanup").cleanup(query, top_k)
+
+    def ask(self, query: Tensor | str, top_k: int = 1) -> Any:
+        """The names of the ``top_k`` vectors nearest to a query, which may be an expression: ``ask("SCENE * ~COLOR")``.
+
+        As `ItemMemory.ask`, with what `parse` gives for a str.
+
+        Raises:
+            ValueError: the vocabulary is empty, or a str is no expression over its names.
+            TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
+        """
+        items = self._items("ask")
+        return items.ask(self._parsed("ask", query) if isinstance(query, str) else query, top_k)
 
     def names_of(self, indices: Tensor | int) -> Any:
         """The names of indices, as `ItemMemory.names_of`; waits for the device."""
@@ -239,25 +257,25 @@ class Vocabulary(NamedVectors, Saveable):
         rotation = functional.random(1, self._dim, second, True, "cpu", torch.float64)
         return functional.bind(vector, rotation)[0].to(device=self._device, dtype=self._dtype)
 
-    def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Tensor:
+    def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Vector:
         dtype = compute_dtype(self._dtype)
-        stack: list[Tensor] = []
+        stack: list[Any] = []
         with torch.no_grad(), full_precision(self._device):
             for action, value in program:
                 match action:
                     case "name":
-                        stack.append(vectors[str(value)].to(dtype))
+                        stack.append(Vector(vectors[str(value)].to(dtype)))
                     case "scale":
                         stack.append(stack.pop() * float(value))
                     case "power":
-                        stack.append(functional.bind_power(stack.pop(), float(value)))
+                        stack.append(stack.pop() ** float(value))
                     case "~":
-                        stack.append(stack.pop().flip(-1).roll(1, -1))
+                        stack.append(~stack.pop())
                     case _:
                         right, left = stack.pop(), stack.pop()
                         stack.append(_BINARY[action](left, right))
         (result,) = stack
-        return result.to(self._dtype, copy=True)
+        return Vector(result.to(self._dtype, copy=True))
 
 
-_BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"*": functional.bind, "+": torch.add, "-": torch.sub}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {"*": operator.mul, "+": operator.add, "-": operator.sub}
