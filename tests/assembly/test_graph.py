@@ -38,16 +38,8 @@ def test_in_degrees_are_binomial(p, rows, n):
     assert statistic.pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("p", "rows", "n"), [(0.001, 300_007, 200), (0.01, 100_003, 200), (0.3, 20_011, 200)])
-def test_out_degrees_are_binomial(p, rows, n):
-    degrees = torch.cat([adjacency(part, n, p, 3).sum(-1) for part in first(rows).split(20_000)]).double()
-    mean, variance = n * p, n * p * (1 - p)
-    assert abs(degrees.mean() - mean) < 5 * (variance / rows) ** 0.5
-    assert abs(degrees.var() / variance - 1) < 5 * ((2 + 1 / variance) / rows) ** 0.5
-
-
 @pytest.mark.parametrize("p", [1e-5, 0.001, 2**-8, 0.5, 1.0])
-@pytest.mark.parametrize("n", [1000, 131_072, 262_145, 400_003])
+@pytest.mark.parametrize("n", [1000, 131_072, 400_003])
 def test_the_density_is_p(p, n):
     rows = 2000 if p < 0.01 else 20
     edges = int(connectome_inputs(first(rows) + 12345, n, p, 5, 0).sum())
@@ -142,7 +134,7 @@ def test_rows_are_independent(p, n):
 @pytest.mark.parametrize(("p", "width"), [(0.01, 32768), (0.5, 512), (0.9, 512)])
 def test_columns_are_independent_also_across_blocks(p, width):
     """Pairs of columns at distances up to 2000, beyond what one word can skip, and at those of blocks."""
-    rows = 100
+    rows = 50
     edges = adjacency(first(rows), 3 * width + 2500, p, 9).float() - p
     for distance in [*range(1, 10), *range(10, 2000, 71), width - 1, width, width + 1, 2 * width]:
         products = edges[:, :-distance] * edges[:, distance:]
@@ -158,11 +150,13 @@ def test_self_edges_exist_with_the_density():
     assert abs(own - n * p) < 5 * (n * p * (1 - p)) ** 0.5
 
 
-@pytest.mark.parametrize("start", [0, 1000])
-@pytest.mark.parametrize("p", [0.002, 0.003, 2**-8, 0.01, 0.1, 0.5, 0.95])
+@pytest.mark.parametrize(
+    ("p", "start"),
+    [(0.002, 0), (0.003, 1000), (2**-8, 0), (2**-8, 1000), (0.01, 1000), (0.1, 0), (0.5, 1000), (0.95, 0)],
+)
 def test_gaps_are_geometric(p, start):
     """The first edge from a column on, from the start of a block and inside it: beyond 1023 columns too."""
-    n, rows = start + 3000, 30_000
+    n, rows = start + 3000, 15_000
     gaps = torch.zeros(3002)
     for part in first(rows).split(3000):
         edges = adjacency(part, n, p, 11)[:, start:]
@@ -174,11 +168,3 @@ def test_gaps_are_geometric(p, start):
     seen, expected = (np.add.reduceat(x, starts) for x in (gaps.double().numpy()[1:], law))
     assert expected.min() > 20
     assert scipy.stats.chisquare(seen, expected).pvalue > 1e-4
-
-
-def test_new_winners_of_two_areas_have_the_density_between_them():
-    """The block [new in A x new in B] is no special case: its edges were there before."""
-    generator = torch.Generator().manual_seed(1)
-    a, b = (torch.randperm(100_000, generator=generator)[:2000] for _ in range(2))
-    edges = int(connectome_inputs(a, 100_000, 0.01, 12, 0)[b].sum())
-    assert abs(edges - 2000 * 2000 * 0.01) < 5 * (2000 * 2000 * 0.01 * 0.99) ** 0.5
