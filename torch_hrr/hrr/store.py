@@ -85,7 +85,7 @@ class VectorStore(NamedVectors, Saveable):
     @locked
     def __getitem__(self, name: str) -> Vector:
         """A copy of the vector, a `Vector` ``[D]``; KeyError for an unknown name."""
-        return Vector(self._rows[self._entry("VectorStore", name).row].clone())
+        return self._rows[self._entry("VectorStore", name).row].clone().as_subclass(Vector)
 
     @property
     def capacity(self) -> int:

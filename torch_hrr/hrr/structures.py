@@ -110,7 +110,7 @@ class Record(Described, Shared, Saveable):
 
     def __getitem__(self, role: str) -> Vector:
         """The noisy filler, as `get`, a `Vector`."""
-        return Vector(functional.unbind(self.vector, self._role("Record", role)))
+        return functional.unbind(self.vector, self._role("Record", role)).as_subclass(Vector)
 
     def __setitem__(self, role: str, filler: Tensor) -> None:
         """``record[role] = filler`` is `set`."""
@@ -324,7 +324,7 @@ class Sequence(_Structure):
             raise IndexError(f"Sequence: sequence must not be empty, got index {index}")
         if not -self._length <= index < self._length:
             raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
-        return Vector(encoders.at(self._vector, index % self._length, seed=self.seed))
+        return encoders.at(self._vector, index % self._length, seed=self.seed).as_subclass(Vector)
 
     def __len__(self) -> int:
         """Number of items."""
@@ -437,7 +437,7 @@ class Graph(_Structure):
 
     def __getitem__(self, source: Tensor) -> Vector:
         """``graph[source]`` is `neighbours`, a `Vector`."""
-        return Vector(self.neighbours(source))
+        return self.neighbours(source).as_subclass(Vector)
 
     def sources(self, target: Tensor) -> Tensor:
         """The noisy sum of the sources of edges to ``[..., D]``; the same as `neighbours` without directions."""
@@ -478,7 +478,7 @@ class HashTable(_Structure):
 
     def __getitem__(self, key: Tensor) -> Vector:
         """``table[key]`` is `get`, a `Vector`."""
-        return Vector(self.get(key))
+        return self.get(key).as_subclass(Vector)
 
     def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
         key, value = self._added(op, key=key, value=value)

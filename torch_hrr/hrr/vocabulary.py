@@ -98,7 +98,7 @@ class Vocabulary(NamedVectors, Saveable):
         word("Vocabulary", "name", name)
         if name not in self._entries:
             raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
-        return Vector(self._entries[name].clone())
+        return self._entries[name].clone().as_subclass(Vector)
 
     @property
     @locked
@@ -264,7 +264,7 @@ class Vocabulary(NamedVectors, Saveable):
             for action, value in program:
                 match action:
                     case "name":
-                        stack.append(Vector(vectors[str(value)].to(dtype)))
+                        stack.append(vectors[str(value)].to(dtype).as_subclass(Vector))
                     case "scale":
                         stack.append(stack.pop() * float(value))
                     case "power":
@@ -275,7 +275,8 @@ class Vocabulary(NamedVectors, Saveable):
                         right, left = stack.pop(), stack.pop()
                         stack.append(_BINARY[action](left, right))
         (result,) = stack
-        return Vector(result.to(self._dtype, copy=True))
+        vector: Vector = result.to(self._dtype, copy=True)
+        return vector
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {"*": operator.mul, "+": operator.add, "-": operator.sub}
