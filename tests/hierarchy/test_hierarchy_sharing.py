@@ -246,6 +246,8 @@ def test_torchs_default_device_may_be_meta(tmp_path):
 def test_all_bits_of_a_seed_count():
     drawn = [HebbianCore(2, 2, seed=seed).weight for seed in (1, 1 + 2**32, 1 - 2**63, 1 + 2**64)]
     assert [torch.equal(drawn[0], other) for other in drawn] == [True, False, False, True]
+    one_two, two_one = (HebbianCore(2, 2, seed=low + 2**32 * high).weight for low, high in ((1, 2), (2, 1)))
+    assert not torch.equal(one_two, two_one)
 
 
 def test_threads_share_a_hierarchy():
