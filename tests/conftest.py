@@ -1,7 +1,12 @@
 """Fixtures of every test: seeds, and the state of torch put back."""
 
+import signal
+
 import pytest
 import torch
+
+# Ctrl-C is ignored where a shell has started the tests in the background; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,9 @@ def values_decide() -> bool:
 
 def can_be_cut(tensor: Tensor) -> bool:
     """Whether a call may be cut into parts: the CPU works on it now, and no tracer or transform sees the parts."""
-    return values_decide() and may_be_kept(tensor) and tensor.device.type == "cpu"
+    # Other layouts have no parts, and are refused by the call itself.
+    dense = tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type == "cpu"
+    return dense and values_decide() and may_be_kept(tensor)
 
 
 def placed(op: str, argument: str, value: Any, device: torch.device | None) -> Tensor:

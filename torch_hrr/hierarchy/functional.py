@@ -118,7 +118,9 @@ class _SpoiltError(Exception):
 def _may_be_cut(given: Tensor) -> bool:
     """Whether parts have the bits of a whole call: half types are rounded at its end, gradients keep ticks of all."""
     is_kept = torch.is_grad_enabled() and given.requires_grad
-    return can_be_cut(given) and not is_kept and given.dtype in (torch.float32, torch.float64)
+    # Sizes beyond any memory are for the whole call to refuse.
+    fits = given.numel() < 2**40
+    return can_be_cut(given) and fits and not is_kept and given.dtype in (torch.float32, torch.float64)
 
 
 def _in_parts(
