@@ -140,7 +140,11 @@ def test_an_array_or_a_tensor_of_another_class_is_the_tensor_of_its_values(name)
     for array in (lambda tensor: tensor.numpy(), unwritable, swapped, lambda tensor: tensor.as_subclass(Named)):
         results = flat(call(*(array(tensor) for tensor in tensors)))
         for result, right in zip(results, expected, strict=True):
-            assert type(result) in (torch.Tensor, hrr.Vector) and result.dtype == right.dtype and torch.equal(result, right)
+            assert (
+                type(result) in (torch.Tensor, hrr.Vector)
+                and result.dtype == right.dtype
+                and torch.equal(result, right)
+            )
 
 
 @pytest.mark.parametrize("name", CALLS)
