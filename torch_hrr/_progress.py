@@ -54,6 +54,11 @@ class _Bar:
             self._bar.close()
 
 
+def is_long(seconds: float) -> bool:
+    """Whether a call that takes so long may be cut."""
+    return seconds > _SHORT
+
+
 def in_parts(
     op: str,
     steps: int,

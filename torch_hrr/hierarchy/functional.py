@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_hrr._checks import can_be_cut, check_bool, choice, optional_tensor, real, signed, tensor
 from torch_hrr._ops import ops as _ops
-from torch_hrr._progress import Progress, Tick, in_parts, ticking
+from torch_hrr._progress import Progress, Tick, in_parts, is_long, ticking
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
 ACTIVATIONS = ("linear", "relu", "tanh")
@@ -101,11 +101,13 @@ def plastic_scan(
     words = (rule, real(op, "lr", lr), activation, signed(op, "every", every))
     numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize)
     tick = ticking(op, progress)
-    given = [each for each in (inputs, weight, theta) if each is not None]
     axis = weight.dim() - 2
-    if all(map(_may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
-        with contextlib.suppress(_SpoiltError):
-            return _in_parts(inputs, weight, theta, words, numbers, tick)
+    # First a bound that costs nothing: most calls are far from long.
+    if is_long(1e-7 * inputs.numel() * (1 + weight.numel())):
+        given = [each for each in (inputs, weight, theta) if each is not None]
+        if all(map(_may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
+            with contextlib.suppress(_SpoiltError):
+                return _in_parts(inputs, weight, theta, words, numbers, tick)
     outputs, learned, thresholds = _ops.plastic_scan(inputs, weight, *words, theta, *numbers)
     tick(outputs.shape[axis], outputs.shape[axis])
     return outputs, learned, thresholds
