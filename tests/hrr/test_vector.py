@@ -89,6 +89,25 @@ def test_conversions_and_copies_are_vectors():
         copy.deepcopy(made * made)
 
 
+def test_parameters_and_buffers_stay_what_they_are():
+    made = torch.nn.Module()
+    made.weight = torch.nn.Parameter(Vector(Y))
+    made.register_buffer("key", Vector(Y.clone()))
+    assert made.weight.to(torch.float64) is made.weight
+    copied, empty = copy.deepcopy(made), copy.deepcopy(made).to("meta").to_empty(device="cpu")
+    for each in (copied, empty):
+        assert isinstance(each.weight, torch.nn.Parameter) and each.weight.is_leaf and each.weight.requires_grad
+        assert type(each.weight) is type(each.key) is Vector
+
+
+def test_optimizers_multiply_elements():
+    parameters = [torch.nn.Parameter(kind(Y.clone())) for kind in (Vector, torch.Tensor)]
+    for parameter in parameters:
+        parameter.grad = Y.cos()
+        torch.optim.Adadelta([parameter], lr=1.0, weight_decay=0.1, foreach=False).step()
+    torch.testing.assert_close(plain(parameters[0]), parameters[1])
+
+
 def test_gradients_pass_through():
     x, y = X.clone().requires_grad_(), Y.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda a, b: plain(Vector(a) * ~Vector(b) + Vector(a) ** 2), (x, y))

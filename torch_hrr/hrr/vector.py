@@ -26,8 +26,9 @@ class Vector(Tensor):
     These are the operators of expressions of a `Vocabulary`, and give Vectors, as do ``to``, ``clone``, ``detach`` and
     the conversions of dtype and device. ``*=`` and ``**=`` write the same in place. Everything else is as for any
     tensor, elementwise where torch is (``torch.mul(a, b)``, ``a == b``), ``a @ b`` is the dot product, and gives plain
-    tensors: functions, indexing, ``torch.stack``, the functions of `hrr`. Square brackets and `parse` of vocabularies,
-    stores and structures give Vectors.
+    tensors: functions, indexing, ``torch.stack``, the functions of `hrr`. Python code that means elements by ``*`` or
+    ``**``, such as ``torch.distributions``, needs a plain tensor, ``a.as_subclass(torch.Tensor)``. Square brackets and
+    `parse` of vocabularies, stores and structures give Vectors.
 
     Gradients, autocast, ``torch.compile`` (a graph ends at ``**`` and ``1 - a``), deep copies and pickles go through;
     ``torch.load`` takes one once torch_hrr is imported. ``torch.func`` hands plain tensors to the function that it
@@ -80,7 +81,10 @@ class Vector(Tensor):
             return NotImplemented
         with torch._C.DisableTorchFunctionSubclass():
             result = _OWN.get(func, func)(*args, **kwargs or {})
-            return result.as_subclass(Vector) if func in _GIVE_VECTORS else result
+            # No operator has an alpha: optimizers add a decayed weight to a gradient so, and then multiply elements.
+            vector = func in _GIVE_VECTORS and "alpha" not in (kwargs or ())
+            # What is one already stays itself: a view of a leaf is no leaf.
+            return result.as_subclass(Vector) if vector and not isinstance(result, Vector) else result
 
 
 def _times(a: Tensor, b: Any) -> Tensor:
@@ -111,6 +115,8 @@ def _deep_copied(vector: Tensor, memo: dict[int, Any]) -> Tensor:
         raise RuntimeError("Vector: a deep copy must be of a leaf of the graph, got a result: detach it first")
     made = copy.deepcopy(vector.detach(), memo).as_subclass(Vector).requires_grad_(vector.requires_grad)
     memo[id(vector)] = made
+    # There torch.nn.Parameter marks a Vector as one of its own.
+    made.__dict__.update(copy.deepcopy(vector.__dict__, memo))
     return made
 
 
@@ -128,7 +134,7 @@ _OWN: dict[Any, Callable[..., Tensor]] = {
 _GIVE_VECTORS = {
     Tensor.mul, Tensor.pow, Tensor.__pow__, Tensor.__invert__, Tensor.__deepcopy__, Tensor.add, Tensor.sub,
     Tensor.__rsub__, Tensor.neg, Tensor.div, Tensor.clone, Tensor.detach, Tensor.to, Tensor.cpu, Tensor.cuda,
-    Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16, Tensor.contiguous,
+    Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16, Tensor.contiguous, torch.empty_like,
 }  # fmt: skip
 
 torch.serialization.add_safe_globals([Vector])
