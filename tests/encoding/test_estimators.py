@@ -295,6 +295,10 @@ def test_numbers_that_are_none_are_refused_where_they_cannot_be_seen():
     for call in (regressor.predict, classifier.predict):
         with pytest.raises(ValueError, match=r"^predict: x must be finite, got NaN or infinity"):
             call(bad)
+    for call in (lambda: regressor.score(x, x + math.nan), lambda: regressor.score(x[:0], x[:0]),
+                 lambda: classifier.score(x[:0], [])):  # fmt: skip
+        with pytest.raises(ValueError, match=r"^score: y must "):
+            call()
 
 
 def test_copies_are_what_they_are_copies_of(generator):
@@ -441,6 +445,13 @@ TOKENS = torch.zeros(200, dtype=torch.int64)
             TypeError,
             "fit: y must be labels of one type, got str among others",
         ),
+        (
+            lambda: LSMClassifier(units=5).fit(np.zeros((2, 9, 1)), [1, "a"]),
+            TypeError,
+            "fit: y must be labels of one type, got str among others",
+        ),
+        (lambda: LSMRegressor(units=5).fit([1, 2], [1, 10**400]), ValueError, "fit: y must be an array of real"),
+        (lambda: LSMRegressor(input_dim="2").fit(np.zeros((9, 2)), 0), TypeError, "LSMRegressor: input_dim must be an"),
         (
             lambda: LSMClassifier(units=5).fit(np.zeros((2, 9, 1)), np.array([b"a", b"b"])),
             TypeError,

@@ -128,6 +128,10 @@ class _Estimator(Parameters, Described, Saveable):
     def _takes_tokens(self) -> bool:
         return self._embedder_config() is not None
 
+    def _width(self) -> int | None:
+        """What `input_dim` says."""
+        return None if self.input_dim is None else integer(type(self).__name__, "input_dim", self.input_dim, 1)
+
     def _draw(self, width: int, dtype: torch.dtype | None = None) -> LiquidStateMachine:
         """The machine of the settings for inputs of a width, or of the one that they say; raises what they deserve."""
         op = type(self).__name__
@@ -136,7 +140,7 @@ class _Estimator(Parameters, Described, Saveable):
             raise TypeError(f"{op}: config must be a SinusoidalConfig or None, got {type(config).__name__}")
         if gpu_config is not None and not isinstance(gpu_config, GPUConfig):
             raise TypeError(f"{op}: gpu_config must be a GPUConfig or None, got {type(gpu_config).__name__}")
-        width = width if self.input_dim is None else integer(op, "input_dim", self.input_dim, 1)
+        width = self._width() or width
         if self.random_state is None:
             seed = given_or_drawn_seed(op, self.seed)
         elif hasattr(self.random_state, "randint"):
@@ -281,7 +285,7 @@ class LSMRegressor(_Estimator):
         check_target("fit", y)
         given, width, kind, scale = as_array("fit", "x", x), 1, None, None
         if not self._takes_tokens():
-            given = self._series("fit", given, self.input_dim)
+            given = self._series("fit", given, self._width())
             width, kind = given.shape[-1], numeric_dtype(x, given)
         machine = self._draw(width, kind)
         if machine.embedder is None and given.numel():
@@ -337,6 +341,8 @@ class LSMRegressor(_Estimator):
         truth = real_tensor("score", "y", as_array("score", "y", y)).cpu().double()
         if truth.shape != predicted.shape:
             raise ValueError(f"score: y must have shape {list(predicted.shape)}, got {list(truth.shape)}")
+        if not truth.numel() or not bool(truth.isfinite().all()):
+            raise ValueError(f"score: y must be finite numbers, one at least, got shape {list(truth.shape)}")
         columns = truth.shape[-1] if self.machine.readout[1].dim() else 1
         truth, predicted = truth.reshape(-1, columns), predicted.reshape(-1, columns)
         missed, spread = (truth - predicted).square().sum(0), (truth - truth.mean(0)).square().sum(0)
@@ -454,7 +460,7 @@ class LSMClassifier(_Softmax):
         """
         check_target("fit", y)
         tick = ticking("fit", progress)
-        given, columns = self._batch("fit", x, self._takes_tokens(), self.input_dim, None)
+        given, columns = self._batch("fit", x, self._takes_tokens(), self._width(), None)
         classes, label = labels("fit", "y", y, len(given))
         check_warmup("fit", 0, given)
         tokens = given.dim() == 2
@@ -495,6 +501,8 @@ class LSMClassifier(_Softmax):
         """The share of labels that `predict` gets right; errors as for `predict` and `fit`."""
         chosen = self._logs("score", x, finite=True).argmax(-1).cpu().numpy()
         known, index = labels("score", "y", y, len(chosen))
+        if not len(index):
+            raise ValueError("score: y must have at least one label, got none")
         return float((known[index.numpy()] == self.classes_[chosen]).mean())
 
     def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:

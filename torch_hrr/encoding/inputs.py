@@ -47,10 +47,11 @@ def as_array(op: str, name: str, given: Any, wanted: str = "be an array of real 
         return array
     try:
         return array.astype(float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         kind = type(given)
         got = kind.__name__ if array.shape else f"{kind.__module__}.{kind.__qualname__}"
-        raise type(error)(f"{op}: {name} must {wanted}, got {got}: {error}") from None
+        refusal = TypeError if isinstance(error, TypeError) else ValueError
+        raise refusal(f"{op}: {name} must {wanted}, got {got}: {error}") from None
 
 
 def _array(op: str, name: str, given: Any) -> Any:
@@ -99,8 +100,8 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     import numpy as np
 
     array = integers(op, name, given).cpu().numpy() if isinstance(given, Tensor) else _array(op, name, given)
-    if array.dtype == object:
-        held = array.tolist()
+    if array.dtype == object or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
+        held = [*given] if isinstance(given, list | tuple) else array.tolist()
         texts = [isinstance(each, str) for each in held] if array.ndim == 1 else [False]
         if any(texts) and not all(texts):
             raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
