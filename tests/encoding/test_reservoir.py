@@ -233,6 +233,17 @@ def test_it_is_a_module_of_one_dtype(tmp_path):
     # A state without a read-out takes it away.
     other.load_state_dict(machine(300).state_dict())
     assert not other.fitted and torch.equal(other.run(x), states)
+    before = {name: tensor.clone() for name, tensor in m.state_dict().items()}
+    for name, wrong in (
+        ("end_state", torch.ones(3)),
+        ("readout_constant", None),
+        ("readout_weights", torch.ones(4, 1)),
+        ("columns", before["columns"] + m.units),
+    ):
+        state = {key: tensor for key, tensor in (before | {name: wrong}).items() if tensor is not None}
+        with pytest.raises(RuntimeError, match=rf"\n\t{name.removesuffix('_constant').removesuffix('_weights')}"):
+            m.load_state_dict(state)
+        assert all(torch.equal(tensor, before[key]) for key, tensor in m.state_dict().items())
     assert torch.equal(torch.compile(m, backend="eager")(x), states)
     # What a copy learns is its own.
     copy.copy(m).fit(x, -x)

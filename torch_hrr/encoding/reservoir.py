@@ -156,6 +156,13 @@ class LiquidStateMachine(Saveable, DescribedModule):
         return self
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        parts = {name: state_dict.get(prefix + name) for name in ("columns", *_LEARNED.values())}
+        try:
+            self._check_state({name: part for name, part in parts.items() if isinstance(part, Tensor)})
+        except ValueError as error:
+            # The list of errors comes last: torch raises them together, and nothing has changed.
+            args[-1].append(f"{prefix}{error}")
+            return
         for name in _DRAWN:
             # Tensors of inference mode cannot be written outside of it.
             if (held := getattr(self, name)).is_inference():
@@ -167,6 +174,19 @@ class LiquidStateMachine(Saveable, DescribedModule):
             setattr(self, name, empty)
         self._matrix = None
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _check_state(self, parts: Mapping[str, Tensor]) -> None:
+        """ValueError for parts of a state that no machine of these settings has, beyond what torch finds itself."""
+        shapes = {name: tuple(part.shape) for name, part in parts.items()}
+        weights, constant = shapes.get("readout_weights"), shapes.get("readout_constant")
+        fits = weights is None if constant is None else len(constant) <= 1 and weights == (self.units, *constant)
+        if not fits:
+            raise ValueError("readout_weights and readout_constant must be [units, out] and [out], or neither")
+        if shapes.get("end_state", (self.units,)) != (self.units,):
+            raise ValueError(f"end_state must have shape [{self.units}], got {list(shapes['end_state'])}")
+        columns = parts.get("columns")
+        if columns is not None and columns.shape == self.columns.shape and not columns.is_meta:
+            _check_columns(columns, self.units)
 
     @property
     def device(self) -> torch.device:
@@ -481,9 +501,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
         found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         if found != shapes:
             raise ValueError(f"tensors of other shapes: {found!r:.200}")
-        columns = tensors["columns"]
-        if bool((columns < 0).any() | (columns >= self.units).any() | (columns.diff(dim=1) <= 0).any()):
-            raise ValueError("connections that are not ascending indices of units")
+        _check_columns(tensors["columns"], self.units)
         self._hold(tensors, device, dtype, embedder)
 
     def _hold(
@@ -680,6 +698,11 @@ def _share(op: str, argument: str, value: Any) -> float:
     if share == 0:
         raise ValueError(f"{op}: {argument} must be above 0, got {value}")
     return share
+
+
+def _check_columns(columns: Tensor, units: int) -> None:
+    if bool((columns < 0).any() | (columns >= units).any() | (columns.diff(dim=1) <= 0).any()):
+        raise ValueError("columns must be ascending indices of units")
 
 
 def _connections(units: int, density: float) -> int:
