@@ -18,7 +18,7 @@ from torch_hrr._library import build_info
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 # Import, signatures, every operator's values and errors, every class, the calls of the seed programs.
-TESTS = ("test_library", "test_api", "test_ops_values", "test_ops_errors", "test_reference", "test_saveable")
+TESTS = ("test_library", "test_api", "test_ops_values", "test_ops_errors", "test_plain", "test_saveable")
 TESTS += ("test_seed_samples",)
 
 
