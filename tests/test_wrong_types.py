@@ -223,7 +223,7 @@ GOOD = {
         "names_of": (TOKENS,),
         "to": ("cpu",),
     },
-    Methods(lambda: hrr.Resonator([A, A]), hrr.Resonator): {"factorize": (A,)},
+    Methods(lambda: hrr.Resonator([A, A]), hrr.Resonator): {"factorize": (A,), "to": ("cpu",)},
     Methods(vocabulary, hrr.Vocabulary): {
         "add": ("D", A[0]),
         "ask": (A,),
@@ -233,11 +233,17 @@ GOOD = {
         "populate": ("D",),
         "to": ("cpu",),
     },
-    Methods(lambda: hrr.Record({"a": A[0]}), hrr.Record): {"get": ("a",), "remove": ("a",), "set": ("a", A[0])},
-    Methods(lambda: hrr.Sequence(8), hrr.Sequence): {"append": (A[0],), "extend": (A,)},
+    Methods(lambda: hrr.Record({"a": A[0]}), hrr.Record): {
+        "get": ("a",),
+        "remove": ("a",),
+        "set": ("a", A[0]),
+        "to": ("cpu",),
+    },
+    Methods(lambda: hrr.Sequence(8), hrr.Sequence): {"append": (A[0],), "extend": (A,), "to": ("cpu",)},
     Methods(stack, hrr.Stack): {
         "pop": (hrr.ItemMemory(A),),
         "push": (A[0],),
+        "to": ("cpu",),
         "top": (hrr.ItemMemory(A),),
     },
     Methods(store, hrr.VectorStore): {
@@ -250,12 +256,18 @@ GOOD = {
         "update": ("a", A[1]),
         "verify": (),
     },
-    Methods(lambda: hrr.HashTable(8), hrr.HashTable): {"add": (A[0], A[1]), "get": (A[0],), "remove": (A[0], A[1])},
+    Methods(lambda: hrr.HashTable(8), hrr.HashTable): {
+        "add": (A[0], A[1]),
+        "get": (A[0],),
+        "remove": (A[0], A[1]),
+        "to": ("cpu",),
+    },
     Methods(lambda: hrr.Graph(8), hrr.Graph): {
         "add": (A[0], A[1]),
         "neighbours": (A[0],),
         "remove": (A[0], A[1]),
         "sources": (A[0],),
+        "to": ("cpu",),
     },
     Methods(lambda: encoding.GPUAccelerator(), encoding.GPUAccelerator): {
         "batch_embedding_lookup": (A, TOKENS),

@@ -176,3 +176,82 @@ def test_a_fork_waits_for_no_thread_that_it_ended():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "fork: an object must not be in use by another thread, got one that was: copy it before\n"
+
+
+class Model(torch.nn.Module):
+    """A model that holds one of every kind."""
+
+    def __init__(self, seed, dim=8):
+        super().__init__()
+        rows = torch.randn(6, dim, generator=torch.Generator().manual_seed(seed))
+        self.words, self.store = hrr.Vocabulary(dim, seed, device="cpu"), hrr.VectorStore(dim, device="cpu")
+        self.record = hrr.Record({"a.b": rows[0], "c": rows[1]})
+        self.items, self.stack = hrr.Sequence(dim, seed=seed, device="cpu"), hrr.Stack(dim, device="cpu")
+        self.graph, self.table = hrr.Graph(dim, seed == 0, device="cpu"), hrr.HashTable(dim, device="cpu")
+        self.memory = hrr.ItemMemory(rows[: seed + 1], [f"n{i}" for i in range(seed + 1)])
+        self.resonator = hrr.Resonator([rows[: seed + 1], rows[3:]], seed=seed)
+
+    def filled(self):
+        rows = torch.randn(4, 8, generator=torch.Generator().manual_seed(9))
+        self.words.populate("A; B; C = A * B")
+        self.words.add("not \0 an 'identifier'", rows[0])
+        self.words.cleanup(rows[0])
+        self.store.add_many(["x", "y"], rows[:2])
+        self.store.remove("x")
+        self.record.set("c", rows[:2])
+        self.items.extend(rows)
+        self.stack.push(rows[0])
+        self.graph.add(rows[0], rows[1])
+        self.table.add(rows[0], rows[1])
+        return self
+
+
+def test_a_state_brings_a_model_to_what_another_holds(tmp_path):
+    source, made = Model(1).filled(), Model(0)
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file(source.state_dict(), tmp_path / "state")
+    made.load_state_dict(safetensors.load_file(tmp_path / "state"))
+    for (name, own), other in zip(made.named_children(), source.children(), strict=True):
+        (tensors, facts), (expected, said) = own._content(), other._content()
+        assert facts == said and tensors.keys() == expected.keys(), name
+        assert all(torch.equal(tensors[key], expected[key]) for key in tensors), name
+    for each in (made, source):
+        each.words.populate("D")
+        each.store.add("new", torch.ones(8))
+    assert torch.equal(made.words.vectors, source.words.vectors) and made.items[-1].equal(source.items[-1])
+    assert "words._memory.vectors" not in source.state_dict() and made.memory.names == ("n0", "n1")
+
+
+def test_conversions_of_a_model_take_along_what_it_holds():
+    model = Model(1).filled()
+    for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float32):
+        model.to(dtype)
+        held = (model.words["A"], model.store["y"], model.record.vector, model.items.vector, model.memory.vectors)
+        assert all(each.dtype == dtype for each in held)
+        assert model.words.dtype == model.store.dtype == dtype
+        assert model.resonator.codebooks[0].dtype == torch.promote_types(dtype, torch.float32)
+        model.store.verify()
+        model.words.populate(f"of_{str(dtype)[6:]}")
+        assert model.words.ask(model.words["B"]) == "B" and model.memory.ask(model.memory.vectors[1]) == "n1"
+    model.words.add("large", torch.full((8,), 1e30))
+    with pytest.raises(ValueError, match=r"^to: vector of 'large' must be finite in torch.float16"):
+        model.words.half()
+    assert model.words.dtype == torch.float32
+    model.load_state_dict(Model(0).filled().double().state_dict())
+    assert model.words.dtype == model.items.vector.dtype == model.memory.vectors.dtype == torch.float32
+
+
+def test_a_state_that_describes_none_changes_nothing():
+    for name in ("words", "store", "record", "items", "memory", "resonator"):
+        model, wrong = Model(1).filled(), Model(0, 4)
+        before = model.get_submodule(name)._content()[1]
+        with pytest.raises(RuntimeError, match="must describe one, got vectors of 8 dimensions, got 4"):
+            model.load_state_dict(wrong.state_dict())
+        state = model.state_dict()
+        state[f"{name}._extra_state"] = torch.zeros(3, dtype=torch.uint8)
+        with pytest.raises(RuntimeError, match=f"'{name}' must describe one, got "):
+            model.load_state_dict(state)
+        del state[f"{name}._extra_state"]
+        with pytest.raises(RuntimeError, match=f'Missing key.*"{name}._extra_state"'):
+            model.load_state_dict(state)
+        assert model.get_submodule(name)._content()[1] == before

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from torch_hrr._repr import Described, place_of
-from torch_hrr._shared import Shared
+from torch_hrr._checks import check_floating
+from torch_hrr._repr import place_of
+from torch_hrr.hrr._held import SharedVectors
+from torch_hrr.runtime.device import with_data
 
 
-class NamedVectors(Described, Shared, Mapping[str, Tensor]):
+class NamedVectors(SharedVectors, Mapping[str, Tensor]):
     """Vectors of one D, dtype and device by name, in the order in which the names came; a mapping to copies of them."""
+
+    _reads_values = True
 
     _dim: int
     _dtype: torch.dtype
@@ -31,6 +35,15 @@ class NamedVectors(Described, Shared, Mapping[str, Tensor]):
     def __copy__(self) -> Self:
         """A copy that shares nothing, as `copy.deepcopy` makes: two owners of the same rows would damage them."""
         return copy.deepcopy(self)
+
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        return self._dim, self._device, self._dtype
+
+    def _place_after(self, fn: Callable[[Tensor], Tensor]) -> tuple[torch.device, torch.dtype]:
+        """What a conversion makes of device and dtype, also where there are no vectors."""
+        made = fn(torch.empty(0, self._dim, dtype=self._dtype, device=self._device))
+        check_floating("to", "vectors", made)
+        return with_data("to", made.device), made.dtype
 
     def __len__(self) -> int:
         """Number of vectors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -22,8 +22,8 @@ from torch_hrr._checks import (
     values_decide,
 )
 from torch_hrr._ops import ops as _ops
-from torch_hrr._repr import Described, place_of
-from torch_hrr.io import Saveable
+from torch_hrr._repr import place_of
+from torch_hrr.hrr._held import HeldVectors
 from torch_hrr.runtime import resolve_device
 
 _SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -33,10 +33,12 @@ _BLOCK = 1024
 _TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 
 
-class ItemMemory(Described, Saveable):
+class ItemMemory(HeldVectors):
     """An immutable list of items; `cleanup` finds the nearest ones by cosine.
 
-    The items are copied and constant: gradients flow only to the query.
+    The items are copied and constant: gradients flow only to the query. A module of a model: `to`, ``half`` and the
+    like convert the items, which are in the `state_dict` but not among the buffers, and ``load_state_dict`` takes over
+    items and names, however many.
     """
 
     file_format = "torch_hrr.item_memory"
@@ -53,6 +55,7 @@ class ItemMemory(Described, Saveable):
                 strings.
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or their number is not N.
         """
+        super().__init__()
         vectors = tensor("ItemMemory", "vectors", vectors)
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
@@ -61,6 +64,9 @@ class ItemMemory(Described, Saveable):
         if self._names is not None and len(self._names) != len(vectors):
             count = len(self._names)
             raise ValueError(f"ItemMemory: names must be as many as the {len(vectors)} vectors, got {count}")
+        self._hold(vectors)
+
+    def _hold(self, vectors: Tensor) -> None:
         # A memory made in inference mode must still serve queries that want a gradient.
         with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
             self._vectors = vectors.detach().clone()
@@ -178,15 +184,14 @@ class ItemMemory(Described, Saveable):
             check_data("names_of", "indices", indices)
         return self._named(indices.tolist() if isinstance(indices, Tensor) else indices)
 
-    def to(self, device: torch.device | str) -> Self:
-        """Moves the memory, choosing the device as `runtime.resolve_device` does, and returns it."""
-        target = resolve_device(device, op="to")
-        with torch.inference_mode(False):
-            columns = {dtype: item.to(target) for dtype, item in self._columns.items()}
-            vectors, first = self._vectors.to(target), self._first.to(target)
-        self._vectors, self._first, self._columns = vectors, first, columns
-        self._is_plain = self._is_plain and target.type == "cpu"
-        return self
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        return self._vectors.shape[1], self._vectors.device, self._vectors.dtype
+
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        vectors = fn(self._vectors)
+        if vectors is not self._vectors:
+            check_floating("to", "items", vectors)
+            self._hold(vectors)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"vectors": self._vectors}, {"names": None if self._names is None else list(self._names)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,9 +13,10 @@ from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import Described, place_of
+from torch_hrr._shared import writable_anywhere
 from torch_hrr.hrr import functional
+from torch_hrr.hrr._held import HeldVectors
 from torch_hrr.hrr.memory import compute_dtype, normalize
-from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 _CONVERGED = 0.9
@@ -45,7 +46,7 @@ class Factorization(Described):
     cosines: Tensor
 
 
-class Resonator(Described, Saveable):
+class Resonator(HeldVectors):
     """Factorises ``x = s bind(X_1[i_1], ..., X_F[i_F])``, s = +1 or -1, into its indices and its sign.
 
     Searches all products at once, in superposition: the estimate of a factor is ``unitary(sum_m c_m X_f[m])``, where
@@ -59,6 +60,9 @@ class Resonator(Described, Saveable):
 
     Deterministic: a problem's answer depends on it, the codebooks and the seed alone, not on the batch or the threads.
     A solved problem is frozen, and one that holds NaN leaves the others as they are.
+
+    A module of a model: `to` and the like convert the codebooks, which stay at least float32; they and the seed are in
+    the `state_dict`, but not among the buffers, and ``load_state_dict`` takes over codebooks of any sizes.
 
     Args:
         codebooks: F >= 1 tensors ``[M_f, D]``, M_f >= 1, floating point, of one D, dtype and device. They are copied;
@@ -78,6 +82,7 @@ class Resonator(Described, Saveable):
 
     def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
         """Copies the codebooks."""
+        super().__init__()
         # The order of a set of tensors is that of their addresses.
         if isinstance(codebooks, Set | Mapping):
             raise TypeError(f"Resonator: codebooks must be a sequence of tensors, got {type(codebooks).__name__}")
@@ -95,8 +100,12 @@ class Resonator(Described, Saveable):
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
         seed = check_seed("Resonator", seed)
-        dtype = compute_dtype(books[0].dtype)
         self.seed = seed
+        self._hold(books)
+
+    @writable_anywhere
+    def _hold(self, books: tuple[Tensor, ...]) -> None:
+        dtype = compute_dtype(books[0].dtype)
         self.codebooks = tuple(
             book.detach().to(dtype, copy=True, memory_format=torch.contiguous_format) for book in books
         )
@@ -106,6 +115,15 @@ class Resonator(Described, Saveable):
     def _summary(self) -> dict[str, Any]:
         first, sizes = self.codebooks[0], [book.shape[0] for book in self.codebooks]
         return {"dim": first.shape[1], "codebooks": sizes, "seed": self.seed, **place_of(first.device, first.dtype)}
+
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        first = self.codebooks[0]
+        return first.shape[1], first.device, first.dtype
+
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        books = tuple(fn(book) for book in self.codebooks)
+        check_floating("to", "codebooks", books[0])
+        self._hold(books)
 
     @torch.no_grad()
     def factorize(self, x: Tensor, max_iterations: int = 200, *, check_every: int | None = 4) -> Factorization:

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -22,10 +22,11 @@ from torch_hrr._checks import (
     resolve_dtype,
     word,
 )
+from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import locked
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.vector import Vector
-from torch_hrr.io import IntegrityError, Saveable, digest
+from torch_hrr.io import IntegrityError, digest
 from torch_hrr.io.files import check_text, to_bytes
 from torch_hrr.runtime.device import resolve_data_device
 
@@ -37,7 +38,7 @@ class _Entry(NamedTuple):
     sha256: str
 
 
-class VectorStore(NamedVectors, Saveable):
+class VectorStore(NamedVectors):
     """Vectors by name, in the order in which they were added; as a mapping it gives copies.
 
     They are rows of one tensor on one device, allocated in advance and doubled when they run out; the row of a removed
@@ -46,10 +47,13 @@ class VectorStore(NamedVectors, Saveable):
     floating dtype and are rounded to that of the store. A call that raises leaves the store as it was.
 
     Every change copies the vectors that it wrote to the host once and records their SHA-256.
+
+    A module: that of a model moves and changes its dtype with it and is in its `state_dict`, after `verify`, though not
+    among its buffers; ``load_state_dict`` takes over the vectors and names of a store of the same D. A move keeps what
+    is recorded; a conversion of the dtype records anew, and is a ValueError if a vector does not fit the new one.
     """
 
     file_format = "torch_hrr.vector_store"
-    _reads_values = True
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class VectorStore(NamedVectors, Saveable):
         self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
         self._device = resolve_data_device(device, op="VectorStore")
         self._entries: dict[str, _Entry] = {}
-        self._rows = self._allocate(capacity, self._device)
+        self._rows = self._allocate(capacity, self._device, self._dtype)
         # The rows without a vector, the next one to use last.
         self._free = list(range(capacity - 1, -1, -1))
         # Files as this store last read or wrote them.
@@ -149,14 +153,28 @@ class VectorStore(NamedVectors, Saveable):
         self._free.append(row)
         self._rows[row].zero_()
 
-    @locked
-    def to(self, device: torch.device | str) -> Self:
-        """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the store."""
-        target = resolve_data_device(device, op="to")
-        rows = self._allocate(len(self._rows), target)
-        rows.copy_(self._rows)
-        self._rows, self._device = rows, target
-        return self
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        device, dtype = self._place_after(fn)
+        rows = self._allocate(len(self._rows), device, dtype)
+        rows.copy_(fn(self._rows))
+        entries = self._entries
+        if dtype != self._dtype:
+            self._verified("to")
+            check_finite("to", "vectors", rows)
+            taken = [entry.row for entry in entries.values()]
+            found = _fingerprints(rows.to(_CPU)[taken])
+            entries = dict(zip(entries, map(_Entry, taken, found), strict=True))
+        self._rows, self._entries, self._device, self._dtype = rows, entries, device, dtype
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        with self._lock:
+            self._verified("state_dict")
+            return self._described(self.vectors)
+
+    def _take(self, made: Self) -> None:
+        # A state is no file that was read.
+        made._seen = self._seen
+        super()._take(made)
 
     @locked
     def digest(self) -> str:
@@ -180,6 +198,7 @@ class VectorStore(NamedVectors, Saveable):
         """
         self._verified("verify")
 
+    @outside_graphs
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
         """As `Saveable.save`, after `verify`: if that finds a change, it raises IntegrityError and writes nothing.
 
@@ -200,6 +219,7 @@ class VectorStore(NamedVectors, Saveable):
             self._saw(place, _state_of(place))
 
     @classmethod
+    @outside_graphs
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -233,10 +253,10 @@ class VectorStore(NamedVectors, Saveable):
         store._add("load", names, vectors)
         return store
 
-    def _allocate(self, count: int, device: torch.device) -> Tensor:
+    def _allocate(self, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         # Rows made in inference mode could not be written outside it.
         with torch.inference_mode(False):
-            return torch.zeros(count, self._dim, dtype=self._dtype, device=device)
+            return torch.zeros(count, self._dim, dtype=dtype, device=device)
 
     def _entry(self, op: str, name: str) -> _Entry:
         word(op, "name", name)
@@ -264,7 +284,7 @@ class VectorStore(NamedVectors, Saveable):
 
     def _grow(self, needed: int) -> None:
         capacity = len(self._rows)
-        rows = self._allocate(max(needed, 2 * capacity), self._device)
+        rows = self._allocate(max(needed, 2 * capacity), self._device, self._dtype)
         rows[:capacity].copy_(self._rows)
         self._rows = rows
         # Below the rows freed earlier, which are taken first.

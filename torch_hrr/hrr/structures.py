@@ -7,11 +7,15 @@ device, RuntimeError and changes nothing. A structure may be a batch of structur
 leading dimensions of its fillers, the others are made with ``batch``, to which what is added broadcasts; queries
 broadcast with it. Copies share no values; gradients of a copy flow to where those of the original do. Differentiable;
 deterministic.
+
+Structures are modules: those of a model move and change their dtype with it and are in its `state_dict`, detached,
+though not among its buffers, since what is added replaces their vectors. ``load_state_dict`` takes over what a
+structure of the same D holds, its seed, length and batch too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import torch
@@ -21,6 +25,7 @@ from torch_hrr._checks import (
     check_bool,
     check_broadcast,
     check_elements,
+    check_floating,
     check_names,
     check_seed,
     check_vectors,
@@ -29,17 +34,17 @@ from torch_hrr._checks import (
     sizes,
     word,
 )
-from torch_hrr._repr import Described, place_of
-from torch_hrr._shared import Shared, locked
+from torch_hrr._repr import place_of
+from torch_hrr._shared import locked
 from torch_hrr.hrr import encoders, functional
+from torch_hrr.hrr._held import SharedVectors
 from torch_hrr.hrr.encoders import DEFAULT_SEED
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.hrr.vector import Vector
-from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
 
-class Record(Described, Shared, Saveable):
+class Record(SharedVectors):
     """Role and filler pairs in one vector, ``sum_k bind(role_k, filler_k)``.
 
     A filler comes back with a cosine of about ``1/sqrt(k)`` if the k roles are unitary and the fillers of equal norm.
@@ -73,6 +78,15 @@ class Record(Described, Shared, Saveable):
             check_vectors("Record", "roles", role, first.shape[-1], first.device)
         self._roles = {name: _copied(role) for name, role in vectors.items()}
         self._fillers: dict[str, Tensor] = {}
+
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        first = next(iter(self._roles.values()))
+        return len(first), first.device, first.dtype
+
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        roles, fillers = ({name: fn(held) for name, held in all.items()} for all in (self._roles, self._fillers))
+        check_floating("to", "roles", next(iter(roles.values())))
+        self._roles, self._fillers = roles, fillers
 
     @property
     @locked
@@ -183,7 +197,7 @@ def _copied(vector: Tensor) -> Tensor:
         return vector.clone()
 
 
-class _Structure(Described, Shared, Saveable):
+class _Structure(SharedVectors):
     """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
 
     _length = 0
@@ -219,6 +233,14 @@ class _Structure(Described, Shared, Saveable):
         dtype = resolve_dtype(name, dtype)
         self.seed = seed
         self._vector = torch.zeros(*batch, dim, device=resolve_device(device, op=name), dtype=dtype)
+
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        return self.dim, self._vector.device, self._vector.dtype
+
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        vector = fn(self._vector)
+        check_floating("to", "vector", vector)
+        self._vector = vector
 
     @property
     def dim(self) -> int:

@@ -30,12 +30,11 @@ from torch_hrr.hrr._expression import Program, parse_expression, parse_statement
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.memory import ItemMemory, compute_dtype
 from torch_hrr.hrr.vector import Vector
-from torch_hrr.io import Saveable
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
 
 
-class Vocabulary(NamedVectors, Saveable):
+class Vocabulary(NamedVectors):
     """Vectors by name, in the order of their declaration; a read-only mapping to copies of them.
 
     Expressions, and the `Vector` that ``words[name]`` is, know these operators, with the precedence and the association
@@ -51,10 +50,14 @@ class Vocabulary(NamedVectors, Saveable):
     without negative powers mean the same; its negative powers use the involution, and it refuses fractional powers of
     vectors with a negative real bin. Its method calls, division and bare numbers for scaled identities are not
     supported.
+
+    A module: that of a model moves and changes its dtype with it and is in its `state_dict`, though not among its
+    buffers, whose number is fixed; ``load_state_dict`` takes over vectors, names and seed of a vocabulary of the same
+    D. A conversion to a dtype that cannot hold a vector is a ValueError, and what is drawn after it is rounded to the
+    new dtype.
     """
 
     file_format = "torch_hrr.vocabulary"
-    _reads_values = True
 
     def __init__(
         self,
@@ -201,13 +204,13 @@ class Vocabulary(NamedVectors, Saveable):
         """The names of indices, as `ItemMemory.names_of`; waits for the device."""
         return self._items("names_of").names_of(indices)
 
-    @locked
-    def to(self, device: torch.device | str) -> Self:
-        """Moves the vectors, choosing the device as `runtime.resolve_device` does, and returns the vocabulary."""
-        target = resolve_data_device(device, op="to")
-        self._entries = {name: vector.to(target) for name, vector in self._entries.items()}
-        self._device, self._memory = target, None
-        return self
+    def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
+        device, dtype = self._place_after(fn)
+        entries = {name: fn(vector) for name, vector in self._entries.items()}
+        if dtype != self._dtype:
+            for name, vector in entries.items():
+                check_finite("to", f"vector of {name!r}", vector)
+        self._entries, self._device, self._dtype, self._memory = entries, device, dtype, None
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -238,7 +241,8 @@ class Vocabulary(NamedVectors, Saveable):
             return self._memory
         memory = ItemMemory(self.vectors, self.names)
         if may_be_kept(memory._vectors):
-            self._memory = memory
+            # Not as a part: what it holds would be in every state twice.
+            self.__dict__["_memory"] = memory
         return memory
 
     def _extend(self, vectors: dict[str, Tensor]) -> None:

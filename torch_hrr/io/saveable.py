@@ -35,6 +35,8 @@ class Saveable:
     file_version: ClassVar[int] = 1
     _reads_values: ClassVar[bool] = False
     """Whether an object reads its tensors, so that it cannot be on a device without memory."""
+    _has_modes: ClassVar[bool] = True
+    """Whether train and eval mode of a module differ, so that its files keep them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets `torch_hrr.load` find a class that states a format."""
@@ -58,8 +60,9 @@ class Saveable:
         with getattr(self, "_lock", None) or contextlib.nullcontext():
             tensors, metadata = self._content()
             # Files of modules that are all in train mode are as ever.
-            if isinstance(self, nn.Module) and (resting := [n for n, m in self.named_modules() if not m.training]):
-                metadata = {**metadata, "eval": resting}
+            if isinstance(self, nn.Module) and self._has_modes:
+                resting = [name for name, module in self.named_modules() if not module.training]
+                metadata = {**metadata, "eval": resting} if resting else metadata
             files.save(path, tensors, metadata, format=self.file_format, version=self.file_version, key=key)
 
     @classmethod
@@ -163,7 +166,7 @@ class Saveable:
         """The object of a file's content; IntegrityError where there is none."""
         with files.enough_memory(path):
             try:
-                resting: list[str] = metadata.pop("eval", []) if issubclass(cls, nn.Module) else []
+                resting: list[str] = metadata.pop("eval", []) if issubclass(cls, nn.Module) and cls._has_modes else []
                 made = cls._from_content(tensors, metadata, device, **options)
                 for name in resting:
                     cast(nn.Module, made).get_submodule(name).training = False
