@@ -56,12 +56,13 @@ def seen_by(mutation: Mutation) -> str:
     with tempfile.TemporaryDirectory() as folder:
         copy_package(Path(folder))
         mutation.apply(Path(folder))
-        # -P keeps the package of the working directory off sys.path.
+        # The package of the working directory stays off sys.path, in processes that tests start too.
+        environment = {"PYTHONPATH": os.pathsep.join((folder, str(ROOT))), "PYTHONSAFEPATH": "1"}
         for test in mutation.tests:
             run = subprocess.run(
-                [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test],
+                [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test],
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join((folder, str(ROOT)))},
+                env=os.environ | environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

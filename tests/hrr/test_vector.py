@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 
 import numpy as np
@@ -144,6 +145,8 @@ def test_square_brackets_give_vectors_and_ask_gives_names():
     assert torch.equal(words["PAIR"], words["A"] * words["X"] + words["B"] * words["Y"])
     assert words.ask("PAIR * ~A") == words.ask(words["PAIR"] * ~words["A"]) == "X"
     assert words.ask(torch.stack([words["A"], words["B"]])) == ["A", "B"]
+    with pytest.raises(ValueError, match=r"^ask: query must be finite, got NaN or infinity$"):
+        words.ask(words["A"] * math.nan)
     assert [each[0] for each in words.ask(words.vectors[None, :2], 2)[0]] == ["A", "B"]
     assert [len(found) for found in (words.ask("A", 3), items)] == [3, 2]
     del record["a"]

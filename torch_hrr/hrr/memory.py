@@ -151,14 +151,16 @@ class ItemMemory(HeldVectors):
             is always an answer, however small its cosine, which `cleanup` gives.
 
         Raises:
-            ValueError: the memory has no names.
+            ValueError: the memory has no names, or the query holds NaN or infinity, which no item is near to.
             TypeError, ValueError, RuntimeError: as for `cleanup`.
 
         Cost: that of `cleanup`; waits for the device.
         """
         if self._names is None:
             raise ValueError("ask: memory must have names, got None")
-        indices = self._cleaned("ask", query, top_k)[1]
+        cosines, indices = self._cleaned("ask", query, top_k)
+        if bool(cosines.isnan().any()):
+            raise ValueError("ask: query must be finite, got NaN or infinity")
         return self.names_of(indices.squeeze(-1) if indices.shape[-1] == 1 else indices)
 
     def names_of(self, indices: Tensor | int) -> Any:
