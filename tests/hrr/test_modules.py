@@ -171,6 +171,12 @@ def test_attention_of_padding_alone_and_of_nothing():
     assert all(p.grad.isfinite().all() for p in module.parameters()) and x.grad.isfinite().all()
     zeros = HRRAttention(8, 2)(torch.zeros(2, 4, 8, requires_grad=True))
     assert (zeros == 0).all()
+    # A value of zeros, whose query is not: its cosine takes no gradient, which would be one of 1e8.
+    silent, rows = HRRAttention(8, 2), draw(4, 8, dtype=torch.float32)
+    nn.init.zeros_(silent.in_weight[16:, 0])
+    rows[1] = torch.eye(8)[0]
+    silent.attention_weights(rows.requires_grad_())[..., 1].sum().backward()
+    assert rows.grad.abs().max() < 100
     assert module(torch.zeros(2, 0, 8)).shape == (2, 0, 8)
     assert module(torch.zeros(0, 4, 8)).shape == (0, 4, 8)
 

@@ -65,3 +65,8 @@ def test_a_record_is_a_collection_of_its_filled_roles():
     assert list(record()) == []
     with pytest.raises(KeyError, match=r"role must be one of \['a', 'b', 'c'\], got 'd'"):
         made["d"]
+
+
+def test_vectors_are_drawn_from_a_normal_distribution_of_variance_1_by_d():
+    expected = torch.randn(2, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 4
+    assert torch.equal(draw(2), expected.float())
