@@ -416,6 +416,10 @@ def test_bitlinear_is_ternary_and_its_gradient_goes_straight_through():
     signs, gamma = layer.quantized()
     assert set(signs.unique().tolist()) == {-1, 0, 1}
     torch.testing.assert_close(gamma, layer.weight.abs().mean())
+    # Of tiny weights gamma has a floor, below which signs are lost: 1e-5.
+    tiny = BitLinear(16, 8, seed=2)
+    torch.nn.init.constant_(tiny.weight, 6e-6)
+    assert tiny.quantized()[1] == torch.tensor(1e-5) and (tiny.quantized()[0] == 1).all()
     x = torch.randn(5, 16)
     torch.testing.assert_close(layer(x), x @ (gamma * signs.float()).T, rtol=1e-5, atol=1e-6)
     upstream = torch.randn(5, 8)
