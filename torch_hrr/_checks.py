@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import numbers
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -174,6 +175,15 @@ def renamed(error: Exception, inner: str, own: str) -> Exception:
     text = str(error)
     known = type(error) in (TypeError, ValueError, IndexError, RuntimeError) and text.startswith(f"{inner}: ")
     return type(error)(own + text.removeprefix(inner)) if known else error
+
+
+@contextlib.contextmanager
+def named(inner: str, own: str) -> Iterator[None]:
+    """Errors of the call `inner` are `renamed` to `own`."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise renamed(error, inner, own) from None
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:

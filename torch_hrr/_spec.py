@@ -194,23 +194,22 @@ class Generator(Spec):
 
 
 class Dtype(Spec):
-    """A dtype of the operators; None is left to the call."""
+    """A dtype of the operators."""
 
     @property
     def words(self) -> str:
         """The dtypes."""
         return "float32, float64, float16 or bfloat16"
 
-    def __call__(self, op: str, argument: str, value: Any) -> torch.dtype | None:
+    def __call__(self, op: str, argument: str, value: Any) -> torch.dtype:
         """The dtype."""
-        checked: torch.dtype | None = value
-        if value is not None:
-            check_dtype(op, value)
+        check_dtype(op, value)
+        checked: torch.dtype = value
         return checked
 
     def wrong(self) -> Iterator[tuple[Any, type[Exception]]]:
         """Names of dtypes, and dtypes of no operator."""
-        return ((each, TypeError) for each in ("float32", float, torch.int64, torch.complex64))
+        return ((each, TypeError) for each in ("float32", float, torch.int64, torch.complex64, None))
 
 
 class Device(Spec):

@@ -40,7 +40,7 @@ def checks():
         warnings.simplefilter("ignore", UserWarning)
         for estimator in (LSMRegressor(units=60), LSMClassifier(units=20)):
             expected = estimator.expected_failed_checks
-            # What passes after all must leave the table.
+            # The table of a class gives a reason for each; what passes after all must leave it.
             yield from estimator_checks_generator(
                 estimator, expected_failed_checks=expected, mark="xfail", xfail_strict=True
             )

@@ -105,7 +105,7 @@ class AssemblyLayer(DescribedModule):
         bias=Bool(),
         seed=Seed().or_none(),
         device=Device(),
-        dtype=Dtype(),
+        dtype=Dtype().or_none(),
     )
     def __init__(
         self,

@@ -14,12 +14,12 @@ from torch_hrr._checks import (
     check_dtype,
     choice,
     integer,
+    named,
     number,
     positive,
     strided,
 )
 from torch_hrr._plain import encoding as plain_encoding
-from torch_hrr.compat._named import named
 from torch_hrr.encoding import functional, relative
 from torch_hrr.encoding.acceleration import Accelerator, GPUConfig, ladder
 from torch_hrr.runtime.device import resolve_device_or_cpu

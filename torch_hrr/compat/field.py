@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr import _library
-from torch_hrr._checks import check_bool, check_seed, integer
+from torch_hrr._checks import check_bool, check_seed, integer, named
 from torch_hrr._repr import Described
-from torch_hrr.compat._named import named
 from torch_hrr.field import functional
 from torch_hrr.field.brain import BrainArguments, BrainSettings, FieldBrain, created
 from torch_hrr.field.patterns import PatternLibrary

@@ -16,11 +16,11 @@ from torch_hrr._checks import (
     check_generator,
     check_vectors,
     integer,
+    named,
     real,
 )
 from torch_hrr._repr import Described
 from torch_hrr._shared import is_out_of_memory
-from torch_hrr.compat._named import named
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.calibration import binding_crossover
 from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu

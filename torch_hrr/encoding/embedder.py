@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import integer, positive, renamed, strided
+from torch_hrr._checks import integer, named, positive, renamed, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
@@ -337,9 +337,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
 
         device = self._device()
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(self.config.vocab_size, (batch_size, seq_length), generator=generator, device="cpu").to(
-            device
-        )
+        size = (batch_size, seq_length)
+        ids = torch.randint(self.config.vocab_size, size, generator=generator, device="cpu").to(device)
 
         def milliseconds(function: Callable[[Tensor], Tensor]) -> float:
             arguments = {"function": function, "ids": ids}
@@ -438,10 +437,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         """
         if self.table is not None:
             self.table.check_apart("save_config", path)
-        try:
+        with named("save", "save_config"):
             self.config.save(path)
-        except (TypeError, ValueError) as error:
-            raise renamed(error, "save", "save_config") from None
 
     @classmethod
     def load_config(

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_seed, integer, number, renamed
+from torch_hrr._checks import check_bool, check_seed, integer, named, number
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
@@ -157,7 +157,7 @@ class _Estimator(Parameters, Described, Saveable):
             embedder.requires_grad_(False)
             width = config.embedding_dim
             radius, leak, scaling = _TOKEN_RADIUS, _TOKEN_LEAK, width**-0.5
-        try:
+        with named("LiquidStateMachine", op):
             return LiquidStateMachine(
                 width,
                 self.units,
@@ -171,8 +171,6 @@ class _Estimator(Parameters, Described, Saveable):
                 device=_device(embedder, gpu_config) if self.device is None else self.device,
                 dtype=dtype if self.dtype is None else self.dtype,
             )
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise renamed(error, "LiquidStateMachine", op) from None
 
     def _summary(self) -> dict[str, Any]:
         config, machine = self._embedder_config(), self._machine

@@ -124,7 +124,14 @@ class RelativePositionBias(DescribedModule):
     representations, 2018.
     """
 
-    @takes(window=Int(1), heads=Int(1), features=Int(0), base=Real(0, open_left=True), device=Device(), dtype=Dtype())
+    @takes(
+        window=Int(1),
+        heads=Int(1),
+        features=Int(0),
+        base=Real(0, open_left=True),
+        device=Device(),
+        dtype=Dtype().or_none(),
+    )
     def __init__(
         self,
         window: int = 64,

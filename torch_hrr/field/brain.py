@@ -26,10 +26,10 @@ from torch_hrr._checks import (
     choice,
     integer,
     listed,
+    named,
     number,
     placed,
     plain,
-    renamed,
     strided,
 )
 from torch_hrr._plain import field as plain_field
@@ -669,7 +669,5 @@ def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
     check_known(op, "settings", settings, known, "arguments of FieldBrain or prefer_gpu")
     if settings.get("device") is None:
         settings["device"] = "auto" if prefer_gpu else "cpu"
-    try:
+    with named("FieldBrain", op):
         return FieldBrain(**settings)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "FieldBrain", op) from None

@@ -20,9 +20,9 @@ from torch_hrr._checks import (
     choice,
     integer,
     listed,
+    named,
     number,
     placed,
-    renamed,
     sizes,
 )
 from torch_hrr._progress import Progress, ticking
@@ -226,10 +226,8 @@ class DynamicField(Saveable, DescribedModule):
     def _configure(self, op: str, changes: DynamicFieldParameters) -> None:
         known = [field.name for field in dataclasses.fields(DynamicFieldConfig)]
         check_known(op, "parameter", changes, known, f"one of {', '.join(known)}")
-        try:
+        with named("DynamicFieldConfig", op):
             config = dataclasses.replace(getattr(self, "config", DynamicFieldConfig()), **changes)
-        except (TypeError, ValueError) as error:
-            raise renamed(error, "DynamicFieldConfig", op) from None
         longest = max(self.shape[-4:-1])
         widths = {"sigma_excitation": config.excitation, "sigma_inhibition": config.inhibition}
         for name, strength in widths.items():

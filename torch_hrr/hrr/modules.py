@@ -20,7 +20,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
 
 # Where and how parameters are drawn.
-DRAWN: dict[str, Spec] = {"generator": Generator(), "device": Device(), "dtype": Dtype()}
+DRAWN: dict[str, Spec] = {"generator": Generator(), "device": Device(), "dtype": Dtype().or_none()}
 
 
 class _Roles(DescribedModule):
