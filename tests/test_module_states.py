@@ -39,6 +39,17 @@ def found(library, count=2):
     return library
 
 
+def filled(record):
+    record["a"], record["b"] = X[1].to(record.vector.device), X[2].to(record.vector.device)
+    return record
+
+
+def pushed(stack):
+    for row in X:
+        stack.push(row.to(stack.vector.device))
+    return stack
+
+
 def felt(brain, cycles=2):
     return [brain.step(X[i % 3, :4], float(i)).clone() for i in range(cycles)]
 
@@ -58,6 +69,19 @@ MODULES = {
     "HRRMultiLabelLoss": (
         lambda device: hrr.HRRMultiLabelLoss(5, 8, seed=3, device=device), None, lambda module: module.scores(X)
     ),
+    "ItemMemory": (
+        lambda device: hrr.ItemMemory(X.to(device), ["a", "b", "c"]), None,
+        lambda memory: [*memory.cleanup(X + 0.1, 2), torch.tensor(len(memory.ask(X, 2)))],
+    ),
+    "Resonator": (
+        lambda device: hrr.Resonator([X.to(device), X[1:].to(device)], seed=3), None,
+        lambda module: [module.factorize(X, 20).indices, module.factorize(X, 20).cosines],
+    ),
+    "Record": (
+        lambda device: hrr.Record({"a": X[0].to(device), "b": X[1].to(device)}), filled,
+        lambda record: [record.vector, record["a"]],
+    ),
+    "Stack": (lambda device: hrr.Stack(8, seed=4, device=device), pushed, lambda stack: [stack.vector, stack.top()]),
     "AssemblyLayer": (
         lambda device: assembly.AssemblyLayer(8, 20, 4, p=0.5, trainable=True, bias=True, device=device), None,
         lambda module: module(X),

@@ -264,15 +264,8 @@ def test_construction(kind):
     assert (made.dim, made.seed) == (32, 3)
     assert (made.vector.device.type, made.vector.dtype) == ("meta", torch.bfloat16)
     assert on_cpu(kind).vector.dtype == torch.get_default_dtype()
-    name = kind.__name__
-    with pytest.raises(ValueError, match=f"^{name}: dim must be at least 1, got 0$"):
+    with pytest.raises(ValueError, match=f"^{kind.__name__}: dim must be at least 1, got 0$"):
         kind(0)
-    with pytest.raises(TypeError, match=f"^{name}: dim must be an int, got float$"):
-        kind(8.0)
-    with pytest.raises(TypeError, match=f"^{name}: seed must be an int, got str$"):
-        kind(8, seed="0")
-    with pytest.raises(TypeError, match=f"^{name}: dtype must be float32, .*, got torch.int32$"):
-        kind(8, dtype=torch.int32)
 
 
 @pytest.mark.parametrize("kind", [Sequence, Stack, HashTable])

@@ -120,6 +120,7 @@ def test_what_is_no_operand():
                   lambda: np.ones(16) * made, lambda: made * np.ones(16), lambda: Vector(torch.arange(3))):  # fmt: skip
         with pytest.raises(TypeError):
             wrong()
+    assert type(2j * made) is torch.Tensor
     for wrong in (lambda: made * Y[:3], lambda: Vector(torch.tensor(1.0))):
         with pytest.raises(ValueError, match="must have"):
             wrong()

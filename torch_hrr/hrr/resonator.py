@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import check_floating, check_seed, check_vectors, integer, listed, tensor
+from torch_hrr._checks import check_floating, check_vectors, listed, tensor
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import Described, place_of
 from torch_hrr._shared import writable_anywhere
+from torch_hrr._spec import Int, Seed, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._held import HeldVectors
 from torch_hrr.hrr.memory import compute_dtype, normalize
@@ -80,6 +81,7 @@ class Resonator(HeldVectors):
 
     file_format = "torch_hrr.resonator"
 
+    @takes(seed=Seed())
     def __init__(self, codebooks: Sequence[Tensor] | Tensor, *, seed: int = 0) -> None:
         """Copies the codebooks."""
         super().__init__()
@@ -99,7 +101,6 @@ class Resonator(HeldVectors):
             check_vectors("Resonator", "codebooks", book, books[0].shape[1], books[0].device)
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
-        seed = check_seed("Resonator", seed)
         self.seed = seed
         self._hold(books)
 
@@ -125,6 +126,7 @@ class Resonator(HeldVectors):
         check_floating("to", "codebooks", books[0])
         self._hold(books)
 
+    @takes(max_iterations=Int(1), check_every=Int(1).or_none())
     @torch.no_grad()
     def factorize(self, x: Tensor, max_iterations: int = 200, *, check_every: int | None = 4) -> Factorization:
         """Finds the factors of each row of `x`; see the class.
@@ -144,14 +146,11 @@ class Resonator(HeldVectors):
 
         Raises:
             TypeError: `x` is not a tensor of a supported dtype.
-            ValueError: `max_iterations` or `check_every` is less than 1, or D of `x` is not the codebooks'.
+            ValueError: D of `x` is not the codebooks'.
             RuntimeError: `x` is on another device than the codebooks.
         """
         first, factors = self.codebooks[0], len(self.codebooks)
         x = check_vectors("factorize", "x", x, first.shape[1], first.device)
-        max_iterations = integer("factorize", "max_iterations", max_iterations, 1)
-        if check_every is not None:
-            check_every = integer("factorize", "check_every", check_every, 1)
         rows = x.reshape(-1, first.shape[1]).to(first.dtype)
         with full_precision(x.device):
             found = self._search(rows, max_iterations, check_every)

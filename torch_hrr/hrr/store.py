@@ -18,12 +18,12 @@ from torch_hrr._checks import (
     check_names,
     check_vector,
     checked_path,
-    integer,
     resolve_dtype,
     word,
 )
 from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import locked
+from torch_hrr._spec import Device, Dtype, Int, takes
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io import IntegrityError, digest
@@ -55,6 +55,7 @@ class VectorStore(NamedVectors):
 
     file_format = "torch_hrr.vector_store"
 
+    @takes(dim=Int(1), device=Device(), dtype=Dtype().or_none(), capacity=Int(0))
     def __init__(
         self,
         dim: int = 512,
@@ -72,11 +73,8 @@ class VectorStore(NamedVectors):
             capacity: number of vectors to make room for, >= 0.
 
         Raises:
-            TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` or ``capacity`` is too small, or ``device`` is meta or unknown to torch.
+            ValueError: ``device`` is meta.
         """
-        dim = integer("VectorStore", "dim", dim, 1)
-        capacity = integer("VectorStore", "capacity", capacity, 0)
         self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
         self._device = resolve_data_device(device, op="VectorStore")
         self._entries: dict[str, _Entry] = {}

@@ -22,12 +22,10 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import (
-    check_bool,
     check_broadcast,
     check_elements,
     check_floating,
     check_names,
-    check_seed,
     check_vectors,
     integer,
     resolve_dtype,
@@ -36,6 +34,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._repr import place_of
 from torch_hrr._shared import locked
+from torch_hrr._spec import Bool, Device, Dtype, Int, Seed, takes
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._held import SharedVectors
 from torch_hrr.hrr.encoders import DEFAULT_SEED
@@ -202,6 +201,7 @@ class _Structure(SharedVectors):
 
     _length = 0
 
+    @takes(dim=Int(1), seed=Seed(), device=Device(), dtype=Dtype().or_none())
     def __init__(
         self,
         dim: int = 512,
@@ -221,15 +221,11 @@ class _Structure(SharedVectors):
             dtype: None means torch's default; arguments of a wider dtype widen the vector.
 
         Raises:
-            TypeError: `dim` or `seed` is not an int, `batch` not a sequence of ints, or `dtype` not supported.
-            ValueError: `dim` is less than 1, `batch` less than 0, or `device` is unknown to torch.
+            ValueError: A size of ``batch`` is less than 0, or the vector has 2^63 elements or more.
         """
         name = type(self).__name__
-        dim = integer(name, "dim", dim, 1)
         batch = sizes(name, "batch", batch, 0)
         check_elements(name, "the vector", (*batch, dim))
-        check_seed(name, seed)
-        seed = int(seed)
         dtype = resolve_dtype(name, dtype)
         self.seed = seed
         self._vector = torch.zeros(*batch, dim, device=resolve_device(device, op=name), dtype=dtype)
@@ -423,6 +419,7 @@ class Graph(_Structure):
 
     file_format = "torch_hrr.graph"
 
+    @takes(directed=Bool())
     def __init__(
         self,
         dim: int = 512,
@@ -434,7 +431,6 @@ class Graph(_Structure):
         dtype: torch.dtype | None = None,
     ) -> None:
         """A graph without edges; `directed` says whether a -> b differs from b -> a, the rest is as for `Sequence`."""
-        directed = check_bool("Graph", "directed", directed)
         super().__init__(dim, batch=batch, seed=seed, device=device, dtype=dtype)
         self.directed = directed
 

@@ -83,8 +83,10 @@ class Vector(Tensor):
             result = _OWN.get(func, func)(*args, **kwargs or {})
             # No operator has an alpha: optimizers add a decayed weight to a gradient so, and then multiply elements.
             vector = func in _GIVE_VECTORS and "alpha" not in (kwargs or ())
-            # What is one already stays itself: a view of a leaf is no leaf.
-            return result.as_subclass(Vector) if vector and not isinstance(result, Vector) else result
+            # What is one already stays itself: a view of a leaf is no leaf. A complex multiple is none.
+            if vector and not isinstance(result, Vector) and result.is_floating_point():
+                return result.as_subclass(Vector)
+            return result
 
 
 def _times(a: Tensor, b: Any) -> Tensor:

@@ -13,18 +13,16 @@ from torch import Tensor
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import (
-    check_bool,
     check_elements,
     check_finite,
     check_names,
-    check_seed,
     check_vector,
-    integer,
     may_be_kept,
     resolve_dtype,
     word,
 )
 from torch_hrr._shared import locked
+from torch_hrr._spec import Bool, Device, Dtype, Int, Seed, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
@@ -59,6 +57,7 @@ class Vocabulary(NamedVectors):
 
     file_format = "torch_hrr.vocabulary"
 
+    @takes(dim=Int(1), seed=Seed(), unitary=Bool(), device=Device(), dtype=Dtype().or_none())
     def __init__(
         self,
         dim: int = 512,
@@ -78,14 +77,9 @@ class Vocabulary(NamedVectors):
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
 
         Raises:
-            TypeError: an argument of another type, or another dtype.
-            ValueError: ``dim`` is less than 1, or ``device`` is meta or unknown to torch.
+            ValueError: ``device`` is meta.
         """
-        dim = integer("Vocabulary", "dim", dim, 1)
         check_elements("Vocabulary", "a vector", (dim,))
-        check_seed("Vocabulary", seed)
-        seed = int(seed)
-        unitary = check_bool("Vocabulary", "unitary", unitary)
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
         self._device = resolve_data_device(device, op="Vocabulary")
