@@ -173,8 +173,7 @@ def check_seed(op: str, seed: Any, argument: str = "seed") -> int:
 def renamed(error: Exception, inner: str, own: str) -> Exception:
     """An error of the call `inner` in the name of the call that the user made; any other error as it is."""
     text = str(error)
-    known = type(error) in (TypeError, ValueError, IndexError, RuntimeError) and text.startswith(f"{inner}: ")
-    return type(error)(own + text.removeprefix(inner)) if known else error
+    return type(error)(own + text.removeprefix(inner)) if text.startswith(f"{inner}: ") else error
 
 
 @contextlib.contextmanager
@@ -182,8 +181,10 @@ def named(inner: str, own: str) -> Iterator[None]:
     """Errors of the call `inner` are `renamed` to `own`."""
     try:
         yield
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, inner, own) from None
+    except Exception as error:
+        if (other := renamed(error, inner, own)) is error:
+            raise
+        raise other from None
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:
@@ -349,18 +350,12 @@ def checked_path(op: str, path: Any, argument: str = "path") -> str:
 
 def positive(op: str, argument: str, value: Any) -> float:
     """A finite float above 0."""
-    checked = float(real(op, argument, value))
-    if not 0 < checked < math.inf:
-        raise ValueError(f"{op}: {argument} must be finite and above 0, got {plain(value)}")
-    return checked
+    return number(op, argument, value, 0, open_left=True)
 
 
 def probability(op: str, argument: str, value: Any) -> float:
-    """A float in [0, 1]."""
-    checked = float(real(op, argument, value))
-    if not 0 <= checked <= 1:
-        raise ValueError(f"{op}: {argument} must be in [0, 1], got {plain(value)}")
-    return checked
+    """A float from 0 to 1."""
+    return number(op, argument, value, 0, 1)
 
 
 def plain(value: Any) -> Any:

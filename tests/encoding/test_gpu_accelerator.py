@@ -31,7 +31,7 @@ def test_vectorized_encoding(vectorize):
         ([1, 2], {}, TypeError, "positions must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
         (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
-        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base_frequency must be finite and above 0"),
+        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base_frequency must be a finite number > 0"),
         (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "frequency_scaling must be a finite number"),
     ],
     ids=range(5),
@@ -78,7 +78,7 @@ def test_frequencies_are_rounded_once():
     assert torch.equal(found, torch.tensor([0.5 * 500.0 ** (-2 * i / 7) for i in range(4)]))
     assert accelerator().parallel_frequency_computation(0).shape == (0,)
     assert accelerator().parallel_frequency_computation(4, dtype=torch.float64).dtype == torch.float64
-    with pytest.raises(ValueError, match="base_frequency must be finite and above 0, got 0"):
+    with pytest.raises(ValueError, match="base_frequency must be a finite number > 0, got 0"):
         accelerator().parallel_frequency_computation(4, 0)
 
 

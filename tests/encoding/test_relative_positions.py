@@ -215,7 +215,7 @@ def test_a_bias_of_no_number_of_rows(arguments, error, text):
 
 
 def test_the_logarithm_of_a_ladder_needs_a_scale_above_0():
-    with pytest.raises(ValueError, match=r"^LearnableFrequencies: scale must be finite and above 0, got -1\.0$"):
+    with pytest.raises(ValueError, match=r"^LearnableFrequencies: scale must be a finite number > 0, got -1\.0$"):
         LearnableFrequencies(8, 100.0, -1.0, True, torch.float32)
 
 

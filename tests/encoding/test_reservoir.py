@@ -27,6 +27,12 @@ def machine(units=40, **settings):
     return LiquidStateMachine(2, units, dtype=torch.float64, **{"density": 0.1, "seed": 3} | settings)
 
 
+def forged(path, tensors, settings):
+    """A file of a content, whether a machine has it or not."""
+    files.save(path, tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
+    return path
+
+
 def inputs(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal((*shape, 2))
 
@@ -107,10 +113,10 @@ def test_a_machine_goes_on_where_training_ended(tmp_path):
     assert torch.equal(loaded.final_state, m.final_state)
     # One sequence of a batch is a single series; several have no one end, nor have files of before a state.
     assert torch.equal(m.fit(series[None, :1000], series[None, 1:1001]).final_state, loaded.final_state)
-    tensors, settings = m.content()
+    tensors, settings = m._content()
     del tensors["final_state"]
-    files.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
-    for other in (LiquidStateMachine.load(tmp_path / "m"), m.fit(np.zeros((2, 9, 1)), np.zeros((2, 9, 1)))):
+    old = LiquidStateMachine.load(forged(tmp_path / "m", tensors, settings))
+    for other in (old, m.fit(np.zeros((2, 9, 1)), np.zeros((2, 9, 1)))):
         with pytest.raises(RuntimeError, match=r"^final_state: the machine must have learned from a single series"):
             other.final_state  # noqa: B018
 
@@ -126,7 +132,7 @@ def test_a_machine_goes_on_where_training_ended(tmp_path):
             r"of the machine's dtype, torch.float32, got torch.float64",
         ),
         (np.zeros((3, 40)), TypeError, r"of the machine's dtype, torch.float32, got torch.float64"),
-        (torch.zeros(3, 40, device="meta"), TypeError, "a strided tensor with data, got a meta tensor"),
+        (torch.zeros(3, 40, device="meta"), ValueError, "data, got a meta tensor"),
         ([0.0], TypeError, "a torch.Tensor or a NumPy array, got list"),
     ],
 )
@@ -134,7 +140,7 @@ def test_a_wrong_state_is_refused_before_any_work(state, error, text, monkeypatc
     m = LiquidStateMachine(2, 40, device="cpu", dtype=torch.float32).fit(inputs(9), inputs(9))
     monkeypatch.setattr(m, "_chunks", None)
     for call, name in ((m.predict, "predict"), (m.run, "run"), (m.chunks, "chunks")):
-        with pytest.raises(error, match=f"^{name}: state must (be|have) {text}"):
+        with pytest.raises(error, match=f"^{name}: state must (be|have|hold) {text}"):
             call(inputs(3, 9), state=state)
 
 
@@ -165,11 +171,11 @@ def test_a_reservoir_has_a_radius_however_sparse_it_is():
 
 def test_the_reservoir_of_a_seed_never_changes():
     for seed, golden in GOLDEN.items():
-        tensors, _ = LiquidStateMachine(3, 300, seed=seed).content()
+        tensors, _ = LiquidStateMachine(3, 300, seed=seed)._content()
         digest = hashlib.sha256(b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors)))
         assert digest.hexdigest() == golden
     for other, same in ((2**64 - 1, True), (2**65 - 1, True), (0, False), (2**32 - 1, False)):
-        assert torch.equal(tensors["values"], LiquidStateMachine(3, 300, seed=other).content()[0]["values"]) == same
+        assert torch.equal(tensors["values"], LiquidStateMachine(3, 300, seed=other).values) == same
     # torch's own generator is left alone.
     assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(0))
 
@@ -326,67 +332,47 @@ def test_modes_of_the_caller_change_nothing():
 def test_dtype_follows_the_call_and_then_torch():
     assert LiquidStateMachine(1, 5, dtype=torch.float64).run(torch.zeros(3, 1)).dtype == torch.float64
     assert LiquidStateMachine(1, 5).run(torch.zeros(3, 1).double()).dtype == torch.float32
-    torch.set_default_dtype(torch.float64)
-    assert LiquidStateMachine(1, 5).dtype == torch.float64
+    for default, own in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)):
+        torch.set_default_dtype(default)
+        assert LiquidStateMachine(1, 5).dtype == own
 
 
-@pytest.mark.parametrize("fitted", [False, True])
-def test_a_file_brings_the_machine_back(tmp_path, fitted):
+def test_a_file_brings_the_machine_back(tmp_path):
     m, x = LiquidStateMachine(2, 300, seed=2**64 - 5, leak=0.5), inputs(50)
-    if fitted:
-        m.fit(x, x, warmup=1)
+    assert "fitted=False" in repr(m) and "fitted=True" in repr(m.fit(x, x, warmup=1))
     m.save(tmp_path / "m", key=b"k")
+    state = torch.get_rng_state()
     loaded = LiquidStateMachine.load(tmp_path / "m", key=b"k")
-    assert repr(loaded) == repr(m) and f"fitted={fitted}" in repr(m)
-    assert torch.equal(loaded.run(x), m.run(x))
-    if fitted:
-        assert torch.equal(loaded.predict(x), m.predict(x))
+    assert repr(loaded) == repr(m) and torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(loaded.run(x), m.run(x)) and torch.equal(loaded.predict(x), m.predict(x))
 
 
-def test_a_damaged_or_forged_file_is_an_error(tmp_path):
-    m = LiquidStateMachine(2, 300)
-    path = tmp_path / "m"
-    m.fit(inputs(20), inputs(20), warmup=0).save(path)
-    data = path.read_bytes()
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(IntegrityError, match="damaged"):
-        LiquidStateMachine.load(path)
-    tensors, settings = m.content()
+def test_a_forged_file_is_an_error(tmp_path):
+    """Of one that has learned; tests/test_saveable.py forges others."""
+    tensors, settings = LiquidStateMachine(2, 300).fit(inputs(20), inputs(20))._content()
     outside = tensors["columns"].clone()
     outside[5, -1] = 300
-    forged = [
+    for content in (
         (tensors | {"columns": outside}, settings),
         (tensors | {"columns": tensors["columns"].flip(1)}, settings),
         (tensors | {"bias": tensors["bias"].half()}, settings),
-        (tensors | {"bias": tensors["bias"][1:]}, settings),
+        (tensors | {"readout_weights": tensors["readout_weights"].float()}, settings),
         (tensors | {"final_state": tensors["final_state"][1:]}, settings),
+        (tensors | {"final_state": tensors["final_state"].double()}, settings),
         ({name: value for name, value in tensors.items() if name != "readout_weights"}, settings),
-        ({}, settings),
         (tensors, settings | {"units": 299}),
         (tensors, settings | {"leak": 0}),
         (tensors, settings | {"seed": "x"}),
-        (tensors, settings | {"more": 1}),
         (tensors, settings | {"embedder": 1}),
-    ]
-    for content in forged:
-        files.save(path, *content, format="torch_hrr.liquid_state_machine", version=1)
+    ):
         with pytest.raises(IntegrityError, match="must describe a LiquidStateMachine"):
-            LiquidStateMachine.load(path)
+            LiquidStateMachine.load(forged(tmp_path / "m", *content))
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [
-        ({"input_dim": 0}, ValueError, "input_dim must be at least 1, got 0"),
-        ({"units": 2.0}, TypeError, "units must be an int, got float"),
-        ({"spectral_radius": -1}, ValueError, "spectral_radius must be a finite number >= 0, got -1"),
-        ({"leak": 0}, ValueError, "leak must be above 0, got 0"),
-        ({"leak": 1.5}, ValueError, "leak must be a finite number >= 0 and <= 1, got 1.5"),
-        ({"density": float("nan")}, ValueError, "density must be a finite number"),
-        ({"ridge": "1"}, TypeError, "ridge must be a number, got str"),
-        ({"seed": 0.5}, TypeError, "seed must be an int, got float"),
         ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64, got torch.float16"),
-        ({"embedder": len}, TypeError, "embedder must be a torch.nn.Module or None"),
         ({"dtype": "float32"}, TypeError, "dtype must be torch.float32 or torch.float64, got 'float32'"),
         ({"spectral_radius": 1e308}, ValueError, r"spectral_radius must give finite weights, got 1e\+308"),
         ({"input_scaling": 1e308}, ValueError, r"input_scaling must give finite weights, got 1e\+308"),
@@ -403,32 +389,22 @@ def test_bad_settings(settings, error, text):
     ("call", "error", "text"),
     [
         (lambda m, x: m.run([1.0]), TypeError, "run: x must be a torch.Tensor or a NumPy array, got list"),
-        (lambda m, x: m.run(x.to_sparse()), TypeError, "run: x must be a strided tensor"),
+        (lambda m, x: m.run(x.to_sparse()), TypeError, "run: x must be strided, got torch.sparse_coo"),
         (lambda m, x: m.run(x.bool()), TypeError, "run: x must hold real numbers, got torch.bool"),
         (lambda m, x: m.run(x + 1j), TypeError, "run: x must hold real numbers"),
-        (lambda m, x: m.run(np.array([["a"]])), TypeError, "run: x must be an array of real numbers"),
-        (
-            lambda m, x: m.run(np.float64(1)),
-            TypeError,
-            "run: x must be an array of real numbers, got float64 of float64",
-        ),
+        (lambda m, x: m.run(np.array([["a"]])), TypeError, "run: x must be an array of numbers that torch has, got"),
+        (lambda m, x: m.run(np.float64(1)), ValueError, r"run: x must have shape \[T, 2\] or \[B, T, 2\], got \[\]"),
         (lambda m, x: m.run(x[:, :1]), ValueError, r"run: x must have shape \[T, 2\] or \[B, T, 2\], got \[20, 1\]"),
         (lambda m, x: m.run(x, state=torch.zeros(3, 10)), ValueError, r"run: state must have shape \[1, 10\]"),
-        (lambda m, x: m.chunks(x, steps=0), ValueError, "chunks: steps must be at least 1, got 0"),
-        (
-            lambda m, x: m.fit(x, x[:9]),
-            ValueError,
-            r"fit: x and y must have the same .* \[20, 2\] and \[9, 2\]",
-        ),
+        (lambda m, x: m.fit(x, x[:9]), ValueError, r"fit: x and y must have the same .* \[20, 2\] and \[9, 2\]"),
         (lambda m, x: m.fit(x, x[None]), ValueError, "fit: x and y must have the same leading"),
         (lambda m, x: m.fit(x, x[:, :0]), ValueError, "fit: y must have at least one column"),
         (lambda m, x: m.fit(x, x, warmup=20), ValueError, "fit: warmup must be below the number of steps, 20, got 20"),
-        (lambda m, x: m.fit(x, x, warmup=-1), ValueError, "fit: warmup must be at least 0, got -1"),
         (lambda m, x: m.fit(x[:0], x[:0]), ValueError, "fit: x must have at least one step"),
         (lambda m, x: m.fit(x, x / 0, warmup=1), ValueError, "fit: y must be finite in torch.float64"),
         (lambda m, x: m.fit(x.double() * 1e300, x, warmup=1), ValueError, "fit: x must be finite in torch.float32"),
         (lambda m, x: m.fit(x, x, progress=5), TypeError, "fit: progress must be a function, a bool or None, got int"),
-        (lambda m, x: m.to("meta").run(x), ValueError, "run: the machine must hold data, got one on meta"),
+        (lambda m, x: m.to("meta").run(x), ValueError, "run: the machine must hold data, got a meta"),
         (lambda m, x: m.predict(x), RuntimeError, "predict: the machine must have a read-out: call fit first"),
         (lambda m, x: m.readout, RuntimeError, "readout: the machine must have a read-out: call fit first"),
         (lambda m, x: m.final_state, RuntimeError, "final_state: the machine must have a read-out: call fit first"),
@@ -466,10 +442,10 @@ def test_tokens_enter_through_the_embedder_at_position_zero(tmp_path):
         LiquidStateMachine.load(tmp_path / "m")
     assert torch.equal(LiquidStateMachine.load(tmp_path / "m", embedder=rows).predict(tokens), m.predict(tokens))
     # Files of before do not say.
-    tensors, settings = m.content()
+    tensors, settings = m._content()
     del settings["embedder"]
-    files.save(tmp_path / "m", tensors, settings, format="torch_hrr.liquid_state_machine", version=1)
-    torch.testing.assert_close(LiquidStateMachine.load(tmp_path / "m").run(rows.table[tokens]), states)
+    old = LiquidStateMachine.load(forged(tmp_path / "m", tensors, settings))
+    torch.testing.assert_close(old.run(rows.table[tokens]), states)
     with pytest.raises(TypeError, match=r"^run: x must be integers, one a token, got torch\.float32"):
         m.run(torch.zeros(20))
     with pytest.raises(ValueError, match=r"^run: x must have shape \[T\] or \[B, T\], got \[1, 1, 20\]"):

@@ -349,7 +349,7 @@ def refusals():
         (lambda: HebbianCore(0, 9), ValueError, "HebbianCore: input_size must be at least 1, got 0"),
         (lambda: HierarchicalLevel(0, 6, 9, 0), ValueError, "temporal_resolution must be at least 1, got 0"),
         (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),
-        (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be finite and above 0"),
+        (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be a finite number > 0"),
         (lambda: BitLinear(6, 0), ValueError, "BitLinear: out_features must be at least 1, got 0"),
         (lambda: BitLinear(2**40, 2**40), ValueError, "BitLinear: the weights must have fewer than 2"),
         (lambda: SoftHebb(2**62, 2), ValueError, "SoftHebb: the weights must have fewer than 2"),

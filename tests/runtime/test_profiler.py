@@ -200,7 +200,7 @@ def test_operations_are_timed_by_name(monkeypatch):
         (lambda p: p.generate_report(), RuntimeError, "generate_report: start_monitoring must be called first"),
         (lambda p: p.export_chrome_trace("x"), RuntimeError, "export_chrome_trace: start_monitoring must be called"),
         (lambda p: p.export_chrome_trace(3), TypeError, "export_chrome_trace: path must be a str or an os.PathLike"),
-        (lambda p: p.start_monitoring(0), ValueError, "start_monitoring: interval must be finite and above 0, got 0"),
+        (lambda p: p.start_monitoring(0), ValueError, "start_monitoring: interval must be a finite number > 0, got 0"),
         (lambda p: p.benchmark_operations([]), TypeError, "benchmark_operations: operations must be a mapping"),
         (lambda p: p.benchmark_operations({"a": 3}), TypeError, "benchmark_operations: operation 'a' must be callable"),
         (

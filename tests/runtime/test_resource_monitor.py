@@ -202,7 +202,7 @@ def test_a_monitor_runs_once_and_starts_anew():
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: ResourceMonitor("cpu", 0), ValueError, "ResourceMonitor: interval must be finite and above 0"),
+        (lambda: ResourceMonitor("cpu", 0), ValueError, "ResourceMonitor: interval must be a finite number > 0"),
         (lambda: ResourceMonitor("cpu", "1"), TypeError, "ResourceMonitor: interval must be a number, got str"),
         (lambda: ResourceMonitor("cpu", most=0), ValueError, "ResourceMonitor: most must be at least 1, got 0"),
         (lambda: ResourceMonitor("cpu").alert("heat", 1, print), ValueError, "alert: metric must be 'seconds', "),

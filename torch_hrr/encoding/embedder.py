@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 from torch.utils.checkpoint import checkpoint
 
-from torch_hrr._checks import integer, named, positive, renamed, strided
+from torch_hrr._checks import check_data, integer, named, positive, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
@@ -20,7 +20,7 @@ from torch_hrr.encoding.acceleration import Accelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
-from torch_hrr.io import IntegrityError, Saveable
+from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_device_or_cpu
 
 _MEGABYTE = 2**20
@@ -175,17 +175,16 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             raise ValueError(f"{op}: ids must have shape [..., L], got a number")
         if positions is not None:
             positions = strided(op, "positions", positions)
-        for name, given in (("ids", ids), ("positions", positions)):
-            if given is not None and given.is_meta and device.type != "meta":
-                raise ValueError(f"{op}: {name} must hold data, got a meta tensor")
-        try:
+        if device.type != "meta":
+            check_data(op, "ids", ids)
+            if positions is not None:
+                check_data(op, "positions", positions)
+        with named("embed_positions", op):
             # The transforms of torch.func refuse checkpoints: they have ended when a backward pass would compute again.
             if self.checkpointed and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again
             return self._embed(ids, positions)
-        except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            raise renamed(error, "embed_positions", op) from None
 
     def _embed(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         padding, weight = self.padding, self.weight
@@ -450,12 +449,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         device: torch.device | str | int | None = None,
     ) -> Self:
         """A new embedder with the configuration in a file, its table drawn anew; errors as `SinusoidalConfig.load`."""
-        try:
+        with named("load", "load_config"):
             config = SinusoidalConfig.load(path)
-        except IntegrityError as error:
-            raise IntegrityError("load_config" + str(error).removeprefix("load")) from None
-        except (TypeError, ValueError) as error:
-            raise renamed(error, "load", "load_config") from None
         return cls(config, table, generator=generator, device=device)
 
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
@@ -464,8 +459,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             self.table.check_apart("save", path)
         super().save(path, key)
 
-    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self.state_dict(), {"config": self.config.to_metadata()}
+    def _settings(self) -> dict[str, Any]:
+        return {"config": self.config.to_metadata()}
 
     @classmethod
     def load(

@@ -11,10 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, check_seed, integer, named, number
+from torch_hrr._checks import check_seed, integer, named
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
+from torch_hrr._spec import Bool, Instance, Int, Real, Seed, takes
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
@@ -80,11 +81,12 @@ class _Estimator(Parameters, Described, Saveable):
             density: See ``units``.
             ridge: See ``units``.
             seed: Draws the reservoir and the embedder's table; None draws one from torch's default generator.
-            random_state: scikit-learn's name, an int or a ``numpy.random.RandomState``; unless it is None it counts in
-                the place of ``seed``, so that tools that draw several estimators get different ones.
+            random_state: scikit-learn's name, an int, a ``numpy.random.RandomState`` or ``numpy.random.Generator``;
+                unless it is None it counts in the place of ``seed``, so that tools that draw several estimators get
+                different ones.
             device: As for `LiquidStateMachine`; None means the embedder's, or where ``gpu_config`` allows.
-            dtype: torch.float32 or torch.float64. None means torch's default dtype for tensors and tokens; for arrays
-                and lists of numbers float64, or float32 if they are so.
+            dtype: torch.float32 or torch.float64. None means that of `LiquidStateMachine` for tensors and tokens; for
+                arrays and lists of numbers float64, or float32 if they are so.
         """
         self.config = config
         self.gpu_config = gpu_config
@@ -135,18 +137,15 @@ class _Estimator(Parameters, Described, Saveable):
     def _draw(self, width: int, dtype: torch.dtype | None = None) -> LiquidStateMachine:
         """The machine of the settings for inputs of a width, or of the one that they say; raises what they deserve."""
         op = type(self).__name__
-        config, gpu_config = self._embedder_config(), self.gpu_config
-        if config is not None and not isinstance(config, SinusoidalConfig):
-            raise TypeError(f"{op}: config must be a SinusoidalConfig or None, got {type(config).__name__}")
-        if gpu_config is not None and not isinstance(gpu_config, GPUConfig):
-            raise TypeError(f"{op}: gpu_config must be a GPUConfig or None, got {type(gpu_config).__name__}")
+        config = Instance(SinusoidalConfig).or_none()(op, "config", self._embedder_config())
+        gpu_config = Instance(GPUConfig).or_none()(op, "gpu_config", self.gpu_config)
         width = self._width() or width
+        # Of NumPy's RandomState, and of its Generator.
+        draw = getattr(self.random_state, "randint", getattr(self.random_state, "integers", None))
         if self.random_state is None:
             seed = given_or_drawn_seed(op, self.seed)
-        elif hasattr(self.random_state, "randint"):
-            seed = int(self.random_state.randint(2**31 - 1))
         else:
-            seed = check_seed(op, self.random_state, "random_state")
+            seed = check_seed(op, draw(2**31 - 1) if draw else self.random_state, "random_state")
         embedder, radius, leak, scaling = None, _SERIES_RADIUS, _SERIES_LEAK, 1.0
         if config is not None:
             if gpu_config is not None:
@@ -179,12 +178,13 @@ class _Estimator(Parameters, Described, Saveable):
         return shown if machine is None else shown | unusual_place(machine.bias)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, settings = self.machine.content()
+        tensors, settings = self.machine._content()
         tensors = {f"machine.{name}": tensor for name, tensor in tensors.items()}
         metadata: dict[str, Any] = {"machine": settings, "config": None} | self._facts()
         if self.embedder is not None:
-            metadata["config"] = self.embedder.config.to_metadata()
-            tensors |= {f"embedder.{name}": tensor for name, tensor in self.embedder.state_dict().items()}
+            held, embedder = self.embedder._content()
+            metadata |= embedder
+            tensors |= {f"embedder.{name}": tensor for name, tensor in held.items()}
         return tensors | {f"learned.{name}": tensor for name, tensor in self._learned().items()}, metadata
 
     @classmethod
@@ -199,15 +199,14 @@ class _Estimator(Parameters, Described, Saveable):
             parts[part][own] = tensor
         embedder = None
         if config is not None:
-            config = SinusoidalConfig.from_metadata(config)
-            embedder = ConfigurableSinusoidalEmbedder(config, device=device)
-            dtypes = {name: tensor.dtype for name, tensor in embedder.state_dict().items()}
-            if dtypes != {name: tensor.dtype for name, tensor in parts["embedder"].items()}:
-                raise ValueError("other tensors than those of its embedder")
-            embedder.load_state_dict(parts["embedder"])
+            kind = ConfigurableSinusoidalEmbedder
+            embedder = kind._from_content(parts["embedder"], {"config": config}, device, table=None)
             embedder.requires_grad_(False)
+            config = embedder.config
+        elif parts["embedder"]:
+            raise ValueError("an embedder without its configuration")
         where = _device(embedder, None) if device is None else device
-        made = LiquidStateMachine.from_content(parts["machine"], machine, embedder, where)
+        made = LiquidStateMachine._from_content(parts["machine"], machine, where, embedder=embedder)
         if config is not None and config.embedding_dim != made.input_dim:
             raise ValueError(f"an embedder of another width than {made.input_dim}")
         settings = {name: getattr(made, name) for name in SETTINGS}
@@ -265,6 +264,7 @@ class LSMRegressor(_Estimator):
         self._check_fitted("final_state")
         return self.machine.final_state
 
+    @takes(warmup=Int(0))
     def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress = None) -> Self:
         """Draws the machine, learns the read-out and keeps `final_state`, as `LiquidStateMachine.fit` does.
 
@@ -306,12 +306,12 @@ class LSMRegressor(_Estimator):
     @overload
     def predict(self, x: Any, state: Any = None, return_state: bool = False) -> Any: ...
 
+    @takes(return_state=Bool())
     def predict(self, x: Any, state: Any = None, return_state: bool = False) -> Any:
         """A number for every step of x, or ``[..., out]`` as in `fit`, from rest or from a state.
 
         As `LiquidStateMachine.predict`, but ValueError if a series is not finite.
         """
-        check_bool("predict", "return_state", return_state)
         predicted, last = self._predict("predict", x, state)
         return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
 
@@ -571,6 +571,7 @@ class LSMGenerator(_Softmax):
     def _embedder_config(self) -> SinusoidalConfig:
         return SinusoidalConfig() if self.config is None else self.config
 
+    @takes(warmup=Int(0), streams=Int(1))
     def fit(self, tokens: Any, warmup: int = 0, streams: int = 64, progress: Progress = None) -> Self:
         """Learns which token follows.
 
@@ -594,7 +595,6 @@ class LSMGenerator(_Softmax):
         """
         machine = self._draw(1)
         given, batched = _tokens(machine, "fit", tokens)
-        streams = integer("fit", "streams", streams, 1)
         tick = ticking("fit", progress)
         if not batched:
             length = given.shape[1] // streams
@@ -603,7 +603,7 @@ class LSMGenerator(_Softmax):
                     f"fit: tokens must be at least two for each of {streams} streams, got {given.shape[1]}"
                 )
             given = given[:, : length * streams].view(streams, length)
-        warmup = self._check_warmup("fit", warmup, given)
+        _check_warmup("fit", warmup, given)
         inputs, following = given[:, :-1], given[:, 1:]
         steps = max(1, _BATCH // len(given))
         units = machine.units
@@ -639,6 +639,7 @@ class LSMGenerator(_Softmax):
     @overload
     def predict_proba(self, tokens: Any, state: Any = None, return_state: bool = False) -> Any: ...
 
+    @takes(return_state=Bool())
     def predict_proba(self, tokens: Any, state: Any = None, return_state: bool = False) -> Any:
         """Probabilities of the token that follows each, float64 ``[..., T, vocab_size]``, from rest or from a state.
 
@@ -652,7 +653,6 @@ class LSMGenerator(_Softmax):
             TypeError, ValueError, IndexError: As for `fit`, and `LiquidStateMachine.predict` for the state.
         """
         op = "predict_proba"
-        check_bool(op, "return_state", return_state)
         readout = self._fitted(op)
         given, batched = _tokens(self.machine, op, tokens)
         finish = partial(F.softmax, dim=-1)
@@ -663,6 +663,7 @@ class LSMGenerator(_Softmax):
         """``-bits(tokens)``, of which more is better; ``y`` is there for scikit-learn."""
         return -self._bits("score", tokens, 0)
 
+    @takes(warmup=Int(0))
     def bits(self, tokens: Any, warmup: int = 0) -> float:
         """Mean of ``-log2 p(token | tokens before it)``, over all but the first ``warmup + 1`` tokens of a sequence.
 
@@ -675,7 +676,7 @@ class LSMGenerator(_Softmax):
     def _bits(self, op: str, tokens: Any, warmup: int) -> float:
         self._fitted(op)
         given, _ = _tokens(self.machine, op, tokens)
-        warmup = self._check_warmup(op, warmup, given)
+        _check_warmup(op, warmup, given)
         following, total = given[:, 1:].unsqueeze(-1), 0.0
         for begin, states in self.machine.chunks(given[:, :-1]):
             skipped = min(max(warmup - begin, 0), states.shape[1])
@@ -684,6 +685,7 @@ class LSMGenerator(_Softmax):
         count = following[:, warmup:].numel()
         return total / count / float(torch.log(torch.tensor(2.0, dtype=torch.float64, device="cpu")))
 
+    @takes(n=Int(0), temperature=Real(0), seed=Seed())
     def generate(self, n: int, temperature: float = 1.0, seed: int = 0, prompt: Any = None) -> Tensor:
         """Writes n tokens, each drawn from its normalised ``p^(1/temperature)`` given the tokens before it.
 
@@ -698,13 +700,9 @@ class LSMGenerator(_Softmax):
 
         Raises:
             RuntimeError: `fit` was not called.
-            TypeError: An argument of another type.
-            ValueError: A number outside its range, or a prompt of another shape.
+            ValueError: The prompt has another shape.
             IndexError: A token of the prompt is outside the vocabulary.
         """
-        n = integer("generate", "n", n, 0)
-        temperature = number("generate", "temperature", temperature, 0)
-        seed = check_seed("generate", seed)
         self._fitted("generate")
         generator = seeded_generator(seed)
         state = torch.zeros(self.machine.units, dtype=self.machine.dtype, device=self.machine.device)
@@ -727,18 +725,19 @@ class LSMGenerator(_Softmax):
             state = self.machine.run(written[index : index + 1], state=state)[-1]
         return written
 
-    def _check_warmup(self, op: str, warmup: Any, given: Tensor) -> int:
-        """Of streams ``[B, T]``, whose last token is followed by none."""
-        if not len(given) or given.shape[1] < 2:
-            raise ValueError(f"{op}: tokens must be at least two, got shape {list(given.shape)}")
-        return check_warmup(op, warmup, given[:, 1:])
-
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         super()._restore(learned, facts)
         if self.embedder is None:
             raise ValueError("no embedder")
         if self._softmax is not None and self._softmax[0].shape != (self.machine.units, _vocabulary(self.machine)):
             raise ValueError("a read-out of another shape")
+
+
+def _check_warmup(op: str, warmup: int, given: Tensor) -> None:
+    """Of streams ``[B, T]``, whose last token is followed by none."""
+    if not len(given) or given.shape[1] < 2:
+        raise ValueError(f"{op}: tokens must be at least two, got shape {list(given.shape)}")
+    check_warmup(op, warmup, given[:, 1:])
 
 
 def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConfig | None) -> torch.device:

@@ -8,31 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import integer, native_copy, plain_tensor
+from torch_hrr._checks import check_data, shown, signed, strided
 from torch_hrr.encoding.protocol import complex_error, conversion_warning
 
 # What tokens must.
 TOKENS = "be integers, one a token"
 
 
-def real_tensor(op: str, name: str, given: Any, wanted: str = "be an array of real numbers") -> Tensor:
-    """A tensor, or the tensor of a NumPy array; TypeError unless strided and of real numbers."""
-    if not isinstance(given, Tensor):
-        if not hasattr(given, "__array__"):
-            raise TypeError(f"{op}: {name} must be a torch.Tensor or a NumPy array, got {type(given).__name__}")
-        try:
-            given = torch.from_numpy(native_copy(given))
-        except (TypeError, AttributeError):
-            kind = f"{type(given).__name__} of {getattr(given, 'dtype', 'another kind')}"
-            raise TypeError(f"{op}: {name} must {wanted}, got {kind}") from None
-    if given.layout is not torch.strided or given.is_nested or given.is_quantized or given.is_meta:
-        what = "a meta tensor" if given.is_meta else f"{given.layout}, nested={given.is_nested}"
-        raise TypeError(f"{op}: {name} must be a strided tensor with data, got {what}")
-    if given.is_complex() or given.dtype is torch.bool:
-        error = complex_error if given.is_complex() else TypeError
-        raise error(f"{op}: {name} must hold real numbers, got {given.dtype}")
-    tensor: Tensor = plain_tensor(given).detach()
-    return tensor
+def real_tensor(op: str, name: str, given: Any) -> Tensor:
+    """A tensor without a gradient, or that of a NumPy array; TypeError unless of real numbers, ValueError on meta."""
+    tensor = strided(op, name, given)
+    check_data(op, name, tensor)
+    if tensor.is_complex() or tensor.dtype is torch.bool:
+        error = complex_error if tensor.is_complex() else TypeError
+        raise error(f"{op}: {name} must hold real numbers, got {tensor.dtype}")
+    return tensor.detach()
 
 
 def as_array(op: str, name: str, given: Any, wanted: str = "be an array of real numbers") -> Any:
@@ -83,12 +73,12 @@ def check_target(op: str, y: Any) -> None:
 
 def integers(op: str, name: str, given: Any, wanted: str = "hold integers") -> Tensor:
     """Integers of any dtype in int64; TypeError for other numbers, ValueError from 2^63 on."""
-    tensor = real_tensor(op, name, given, wanted)
+    tensor = real_tensor(op, name, given)
     if tensor.is_floating_point():
         raise TypeError(f"{op}: {name} must {wanted}, got {tensor.dtype}")
     converted = tensor.to(torch.int64)
     if tensor.dtype == torch.uint64 and bool((converted < 0).any()):
-        raise ValueError(f"{op}: {name} must be below 2^63, got {int(converted[converted < 0][0]) + 2**64}")
+        signed(op, name, int(converted[converted < 0][0]) + 2**64)
     return converted
 
 
@@ -100,11 +90,15 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     import numpy as np
 
     array = integers(op, name, given).cpu().numpy() if isinstance(given, Tensor) else _array(op, name, given)
-    if array.dtype == object or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
+    if array.dtype == object or (array.dtype.kind in "Uf" and isinstance(given, list | tuple)):
         held = [*given] if isinstance(given, list | tuple) else array.tolist()
         texts = [isinstance(each, str) for each in held] if array.ndim == 1 else [False]
         if any(texts) and not all(texts):
             raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
+        for each in held:
+            # Of larger ones NumPy makes objects, or floats.
+            if isinstance(each, int):
+                signed(op, name, each)
         array = _array(op, name, held)
     if array.dtype.kind not in "iubfU":
         raise TypeError(f"{op}: {name} must be labels (integers or str), got {type(given).__name__} of {array.dtype}")
@@ -117,8 +111,8 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
         raise ValueError(f"{op}: {name} must have shape [{count}], got {list(array.shape)}")
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
         raise ValueError(f"{op}: {name} must be labels, got numbers that are not whole: Unknown label type: continuous")
-    if array.dtype.kind == "u" and count and array.max() >= 2**63:
-        raise ValueError(f"{op}: {name} must be below 2^63, got {array.max()}")
+    if array.dtype.kind == "u" and count:
+        signed(op, name, array.max())
     classes, index = np.unique(array, return_inverse=True)
     return classes, torch.from_numpy(index)
 
@@ -131,12 +125,10 @@ def token_tensor(op: str, name: str, given: Any) -> Tensor:
     return tokens
 
 
-def check_warmup(op: str, warmup: Any, inputs: Tensor) -> int:
-    """The warmup of sequences ``[B, T, ...]``: an int from 0 to T - 1; ValueError where there is no step at all."""
+def check_warmup(op: str, warmup: int, inputs: Tensor) -> None:
+    """ValueError for a warmup of sequences ``[B, T, ...]`` that is not below T, or where there is no step at all."""
     steps = inputs.shape[1]
     if not len(inputs) or not steps:
         raise ValueError(f"{op}: x must have at least one step, got shape {list(inputs.shape)}")
-    checked = integer(op, "warmup", warmup, 0)
-    if checked >= steps:
-        raise ValueError(f"{op}: warmup must be below the number of steps, {steps}, got {checked}")
-    return checked
+    if warmup >= steps:
+        raise ValueError(f"{op}: warmup must be below the number of steps, {steps}, got {shown(warmup)}")

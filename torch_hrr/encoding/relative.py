@@ -16,9 +16,9 @@ from torch_hrr._checks import (
     check_strided,
     choice,
     integer,
+    named,
     optional_tensor,
     real,
-    renamed,
     resolve_dtype,
     signed,
     strided,
@@ -95,12 +95,10 @@ def rotate(
             )
     wide = x.float() if x.dtype in _HALVES else x
     half = x.shape[-1] // 2
-    try:
+    with named("sinusoidal_encoding", "rotate"):
         waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(
             positions, 2 * half, base, scale, 0.0, "half", wide.dtype
         )
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "sinusoidal_encoding", "rotate") from None
     sine, cosine = waves[..., :half], waves[..., half:]
     if layout == "half":
         s, c = wide[..., :half], wide[..., half:]

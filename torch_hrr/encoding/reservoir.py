@@ -11,11 +11,12 @@ from typing import Any, Literal, Self, overload
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import brief, check_bool, integer, number, renamed
+from torch_hrr._checks import brief, check_bool, check_data, check_finite, named
 from torch_hrr._compile import outside_graphs
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Bool, Device, Instance, Int, Real, Seed, takes
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.encoding.inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
@@ -30,8 +31,9 @@ _DENSE_UNITS, _DENSE_SHARE = 256, 0.2
 _ALL_EIGENVALUES, _AGREEMENT = 256, 1e-9
 SETTINGS = ("input_dim", "units", "spectral_radius", "leak", "input_scaling", "density", "ridge", "seed")
 _DRAWN = ("columns", "values", "input_weights", "bias")
-# What `fit` learns, under the names that it has in a file and in a state_dict.
-_LEARNED = {"readout_weights": "readout_weights", "readout_constant": "readout_constant", "final_state": "end_state"}
+_LEARNED = ("readout_weights", "readout_constant", "end_state")
+# What a file calls them.
+_FILED = {name: "final_state" if name == "end_state" else name for name in (*_DRAWN, *_LEARNED)}
 
 
 class LiquidStateMachine(Saveable, DescribedModule):
@@ -72,6 +74,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
     """
 
     file_format = "torch_hrr.liquid_state_machine"
+    _reads_values = True
     columns: Tensor
     values: Tensor
     input_weights: Tensor
@@ -82,6 +85,18 @@ class LiquidStateMachine(Saveable, DescribedModule):
     embedder: nn.Module | None
     _matrix: Tensor | None = None
 
+    @takes(
+        input_dim=Int(1),
+        units=Int(1, 2**24),
+        spectral_radius=Real(0),
+        leak=Real(0, 1, open_left=True),
+        input_scaling=Real(0),
+        density=Real(0, 1, open_left=True),
+        ridge=Real(0),
+        seed=Seed().or_none(),
+        embedder=Instance(nn.Module).or_none(),
+        device=Device(),
+    )
     def __init__(
         self,
         input_dim: int,
@@ -112,25 +127,31 @@ class LiquidStateMachine(Saveable, DescribedModule):
                 `ConfigurableSinusoidalEmbedder`. It is used as it is and not saved.
             device: Where states are computed, "cpu", "cuda" or "meta"; None means the current device of `runtime` if
                 that is a GPU that the library has kernels for, else the CPU.
-            dtype: dtype of states and predictions, float32 or float64; None means torch's default dtype.
+            dtype: dtype of states and predictions, float32 or float64; None means torch's default dtype, or float32
+                where that is a half type.
 
         Raises:
-            TypeError: An argument is of another type.
-            ValueError: An argument is outside its range, or gives weights beyond it.
+            ValueError: ``spectral_radius`` or ``input_scaling`` gives weights that are not finite.
             RuntimeError: The machine needs more memory than is free.
 
         Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
         """
+        super().__init__()
         op = "LiquidStateMachine"
-        seed = given_or_drawn_seed(op, seed)
-        self._configure(op, input_dim, units, spectral_radius, leak, input_scaling, density, ridge, seed)
-        dtype = torch.get_default_dtype() if dtype is None else dtype
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32) if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {brief(dtype)}")
         target = choose_device(True, device, op)
-        _check_embedder(op, embedder)
-        self._check_memory(op)
-        self._hold(self._empty() if target.type == "meta" else self._draw(), target, dtype, embedder)
+        self.input_dim, self.units, self.density = input_dim, units, density
+        self.spectral_radius, self.leak, self.input_scaling, self.ridge = spectral_radius, leak, input_scaling, ridge
+        self.seed = given_or_drawn_seed(op, seed) % 2**64
+        drawn = self._empty() if target.type == "meta" else self._draw(op)
+        # From the end: whoever asks a module for its dtype looks at its first tensor.
+        for name in reversed(_DRAWN):
+            self.register_buffer(name, drawn[name].to(target, None if name == "columns" else dtype))
+        for name in _LEARNED:
+            self.register_buffer(name, None)
+        self.register_module("embedder", embedder)
         for name, weights in (("spectral_radius", self.values), ("input_scaling", self.input_weights)):
             if not weights.is_meta and not bool(weights.isfinite().all()):
                 raise ValueError(f"{op}: {name} must give finite weights, got {getattr(self, name)}")
@@ -156,9 +177,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
         return self
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        parts = {name: state_dict.get(prefix + name) for name in ("columns", *_LEARNED.values())}
         try:
-            self._check_state({name: part for name, part in parts.items() if isinstance(part, Tensor)})
+            self._make_room({name: state_dict.get(prefix + name) for name in _FILED})
         except ValueError as error:
             # The list of errors comes last: torch raises them together, and nothing has changed.
             args[-1].append(f"{prefix}{error}")
@@ -167,16 +187,12 @@ class LiquidStateMachine(Saveable, DescribedModule):
             # Tensors of inference mode cannot be written outside of it.
             if (held := getattr(self, name)).is_inference():
                 setattr(self, name, held.clone())
-        for name in _LEARNED.values():
-            found = state_dict.get(prefix + name)
-            kind = self.dtype if name == "end_state" else torch.float64
-            empty = torch.empty_like(found, dtype=kind, device=self.device) if isinstance(found, Tensor) else None
-            setattr(self, name, empty)
         self._matrix = None
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def _check_state(self, parts: Mapping[str, Tensor]) -> None:
-        """ValueError for parts of a state that no machine of these settings has, beyond what torch finds itself."""
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        """Room for what a state has learned; ValueError for one that no machine of these settings has."""
+        parts = {name: part for name, part in state.items() if isinstance(part, Tensor)}
         shapes = {name: tuple(part.shape) for name, part in parts.items()}
         weights, constant = shapes.get("readout_weights"), shapes.get("readout_constant")
         fits = weights is None if constant is None else len(constant) <= 1 and weights == (self.units, *constant)
@@ -184,9 +200,13 @@ class LiquidStateMachine(Saveable, DescribedModule):
             raise ValueError("readout_weights and readout_constant must be [units, out] and [out], or neither")
         if shapes.get("end_state", (self.units,)) != (self.units,):
             raise ValueError(f"end_state must have shape [{self.units}], got {list(shapes['end_state'])}")
-        columns = parts.get("columns")
-        if columns is not None and columns.shape == self.columns.shape and not columns.is_meta:
-            _check_columns(columns, self.units)
+        columns = parts.get("columns", self.columns)
+        if columns.shape == self.columns.shape and not columns.is_meta:
+            if bool((columns < 0).any() | (columns >= self.units).any() | (columns.diff(dim=1) <= 0).any()):
+                raise ValueError("columns must be ascending indices of units")
+        for name in _LEARNED:
+            kind, part = self.dtype if name == "end_state" else torch.float64, parts.get(name)
+            setattr(self, name, None if part is None else torch.empty_like(part, dtype=kind, device=self.device))
 
     @property
     def device(self) -> torch.device:
@@ -228,7 +248,13 @@ class LiquidStateMachine(Saveable, DescribedModule):
             RuntimeError: `fit` was not called, or saw a batch of several sequences, which has no one end; or the
                 machine is from a file that has no such state.
         """
-        return self._end("final_state")
+        if self.end_state is None:
+            self._fitted_readout("final_state")
+            raise RuntimeError(
+                "final_state: the machine must have learned from a single series, and not be from an older file; "
+                "otherwise predict(x, return_state=True) gives states"
+            )
+        return self.end_state.clone()
 
     def forward(self, x: Any, state: Tensor | None = None) -> Tensor:
         """As `run`."""
@@ -265,6 +291,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
             states[:, begin : begin + chunk.shape[1]] = chunk
         return states if batched else states.squeeze(0)
 
+    @takes(steps=Int(1).or_none())
     def chunks(self, x: Any, state: Tensor | None = None, steps: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """The states of `run`, one chunk of steps after the other, for when all states would not fit into memory.
 
@@ -286,10 +313,9 @@ class LiquidStateMachine(Saveable, DescribedModule):
     ) -> Iterator[tuple[int, Tensor]]:
         """`chunks` under the name of the user's call."""
         inputs, _ = self._inputs(op, x)
-        start = self._start(op, state, len(inputs))
-        steps = None if steps is None else integer(op, "steps", steps, 1)
-        return self._chunks(op, inputs, start, steps)
+        return self._chunks(op, inputs, self._start(op, state, len(inputs)), steps)
 
+    @takes(warmup=Int(0))
     @outside_graphs
     def fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress = None) -> Self:
         """Learns the read-out from inputs and targets, and keeps `final_state`; the reservoir stays as it is.
@@ -310,7 +336,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
             The machine itself.
 
         Raises:
-            TypeError: Not a tensor or an array of real numbers, or ``warmup`` is not an int.
+            TypeError: Not a tensor or an array of real numbers.
             ValueError: Another shape, a value that is not finite, too long a warmup.
 
         Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
@@ -325,11 +351,10 @@ class LiquidStateMachine(Saveable, DescribedModule):
             raise ValueError(f"fit: x and y must have the same leading dimensions, got {got}")
         if not flat and not targets.shape[-1]:
             raise ValueError(f"fit: y must have at least one column, got shape {list(y.shape)}")
-        warmup = check_warmup("fit", warmup, inputs)
+        check_warmup("fit", warmup, inputs)
         targets = targets.to(self.device, torch.float64).reshape(*inputs.shape[:2], -1)
-        for name, values in (("x", inputs), ("y", targets)):
-            if not bool(values.isfinite().all()):
-                raise ValueError(f"fit: {name} must be finite in {values.dtype}, got NaN or infinity")
+        check_finite("fit", "x", inputs)
+        check_finite("fit", "y", targets)
         moments = Moments(self.units, targets.shape[-1], self.device)
         start = self._start("fit", None, len(inputs))
         final = start[0]
@@ -353,6 +378,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
     @overload
     def predict(self, x: Any, state: Tensor | None = None, *, return_state: Literal[True]) -> tuple[Tensor, Tensor]: ...
 
+    @takes(return_state=Bool())
     def predict(
         self, x: Any, state: Tensor | None = None, return_state: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -371,9 +397,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
 
         Raises:
             RuntimeError: There is no read-out yet.
-            TypeError, ValueError: As for `run`, or ``return_state`` is not a bool.
+            TypeError, ValueError: As for `run`.
         """
-        check_bool("predict", "return_state", return_state)
         readout = self._fitted_readout("predict")
         inputs, batched = self._inputs("predict", x)
         predicted, last = self._read_series("predict", readout, inputs, batched, state, self.dtype)
@@ -400,10 +425,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
         # The state is a copy, which does not keep the chunk.
         return (result, last.clone()) if batched else (result.squeeze(0), last.squeeze(0).clone())
 
-    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self.content()
-
     @classmethod
+    @takes(embedder=Instance(nn.Module).or_none())
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -421,99 +444,44 @@ class LiquidStateMachine(Saveable, DescribedModule):
             Others: As for `Saveable.load`.
         """
         cls._check_options(options)
-        _check_embedder("load", embedder)
-        target = _resolve("load", cls._resolved(device))
+        place = cls._resolved(device)
         tensors, settings = cls._read(path, key)
         if embedder is None and settings.get("embedder") is True:
             raise ValueError(
                 f"load: embedder must be the one that the machine in {os.fsdecode(path)} was saved with, got None"
             )
-        return cls._made(path, tensors, settings, device=target, embedder=embedder, **options)
+        return cls._made(path, tensors, settings, device=place, embedder=embedder)
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        held = {filed: getattr(self, name) for name, filed in _FILED.items()}
+        return {filed: tensor for filed, tensor in held.items() if tensor is not None}, self._settings()
+
+    def _settings(self) -> dict[str, Any]:
+        # As text, since other readers of JSON may not take integers of 64 bits.
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        return settings | {"seed": str(self.seed), "embedder": self.embedder is not None}
+
+    @classmethod
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
+    ) -> Self:
+        # Older files do not say whether there was an embedder.
+        check_bool("load", "embedder", settings.pop("embedder", False))
+        made = cls(**settings | {"seed": int(settings["seed"])}, device=device, dtype=tensors["bias"].dtype, **options)
+        made._make_room({name: tensors.get(filed) for name, filed in _FILED.items()})
+        return made
 
     @classmethod
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        return cls.from_content(tensors, metadata, options["embedder"], _resolve("load", device))
-
-    def content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What a file holds: tensors and settings, from which `from_content` makes the machine again."""
-        tensors = {name: getattr(self, name) for name in _DRAWN}
-        tensors |= {name: held for name, own in _LEARNED.items() if (held := getattr(self, own)) is not None}
-        # As text, since other readers of JSON may not take integers of 64 bits.
-        settings = {name: getattr(self, name) for name in SETTINGS}
-        return tensors, settings | {"seed": str(self.seed), "embedder": self.embedder is not None}
-
-    @classmethod
-    def from_content(
-        cls, tensors: dict[str, Tensor], settings: dict[str, Any], embedder: nn.Module | None, device: torch.device
-    ) -> Self:
-        """The machine of a file's content; KeyError, TypeError or ValueError unless a machine would have saved it."""
-        machine = cls.__new__(cls)
-        machine._restore(tensors, settings, embedder, device)
-        return machine
-
-    def _configure(
-        self,
-        op: str,
-        input_dim: int,
-        units: int,
-        spectral_radius: float,
-        leak: float,
-        input_scaling: float,
-        density: float,
-        ridge: float,
-        seed: int,
-    ) -> None:
-        super().__init__()
-        self.input_dim = integer(op, "input_dim", input_dim, 1)
-        self.units = integer(op, "units", units, 1, 2**24)
-        self.spectral_radius = number(op, "spectral_radius", spectral_radius, 0)
-        self.leak = _share(op, "leak", leak)
-        self.input_scaling = number(op, "input_scaling", input_scaling, 0)
-        self.density = _share(op, "density", density)
-        self.ridge = number(op, "ridge", ridge, 0)
-        self.seed = integer(op, "seed", seed) % 2**64
-
-    def _restore(
-        self, tensors: dict[str, Tensor], settings: dict[str, Any], embedder: nn.Module | None, device: torch.device
-    ) -> None:
-        # Older files do not say whether there was an embedder.
-        check_bool("load", "embedder", settings.get("embedder", False))
-        known = {name: value for name, value in settings.items() if name != "embedder"}
-        self._configure("load", **{**known, "seed": int(settings["seed"])})
-        connections, dtype = _connections(self.units, self.density), tensors["bias"].dtype
-        if dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"states of {dtype}")
-        shapes = {
-            "columns": ((self.units, connections), torch.int32),
-            "values": ((self.units, connections), dtype),
-            "input_weights": ((self.units, self.input_dim), dtype),
-            "bias": ((self.units,), dtype),
-        }
-        if "readout_constant" in tensors:
-            out = tuple(tensors["readout_constant"].shape)[:1]
-            shapes["readout_weights"] = ((self.units, *out), torch.float64)
-            shapes["readout_constant"] = (out, torch.float64)
-            # Not in older files, nor in those of a machine that learned from a batch.
-            if "final_state" in tensors:
-                shapes["final_state"] = ((self.units,), dtype)
-        found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        if found != shapes:
-            raise ValueError(f"tensors of other shapes: {found!r:.200}")
-        _check_columns(tensors["columns"], self.units)
-        self._hold(tensors, device, dtype, embedder)
-
-    def _hold(
-        self, tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype, embedder: nn.Module | None
-    ) -> None:
-        """Registers what was drawn or read from a file."""
-        # From the end: whoever asks a module for its dtype looks at its first tensor.
-        for name in reversed(_DRAWN):
-            self.register_buffer(name, tensors[name].to(device, None if name == "columns" else dtype))
-        for name, own in _LEARNED.items():
-            self.register_buffer(own, tensors[name].to(device) if name in tensors else None)
-        self.register_module("embedder", embedder)
+        # Checked without memory, as nothing need be drawn.
+        made = super()._from_content(tensors, metadata, torch.device("meta"), **options)
+        target = choose_device(True, device, "load")
+        for name, filed in _FILED.items():
+            if filed in tensors:
+                setattr(made, name, tensors[filed].to(target))
+        return made
 
     def _check_memory(self, op: str) -> None:
         """RuntimeError unless what drawing the reservoir takes is free."""
@@ -523,8 +491,9 @@ class LiquidStateMachine(Saveable, DescribedModule):
         got = f"{units}, {self.input_dim} and {self.density:g}"
         check_free(op, "units, input_dim and density", got, needed)
 
-    def _draw(self) -> dict[str, Tensor]:
+    def _draw(self, op: str) -> dict[str, Tensor]:
         """The reservoir of the seed, on the CPU in float64 but for its scale, whose 24 bits are the same everywhere."""
+        self._check_memory(op)
         generator = seeded_generator(self.seed)
 
         # Uniform numbers are integers divided by a power of two; normal ones would depend on the instruction set.
@@ -559,19 +528,9 @@ class LiquidStateMachine(Saveable, DescribedModule):
             raise RuntimeError(f"{op}: the machine must have a read-out: call fit first")
         return self.readout_weights, self.readout_constant
 
-    def _end(self, op: str) -> Tensor:
-        if self.end_state is None:
-            self._fitted_readout(op)
-            raise RuntimeError(
-                f"{op}: the machine must have learned from a single series, and not be from an older file; otherwise "
-                "predict(x, return_state=True) gives states"
-            )
-        return self.end_state.clone()
-
     def _inputs(self, op: str, x: Any) -> tuple[Tensor, bool]:
         """Inputs ``[B, T, input_dim]``, or tokens ``[B, T]``, on the device, and whether they came as a batch."""
-        if self.bias.is_meta:
-            raise ValueError(f"{op}: the machine must hold data, got one on meta")
+        check_data(op, "the machine", self.bias)
         if self.embedder is not None:
             tokens = token_tensor(op, "x", x).to(self.device)
             return (tokens, True) if tokens.dim() == 2 else (tokens.unsqueeze(0), False)
@@ -600,10 +559,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
 
     def _embed(self, op: str, tokens: Tensor) -> Tensor:
         assert self.embedder is not None
-        try:
+        with named("embed", op):
             embedded = self.embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
-        except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            raise renamed(error, "embed", op) from None
         if embedded.shape != (*tokens.shape, self.input_dim):
             raise ValueError(
                 f"{op}: embedder must give rows of width {self.input_dim}, got shape {list(embedded.shape)}"
@@ -686,33 +643,9 @@ def spectral_radius(columns: Tensor, values: Tensor) -> float:
     return previous
 
 
-def _resolve(op: str, device: torch.device | str | int | None) -> torch.device:
-    target = choose_device(True, device, op)
-    if target.type == "meta":
-        raise ValueError(f"{op}: device must have memory, got {target}")
-    return target
-
-
-def _share(op: str, argument: str, value: Any) -> float:
-    share = number(op, argument, value, 0, 1)
-    if share == 0:
-        raise ValueError(f"{op}: {argument} must be above 0, got {value}")
-    return share
-
-
-def _check_columns(columns: Tensor, units: int) -> None:
-    if bool((columns < 0).any() | (columns >= units).any() | (columns.diff(dim=1) <= 0).any()):
-        raise ValueError("columns must be ascending indices of units")
-
-
 def _connections(units: int, density: float) -> int:
     """How many units a unit hears: at least one, maybe itself, so that W has a cycle and a spectral radius above 0."""
     return max(1, round(density * units))
-
-
-def _check_embedder(op: str, embedder: nn.Module | None) -> None:
-    if embedder is not None and not isinstance(embedder, nn.Module):
-        raise TypeError(f"{op}: embedder must be a torch.nn.Module or None, got {type(embedder).__name__}")
 
 
 def _dense(columns: Tensor, values: Tensor) -> Tensor:
