@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import io
 from torch_hrr.encoding import ConfigurableSinusoidalEmbedder, GPUConfig, SinusoidalConfig, sinusoidal_encoding
 
 SMALL = {"vocab_size": 50, "embedding_dim": 10}
@@ -179,36 +178,19 @@ def test_another_dimension_keeps_what_was_said_of_frequencies():
 
 
 @ways
-@pytest.mark.parametrize("key", (None, b"a secret"))
-def test_files(tmp_path, way, key):
+def test_files(tmp_path, way):
     module, path, ids = embedder(way, use_relative_position=True), tmp_path / "embedder", tokens(2, 5)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.01)
-    module.save(path, key)
-    loaded = ConfigurableSinusoidalEmbedder.load(path, key=key, device="cpu")
+    module.save(path)
+    state = torch.get_rng_state()
+    loaded = ConfigurableSinusoidalEmbedder.load(path, device="cpu")
+    assert torch.equal(torch.get_rng_state(), state)
     assert loaded.config == module.config and torch.equal(loaded(ids), module(ids))
     assert all(torch.equal(x, y) for x, y in zip(loaded.parameters(), module.parameters(), strict=True))
     loaded(ids).sum().backward()
     assert loaded.weight.grad.any()
-
-
-def test_damaged_files(tmp_path):
-    path = tmp_path / "embedder"
-    embedder().save(path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(torch_hrr.IntegrityError, match="SHA-256"):
-        ConfigurableSinusoidalEmbedder.load(path)
-    config = {"config": SinusoidalConfig(**SMALL).to_metadata()}
-    for tensors, metadata in (
-        ({}, config),
-        ({"weight": torch.ones(3, 3)}, config),
-        ({"weight": torch.ones(50, 10)}, {}),
-    ):
-        io.save(path, tensors, metadata, format="torch_hrr.sinusoidal_embedder", version=1)
-        with pytest.raises(torch_hrr.IntegrityError, match="embedder"):
-            ConfigurableSinusoidalEmbedder.load(path)
 
 
 def test_half_modules_keep_their_frequencies(tmp_path):
@@ -277,11 +259,6 @@ def test_the_accelerator_goes_with_the_table():
     assert not double.get_gpu_acceleration_info()["mixed_precision"]
 
 
-def test_the_fused_embedder_is_faster_than_plain_torch():
-    module = embedder(vocab_size=1000, embedding_dim=128)
-    assert any(module.benchmark_gpu_performance(8, 128, 3)["speedup"] > 2 for _ in range(5))
-
-
 def test_profiling_is_switched_on_and_off(tmp_path):
     module = embedder()
     assert module.disable_gpu_profiling() == {}
@@ -342,13 +319,11 @@ def test_advice_counts_length_dtype_and_what_is_free(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (([1, 2],), TypeError, "embed: ids must be a torch.Tensor or a NumPy array, got list"),
         ((torch.tensor(1),), ValueError, "embed: ids must have shape"),
-        ((torch.ones(2),), TypeError, "tokens must be int32 or int64"),
-        ((torch.tensor([1]), [1]), TypeError, "embed: positions must be a torch.Tensor or a NumPy array, got list"),
-        ((torch.tensor([1]), torch.tensor([True])), TypeError, "positions must be integers"),
+        ((torch.ones(2),), TypeError, "embed: tokens must be int32 or int64"),
+        ((torch.tensor([1]), torch.tensor([True])), TypeError, "embed: positions must be integers"),
     ],
-    ids=range(5),
+    ids=range(3),
 )
 def test_what_cannot_be_embedded(way, arguments, error, text):
     with pytest.raises(error, match=text):

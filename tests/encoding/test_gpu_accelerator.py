@@ -28,13 +28,12 @@ def test_vectorized_encoding(vectorize):
 @pytest.mark.parametrize(
     ("positions", "options", "error", "text"),
     [
-        ([1, 2], {}, TypeError, "positions must be a torch.Tensor or a NumPy array, got list"),
         (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
         (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
         (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base_frequency must be a finite number > 0"),
         (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "frequency_scaling must be a finite number"),
     ],
-    ids=range(5),
+    ids=range(4),
 )
 def test_what_cannot_be_encoded(vectorize, positions, options, error, text):
     with pytest.raises(error, match=f"^vectorized_sinusoidal_encoding: {text}"):
@@ -48,17 +47,15 @@ def test_integer_positions_give_the_default_dtype(vectorize):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "text"),
+    ("arguments", "text"),
     [
-        (([[1.0]], torch.tensor([0])), TypeError, "table must be a torch.Tensor or a NumPy array, got list"),
-        ((torch.ones(3, 2), [0]), TypeError, "ids must be a torch.Tensor or a NumPy array, got list"),
-        ((torch.ones(3), torch.tensor([0])), ValueError, "table must have shape \\[V, dim\\], got \\[3\\]"),
-        ((torch.ones(3, 2), torch.tensor([0]), 3), ValueError, "padding_id must be at least 0 and at most 2, got 3"),
+        ((torch.ones(3), torch.tensor([0])), r"table must have shape \[V, dim\], got \[3\]"),
+        ((torch.ones(3, 2), torch.tensor([0]), 3), "padding_id must be at least 0 and at most 2, got 3"),
     ],
-    ids=range(4),
+    ids=range(2),
 )
-def test_what_cannot_be_looked_up(arguments, error, text):
-    with pytest.raises(error, match=f"batch_embedding_lookup: {text}"):
+def test_what_cannot_be_looked_up(arguments, text):
+    with pytest.raises(ValueError, match=f"batch_embedding_lookup: {text}"):
         accelerator().batch_embedding_lookup(*arguments)
 
 
@@ -153,8 +150,6 @@ def test_batch_sizes_follow_from_what_is_free(monkeypatch):
     assert accelerator().optimal_batch_size(10, 901, 1000) == 0
     monkeypatch.setattr(runtime, "available_memory", lambda device: 5000)
     assert accelerator(memory_limit=10).optimal_batch_size(100) == 45
-    with pytest.raises(ValueError, match="item_bytes must be at least 1, got 0"):
-        accelerator().optimal_batch_size(0)
 
 
 class Cards:
@@ -196,8 +191,3 @@ def test_the_memory_of_a_card(monkeypatch):
     assert cards.fractions == [(0.25, 0)] and not cards.filled
     GPUAccelerator(GPUConfig(memory_limit=251, memory_growth=False), device="cuda")
     assert cards.filled == [170 * megabyte]
-
-
-def test_what_is_no_configuration():
-    with pytest.raises(TypeError, match="GPUAccelerator: config must be a GPUConfig, got dict"):
-        GPUAccelerator({})

@@ -151,16 +151,6 @@ def test_products_of_rows_are_sums_of_cosines():
             assert abs(float(rows[i] @ rows[j]) - expected) < 1e-7
 
 
-def test_a_later_position_is_a_rotation():
-    """PE(t + k) = R(k) PE(t), each pair turned by k f."""
-    t, k = torch.tensor([0, 3, 999, 10**6]).unsqueeze(-1), torch.tensor([1, -2, 64, 1000])
-    of_t, of_k, of_both = (encoding.sinusoidal_encoding(x, 24, dtype=torch.float64) for x in (t, k, t + k))
-    sines = of_t[..., ::2] * of_k[..., 1::2] + of_t[..., 1::2] * of_k[..., ::2]
-    cosines = of_t[..., 1::2] * of_k[..., 1::2] - of_t[..., ::2] * of_k[..., ::2]
-    assert worst(of_both[..., ::2], sines) < 1e-11
-    assert worst(of_both[..., 1::2], cosines) < 1e-11
-
-
 def test_usual_formulas_below_1000():
     positions = torch.arange(1000)
     for dim in (6, 64, 510):
@@ -182,16 +172,6 @@ def test_layouts_hold_the_same_numbers():
     for dim in (0, 1, 2, 5, 16, 33, 4099):
         mixed, apart = (encoding.sinusoidal_encoding(integers(5), dim, layout=layout) for layout in LAYOUTS)
         assert same(apart, torch.cat([mixed[:, ::2], mixed[:, 1::2]], -1))
-
-
-def test_an_odd_dimension_lacks_the_last_cosine():
-    positions = integers(5)
-    turns = oracle.ladder_turns(7, 10000.0, 1.0)
-    result = encoding.sinusoidal_encoding(positions, 7)
-    expected = [oracle.exact_sinusoids(position, turns) for position in positions.tolist()]
-    assert worst(result[:, ::2], torch.tensor(expected)[..., 0]) < FLOAT_ERROR
-    assert worst(result[:, 1::2], torch.tensor(expected)[:, :3, 1]) < FLOAT_ERROR
-    assert same(encoding.sinusoidal_encoding(positions, 1), result[:, :1])
 
 
 @integer_types
@@ -414,17 +394,25 @@ def test_the_last_of_more_than_2_to_the_31_elements(rows, dim):
     assert abs(float(result[-1, -1]) - last) < 5e-3
 
 
-def test_the_default_dtype_is_that_of_results_of_integers():
-    positions = torch.arange(5)
-    wide = encoding.sinusoidal_encoding(positions, 6, dtype=torch.float64)
-    features = encoding.sinusoidal_features(positions, torch.ones(3), dtype=torch.float64)
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert same(encoding.sinusoidal_encoding(positions, 6), wide)
-        assert same(encoding.sinusoidal_features(positions, torch.ones(3).float()), features)
-        assert encoding.sinusoidal_encoding(positions.float(), 6).dtype == torch.float32
-    finally:
-        torch.set_default_dtype(torch.float32)
+def test_the_dtype_of_integer_positions_is_autocasts_or_the_default_one():
+    positions, ones = torch.arange(5), torch.ones(3)
+
+    def results():
+        return encoding.sinusoidal_encoding(positions, 6), encoding.sinusoidal_features(positions, ones)
+
+    wide = (
+        encoding.sinusoidal_encoding(positions, 6, dtype=torch.float64),
+        encoding.sinusoidal_features(positions, ones, dtype=torch.float64),
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert [each.dtype for each in results()] == [torch.bfloat16] * 2
+    for default in (torch.bfloat16, torch.float64):
+        torch.set_default_dtype(default)
+        assert [each.dtype for each in results()] == [default] * 2
+    assert all(map(same, results(), wide))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert all(map(same, results(), wide))
+    assert encoding.sinusoidal_encoding(positions.float(), 6).dtype == torch.float32
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -440,6 +428,8 @@ def test_out_decides_the_dtype(dtype):
         assert same(out, make(dtype=dtype))
         with torch.autocast("cpu", torch.bfloat16):
             assert same(make(out=torch.full_like(out, NAN)), out)
+        with pytest.raises((RuntimeError, TypeError)):
+            make(dtype=dtype, out=torch.empty_like(out, dtype=torch.float64 if dtype != torch.float64 else torch.half))
 
 
 def check_wave_gradients(positions, frequencies):
@@ -460,12 +450,6 @@ def test_the_gradient_by_a_frequency_grows_with_the_position_and_stays_exact():
     leaf = uniform(5, 3.0).requires_grad_()
     (grad,) = torch.autograd.grad(encoding.sinusoidal_features(whole, leaf, dtype=torch.float64)[:, 1].sum(), leaf)
     assert grad.dtype == torch.float64 and (grad[1:] == 0).all() and grad[0] != 0
-
-
-def test_the_gradient_by_a_position_of_integers_is_refused_by_torch_itself():
-    with pytest.raises(RuntimeError, match="floating point"):
-        torch.arange(3).requires_grad_()
-    assert not encoding.sinusoidal_encoding(torch.arange(3), 4).requires_grad
 
 
 def test_vmap_over_integer_positions_and_tokens():
@@ -512,3 +496,35 @@ def test_padding_has_no_gradient():
     by_table, by_position = torch.autograd.grad(result.sum(), (table, positions))
     assert torch.equal(by_table, 2.0 * torch.tensor([0, 1, 0, 0, 1]).unsqueeze(-1).expand(5, 4))
     assert (by_position[1:3] == 0).all() and (by_position[[0, 3]] != 0).all()
+
+
+def test_a_large_out_at_an_odd_address():
+    """Where no element begins a line of memory, nothing can be streamed."""
+    rows, dim = 8193, 1024
+    memory = bytearray(4 * rows * dim + 4)
+    out = torch.frombuffer(memory, dtype=torch.float32, count=rows * dim, offset=1).view(rows, dim)
+    encoding.sinusoidal_encoding(torch.arange(rows), dim, out=out)
+    assert torch.equal(out[-3:].clone(), encoding.sinusoidal_encoding(torch.arange(rows - 3, rows), dim))
+
+
+def test_a_temperature_that_is_zero_in_float32():
+    tokens, table = torch.zeros(2, dtype=torch.int32), torch.ones(3, 4)
+    with pytest.raises(ValueError, match="finite and not 0, got 1e-50, which is not so in float32"):
+        encoding.embed_positions(tokens, table, temperature=1e-50)
+    assert encoding.embed_positions(tokens, table, temperature=1e-50, dtype=torch.float64).isfinite().all()
+
+
+@layouts
+def test_a_backward_pass_inside_autocast_is_not_in_half_types(layout):
+    """The gradients of float32 arguments are sums of products, which autocast would round."""
+    positions = torch.arange(0.0, 100.0, 0.25, requires_grad=True)
+    frequencies = torch.tensor([1.0, 0.3, 0.01], requires_grad=True)
+    weight = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+
+    def gradients(casts: bool) -> tuple[torch.Tensor, ...]:
+        result = encoding.sinusoidal_features(positions, frequencies, None, layout, torch.float32)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=casts):
+            return torch.autograd.grad(result, (positions, frequencies), weight)
+
+    for ours, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(ours, plain)

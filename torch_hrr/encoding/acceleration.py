@@ -12,14 +12,9 @@ import torch
 from torch import Tensor
 
 from torch_hrr import runtime
-from torch_hrr._checks import (
-    check_bool,
-    check_strided,
-    checked_path,
-    choice,
-    integer,
-)
+from torch_hrr._checks import check_strided, checked_path
 from torch_hrr._repr import Described
+from torch_hrr._spec import Bool, Choice, Device, Instance, Int, takes
 from torch_hrr.runtime.memory import limit_memory
 from torch_hrr.runtime.profiler import OperatorRecording
 
@@ -28,6 +23,17 @@ _MEGABYTE = 2**20
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+@takes(
+    enable_gpu=Bool(),
+    enable_mixed_precision=Bool(),
+    mixed_precision_policy=Choice(POLICIES),
+    memory_limit=Int(1).or_none(),
+    memory_growth=Bool(),
+    enable_xla=Bool(),
+    vectorize=Bool(),
+    min_batch_for_gpu=Int(1),
+    enable_profiling=Bool(),
+)
 @dataclass(frozen=True, repr=False)
 class GPUConfig(Described):
     """What a `GPUAccelerator` or an embedder may use.
@@ -58,17 +64,9 @@ class GPUConfig(Described):
     enable_profiling: bool = False
 
     def __post_init__(self) -> None:
-        """Checks every field; TypeError or ValueError."""
-        op = "GPUConfig"
-        switches = ("enable_gpu", "enable_mixed_precision", "memory_growth", "enable_xla", "vectorize")
-        for name in (*switches, "enable_profiling"):
-            object.__setattr__(self, name, check_bool(op, name, getattr(self, name)))
-        choice(op, "mixed_precision_policy", self.mixed_precision_policy, POLICIES)
-        object.__setattr__(self, "min_batch_for_gpu", integer(op, "min_batch_for_gpu", self.min_batch_for_gpu, 1))
-        if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", integer(op, "memory_limit", self.memory_limit, 1))
-        elif not self.memory_growth:
-            raise ValueError(f"{op}: memory_growth must be True without a memory_limit, got False")
+        """What fields ask of one another; ValueError."""
+        if self.memory_limit is None and not self.memory_growth:
+            raise ValueError("GPUConfig: memory_growth must be True without a memory_limit, got False")
 
     @property
     def compute_dtype(self) -> torch.dtype | None:
@@ -85,6 +83,7 @@ class Accelerator(Described):
         scaler: Scales the loss of float16 training; passes everything through under other policies.
     """
 
+    @takes(config=Instance(GPUConfig).or_none(), device=Device())
     def __init__(self, config: GPUConfig | None = None, device: torch.device | str | int | None = None) -> None:
         """Chooses the device; on CUDA sets the memory limit of this process.
 
@@ -93,16 +92,9 @@ class Accelerator(Described):
             device: Where to work, as for `runtime.resolve_device`; None means the current device,
                 `runtime.get_device()`, if that is a GPU that the library has kernels for and the configuration allows
                 it, else the CPU.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: torch does not know the device.
         """
-        op = type(self).__name__
         self.config = GPUConfig() if config is None else config
-        if not isinstance(self.config, GPUConfig):
-            raise TypeError(f"{op}: config must be a GPUConfig, got {type(config).__name__}")
-        self._work_on(choose_device(self.config.enable_gpu, device, op))
+        self._work_on(choose_device(self.config.enable_gpu, device, type(self).__name__))
         self._profile: OperatorRecording | None = None
         if self.on_gpu and self.config.memory_limit is not None:
             self._limit_memory(self.config.memory_limit * _MEGABYTE)
@@ -164,6 +156,7 @@ class Accelerator(Described):
         used = torch.cuda.memory_allocated(self.device) if self.on_gpu else 0
         return min(free, max(limit - used, 0))
 
+    @takes(item_bytes=Int(1), fixed_bytes=Int(0), available_bytes=Int(0).or_none())
     def optimal_batch_size(self, item_bytes: int, fixed_bytes: int = 0, available_bytes: int | None = None) -> int:
         """How many items of a batch fit into nine tenths of the memory, after what is needed only once; maybe 0.
 
@@ -172,10 +165,7 @@ class Accelerator(Described):
             fixed_bytes: Bytes needed once.
             available_bytes: Memory to count on; None means `available_memory`.
         """
-        op = "optimal_batch_size"
-        item_bytes, fixed_bytes = integer(op, "item_bytes", item_bytes, 1), integer(op, "fixed_bytes", fixed_bytes, 0)
         available = self.available_memory() if available_bytes is None else available_bytes
-        available = integer(op, "available_bytes", available, 0)
         return max((available * 9 // 10 - fixed_bytes) // item_bytes, 0)
 
     def start_profiling(self) -> None:

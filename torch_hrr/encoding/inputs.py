@@ -92,13 +92,13 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     array = integers(op, name, given).cpu().numpy() if isinstance(given, Tensor) else _array(op, name, given)
     if array.dtype == object or (array.dtype.kind in "Uf" and isinstance(given, list | tuple)):
         held = [*given] if isinstance(given, list | tuple) else array.tolist()
-        texts = [isinstance(each, str) for each in held] if array.ndim == 1 else [False]
-        if any(texts) and not all(texts):
-            raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
-        for each in held:
+        if array.ndim == 1:
+            if 0 < sum(isinstance(each, str) for each in held) < len(held):
+                raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
             # Of larger ones NumPy makes objects, or floats.
-            if isinstance(each, int):
-                signed(op, name, each)
+            for each in held:
+                if isinstance(each, int):
+                    signed(op, name, each)
         array = _array(op, name, held)
     if array.dtype.kind not in "iubfU":
         raise TypeError(f"{op}: {name} must be labels (integers or str), got {type(given).__name__} of {array.dtype}")

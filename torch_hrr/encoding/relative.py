@@ -74,11 +74,6 @@ def rotate(
     check_floating("rotate", "x", x)
     choice("rotate", "layout", layout, LAYOUTS)
     base, scale = real("rotate", "base", base), real("rotate", "scale", scale)
-    # As the operator does, in the name of this function.
-    if not 0 < base < math.inf:
-        raise ValueError(f"rotate: base must be finite and above 0, got {base}")
-    if not -math.inf < scale < math.inf:
-        raise ValueError(f"rotate: scale must be finite, got {scale}")
     if x.dim() < (2 if positions is None else 1) or x.shape[-1] % 2:
         raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
     if positions is None:
@@ -86,13 +81,9 @@ def rotate(
     else:
         positions = strided("rotate", "positions", positions)
         rows = x.shape[:-1]
-        fits = len(positions.shape) <= len(rows) and all(
-            n in (1, m) for n, m in zip(positions.shape[::-1], rows[::-1], strict=False)
-        )
-        if not fits:
-            raise ValueError(
-                f"rotate: positions must broadcast to the rows of x, {list(rows)}, got {list(positions.shape)}"
-            )
+        given = positions.shape
+        if len(given) > len(rows) or not all(n in (1, m) for n, m in zip(given[::-1], rows[::-1], strict=False)):
+            raise ValueError(f"rotate: positions must broadcast to the rows of x, {list(rows)}, got {list(given)}")
     wide = x.float() if x.dtype in _HALVES else x
     half = x.shape[-1] // 2
     with named("sinusoidal_encoding", "rotate"):

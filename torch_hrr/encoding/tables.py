@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_hrr._checks import FLOATING, check_data, check_floating, checked_path, strided, tensor
 from torch_hrr._compile import outside_graphs
 from torch_hrr._repr import Described
-from torch_hrr._spec import Bool, Instance, Int, takes
+from torch_hrr._spec import Bool, Device, Instance, Int, takes
 from torch_hrr.encoding.acceleration import choose_device
 from torch_hrr.io import IntegrityError, open_mapped, save_in_pieces
 
@@ -73,7 +73,7 @@ class MappedTable(Described):
         misses: Rows read from the file.
     """
 
-    @takes(config=Instance(MemoryStorageConfig).or_none(), verify=Bool())
+    @takes(config=Instance(MemoryStorageConfig).or_none(), device=Device(), verify=Bool())
     def __init__(
         self,
         path: str | os.PathLike[str],
