@@ -60,9 +60,8 @@ class LearnableFrequencies(DescribedModule):
             halved = changed.dtype in (torch.float16, torch.bfloat16)
             return tensor.to(changed.device) if halved else changed
 
-        module: Any = super()
-        moved: Self = module._apply(widened, recurse)
-        return moved
+        nn.Module._apply(self, widened, recurse)
+        return self
 
 
 class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
@@ -239,6 +238,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 waves = torch.ops.torch_hrr.sinusoidal_features(positions, held, shift, self.layout, wide)
             else:
                 waves = plain_encoding.sinusoidal_features(positions, held, shift, self.layout, wide)
+            # An odd width has no last cosine.
             waves = waves[..., :dim]
         embedded = F.embedding(ids, weight).to(wide) + waves
         if self.temperature != 1.0:
@@ -256,11 +256,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         bias = None
         if self.relative_bias is not None:
             query, key = strided("attention_weights", "query", query), strided("attention_weights", "key", key)
-            for name, rows in (("query", query), ("key", key)):
-                if rows.dim() < 2:
-                    raise ValueError(f"attention_weights: {name} must have shape [..., L, d], got {list(rows.shape)}")
-            queries, keys = query.shape[-2], key.shape[-2]
-            bias = self.relative_bias(queries, keys, keys - queries)[0]
+            if query.dim() >= 2 and key.dim() >= 2:
+                queries, keys = query.shape[-2], key.shape[-2]
+                bias = self.relative_bias(queries, keys, keys - queries)[0]
         return attention_weights(query, key, mask, bias, causal)
 
     @takes(vocab_size=Int(1), generator=Generator())
@@ -498,8 +496,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was compiled is not part of a copy."""
-        module: Any = super()
-        module.__setstate__(state)
+        nn.Module.__setstate__(self, state)
         self._compile_if_asked()
 
     def _configure(self, config: SinusoidalConfig) -> None:
@@ -539,11 +536,10 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """The accelerator goes where the table goes."""
-        module: Any = super()
-        moved: Self = module._apply(fn, recurse)
+        nn.Module._apply(self, fn, recurse)
         if self.weight is not None and self.weight.device not in (self.accelerator.device, torch.device("meta")):
             self.accelerator._work_on(self.weight.device)
-        return moved
+        return self
 
     def _table_dtype(self) -> torch.dtype:
         return self.config.dtype if self.weight is None else self.weight.dtype

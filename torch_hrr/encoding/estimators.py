@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, named
+from torch_hrr._checks import check_data, check_seed, integer, named
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
@@ -48,6 +48,7 @@ _SERIES_RADIUS, _SERIES_LEAK, _TOKEN_RADIUS, _TOKEN_LEAK = 0.9, 0.3, 0.5, 0.8
 class _Estimator(Parameters, Described, Saveable):
     """A machine, its embedder where inputs are tokens, and a file for both."""
 
+    _reads_values = True
     # Drawn by `fit`, or for who looks at it before.
     _machine: LiquidStateMachine | None = None
 
@@ -792,6 +793,7 @@ def _vocabulary(machine: LiquidStateMachine) -> int:
 
 def _tokens(machine: LiquidStateMachine, op: str, tokens: Any, name: str = "tokens") -> tuple[Tensor, bool]:
     """Tokens ``[B, T]`` on the machine's device, and whether they came as a batch."""
+    check_data(op, "the machine", machine.bias)
     given, most = token_tensor(op, name, as_array(op, name, tokens, TOKENS)), _vocabulary(machine) - 1
     low, high = (int(given.min()), int(given.max())) if given.numel() else (0, 0)
     if low < 0 or high > most:
