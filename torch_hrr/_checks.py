@@ -51,15 +51,10 @@ def check_strided(op: str, argument: str, tensor: Tensor) -> None:
         raise TypeError(f"{op}: {argument} must not be quantized, got {tensor.dtype}")
 
 
-def tensor(op: str, argument: str, value: Any) -> Tensor:
-    """A tensor as `plain_tensor`, a NumPy array as a tensor of its own on the CPU; TypeError for anything else."""
-    return plain_tensor(tensor_as_given(op, argument, value))
-
-
-def tensor_as_given(op: str, argument: str, value: Any) -> Tensor:
-    """As `tensor`, but a tensor itself, of whatever class."""
+def tensor(op: str, argument: str, value: Any, as_given: bool = False) -> Tensor:
+    """A tensor as `plain_tensor`, or itself, a NumPy array as one of its own on the CPU; TypeError for all else."""
     if isinstance(value, Tensor):
-        return value
+        return value if as_given else plain_tensor(value)
     if not hasattr(value, "__array__"):
         raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
     try:
@@ -119,8 +114,8 @@ def placed(op: str, argument: str, value: Any, device: torch.device | None) -> T
 
 
 def strided(op: str, argument: str, value: Any, as_given: bool = False) -> Tensor:
-    """As `tensor`, or as `tensor_as_given`; TypeError for a sparse or nested one too."""
-    given = (tensor_as_given if as_given else tensor)(op, argument, value)
+    """As `tensor`; TypeError for a sparse or nested one too."""
+    given = tensor(op, argument, value, as_given)
     check_strided(op, argument, given)
     return given
 
@@ -303,6 +298,16 @@ def number(
     return checked
 
 
+def positive(op: str, argument: str, value: Any) -> float:
+    """A finite float above 0."""
+    return number(op, argument, value, 0, open_left=True)
+
+
+def probability(op: str, argument: str, value: Any) -> float:
+    """A float from 0 to 1."""
+    return number(op, argument, value, 0, 1)
+
+
 def real(op: str, argument: str, value: Any) -> Any:
     """A number as a float, of a range that the operator checks; what a tracer holds stays as it is.
 
@@ -346,16 +351,6 @@ def checked_path(op: str, path: Any, argument: str = "path") -> str:
     if not possible:
         raise ValueError(f"{op}: {argument} must be one that a file can have, got {text!r:.80}")
     return text
-
-
-def positive(op: str, argument: str, value: Any) -> float:
-    """A finite float above 0."""
-    return number(op, argument, value, 0, open_left=True)
-
-
-def probability(op: str, argument: str, value: Any) -> float:
-    """A float from 0 to 1."""
-    return number(op, argument, value, 0, 1)
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_dtype, check_out, optional_tensor, real, signed, tensor, word
+from torch_hrr._checks import check_dtype, check_out, named, optional_tensor, real, signed, tensor, word
 from torch_hrr._ops import ops as _ops
 
 
@@ -201,10 +201,8 @@ def check_ladder(
 
 def check_settings(op: str, dim: int, base: float, scale: float = 1.0, phase: float = 0.0) -> None:
     """Raises ValueError, in the name of what they are settings of, unless `sinusoidal_encoding` takes them."""
-    try:
+    with named("sinusoidal_encoding", op):
         check_ladder(torch.empty(0, device="meta"), dim, base, scale, phase)
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{op}: {error}") from None
 
 
 def _resolve(op: str, positions: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> torch.dtype | None:

@@ -137,7 +137,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
         Cost: the spectral radius, exact to about 1e-9, takes 0.1 s for 500 units and 1 s for 2000.
         """
         super().__init__()
-        op = "LiquidStateMachine"
+        op = type(self).__name__
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32) if dtype is None else dtype
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{op}: dtype must be torch.float32 or torch.float64, got {brief(dtype)}")
@@ -200,8 +200,8 @@ class LiquidStateMachine(Saveable, DescribedModule):
             raise ValueError("readout_weights and readout_constant must be [units, out] and [out], or neither")
         if shapes.get("end_state", (self.units,)) != (self.units,):
             raise ValueError(f"end_state must have shape [{self.units}], got {list(shapes['end_state'])}")
-        columns = parts.get("columns", self.columns)
-        if columns.shape == self.columns.shape and not columns.is_meta:
+        columns = parts.get("columns")
+        if columns is not None and columns.shape == self.columns.shape and not columns.is_meta:
             if bool((columns < 0).any() | (columns >= self.units).any() | (columns.diff(dim=1) <= 0).any()):
                 raise ValueError("columns must be ascending indices of units")
         for name in _LEARNED:
@@ -336,7 +336,7 @@ class LiquidStateMachine(Saveable, DescribedModule):
             The machine itself.
 
         Raises:
-            TypeError: Not a tensor or an array of real numbers.
+            TypeError: x or y is not a tensor or an array of real numbers.
             ValueError: Another shape, a value that is not finite, too long a warmup.
 
         Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
@@ -440,7 +440,6 @@ class LiquidStateMachine(Saveable, DescribedModule):
 
         Raises:
             ValueError: ``embedder`` is None and the machine had one.
-            TypeError: ``embedder`` is not a module.
             Others: As for `Saveable.load`.
         """
         cls._check_options(options)
