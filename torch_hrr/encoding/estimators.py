@@ -51,6 +51,9 @@ class _Estimator(Parameters, Described, Saveable):
     _reads_values = True
     # Drawn by `fit`, or for who looks at it before.
     _machine: LiquidStateMachine | None = None
+    # Two tensors that are learned beside the machine's read-out, and what a file calls them.
+    _held: tuple[Tensor, Tensor] | None = None
+    _names: ClassVar[tuple[str, str]]
 
     def __init__(
         self,
@@ -179,14 +182,14 @@ class _Estimator(Parameters, Described, Saveable):
         return shown if machine is None else shown | unusual_place(machine.bias)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, settings = self.machine._content()
+        (tensors, settings), (learned, facts) = self.machine._content(), self._more()
         tensors = {f"machine.{name}": tensor for name, tensor in tensors.items()}
-        metadata: dict[str, Any] = {"machine": settings, "config": None} | self._facts()
+        metadata: dict[str, Any] = {"machine": settings, "config": None} | facts
         if self.embedder is not None:
             held, embedder = self.embedder._content()
             metadata |= embedder
             tensors |= {f"embedder.{name}": tensor for name, tensor in held.items()}
-        return tensors | {f"learned.{name}": tensor for name, tensor in self._learned().items()}, metadata
+        return tensors | {f"learned.{name}": tensor for name, tensor in learned.items()}, metadata
 
     @classmethod
     def _from_content(
@@ -219,16 +222,15 @@ class _Estimator(Parameters, Described, Saveable):
     def _is_fitted(self) -> bool:
         return self._machine is not None and self._machine.fitted
 
-    def _facts(self) -> dict[str, Any]:
-        """What a file says beside machine and configuration, where it is not as in files of before."""
-        return {}
-
-    def _learned(self) -> dict[str, Tensor]:
-        """What was learned beside the machine's read-out."""
-        return {}
+    def _more(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What was learned beside the machine's read-out, and what a file says where it is not as in older ones."""
+        return {} if self._held is None else dict(zip(self._names, self._held, strict=True)), {}
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Takes both over; KeyError, TypeError or ValueError unless they are what `_learned` and `_facts` give."""
+        """Takes both over; KeyError, TypeError or ValueError unless they are what `_more` gives."""
+        if learned:
+            first, second = (learned.pop(name).to(self.machine.device) for name in self._names)
+            self._held = first, second
         if learned or facts:
             raise ValueError(f"entries {', '.join([*learned, *facts])}")
 
@@ -257,7 +259,8 @@ class LSMRegressor(_Estimator):
         "check_methods_subset_invariance": "a part of a series starts from rest, unless it is given a state",
     }
     _estimator_type = "regressor"
-    _scale: tuple[Tensor, Tensor] | None = None
+    # Of the columns that `fit` saw; None for tokens.
+    _names = ("middle", "half")
 
     @property
     def final_state(self) -> Tensor:
@@ -293,7 +296,7 @@ class LSMRegressor(_Estimator):
             # A constant column stays constant.
             scale = ((low + high) / 2, torch.where(high > low, (high - low) / 2, 1))
         machine.fit(_scaled(given, scale), as_array("fit", "y", y), warmup, progress)
-        self._machine, self._scale = machine, scale
+        self._machine, self._held = machine, scale
         if machine.embedder is None:
             self.n_features_in_ = machine.input_dim
         return self
@@ -323,7 +326,7 @@ class LSMRegressor(_Estimator):
             given = self._series(op, given, machine.input_dim)
             if not bool(given.isfinite().all()):
                 raise ValueError(f"{op}: x must be finite, got NaN or infinity")
-        inputs, batched = machine._inputs(op, _scaled(given, self._scale))
+        inputs, batched = machine._inputs(op, _scaled(given, self._held))
         return machine._read_series(op, machine._fitted_readout(op), inputs, batched, state, machine.dtype)
 
     def score(self, x: Any, y: Any, state: Any = None) -> float:
@@ -359,48 +362,35 @@ class LSMRegressor(_Estimator):
         fits = series.dim() in (2, 3) and (width is None or series.shape[-1] == width)
         return series if fits and series.shape[-1] else _refuse(self, op, series, "[T, {0}] or [B, T, {0}]", width)
 
-    def _learned(self) -> dict[str, Tensor]:
-        return {} if self._scale is None else {"middle": self._scale[0], "half": self._scale[1]}
-
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         if self._is_fitted() and self.embedder is None:
             self.n_features_in_ = self.machine.input_dim
-        scale = tuple(learned.pop(name).to(self.machine.device) for name in ("middle", "half") if learned)
         super()._restore(learned, facts)
-        if not scale:
-            return
-        for tensor in scale:
+        for tensor in self._held or ():
             if tensor.shape != (self.machine.input_dim,) or tensor.dtype != torch.float64:
                 raise ValueError("a scale of another shape")
-        self._scale = scale[0], scale[1]
 
 
 class _Softmax(_Estimator):
     """A softmax read-out of states."""
 
-    _softmax: tuple[Tensor, Tensor] | None = None
+    _names = ("weights", "constant")
 
     def _fitted(self, op: str) -> tuple[Tensor, Tensor]:
-        if self._softmax is None:
+        if self._held is None:
             raise not_fitted(f"{op}: the read-out must be learned: call fit first")
-        return self._softmax
+        return self._held
 
     def _is_fitted(self) -> bool:
-        return self._softmax is not None
+        return self._held is not None
 
     def _log_probabilities(self, op: str, features: Tensor) -> Tensor:
         return F.log_softmax(read_out(features, *self._fitted(op)), -1)
 
-    def _learned(self) -> dict[str, Tensor]:
-        return {} if self._softmax is None else {"weights": self._softmax[0], "constant": self._softmax[1]}
-
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        if learned:
-            device = self.machine.device
-            self._softmax = learned.pop("weights").to(device), learned.pop("constant").to(device)
         super()._restore(learned, facts)
-        if self._softmax is not None:
-            weights, constant = self._softmax
+        if self._held is not None:
+            weights, constant = self._held
             if weights.dim() != 2 or constant.shape != weights.shape[1:] or weights.dtype != constant.dtype:
                 raise ValueError("a read-out of another shape")
 
@@ -473,7 +463,7 @@ class LSMClassifier(_Softmax):
         label = label.to(machine.device)
         parts = list(zip(torch.split(features, _BATCH), torch.split(label, _BATCH), strict=True))
         later: Tick = lambda done, total: tick(steps + done, steps + total)  # noqa: E731
-        self._softmax = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device, later)
+        self._held = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device, later)
         self._machine, self.classes_, self._columns = machine, classes, columns
         if not tokens:
             self.n_features_in_ = machine.input_dim if columns is None else columns
@@ -528,16 +518,14 @@ class LSMClassifier(_Softmax):
         shape = f"[B, {columns or 'T'}]" if table else "[B, T, {0}]"
         return (given, None) if fits else (_refuse(self, op, given, shape, columns if table else width), None)
 
-    def _learned(self) -> dict[str, Tensor]:
-        learned = super()._learned()
-        whole = bool(learned) and self.classes_.dtype.kind in "iu"
-        return {**learned, "classes": self._integers()} if whole else learned
-
-    def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {} if self._columns is None else {"columns": self._columns}
-        if self._is_fitted() and self.classes_.dtype.kind not in "iu":
-            facts["classes"] = self.classes_.tolist()
-        return facts
+    def _more(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        learned, facts = super()._more()
+        if self._columns is not None:
+            facts["columns"] = self._columns
+        if self._is_fitted():
+            whole = self.classes_.dtype.kind in "iu"
+            (learned if whole else facts)["classes"] = self._integers() if whole else self.classes_.tolist()
+        return learned, facts
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         columns, classes = facts.pop("columns", None), facts.pop("classes", None)
@@ -547,12 +535,12 @@ class LSMClassifier(_Softmax):
                 raise ValueError("labels of two kinds")
             classes = whole.cpu().numpy()
         super()._restore(learned, facts)
-        if self._softmax is None:
+        if self._held is None:
             if classes is not None or columns is not None:
                 raise ValueError("labels without a read-out")
             return
-        self.classes_, index = labels("load", "classes", classes, self._softmax[0].shape[1])
-        if self._softmax[0].shape[0] != 2 * self.machine.units or len(self.classes_) != len(index):
+        self.classes_, index = labels("load", "classes", classes, self._held[0].shape[1])
+        if self._held[0].shape[0] != 2 * self.machine.units or len(self.classes_) != len(index):
             raise ValueError("a read-out of another shape")
         if columns is not None:
             self._columns = integer("load", "columns", columns, 1)
@@ -625,7 +613,7 @@ class LSMGenerator(_Softmax):
             return kept
 
         count = -(-inputs.shape[1] // steps)
-        self._softmax = fit_softmax(chunks, count, units, _vocabulary(machine), machine.device, tick)
+        self._held = fit_softmax(chunks, count, units, _vocabulary(machine), machine.device, tick)
         self._machine = machine
         return self
 
@@ -730,7 +718,7 @@ class LSMGenerator(_Softmax):
         super()._restore(learned, facts)
         if self.embedder is None:
             raise ValueError("no embedder")
-        if self._softmax is not None and self._softmax[0].shape != (self.machine.units, _vocabulary(self.machine)):
+        if self._held is not None and self._held[0].shape != (self.machine.units, _vocabulary(self.machine)):
             raise ValueError("a read-out of another shape")
 
 
