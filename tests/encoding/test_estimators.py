@@ -106,12 +106,9 @@ def test_a_half_default_dtype_is_not_that_of_states(short_fits):
     rows, labels = x.view(30, 3), torch.arange(30) // 10
 
     def fitted():
+        bits = LSMGenerator(CONFIG, units=20).fit(TOKENS).bits(TOKENS)
         chances = LSMClassifier(units=20).fit(rows, labels).predict_proba(rows)
-        return [
-            LSMRegressor(units=20).fit(x, x).predict(x),
-            chances,
-            LSMGenerator(CONFIG, units=20).fit(TOKENS).bits(TOKENS),
-        ]
+        return [LSMRegressor(units=20).fit(x, x).predict(x), chances, bits]
 
     expected = fitted()
     torch.set_default_dtype(torch.bfloat16)
@@ -293,7 +290,8 @@ def test_integers_of_any_dtype_are_tokens_and_labels(generator, short_fits):
         assert torch.equal(classifier.predict_proba(tokens.to(dtype)), classifier.predict_proba(tokens))
     for kind in (">i8", ">u2", "<u8"):
         assert np.array_equal(generator.predict_proba(tokens.numpy().astype(kind)), expected.numpy())
-    assert np.array_equal(generator.predict_proba(tokens.tolist()), expected.numpy())
+    for given in (tokens.tolist(), tokens.numpy().astype(object)):
+        assert np.array_equal(generator.predict_proba(given), expected.numpy())
     large = torch.tensor([1, 2**63 + 7], dtype=torch.uint64)
     for name, call in (
         ("bits: tokens", lambda: generator.bits(large)),
@@ -477,6 +475,7 @@ SERIES = np.zeros((2, 9, 1))
         (lambda: write().fit(TOKENS + 5), IndexError, "fit: tokens must be 0 to 4, got 5"),
         (lambda: write().fit(TOKENS - 1), IndexError, "fit: tokens must be 0 to 4, got -1"),
         (lambda: write().fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),
+        (lambda: write().fit([1, -(2**70)]), ValueError, f"fit: tokens {LARGE}{-(2**70)}"),
         (lambda: write().fit(TOKENS, 2), ValueError, "fit: warmup must be below the number of"),
         (lambda: write().fit(TOKENS[:9]), ValueError, "fit: tokens must be at least two for each of 64 streams, got 9"),
         (lambda: write().fit(TOKENS[None, :1]), ValueError, r"fit: tokens must be at least two, got shape \[1, 1\]"),

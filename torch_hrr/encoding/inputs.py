@@ -28,13 +28,16 @@ def real_tensor(op: str, name: str, given: Any) -> Tensor:
 def as_array(op: str, name: str, given: Any, wanted: str = "be an array of real numbers") -> Any:
     """What scikit-learn takes for an array, such as lists and data frames, as one; tensors as they are.
 
-    Arrays of objects become float64. ValueError for lists of several lengths.
+    Arrays of objects become float64, or int64 for tokens. ValueError for lists of several lengths.
     """
     if isinstance(given, Tensor):
         return given
     array = _array(op, name, given)
     if array.dtype != object:
         return array
+    if wanted == TOKENS and array.size and all(isinstance(each, int) for each in array.flat):
+        signed(op, name, max(array.flat, key=abs))
+        return array.astype("int64")
     try:
         return array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
