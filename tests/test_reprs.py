@@ -53,8 +53,12 @@ def a_level():
 
 OTHERS = {
     assembly.CupyBrain: lambda _: assembly.CupyBrain("cpu"),
+    assembly.Grammar: lambda _: assembly.grammar.ENGLISH,
     assembly.KCap: lambda _: assembly.KCap(3),
     assembly.Monitor: lambda _: assembly.Monitor(EXAMPLES["torch_hrr.assembly.Brain"](), ["A"]),
+    assembly.ParseTree: lambda _: assembly.ParseTree("run", "VERB", (assembly.ParseTree("dogs", "SUBJ"),)),
+    assembly.Parser: lambda _: assembly.Parser(),
+    assembly.WordClass: lambda _: assembly.WordClass("DET", "!DET"),
     encoding.GPUAccelerator: lambda _: encoding.GPUAccelerator(device="cpu"),
     encoding.GPUConfig: lambda _: encoding.GPUConfig(),
     encoding.LearnableFrequencies: lambda _: encoding.LearnableFrequencies(4, 10.0, 1.0, False, torch.float32),

@@ -1,4 +1,4 @@
-"""The command line: `python -m torch_hrr info | demo | bench | doctor`."""
+"""The command line: `python -m torch_hrr info | demo | bench | parse | doctor`."""
 
 import argparse
 import subprocess
@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 import torch_hrr
-from torch_hrr import demos, doctor, runtime
+from torch_hrr import assembly, demos, doctor, runtime
 from torch_hrr._library import build_info
+from torch_hrr.assembly.grammar import GRAMMARS
 
 
 def info(options: argparse.Namespace) -> int:
@@ -32,10 +33,19 @@ def bench(options: argparse.Namespace) -> int:
     return subprocess.call([sys.executable, str(root / "bench" / "run.py"), *options.arguments])
 
 
+def parse(options: argparse.Namespace) -> int:
+    """Prints the tree of dependencies of a sentence."""
+    try:
+        print(assembly.Parser(options.language, options.seed).parse(options.sentence))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,doctor}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,parse,doctor}")
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
@@ -48,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     bench_parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of bench/run.py, whose --help lists them")
     bench_parser.set_defaults(run=bench)
+    parse_parser = commands.add_parser("parse", help="the tree of dependencies of a sentence, by assemblies of neurons")
+    parse_parser.add_argument("sentence", help='such as "the big dogs chase the bad cats"')
+    parse_parser.add_argument("--language", choices=tuple(GRAMMARS), default="english", help="default: english")
+    parse_parser.add_argument("--seed", type=int, default=0, help="of the brain (default: 0)")
+    parse_parser.set_defaults(run=parse)
     doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
     doctor_parser.set_defaults(run=doctor.run)
     options = parser.parse_args(argv)

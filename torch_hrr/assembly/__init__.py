@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 from torch_hrr._moved import names_of
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
+from torch_hrr.assembly.grammar import Grammar, WordClass
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
+from torch_hrr.assembly.parser import Parser, ParseTree, parse
 
 __all__ = [
     "AssemblyLayer",
     "Brain",
     "CupyBrain",
+    "Grammar",
     "KCap",
     "Monitor",
+    "ParseTree",
+    "Parser",
     "TorchBrain",
+    "WordClass",
     "assembly_loss",
     "assembly_margin_loss",
     "assembly_overlap_loss",
@@ -26,6 +32,7 @@ __all__ = [
     "k_cap",
     "k_winners",
     "overlap",
+    "parse",
 ]
 
 if TYPE_CHECKING:
