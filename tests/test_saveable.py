@@ -106,8 +106,15 @@ def levels():
     return manager
 
 
+def machine():
+    own = {"n": 200, "k": 10, "p": 0.5}
+    return assembly.FiniteStateMachine(["q", 2], ["s"], {("q", "s"): 2}, 2**63, **own).train(2)
+
+
 EXAMPLES = {
     "torch_hrr.assembly.Brain": brain,
+    "torch_hrr.assembly.FiniteStateMachine": machine,
+    "torch_hrr.assembly.SequenceMemory": lambda: assembly.SequenceMemory(200, 10, 0.5, 0.2).present(["a", 2], 3),
     "torch_hrr.assembly.TorchBrain": torch_brain,
     "torch_hrr.dynamic_field": lambda: field.DynamicField((3, 3, 3, 1), seed=4),
     "torch_hrr.field_brain": lambda: field.create_brain(sensory_dim=4, motor_dim=2, spatial=4, seed=0),

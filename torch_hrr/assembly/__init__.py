@@ -13,16 +13,19 @@ from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assem
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.parser import Parser, ParseTree, parse
+from torch_hrr.assembly.programs import FiniteStateMachine, SequenceMemory
 
 __all__ = [
     "AssemblyLayer",
     "Brain",
     "CupyBrain",
+    "FiniteStateMachine",
     "Grammar",
     "KCap",
     "Monitor",
     "ParseTree",
     "Parser",
+    "SequenceMemory",
     "TorchBrain",
     "WordClass",
     "assembly_loss",

@@ -1,0 +1,504 @@
+"""Programs of assemblies: memories of sequences and finite state machines, each a module with a brain of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import brief, integer, is_bool, listed
+from torch_hrr._progress import Progress, ticking
+from torch_hrr._repr import DescribedModule
+from torch_hrr._shared import Shared, locked
+from torch_hrr._spec import Bool, Int, Real, Seed, takes
+from torch_hrr.assembly.brain import Brain
+from torch_hrr.io import Saveable
+
+Label = str | int
+# The share of an assembly by which it is known again.
+_KNOWN = 0.5
+
+
+class Program(Shared, Saveable, DescribedModule):
+    """A module with a brain, and the assemblies that stand for labels in it.
+
+    Its state and its files hold the brain, so that what was saved goes on where it was. Threads may share one: calls
+    run one at a time.
+
+    Attributes:
+        brain: The `Brain`, for monitors and to look into.
+    """
+
+    _has_modes = False
+    _area: ClassVar[str]
+    """The area of the assemblies."""
+
+    def __init__(self, brain: Brain) -> None:
+        """Around a brain with its areas."""
+        super().__init__()
+        self.brain = brain
+        self._assemblies: dict[Label, Tensor] = {}
+
+    def _settings(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @locked
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, config = self.brain._content()
+        held = {f"assembly.{i}": each.cpu() for i, each in enumerate(self._assemblies.values())}
+        return {**tensors, **held}, {**self._settings(), "labels": list(self._assemblies), "brain": config}
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        settings = dict(metadata)
+        config, labels = settings.pop("brain"), settings.pop("labels")
+        labels = _labels("load", "labels", labels) if labels else []
+        held = [tensors[f"assembly.{i}"] for i in range(len(labels))]
+        rest = {name: value for name, value in tensors.items() if not name.startswith("assembly.")}
+        brain = Brain._from_content(rest, config, device)
+        made = cls._from_settings(settings, tensors, brain.device)
+        area = brain.areas[cls._area]
+        for each in held:
+            if each.dtype != torch.int64 or each.shape != (area.k,) or each.min() < 0 or each.max() >= area.n:
+                raise ValueError(f"assemblies of {area.k} of {area.n} neurons")
+        made._take_over(brain, dict(zip(labels, held, strict=True)))
+        found, said = made._content()
+        if said != metadata or found.keys() != tensors.keys():
+            raise ValueError(f"entries that no {cls.__name__} has")
+        return made
+
+    def _take_over(self, brain: Brain, assemblies: Mapping[Label, Tensor]) -> None:
+        own = self.brain
+        if (brain.p, brain.seed, brain.mode, brain.batch) != (own.p, own.seed, own.mode, own.batch):
+            raise ValueError(f"a brain of p {own.p} and seed {own.seed}, got {brain.p} and {brain.seed}")
+        for name, area in own.areas.items():
+            if name not in brain.areas or (brain.areas[name].n, brain.areas[name].k) != (area.n, area.k):
+                raise ValueError(f"an area {name!r} of {area.n} neurons")
+        self.brain = brain
+        self._assemblies = {label: each.to(brain.device) for label, each in assemblies.items()}
+
+    @classmethod
+    def _resolved(cls, device: torch.device | str | int | None) -> torch.device | None:
+        return super()._resolved("cpu" if device is None else device)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        config, own = state_dict.get(f"{prefix}brain._extra_state"), self.brain.get_extra_state()
+        if isinstance(config, Mapping) and config.get("stimuli") != own["stimuli"]:
+            # What was presented is the state's own affair; a brain without areas takes what it declares.
+            areas = [[[name, area["n"], area["k"]] for name, area in each["areas"]] for each in (config, own)]
+            if areas[0] != areas[1]:
+                raise ValueError(f"load_state_dict: areas must be {areas[1]}, got {areas[0]}")
+            brain = Brain(self.brain.p, self.brain.seed, device=self.brain.device)
+            self.brain = brain.train(self.brain.training)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The assemblies by label."""
+        return {"labels": list(self._assemblies), "assemblies": list(self._assemblies.values())}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes the assemblies of a state."""
+        device = self.brain.device
+        pairs = zip(state["labels"], state["assemblies"], strict=True)
+        self._assemblies = {label: each.to(device, copy=True) for label, each in pairs}
+
+    @contextlib.contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Nothing is learned inside."""
+        plastic = self.brain.plastic
+        self.brain.disable_plasticity()
+        try:
+            yield
+        finally:
+            if plastic:
+                self.brain.enable_plasticity()
+
+    def _check_learning(self, op: str) -> None:
+        if not (self.brain.training and self.brain.plastic):
+            raise RuntimeError(f"{op}: brain must be in train mode and plastic, got one that does not learn")
+
+    def _known(self, labels: Sequence[Label]) -> Label | None:
+        """The label whose assembly the winners overlap most, None below one half."""
+        assemblies = torch.stack([self._assemblies[label] for label in labels])
+        shares = torch.isin(assemblies, self.brain.winners(self._area)).double().mean(-1)
+        best = int(shares.argmax())
+        return labels[best] if float(shares[best]) >= _KNOWN else None
+
+
+class SequenceMemory(Program):
+    """Remembers sequences of items: each item's assembly fires that of the next one.
+
+    An item is a stimulus of k neurons. While a sequence is presented, each item fires for one round into an area that
+    also fires into itself, so that its winners are linked with those of the item before. With a scaffold a second area
+    fires back and forth with the first: three repetitions then bring a sequence back from its first item, where seven
+    or more are needed without one, and from any other item. Deterministic as `Brain`.
+
+    Source: Dabagia, Papadimitriou, Vempala, Computation with sequences of assemblies in a model of the brain, Neural
+    Computation 37(1), 2025.
+    """
+
+    file_format = "torch_hrr.assembly.SequenceMemory"
+    _area = "A"
+
+    @takes(n=Int(1), k=Int(1), p=Real(0, 1), beta=Real(0), scaffold=Bool(), seed=Seed())
+    def __init__(
+        self,
+        n: int = 10_000,
+        k: int = 100,
+        p: float = 0.05,
+        beta: float = 0.1,
+        scaffold: bool = False,
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = "cpu",
+    ) -> None:
+        """An empty memory.
+
+        Args:
+            n: Neurons of an area.
+            k: Winners, at most n; also the size of the items' stimuli.
+            p: Density of the connectome.
+            beta: Plasticity.
+            scaffold: Whether there is a second area.
+            seed: Seed of the brain, any int, modulo 2^64.
+            device: As for `Brain`.
+        """
+        brain = Brain(p, seed, device=device)
+        self._n, self._k, self._beta, self._scaffold = n, k, beta, scaffold
+        for area in ("A", "B")[: 1 + scaffold]:
+            brain.add_area(area, n, k, beta)
+        super().__init__(brain)
+
+    def _settings(self) -> dict[str, Any]:
+        own = {"n": self._n, "k": self._k, "p": self.brain.p, "beta": self._beta, "scaffold": self._scaffold}
+        # As text, since other readers of JSON may not take integers of 64 bits.
+        return own | {"seed": str(self.brain.seed)}
+
+    @classmethod
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
+    ) -> Self:
+        return cls(**{**settings, "seed": int(settings["seed"])}, device=device)
+
+    def _summary(self) -> dict[str, Any]:
+        return {**self._settings(), "seed": self.brain.seed, "items": len(self._assemblies)}
+
+    @property
+    def items(self) -> list[Label]:
+        """All items that were ever presented, in the order in which they came first."""
+        return list(self._assemblies)
+
+    @locked
+    def present(self, items: Sequence[Label], repetitions: int = 10, progress: Progress = None) -> Self:
+        """Presents a sequence several times, each time from rest.
+
+        Items that are known already keep their stimulus: a later sequence through one of them competes with the
+        earlier one for what follows it.
+
+        Args:
+            items: Strings or ints, all different.
+            repetitions: How often.
+            progress: As for `Brain.project`, counting repetitions.
+
+        Raises:
+            TypeError: ``items`` is no list of strings and ints, or ``repetitions`` no int.
+            ValueError: An item is given twice, or ``repetitions`` is less than 1.
+            RuntimeError: In eval mode or without plasticity, since nothing would be learned.
+
+        Cost: A round for each item and repetition; memory for 4 n bytes an item, and the synapses that grow.
+        """
+        op, brain = "present", self.brain
+        given, repetitions = _labels(op, "items", items), integer(op, "repetitions", repetitions, 1)
+        tick = ticking(op, progress)
+        self._check_learning(op)
+        for item in given:
+            if item not in self._assemblies:
+                brain.add_stimulus(_stimulus(len(self._assemblies)), self._k)
+                # Until it has fired.
+                self._assemblies[item] = torch.arange(self._k, device=brain.device)
+        for repetition in range(repetitions):
+            self._clear()
+            for place, item in enumerate(given):
+                brain.project({_stimulus(self.items.index(item)): "A"}, self._fibers(place))
+                self._assemblies[item] = brain.winners("A")
+            tick(repetition + 1, repetitions)
+        return self
+
+    @locked
+    def recall(self, first: Label) -> list[Label]:
+        """The sequence from an item on, which fires once: then the area alone goes on.
+
+        Ends where the winners overlap no item's assembly by half, or where an item comes again. Nothing is learned.
+
+        Raises:
+            ValueError: ``first`` was never presented.
+
+        Cost: A round for each item.
+        """
+        if first not in self._assemblies:
+            raise ValueError(f"recall: first must be an item that was presented, got {brief(first)}")
+        brain, items, found = self.brain, self.items, [first]
+        with self._resting():
+            self._clear()
+            brain.project({_stimulus(items.index(first)): "A"})
+            while len(found) < len(items):
+                brain.project(areas=self._fibers(len(found)))
+                item = self._known(items)
+                if item is None or item in found:
+                    break
+                found.append(item)
+        return found
+
+    def _clear(self) -> None:
+        for area in self.brain.areas:
+            self.brain.clear(area)
+
+    def _fibers(self, place: int) -> dict[str, list[str]]:
+        """What fires into what beside an item: nothing with the first, and the scaffold from the third on."""
+        if place == 0:
+            return {}
+        if not self._scaffold:
+            return {"A": ["A"]}
+        return {"A": ["A", "B"]} if place == 1 else {"A": ["A", "B"], "B": ["A", "B"]}
+
+
+class FiniteStateMachine(Program):
+    """A finite state machine whose transitions are assemblies.
+
+    A state is an assembly of the area "state", a symbol a stimulus of k neurons. A state and a symbol that fire
+    together into the area "arc" give the assembly of their transition, which fires into the next state. Arcs form in
+    one round of strong plasticity, and their neurons are refracted, so that no two arcs share more than a few of them:
+    a neuron that won wins again with both its state and its symbol, but not with one of them and another one.
+    Deterministic as `Brain`.
+
+    ::
+
+        parity = FiniteStateMachine(["even", "odd"], [0, 1], {("even", 1): "odd", ("odd", 1): "even",
+                                                              ("even", 0): "even", ("odd", 0): "odd"})
+        parity.train(3).run([1, 0, 1, 1])  # "odd"
+
+    Source: Dabagia, Papadimitriou, Vempala, Computation with sequences of assemblies in a model of the brain, Neural
+    Computation 37(1), 2025.
+    """
+
+    file_format = "torch_hrr.assembly.FiniteStateMachine"
+    _area = "state"
+
+    @takes(seed=Seed(), n=Int(1), k=Int(1), p=Real(0, 1, open_left=True))
+    def __init__(
+        self,
+        states: Sequence[Label],
+        symbols: Sequence[Label],
+        transitions: Mapping[tuple[Label, Label], Label],
+        seed: int = 0,
+        *,
+        n: int = 10_000,
+        k: int = 100,
+        p: float = 0.1,
+        device: torch.device | str | int | None = "cpu",
+    ) -> None:
+        """An untrained machine.
+
+        Args:
+            states: Strings or ints; the first is the one that it starts in.
+            symbols: Strings or ints.
+            transitions: ``{(state, symbol): next state}``; need not be complete.
+            seed: Seed of the brain, any int, modulo 2^64.
+            n: Neurons of the states; the area of arcs has at least 4 k for each of them.
+            k: Winners, at most n; also the size of the symbols' stimuli.
+            p: Density of the connectome; k p should be 5 or more.
+            device: As for `Brain`.
+
+        Raises:
+            TypeError: Labels are neither strings nor ints, or ``transitions`` is no such mapping.
+            ValueError: A label is given twice, or a transition names an unknown one, or there is none.
+        """
+        op = "FiniteStateMachine"
+        self._states, self._symbols = _labels(op, "states", states), _labels(op, "symbols", symbols)
+        self._table = self._checked(op, transitions)
+        self._n, self._k, self._presentations = n, k, 0
+        brain = Brain(p, seed, device=device)
+        brain.add_area("state", n, k, _OF_STATES)
+        # The least input of a winner when a state and a symbol fire into fresh neurons.
+        mean, spread = 2 * k * p, math.sqrt(2 * k * p * (1 - p))
+        arcs = max(n, 4 * k * len(self._table))
+        least = mean + statistics.NormalDist().inv_cdf(1 - k / arcs) * spread if k < arcs else mean
+        brain.add_area("arc", arcs, k, _OF_ARCS, refracted=_REFRACTION * least, w_max=1 + _OF_ARCS)
+        brain.connect("arc", "state", beta=_TO_STATES, w_max=_LARGEST)
+        for kind, labels in (("state", self._states), ("symbol", self._symbols)):
+            for place in range(len(labels)):
+                brain.add_stimulus(f"{kind} {place}", k)
+        super().__init__(brain)
+
+    def _checked(self, op: str, transitions: Any) -> dict[tuple[Label, Label], Label]:
+        if not isinstance(transitions, Mapping):
+            raise TypeError(f"{op}: transitions must be a mapping, got {type(transitions).__name__}")
+        if not transitions:
+            raise ValueError(f"{op}: transitions must not be empty")
+        for pair, target in transitions.items():
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"{op}: transitions must be from pairs of a state and a symbol, got {brief(pair)}")
+            for given, known, kind in (
+                (pair[0], self._states, "state"),
+                (pair[1], self._symbols, "symbol"),
+                (target, self._states, "state"),
+            ):
+                if given not in known:
+                    raise ValueError(f"{op}: transitions must be of known labels, got the {kind} {brief(given)}")
+        return dict(transitions)
+
+    def _settings(self) -> dict[str, Any]:
+        table = [[*pair, target] for pair, target in self._table.items()]
+        own = {"states": self._states, "symbols": self._symbols, "transitions": table, "n": self._n, "k": self._k}
+        return own | {"p": self.brain.p, "seed": str(self.brain.seed), "presentations": self._presentations}
+
+    @classmethod
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
+    ) -> Self:
+        given = dict(settings)
+        presentations = integer("load", "presentations", given.pop("presentations"), 0)
+        given["transitions"] = {(state, symbol): target for state, symbol, target in given["transitions"]}
+        made = cls(**{**given, "seed": int(given["seed"])}, device=device)
+        made._presentations = presentations
+        return made
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The assemblies of the states and how often transitions were presented."""
+        return {**super().get_extra_state(), "presentations": self._presentations}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes those of a state."""
+        super().set_extra_state(state)
+        self._presentations = int(state["presentations"])
+
+    def _summary(self) -> dict[str, Any]:
+        own = self._settings() | {"transitions": len(self._table), "seed": self.brain.seed}
+        return own
+
+    @locked
+    def train(self, presentations: Any = 3, progress: Progress = None) -> Self:
+        """Presents every transition ``presentations`` times; of a bool, train mode as of any module.
+
+        The first presentation forms the arcs. Each makes the synapses from arcs to next states three times as strong,
+        up to 27 times.
+
+        Args:
+            presentations: How often, at least 1; after two the machine works.
+            progress: As for `Brain.project`, counting presentations.
+
+        Raises:
+            TypeError, ValueError: ``presentations`` is no such int.
+            RuntimeError: In eval mode or without plasticity, since nothing would be learned.
+
+        Cost: Two rounds for each transition and presentation, and ten for each state.
+        """
+        if is_bool(presentations):
+            module: Any = super()
+            module.train(presentations)
+            return self
+        op = "train"
+        count = integer(op, "presentations", presentations, 1)
+        tick = ticking(op, progress)
+        self._check_learning(op)
+        brain = self.brain
+        if not self._presentations:
+            for place, state in enumerate(self._states):
+                brain.clear("state")
+                brain.project({f"state {place}": "state"}, {"state": "state"}, rounds=_FORMING)
+                self._assemblies[state] = brain.winners("state")
+            for pair in self._table:
+                self._fire(*pair)
+        for done in range(count):
+            for pair, target in self._table.items():
+                with self._resting():
+                    self._fire(*pair)
+                self._set(target)
+                brain.project(areas={"arc": "state"})
+                brain.unfix_assembly("state")
+            self._presentations += 1
+            tick(done + 1, count)
+        return self
+
+    def run(self, symbols: Sequence[Label]) -> Label:
+        """The state after some symbols, from ``states[0]``; errors as for `trace`."""
+        return self.trace(symbols)[-1]
+
+    @locked
+    def trace(self, symbols: Sequence[Label]) -> list[Label]:
+        """The states that symbols lead through, the first one too.
+
+        Every state is read as the assembly that the winners overlap most, but goes on as these winners. Nothing is
+        learned.
+
+        Raises:
+            TypeError: ``symbols`` is no list.
+            ValueError: A symbol is unknown, or there is no transition for a state and a symbol.
+            RuntimeError: Before `train`, or where winners overlap no state by half.
+
+        Cost: Two rounds a symbol.
+        """
+        op, brain = "run", self.brain
+        given = listed(op, "symbols", symbols, "a list of symbols")
+        for symbol in given:
+            if symbol not in self._symbols:
+                raise ValueError(f"{op}: symbols must be known, got {brief(symbol)}")
+        if not self._presentations:
+            raise RuntimeError(f"{op}: machine must be trained, got one that is not")
+        found = [self._states[0]]
+        with self._resting():
+            brain.activate("state", self._assemblies[found[0]])
+            for symbol in given:
+                if (found[-1], symbol) not in self._table:
+                    raise ValueError(f"{op}: transitions must lead from {found[-1]!r} with {symbol!r}, got none")
+                self._arc(symbol)
+                brain.project(areas={"arc": "state"})
+                state = self._known(self._states)
+                if state is None:
+                    raise RuntimeError(f"{op}: winners must be those of a state, got others after {brief(found)}")
+                found.append(state)
+        return found
+
+    def _fire(self, state: Label, symbol: Label) -> None:
+        self._set(state)
+        self._arc(symbol)
+
+    def _set(self, state: Label) -> None:
+        self.brain.activate("state", self._assemblies[state])
+        self.brain.fix_assembly("state")
+
+    def _arc(self, symbol: Label) -> None:
+        self.brain.clear("arc")
+        self.brain.project({f"symbol {self._symbols.index(symbol)}": "arc"}, {"state": "arc"})
+
+
+# Rounds in which a state forms, and plasticities: of states, of arcs, and of what leads from arcs to states.
+_FORMING, _OF_STATES, _OF_ARCS, _TO_STATES = 10, 0.1, 3.0, 2.0
+# Limits the synapses from arcs to states, so that a neuron of two arcs counts no more than others.
+_LARGEST = 27.0
+# By how much of its first input an arc's neuron is refracted. It wins again with both its state and its symbol while
+# this is less than the plasticity of arcs, and does not with one of them, which may have given it three quarters, while
+# it is more than 3/4 (1 + plasticity) - 5/8.
+_REFRACTION = 2.7
+
+
+def _stimulus(place: int) -> str:
+    return f"item {place}"
+
+
+def _labels(op: str, argument: str, given: Any) -> list[Label]:
+    """Different strings or ints, at least one."""
+    labels = listed(op, argument, given, "a list of strings or ints")
+    for label in labels:
+        if not isinstance(label, str | int) or is_bool(label):
+            raise TypeError(f"{op}: {argument} must be strings or ints, got {brief(label)}")
+    if not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"{op}: {argument} must be different and at least one, got {brief(labels)}")
+    return labels
