@@ -5,7 +5,7 @@ import torch
 
 from torch_hrr import _library
 from torch_hrr.compat import runtime as manager
-from torch_hrr.runtime import adaptive, device
+from torch_hrr.runtime import adaptive, device, memory
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +15,8 @@ def fresh_state(monkeypatch):
     monkeypatch.setattr(device, "_working", set())
     monkeypatch.setattr(device, "_lost", {})
     monkeypatch.setattr(device, "_warned", set())
+    # Of all objects of a test run it takes as long as a test.
+    monkeypatch.setattr(memory.gc, "collect", lambda: None)
     assert device._scopes.get() == ()
 
 

@@ -1,10 +1,12 @@
-"""A device for a block, NumPy's names, memory, transfers, profiles and benchmarks of a GPU.
+"""A device for a block, NumPy's names, and memory, transfers, profiles and benchmarks of a GPU, for older programs.
 
 Everything here that takes a ``device`` takes it as `runtime.resolve_device` does, None being the current one; a named
 one that cannot be used is the CPU, after a RuntimeWarning each time, and one that torch does not know a ValueError.
 
-NumPy's names take tensors, arrays, numbers and lists; what is not a tensor becomes one on the current device. Meanings
-are NumPy's, such as ``std`` with the divisor n, without options such as ``dtype`` or ``ord``.
+NumPy's names are torch's functions: they take tensors, arrays, numbers and lists, and what is not a tensor becomes one
+on the current device. Meanings are NumPy's, such as ``std`` with the divisor n, without options such as ``dtype`` or
+``ord``; whole numbers become torch's default dtype where results are real. What is no array of numbers, sparse, nested
+or quantized is a TypeError, a shape that does not fit a ValueError. New programs call torch.
 """
 
 from __future__ import annotations
@@ -13,37 +15,35 @@ import builtins
 import math
 import os
 import time
-import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from torch_hrr._checks import (
     FLOATING,
     check_bool,
-    check_dtype,
     check_elements,
     check_strided,
     checked_path,
     choice,
     integer,
-    listed,
     number,
     placed,
-    positive,
-    real,
     shown,
     signed,
+    sizes,
     strided,
     word,
 )
 from torch_hrr._ops import ops
 from torch_hrr._repr import Described
 from torch_hrr._shared import Lock, is_out_of_memory
+from torch_hrr._spec import Dtype, Int, Real, takes
 from torch_hrr.io.files import write_json
 from torch_hrr.runtime import device as devices
 from torch_hrr.runtime.adaptive import call_in_rows
@@ -55,8 +55,7 @@ from torch_hrr.runtime.profiler import OperatorRecording
 
 Axis = int | Sequence[int] | None
 Device = torch.device | str | int | None
-Spare = dict[Any, list[Tensor]]
-"""Tensors that were given back, by what they can serve for."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _GIGABYTE = 2**30
 _UNSIGNED = (torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -115,10 +114,11 @@ def get_array_module() -> ModuleType:
 
 def _operand(op: str, argument: str, value: Any, floating: bool = False) -> Tensor:
     """A tensor as it is; anything else on the current device; whole numbers, if asked, in torch's default dtype."""
-    made: Tensor = value
-    if hasattr(value, "__array__") and not isinstance(value, Tensor):
+    if isinstance(value, Tensor):
+        made = value
+    elif hasattr(value, "__array__"):
         made = placed(op, argument, value, resolve_device(None))
-    elif not isinstance(value, Tensor):
+    else:
         if type(value) is int:
             signed(op, argument, value)
         try:
@@ -132,67 +132,79 @@ def _operand(op: str, argument: str, value: Any, floating: bool = False) -> Tens
     return made.to(torch.get_default_dtype()) if floating and made.dtype in _WHOLE else made
 
 
-def _product(op: str, product: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Tensor:
-    """In the dtype that both promote to; of bools, whether any of the products that are added is true."""
-    first, second = _operand(op, "a", a), _operand(op, "b", b)
-    if first.device != second.device:
-        raise RuntimeError(f"{op}: a and b must be on one device, got {first.device} and {second.device}")
-    dtypes, shapes = f"{first.dtype} and {second.dtype}", f"{list(first.shape)} and {list(second.shape)}"
-    try:
-        dtype = torch.promote_types(first.dtype, second.dtype)
-    except RuntimeError:
-        raise TypeError(f"{op}: a and b must be of dtypes that torch promotes to one, got {dtypes}") from None
-    wide = torch.int64 if dtype is torch.bool else dtype
-    try:
-        return product(first.to(wide), second.to(wide)).to(dtype)
-    except NotImplementedError:
-        raise TypeError(f"{op}: a and b must be of dtypes that torch multiplies, got {dtypes}") from None
-    except RuntimeError as error:
-        if is_out_of_memory(error) or devices.is_failure(error):
-            raise
-        raise ValueError(f"{op}: a and b must have shapes that fit, got {shapes}") from None
-
-
-def _shape(op: str, sizes: tuple[Any, ...], argument: str = "shape") -> tuple[int, ...]:
+def _shape(op: str, given: tuple[Any, ...], argument: str = "shape") -> tuple[int, ...]:
     """Of zeros(2, 3) and of zeros((2, 3))."""
-    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    lengths = tuple(integer(op, argument, size, 0) for size in given)
-    check_elements(op, argument, lengths)
-    return lengths
+    lengths = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    shape = sizes(op, argument, lengths, 0)
+    check_elements(op, argument, shape)
+    return shape
 
 
-def zeros(*shape: Any) -> Tensor:
-    """Zeros of a shape, ``zeros(2, 3)`` or ``zeros((2, 3))``, on the current device in torch's default dtype."""
-    return torch.zeros(_shape("zeros", shape), device=resolve_device(None))
+def _known_as(name: str, meaning: str, function: _Function) -> _Function:
+    """A function that goes by one of NumPy's names."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    return function
 
 
-def ones(*shape: Any) -> Tensor:
-    """Ones of a shape, as `zeros`."""
-    return torch.ones(_shape("ones", shape), device=resolve_device(None))
+def _maker(name: str, make: Callable[..., Tensor], meaning: str) -> Callable[..., Tensor]:
+    def made(*shape: Any) -> Tensor:
+        return make(_shape(name, shape), device=resolve_device(None))
+
+    return _known_as(name, meaning, made)
 
 
-def randn(*shape: Any) -> Tensor:
-    """Numbers from N(0, 1) by torch's generator of the current device, of a shape as for `zeros`."""
-    return torch.randn(_shape("randn", shape), device=resolve_device(None))
+def _elementwise(name: str, function: Callable[[Tensor], Tensor], meaning: str) -> Callable[[Any], Tensor]:
+    def applied(x: Any) -> Tensor:
+        return function(_operand(name, "x", x, floating=True))
+
+    return _known_as(name, meaning, applied)
 
 
-def uniform(low: float = 0.0, high: float = 1.0, size: Any = ()) -> Tensor:
-    """Numbers from low to high, without high, by torch's generator of the current device.
+def _product(name: str, product: Callable[[Tensor, Tensor], Tensor], meaning: str) -> Callable[[Any, Any], Tensor]:
+    """In the dtype that both promote to; of bools, whether any of the products that are added is true."""
 
-    Raises:
-        TypeError: A bound is not a number, or the size not an int or a sequence of ints.
-        ValueError: A bound or high - low is not finite in torch's default dtype, or a size is negative.
-    """
-    op, dtype = "uniform", torch.get_default_dtype()
-    largest = torch.finfo(dtype).max
-    first, last = (number(op, name, bound, -largest, largest) for name, bound in (("low", low), ("high", high)))
-    if abs(last - first) > largest:
-        raise ValueError(f"{op}: high - low must be finite in {dtype}, got {last:g} - {first:g}")
-    shape = _shape(op, tuple(size) if isinstance(size, (tuple, list)) else (size,), "size")
-    drawn = torch.rand(shape, device=resolve_device(None)) * (last - first) + first
-    # The sum may have been rounded to high.
-    ends = torch.tensor((first, last), dtype=dtype, device=drawn.device)
-    return torch.where(drawn == ends[1], torch.nextafter(ends[1], ends[0]), drawn)
+    def multiplied(a: Any, b: Any) -> Tensor:
+        first, second = _operand(name, "a", a), _operand(name, "b", b)
+        if first.device != second.device:
+            raise RuntimeError(f"{name}: a and b must be on one device, got {first.device} and {second.device}")
+        dtypes, shapes = f"{first.dtype} and {second.dtype}", f"{list(first.shape)} and {list(second.shape)}"
+        refused = TypeError(f"{name}: a and b must be of dtypes that torch multiplies, got {dtypes}")
+        try:
+            dtype = torch.promote_types(first.dtype, second.dtype)
+        except RuntimeError:
+            raise refused from None
+        wide = torch.int64 if dtype is torch.bool else dtype
+        try:
+            return product(first.to(wide), second.to(wide)).to(dtype)
+        except NotImplementedError:
+            raise refused from None
+        except RuntimeError as error:
+            if is_out_of_memory(error) or devices.is_failure(error):
+                raise
+            raise ValueError(f"{name}: a and b must have shapes that fit, got {shapes}") from None
+
+    return _known_as(name, meaning, multiplied)
+
+
+def _reduction(name: str, reduce: Any, meaning: str, floating: bool = True, **options: Any) -> Callable[..., Tensor]:
+    """`reduce` over an axis, several, or all for None."""
+
+    def reduced(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        x, keepdims = _operand(name, "x", x, floating), check_bool(name, "keepdims", keepdims)
+        several = isinstance(axis, Sequence) and not isinstance(axis, str | bytes)
+        axes: Any = range(x.dim()) if axis is None else axis if several else (axis,)
+        dims = [integer(name, "axis", each) for each in axes]
+        for dim in dims:
+            if not -x.dim() <= dim < x.dim():
+                raise IndexError(f"{name}: axis must be in {-x.dim()}..{x.dim() - 1}, got {shown(dim)}")
+        if len({dim % x.dim() for dim in dims}) < len(dims):
+            raise ValueError(f"{name}: axis must not name an axis twice, got {dims}")
+        # No axes mean all of them to torch.
+        given: Tensor = reduce(x, dim=dims, keepdim=keepdims, **options) if dims else reduce(x[None], dim=0, **options)
+        return given
+
+    return _known_as(name, meaning, reduced)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -201,83 +213,24 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
     return product
 
 
-def dot(a: Any, b: Any) -> Tensor:
-    """The sum over the last axis of a and the last but one of b (its only one, if b is a vector).
-
-    Operands of two dtypes are taken in the one that both promote to; as for `matmul` and `outer`.
-
-    Raises:
-        TypeError: An operand is no array of numbers, sparse, nested or quantized, or of a dtype without products.
-        ValueError: Shapes do not fit.
-        RuntimeError: Devices differ.
-    """
-    return _product("dot", _dot, a, b)
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    check_elements("outer", "the result", (a.numel(), b.numel()))
+    return torch.outer(a.flatten(), b.flatten())
 
 
-def matmul(a: Any, b: Any) -> Tensor:
-    """The matrix product, over leading axes that broadcast."""
-    return _product("matmul", torch.matmul, a, b)
-
-
-def outer(a: Any, b: Any) -> Tensor:
-    """The products of all elements of a with all of b, ``[a.size, b.size]``."""
-
-    def product(a: Tensor, b: Tensor) -> Tensor:
-        check_elements("outer", "the result", (a.numel(), b.numel()))
-        return torch.outer(a.flatten(), b.flatten())
-
-    return _product("outer", product, a, b)
-
-
-def _reduced(op: str, function: Any, x: Tensor, axis: Axis, keepdims: bool, **options: Any) -> Tensor:
-    """`function` over an axis, several, or all for None."""
-    keepdims = check_bool(op, "keepdims", keepdims)
-    several = isinstance(axis, Sequence) and not isinstance(axis, str | bytes)
-    axes: Any = range(x.dim()) if axis is None else axis if several else (axis,)
-    dims = [integer(op, "axis", each) for each in axes]
-    for dim in dims:
-        if not -x.dim() <= dim < x.dim():
-            raise IndexError(f"{op}: axis must be in {-x.dim()}..{x.dim() - 1}, got {shown(dim)}")
-    if len({dim % x.dim() for dim in dims}) < len(dims):
-        raise ValueError(f"{op}: axis must not name an axis twice, got {dims}")
-    if not dims:
-        return function(x.unsqueeze(0), dim=[0], keepdim=False, **options)  # type: ignore[no-any-return]
-    return function(x, dim=dims, keepdim=keepdims, **options)  # type: ignore[no-any-return]
-
-
-def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over an axis, several, or all."""
-    return _reduced("sum", torch.sum, _operand("sum", "x", x), axis, keepdims)
-
-
-def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The mean over an axis, several, or all."""
-    return _reduced("mean", torch.mean, _operand("mean", "x", x, floating=True), axis, keepdims)
-
-
-def std(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation over an axis, several, or all; the divisor is n, as in NumPy."""
-    return _reduced("std", torch.std, _operand("std", "x", x, floating=True), axis, keepdims, correction=0)
-
-
-def norm(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The Euclidean norm over an axis, several, or all."""
-    return _reduced("norm", torch.linalg.vector_norm, _operand("norm", "x", x, floating=True), axis, keepdims)
-
-
-def exp(x: Any) -> Tensor:
-    """e^x."""
-    return torch.exp(_operand("exp", "x", x, floating=True))
-
-
-def tanh(x: Any) -> Tensor:
-    """The hyperbolic tangent."""
-    return torch.tanh(_operand("tanh", "x", x, floating=True))
-
-
-def sigmoid(x: Any) -> Tensor:
-    """1 / (1 + e^-x)."""
-    return torch.sigmoid(_operand("sigmoid", "x", x, floating=True))
+zeros = _maker("zeros", torch.zeros, "Zeros of a shape, as (2, 3) or 2, 3, in torch's default dtype.")
+ones = _maker("ones", torch.ones, "Ones of a shape, as `zeros`.")
+randn = _maker("randn", torch.randn, "Numbers from N(0, 1) by torch's generator of the device, of a shape as `zeros`.")
+dot = _product("dot", _dot, "The sum over the last axis of a and the last but one of b (its only one, if a vector).")
+matmul = _product("matmul", torch.matmul, "The matrix product, over leading axes that broadcast.")
+outer = _product("outer", _outer, "The products of all elements of a with all of b, ``[a.size, b.size]``.")
+sum = _reduction("sum", torch.sum, "The sum over an axis, several, or all.", floating=False)
+mean = _reduction("mean", torch.mean, "The mean over an axis, several, or all.")
+std = _reduction("std", torch.std, "The deviation over an axis, several, or all; the divisor is n.", correction=0)
+norm = _reduction("norm", torch.linalg.vector_norm, "The Euclidean norm over an axis, several, or all.")
+exp = _elementwise("exp", torch.exp, "e^x.")
+tanh = _elementwise("tanh", torch.tanh, "The hyperbolic tangent.")
+sigmoid = _elementwise("sigmoid", torch.sigmoid, "1 / (1 + e^-x).")
 
 
 def relu(x: Any) -> Tensor:
@@ -288,56 +241,24 @@ def relu(x: Any) -> Tensor:
     return torch.relu(made.long() if made.dtype is torch.bool else made)
 
 
-class _Lender:
-    """Gives out tensors, and takes back those that it gave out and that somebody holds, to give them out again."""
+def uniform(low: float = 0.0, high: float = 1.0, size: Any = ()) -> Tensor:
+    """Numbers from low to high, without high, by torch's generator of the current device.
 
-    def __init__(self) -> None:
-        self.spare: Spare = {}
-        self._lent: weakref.WeakValueDictionary[Hashable, Tensor] = weakref.WeakValueDictionary()
-
-    def lend(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """A spare tensor of this key, else a new one, that may be written outside inference mode too."""
-        with torch.inference_mode(False):
-            lent = self.spare[key].pop() if self.spare.get(key) else make()
-        self._lent[id(lent), key] = lent
-        return lent
-
-    def take_back(self, key: Hashable, given: Tensor) -> bool:
-        """Keeps a tensor, less its gradient; False if it is not out, a view of one that is, or laid out otherwise."""
-        if self._lent.get((id(given), key)) is not given or not given.is_contiguous():
-            return False
-        del self._lent[id(given), key]
-        given.detach_().grad = None
-        self.spare.setdefault(key, []).append(given)
-        return True
-
-    @property
-    def lent_bytes(self) -> int:
-        return builtins.sum(each.nbytes for each in self._lent.values())
-
-    @property
-    def spare_bytes(self) -> int:
-        return builtins.sum(each.nbytes for spare in self.spare.values() for each in spare)
-
-    def __reduce__(self) -> Any:
-        """An empty one: copies of tensors are not those that were given out."""
-        return type(self), ()
-
-
-class MemoryReport(TypedDict):
-    """The result of `GPUMemoryManager.report`."""
-
-    allocated_gb: float
-    reserved_gb: float
-    max_memory_gb: float
-    memory_share: float
-    waste: float
-    transfer_share: float
-    alerts: list[str]
+    ValueError for a bound or a high - low that is not finite in torch's default dtype.
+    """
+    op, dtype = "uniform", torch.get_default_dtype()
+    largest = torch.finfo(dtype).max
+    first, last = (number(op, name, bound, -largest, largest) for name, bound in (("low", low), ("high", high)))
+    if abs(last - first) > largest:
+        raise ValueError(f"{op}: high - low must be finite in {dtype}, got {last:g} - {first:g}")
+    drawn = torch.rand(_shape(op, (size,), "size"), device=resolve_device(None)) * (last - first) + first
+    # The sum may have been rounded to high.
+    ends = torch.tensor((first, last), dtype=dtype, device=drawn.device)
+    return torch.where(drawn == ends[1], torch.nextafter(ends[1], ends[0]), drawn)
 
 
 class GPUMemoryManager(Described):
-    """Memory of a device for vectors and state, within a share of it. Threads may share a manager.
+    """Memory of a device within a share of it: torch's allocator, with a limit. Threads may share a manager.
 
     On CUDA torch gives the process no more than the limit; a call of `run` that meets it goes on with fewer rows and
     at last on the CPU. Elsewhere the limit holds for the storage allocated here.
@@ -348,77 +269,69 @@ class GPUMemoryManager(Described):
         max_memory_gb: This share of the device's memory, in 2^30 bytes; infinity where its size is unknown.
     """
 
+    @takes(memory_limit=Real(0, 1, open_left=True))
     def __init__(self, device: torch.device | str | int | None = None, memory_limit: float = 0.8) -> None:
         """Finds the device's memory; on CUDA sets the limit of this process."""
-        op = "GPUMemoryManager"
-        self.memory_limit = float(real(op, "memory_limit", memory_limit))
-        if not 0 < self.memory_limit <= 1:
-            raise ValueError(f"{op}: memory_limit must be in (0, 1], got {self.memory_limit}")
-        self.device = _holding(op, device)
+        self.memory_limit = memory_limit
+        self.device = _holding("GPUMemoryManager", device)
         known = self.device.type in ("cpu", "cuda")
-        self._limit = int(total_memory(self.device) * self.memory_limit) if known else None
-        self.max_memory_gb = math.inf if self._limit is None else self._limit / _GIGABYTE
-        if self._limit is not None:
-            limit_memory(self.device, self._limit)
-        self._lender = _Lender()
+        self._limit = total_memory(self.device) * memory_limit if known else math.inf
+        self.max_memory_gb = self._limit / _GIGABYTE
+        if known:
+            limit_memory(self.device, int(self._limit))
+        self._used = WeakTensorKeyDictionary()
         # Seconds of copies, and when the first measured call began.
         self._transferring, self._begun = 0.0, math.inf
         self._lock = Lock()
 
     def _summary(self) -> dict[str, Any]:
         own = {"device": self.device, "memory_limit": self.memory_limit, "max_memory_gb": self.max_memory_gb}
-        return own | {"used_bytes": self._lender.lent_bytes}
+        return own | {"used_bytes": self._used_bytes}
 
     @property
-    def memory_pool(self) -> Spare:
-        """Storage that was given back: lists of tensors by (num_vectors, dimensionality, dtype)."""
-        return self._lender.spare
+    def memory_pool(self) -> dict[tuple[int, ...], list[Tensor]]:
+        """The storage in use, by its shape; what is given back is in torch's own pool."""
+        pool: dict[tuple[int, ...], list[Tensor]] = {}
+        for storage in self._used:
+            pool.setdefault(tuple(storage.shape), []).append(storage)
+        return pool
 
+    @property
+    def _used_bytes(self) -> int:
+        return builtins.sum(storage.nbytes for storage in self._used)
+
+    @takes(num_vectors=Int(0), dimensionality=Int(0), dtype=Dtype())
     def allocate_vector_storage(
         self, num_vectors: int, dimensionality: int, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Storage for vectors, ``[num_vectors, dimensionality]``, of arbitrary values; one that was given back if any.
+        """Storage for vectors, ``[num_vectors, dimensionality]``, of arbitrary values.
 
-        Raises:
-            TypeError: A size is not an int, or the dtype not floating.
-            ValueError: A size is negative.
-            MemoryError: It would exceed the limit, even after `free`.
-            torch.OutOfMemoryError: The device has no memory left.
+        MemoryError where it would exceed the limit, torch.OutOfMemoryError where the device has no memory left.
         """
-        op = "allocate_vector_storage"
-        rows, width = integer(op, "num_vectors", num_vectors, 0), integer(op, "dimensionality", dimensionality, 0)
-        check_dtype(op, dtype)
-        key, size = (rows, width, dtype), rows * width * dtype.itemsize
-        with self._lock:
-            if self._limit is not None and not self.memory_pool.get(key):
-                if self._lender.lent_bytes + self._lender.spare_bytes + size > self._limit:
-                    self.free()
-                left = builtins.max(self._limit - self._lender.lent_bytes, 0)
-                if size > left:
-                    wanted = f"{size / _GIGABYTE:.3g} GB of {left / _GIGABYTE:.3g} GB left"
-                    limit = f"the limit of {self.max_memory_gb:.3g} GB"
-                    raise MemoryError(f"{op}: storage must fit into {limit}, got {wanted}")
-            return self._lender.lend(key, lambda: torch.empty(rows, width, dtype=dtype, device=self.device))
+        op, size = "allocate_vector_storage", num_vectors * dimensionality * dtype.itemsize
+        with self._lock, torch.inference_mode(False):
+            left = self._limit - self._used_bytes
+            if size > left:
+                wanted = f"{size / _GIGABYTE:.3g} GB of {left / _GIGABYTE:.3g} GB left"
+                limit = f"the limit of {self.max_memory_gb:.3g} GB"
+                raise MemoryError(f"{op}: storage must fit into {limit}, got {wanted}")
+            storage = torch.empty(num_vectors, dimensionality, dtype=dtype, device=self.device)
+            self._used[storage] = None
+        return storage
 
     def release(self, storage: Tensor) -> None:
-        """Gives storage back, for a later `allocate_vector_storage` of the same sizes; nothing else may use it.
+        """Counts storage as given back; torch's allocator gives its memory out again when nothing refers to it.
 
-        Raises:
-            TypeError: Not a matrix on the manager's device.
-            ValueError: Not what `allocate_vector_storage` gave, but a part of it, say; or it was given back before.
+        ValueError unless it is what `allocate_vector_storage` gave, whole, and was not given back before.
         """
-        if not isinstance(storage, Tensor) or storage.dim() != 2 or storage.device != self.device:
-            raise TypeError(f"release: storage must be a matrix on {self.device}, got {type(storage).__name__}")
         with self._lock:
-            if not self._lender.take_back((*storage.shape, storage.dtype), storage):
-                got = "storage that was given back before, or was allocated elsewhere"
-                raise ValueError(f"release: storage must be in use, got {got}")
+            if not isinstance(storage, Tensor) or storage not in self._used:
+                raise ValueError("release: storage must be in use, got what was given back before, or made elsewhere")
+            del self._used[storage]
 
     def free(self) -> None:
-        """Gives the memory of `memory_pool` and torch's unused memory back to the system."""
-        with self._lock:
-            self.memory_pool.clear()
-            free_caches(self.device)
+        """Gives torch's unused memory back to the system."""
+        free_caches(self.device)
 
     def transfer_state(self, state: Any) -> Any:
         """Tensors and NumPy arrays of a structure on the device, as by `to_gpu`; anything else in it stays as it is."""
@@ -448,25 +361,22 @@ class GPUMemoryManager(Described):
             self._begun = builtins.min(self._begun, start)
             self._transferring += copying
 
-    def report(self) -> MemoryReport:
+    def report(self) -> dict[str, Any]:
         """What the memory is used for, and what is wrong with it.
 
         Returns:
             ``allocated_gb`` and ``reserved_gb``, what tensors take and what torch holds for them (on devices other than
-            CUDA: the storage in use, and that with the pool), in 2^30 bytes; ``max_memory_gb``; ``memory_share``,
-            reserved / max; ``waste``, the share of the reserved memory that no tensor takes; ``transfer_share``, the
-            seconds of copies, in `transfer_state` and within `run`, over all seconds since the first of these calls
-            began, at most 1; ``alerts``, a sentence each for a memory share above 1, waste above 0.2 and a transfer
-            share above 0.1.
+            CUDA: the storage in use), in 2^30 bytes; ``max_memory_gb``; ``memory_share``, reserved / max; ``waste``,
+            the share of the reserved memory that no tensor takes; ``transfer_share``, the seconds of copies, in
+            `transfer_state` and within `run`, over all seconds since the first of these calls began, at most 1;
+            ``alerts``, a sentence each for a memory share above 1, waste above 0.2 and a transfer share above 0.1.
         """
         with self._lock:
-            allocated = self._lender.lent_bytes
-            reserved = allocated + self._lender.spare_bytes
+            allocated = reserved = self._used_bytes
             transferring, begun = self._transferring, self._begun
         if self.device.type == "cuda":
-            allocated = torch.cuda.memory_allocated(self.device)
-            reserved = torch.cuda.memory_reserved(self.device)
-        share = 0.0 if self._limit is None else reserved / builtins.max(self._limit, 1)
+            allocated, reserved = torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
+        share = reserved / self._limit
         waste = 1 - allocated / reserved if reserved else 0.0
         # Threads that copy at the same time count more seconds than pass.
         transfers = builtins.min(transferring / (time.perf_counter() - begun), 1.0) if transferring else 0.0
@@ -487,51 +397,38 @@ class GPUMemoryManager(Described):
 
 
 class OptimizedTransfers(Described):
-    """Copies to a device on a stream of their own, from pinned memory that is used again; plain ones without a GPU."""
+    """Copies to a device on a stream of their own, from pinned memory of torch's; plain ones without a GPU."""
 
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Finds the device, not meta; its stream is made when it is first used."""
         self.device = _holding("OptimizedTransfers", device)
-        self._lender = _Lender()
+        self.pinned_memory_pool: dict[tuple[int, ...], Tensor] = {}
         self._stream: Any = None
 
     def _summary(self) -> dict[str, Any]:
-        return {"device": self.device, "spare_buffers": builtins.sum(map(len, tuple(self.pinned_memory_pool.values())))}
-
-    @property
-    def pinned_memory_pool(self) -> Spare:
-        """Buffers that were given back: lists of tensors by (shape, dtype)."""
-        return self._lender.spare
+        return {"device": self.device}
 
     @property
     def on_gpu(self) -> bool:
         """Whether the device is a CUDA one, whose copies overlap."""
         return self.device.type == "cuda"
 
+    @takes(dtype=Dtype())
     def create_pinned_memory(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """A buffer on the CPU that a GPU can copy from and to while programs run, of arbitrary values.
 
-        Buffers given back by `release` are used again. Pinned memory cannot be swapped out, so hold little of it.
-        TypeError for a shape that is not a sequence of ints or a dtype that is not floating, ValueError for a negative
-        size.
+        Torch keeps pinned memory that nothing refers to, once copies from it have ended, for buffers to come
+        (``pinned_memory_pool`` stays empty). It cannot be swapped out, so hold little of it.
         """
         op = "create_pinned_memory"
-        sizes = tuple(integer(op, "a size", size, 0) for size in listed(op, "shape", shape, "a sequence of ints"))
-        check_elements(op, "the buffer", sizes)
-        check_dtype(op, dtype)
-        return self._lender.lend(
-            (sizes, dtype), lambda: torch.empty(sizes, dtype=dtype, device="cpu", pin_memory=self.on_gpu)
-        )
+        shape = sizes(op, "shape", shape, 0, "a sequence of ints")
+        check_elements(op, "the buffer", shape)
+        with torch.inference_mode(False):
+            return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=self.on_gpu)
 
     def release(self, buffer: Tensor) -> None:
-        """Gives a buffer back, for a later `create_pinned_memory` of its shape; copies from it must have ended.
-
-        TypeError unless it is a tensor, ValueError unless it is what `create_pinned_memory` gave and is in use.
-        """
-        if strided("release", "buffer", buffer, as_given=True).device.type != "cpu":
-            raise ValueError(f"release: buffer must be on the CPU, got {buffer.device}")
-        if not self._lender.take_back((tuple(buffer.shape), buffer.dtype), buffer):
-            raise ValueError("release: buffer must be in use, got one that was given back before, or made elsewhere")
+        """Does nothing: torch's allocator takes a buffer back when nothing refers to it. TypeError for no tensor."""
+        strided("release", "buffer", buffer, as_given=True)
 
     def async_transfer(self, tensor: Any, stream: torch.cuda.Stream | None = None) -> Tensor:
         """A copy on the device; the program goes on at once, and later work of the current stream waits for the copy.
@@ -553,12 +450,11 @@ class OptimizedTransfers(Described):
         if stream is not None and not isinstance(stream, torch.cuda.Stream):
             raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
         if not self.on_gpu:
-            # What is written to the tensor later must not show, as it does not on a GPU; an array was copied before.
-            result: Tensor = (devices.copied if source is tensor else devices.moved)(op, self.device, source)
-            return result
+            # What is written to the tensor later must not show, as it does not on a GPU.
+            copy: Tensor = devices.copied(op, self.device, source)
+            return copy
         with devices.failures_named(op, self.device):
-            if stream is None:
-                stream = self._stream = self._stream or torch.cuda.Stream(self.device)
+            stream = self._stream = stream or self._stream or torch.cuda.Stream(self.device)
             current = torch.cuda.current_stream(self.device)
             # What is queued may still write the tensor, if it is on the device already.
             stream.wait_stream(current)
@@ -579,14 +475,16 @@ class OptimizedTransfers(Described):
 class GPUMemoryAnalysis(Described):
     """How much memory vectors of a dimension take on a device, not meta."""
 
+    @takes(dimensionality=Int(1))
     def __init__(self, device: torch.device | str | int | None = None, dimensionality: int = 512) -> None:
         """Allocates nothing yet."""
         self.device = _holding("GPUMemoryAnalysis", device)
-        self.dimensionality = integer("GPUMemoryAnalysis", "dimensionality", dimensionality, 1)
+        self.dimensionality = dimensionality
 
     def _summary(self) -> dict[str, Any]:
         return {"device": self.device, "dimensionality": self.dimensionality}
 
+    @takes(max_vectors=Int(1000))
     def analyze_memory_usage(self, max_vectors: int = 10000) -> list[dict[str, float]]:
         """Allocates 1000, 2000, ... float32 vectors, up to ``max_vectors``, one number after the other.
 
@@ -594,34 +492,24 @@ class GPUMemoryAnalysis(Described):
             A dict for each number: ``n_vectors``; ``allocated_gb``, what these vectors take, and ``reserved_gb``, what
             torch holds for them, in 2^30 bytes; ``efficiency``, allocated / reserved. The CPU's allocator holds
             nothing in reserve.
-
-        Raises:
-            TypeError, ValueError: max_vectors is not an int, less than 1000, or beyond what torch can count.
-            torch.OutOfMemoryError: They do not fit.
         """
-        op = "analyze_memory_usage"
-        most = integer(op, "max_vectors", max_vectors, 1000)
-        check_elements(op, "the vectors", (most, self.dimensionality))
+        check_elements("analyze_memory_usage", "the vectors", (max_vectors, self.dimensionality))
+        on_gpu = self.device.type == "cuda"
         rows = []
-        for count in range(1000, most + 1, 1000):
-            free_caches(self.device)
-            before, _ = self._held()
+        for count in range(1000, max_vectors + 1, 1000):
+            if on_gpu:
+                free_caches(self.device)
+                before = torch.cuda.memory_allocated(self.device) if on_gpu else 0
             vectors = torch.empty(count, self.dimensionality, device=self.device, dtype=torch.float32)
-            after, held = self._held()
-            allocated = (after - before if self.device.type == "cuda" else vectors.nbytes) / _GIGABYTE
-            # Blocks that were held before may serve the vectors, as far as nothing else used them.
-            reserved = builtins.max((held - before) / _GIGABYTE, allocated)
-            row = {"n_vectors": count, "allocated_gb": allocated, "reserved_gb": reserved}
+            allocated = reserved = vectors.nbytes
+            if on_gpu:
+                allocated = torch.cuda.memory_allocated(self.device) - before
+                # Blocks that were held before may serve the vectors, as far as nothing else used them.
+                reserved = builtins.max(torch.cuda.memory_reserved(self.device) - before, allocated)
+            row = {"n_vectors": count, "allocated_gb": allocated / _GIGABYTE, "reserved_gb": reserved / _GIGABYTE}
             rows.append(row | {"efficiency": allocated / reserved})
             del vectors
-        free_caches(self.device)
         return rows
-
-    def _held(self) -> tuple[int, int]:
-        """Bytes that tensors take and that torch holds on the GPU."""
-        if self.device.type != "cuda":
-            return 0, 0
-        return torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
 
 
 class GPUPerformanceBenchmark(Described):
@@ -643,24 +531,18 @@ class GPUPerformanceBenchmark(Described):
             ``{"512D_batch100": {"cpu_time_ms", "gpu_time_ms", "speedup", "efficiency"}}``: medians; ``speedup`` is
             cpu / gpu; ``efficiency`` is the time in which the GPU copies as many bytes as binding reads and writes, 12
             D a row, over its time. All but ``cpu_time_ms`` are None without a GPU.
-
-        Raises:
-            TypeError, ValueError: Not sequences of ints of at least 1, or beyond what torch can count.
-            torch.OutOfMemoryError: The vectors do not fit.
         """
         op = "benchmark_gpu_vs_cpu"
-        wanted = listed(op, "dimensionalities", dimensionalities, "a sequence of ints")
-        dims = [integer(op, "a dimension", each, 1) for each in wanted]
-        wanted = listed(op, "batch_sizes", batch_sizes, "a sequence of ints")
-        sizes = [integer(op, "a batch size", each, 1) for each in wanted]
-        check_elements(op, "the vectors", (2, builtins.max(sizes, default=0), builtins.max(dims, default=0)))
-        on_gpu = self.device.type != "cpu" and bool(dims and sizes)
+        dims = sizes(op, "dimensionalities", dimensionalities, wanted="a sequence of ints")
+        batches = sizes(op, "batch_sizes", batch_sizes, wanted="a sequence of ints")
+        check_elements(op, "the vectors", (2, builtins.max(batches, default=0), builtins.max(dims, default=0)))
+        on_gpu = self.device.type != "cpu" and bool(dims and batches)
         # Seconds to read and write a byte by a copy, of more than the caches of GPUs hold.
         source, target = torch.empty(2, 2**26 if on_gpu else 1, dtype=torch.uint8, device=self.device)
         least = self._median(lambda: target.copy_(source), self.device) / (2 * len(source)) if on_gpu else math.nan
         results: dict[str, dict[str, float | None]] = {}
         for dim in dims:
-            for batch in sizes:
+            for batch in batches:
                 vectors = torch.randn(2, batch, dim, device="cpu", generator=torch.Generator().manual_seed(0))
                 cpu = self._binding(vectors, torch.device("cpu"))
                 gpu = self._binding(vectors, self.device) if on_gpu else None
@@ -701,6 +583,7 @@ class OperationMetrics(Described):
     runs: int
 
 
+# Kinds of bottlenecks beside operators: the names that torch.profiler gives them.
 _KINDS = {
     "synchronization": tuple(
         "aten::_local_scalar_dense cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize".split()
@@ -737,19 +620,17 @@ class PerformanceProfiler(Described):
         own = {"backend": self.backend, "device": self.device, "recording": self._started is not None}
         return own | {"operators": len(self._operators)}
 
+    @takes(interval=Real(0, open_left=True))
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Starts recording, without what was recorded before, and sampling every ``interval`` seconds.
 
-        Raises:
-            TypeError, ValueError: interval is not a finite number above 0.
-            RuntimeError: It is recording, another recording of torch.profiler is under way, or `monitor` is running.
+        RuntimeError where it, ``monitor`` or another recording of torch.profiler is under way.
         """
-        if self._started is not None:
-            raise RuntimeError("start_monitoring: monitoring must be stopped first, got a profiler that is recording")
-        if self.monitor.is_running:
-            raise RuntimeError("start_monitoring: monitor must be stopped first, got one that is running")
-        self.monitor.interval = positive("start_monitoring", "interval", interval)
-        recording = OperatorRecording("start_monitoring", self.device, memory=True)
+        op = "start_monitoring"
+        if self._started is not None or self.monitor.is_running:
+            raise RuntimeError(f"{op}: profiler and monitor must be stopped first, got one that is running")
+        self.monitor.interval = interval
+        recording = OperatorRecording(op, self.device, memory=True)
         try:
             self.monitor.start()
         except BaseException:
@@ -775,7 +656,7 @@ class PerformanceProfiler(Described):
             self._operators = self._recording.stop()
 
     def generate_report(self) -> dict[str, Any]:
-        """What was recorded last; ends a recording that is under way.
+        """What was recorded last; ends a recording that is under way. RuntimeError where nothing was recorded.
 
         Returns:
             ``summary``: ``total_execution_time`` in seconds, ``average_memory_usage`` and ``peak_memory_usage`` in 2^20
@@ -784,9 +665,6 @@ class PerformanceProfiler(Described):
             "transfer" or "allocation"), ``name``, ``calls``, ``seconds``, ``share`` (of all operators' time) and
             ``hint``: the ten operators that take the most time, then all waits, all copies and all allocations, where
             there were any. ``samples``: those of the `ResourceMonitor`. All of it can be written as JSON.
-
-        Raises:
-            RuntimeError: Nothing was recorded.
         """
         self._ended("generate_report")
         samples = self.monitor.samples()
@@ -837,24 +715,23 @@ class PerformanceProfiler(Described):
         target = checked_path("export_chrome_trace", path)
         self._ended("export_chrome_trace").save("export_chrome_trace", target)
 
+    @takes(iterations=Int(1))
     def benchmark_operations(
         self, operations: Mapping[str, Callable[[], Any]], iterations: int = 100
     ) -> dict[str, OperationMetrics]:
         """Times functions without arguments by name, as `benchmark_device` on the profiler's device.
 
-        Raises:
-            TypeError, ValueError: Not a mapping of str to functions, or iterations not an int of at least 1.
+        TypeError unless it is a mapping of str to functions.
         """
         op = "benchmark_operations"
         if not isinstance(operations, Mapping):
             raise TypeError(f"{op}: operations must be a mapping, got {type(operations).__name__}")
-        runs = integer(op, "iterations", iterations, 1)
         for name, function in operations.items():
             word(op, "a name", name)
             if not callable(function):
                 raise TypeError(f"{op}: operation {name!r} must be callable, got {type(function).__name__}")
         with GPUContext(self.device):
-            timings = {name: benchmark_device(function, runs) for name, function in operations.items()}
+            timings = {name: benchmark_device(function, iterations) for name, function in operations.items()}
         return {
             name: OperationMetrics(t["mean_time"], 1 / t["mean_time"], t["median"], t["iqr"], t["runs"])
             for name, t in timings.items()

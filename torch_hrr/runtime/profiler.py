@@ -6,8 +6,6 @@ import os
 import pathlib
 import tempfile
 import threading
-import weakref
-from typing import ClassVar
 
 import torch
 
@@ -17,7 +15,7 @@ from torch_hrr.io.files import write_atomically
 class OperatorRecording:
     """What torch.profiler records of a device's operators, from now until `stop`; there can be one at a time."""
 
-    _running: ClassVar[weakref.ref[OperatorRecording] | None] = None
+    _is_running = False
 
     def __init__(self, op: str, device: torch.device, memory: bool = False) -> None:
         """Starts it.
@@ -30,10 +28,8 @@ class OperatorRecording:
         Raises:
             RuntimeError: Another recording of torch.profiler is under way, which torch would end without a word.
         """
-        running = OperatorRecording._running
         # The first is told of every thread, the second of contexts such as torch.autograd.profiler's in this one.
-        is_recording = torch.autograd.profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled()
-        if is_recording or (running is not None and running() is not None):
+        if torch.autograd.profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
             raise RuntimeError(f"{op}: torch.profiler must not be recording, got a recording that is under way")
         self._thread = threading.get_ident()
         self._trace: bytes | None = None
@@ -43,13 +39,11 @@ class OperatorRecording:
         # A recording is one cycle, so that nothing accumulates. Without it torch 2.11 warns.
         self._profile = torch.profiler.profile(activities=activities, profile_memory=memory, acc_events=True)
         self._profile.start()
-        OperatorRecording._running = weakref.ref(self)
+        self._is_running = True
 
     def __del__(self) -> None:
         """Ends one that nobody can stop any more, or torch would go on."""
-        running = OperatorRecording._running
-        mine = running is not None and running() in (None, self)
-        if mine and getattr(self, "_thread", None) == threading.get_ident():
+        if self._is_running and self._thread == threading.get_ident():
             self._profile.stop()
 
     def check_thread(self, op: str) -> None:
@@ -59,8 +53,8 @@ class OperatorRecording:
 
     def stop(self) -> dict[str, dict[str, float]]:
         """``{operator: {"calls", "cpu_ms", "device_ms"}}``, times without those of operators called inside."""
+        self._is_running = False
         self._profile.stop()
-        OperatorRecording._running = None
         return {
             event.key: {
                 "calls": event.count,
