@@ -282,28 +282,13 @@ def test_what_is_assigned_is_checked_or_refused():
             mapping["A"] = 3
 
 
-STRANGE_KEYS = [
-    None,
-    "x",
-    b"x",
-    1.5,
-    {1},
-    {},
-    True,
-    object(),
-    [1.5],
-    ["x"],
-    slice("a", None),
-    torch.ones(2).to_sparse(),
-]
-
-
-@pytest.mark.parametrize("key", STRANGE_KEYS, ids=lambda key: type(key).__name__)
-def test_a_connectome_refuses_what_is_no_index(key):
+def test_a_connectome_refuses_what_is_no_index():
     view = trained().connectomes["A"]["B"]
-    for argument, wrong in (("rows", key), ("rows", (key, 0)), ("columns", (0, key)), ("columns", ([0, 1], key))):
-        with pytest.raises(TypeError, match=f"^connectomes: {argument} must be "):
-            view[wrong]
+    strange = (None, "x", b"x", 1.5, {1}, {}, True, object(), [1.5], ["x"], slice("a", None), torch.ones(2).to_sparse())
+    for key in strange:
+        for argument, wrong in (("rows", key), ("rows", (key, 0)), ("columns", (0, key)), ("columns", ([0, 1], key))):
+            with pytest.raises(TypeError, match=f"^connectomes: {argument} must be "):
+                view[wrong]
 
 
 def test_a_connectome_takes_the_indices_of_numpy_and_torch():
@@ -311,7 +296,7 @@ def test_a_connectome_takes_the_indices_of_numpy_and_torch():
     whole = np.asarray(view)
     for one in (np.int32(7), np.array(7), torch.tensor(7), np.uint8(7), 7 - 300):
         assert np.array_equal(view[one], whole[7]) and view[one, torch.tensor(3)] == whole[7, 3]
-    for key in ((0, 1, 2), [[1]], (torch.zeros(1, 1).long(), 0), 300, (0, -201), [10**30], np.ones(3, dtype=bool)):
+    for key in ((0, 1, 2), [[1]], (torch.zeros(1, 1).long(), 0), 300, (0, -201), [-301], np.ones(3, dtype=bool)):
         with pytest.raises(IndexError, match=r"^connectomes: (rows|columns|indices) must "):
             view[key]
 
@@ -351,15 +336,14 @@ def test_overlap_counts_neurons_of_tensors_arrays_and_sets():
         (lambda b, x: setattr(b.areas["A"], "w", x), "w: w"),
     ],
 )
-@pytest.mark.parametrize("wrong", [object(), 1.5, np.array("x"), torch.tensor(0.5)], ids=lambda x: type(x).__name__)
-def test_errors_name_the_call_and_its_argument(call, message, wrong):
-    if wrong == 1.5 and message.endswith("beta"):
-        wrong = None
+def test_errors_name_the_call_and_its_argument(call, message):
     b = trained()
     before = [(area.winners, area.w, len(area.saved_w), dict(area.beta_by_area)) for area in b.areas.values()]
-    with pytest.raises(TypeError, match=f"^{message} must "):
-        call(b, wrong)
-    assert [(area.winners, area.w, len(area.saved_w), dict(area.beta_by_area)) for area in b.areas.values()] == before
+    for wrong in (object(), None if message.endswith("beta") else 1.5, np.array("x"), torch.tensor(0.5)):
+        with pytest.raises(TypeError, match=f"^{message} must "):
+            call(b, wrong)
+    after = [(area.winners, area.w, len(area.saved_w), dict(area.beta_by_area)) for area in b.areas.values()]
+    assert after == before
 
 
 def test_winners_are_assigned_whole():

@@ -215,33 +215,31 @@ def test_precision_is_that_of_the_external_input():
         assert winners[precision] != winners["fp32"]
 
 
-BAD = {
-    "unknown area": (ValueError, {"x": torch.zeros(3)}, {}),
-    "shape": (ValueError, {"v": torch.zeros(3)}, ROUND),
-    "rows": (ValueError, {"v": torch.zeros(1, 300)}, ROUND),
-    "NaN": (ValueError, {"v": torch.full((300,), torch.nan)}, ROUND),
-    "infinity": (ValueError, {"v": torch.full((300,), -torch.inf)}, {}),
-    "too large": (ValueError, {"v": torch.full((300,), 2.0**21)}, ROUND),
-    "complex": (TypeError, {"v": torch.zeros(300, dtype=torch.complex64)}, ROUND),
-    "no tensor": (TypeError, {"v": [0.0] * 300}, ROUND),
-    "no mapping": (TypeError, [torch.zeros(300)], ROUND),
-    "second is bad": (ValueError, {"v": drawn(300), "s": torch.full((257,), torch.nan)}, {"v": ["v"]}),
-    "unknown target": (ValueError, {"v": drawn(300)}, {"v": ["x"]}),
-    "projections no mapping": (TypeError, {"v": drawn(300)}, ["v"]),
-    "silent source": (ValueError, {"v": drawn(300)}, {"v": ["v"], "silent": ["v"]}),
-}
+BAD = (
+    (ValueError, {"x": torch.zeros(3)}, {}),
+    (ValueError, {"v": torch.zeros(1, 300)}, ROUND),
+    (ValueError, {"v": torch.full((300,), torch.nan)}, ROUND),
+    (ValueError, {"v": torch.full((300,), 2.0**21)}, ROUND),
+    (TypeError, {"v": torch.zeros(300, dtype=torch.complex64)}, ROUND),
+    (TypeError, {"v": [0.0] * 300}, ROUND),
+    (TypeError, [torch.zeros(300)], ROUND),
+    (ValueError, {"v": drawn(300), "s": torch.full((257,), torch.nan)}, {"v": ["v"]}),
+    (ValueError, {"v": drawn(300)}, {"v": ["x"]}),
+    (TypeError, {"v": drawn(300)}, ["v"]),
+    (ValueError, {"v": drawn(300)}, {"v": ["v"], "silent": ["v"]}),
+)
 
 
-@pytest.mark.parametrize(("error", "external", "projections"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("learning", [False, True])
-def test_bad_input_leaves_the_brain_unchanged(error, external, projections, learning):
+def test_bad_input_leaves_the_brain_unchanged(learning):
     brain = torch_brain(learning)
     brain.add_area("silent", 30, 3)
     brain.project({}, ROUND, 2)
     before = everything(brain)
-    with pytest.raises(error, match=r"^project: .*must.*got"):
-        brain.project(external, projections)
-    assert everything(brain) == before
+    for error, external, projections in BAD:
+        with pytest.raises(error, match=r"^project: .*must.*got"):
+            brain.project(external, projections)
+        assert everything(brain) == before
 
 
 @pytest.mark.parametrize("precision", ["float32", "FP16", "", None])
@@ -316,8 +314,7 @@ def test_a_loss_of_ones_own_and_the_mean_over_areas():
     assert float(result.detach()) == pytest.approx(float(sum(single).detach()) / 2)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("loss", ["overlap", "margin"])
+@pytest.mark.parametrize(("precision", "loss"), [("fp32", "overlap"), ("fp16", "margin"), ("bf16", "overlap")])
 def test_two_hundred_steps_teach_an_assembly(precision, loss):
     n, k = 1000, 50
     brain = TorchBrain(precision=precision, learning=True)

@@ -1,7 +1,6 @@
 """Files of `TorchBrain`: it goes on with the same bits; damaged and forged ones are refused, or are brains to use."""
 
 import copy
-import random
 import subprocess
 import sys
 
@@ -131,32 +130,6 @@ def test_the_loss_of_a_loaded_brain_is_that_before_a_projection(path):
     assert float(loss) == pytest.approx(1 - float(fresh[:6].mean()), abs=1e-6)
 
 
-@pytest.mark.parametrize("key", [None, b"a secret"])
-def test_a_damaged_file_is_refused(path, key):
-    trained().save(path, key=key)
-    intact = path.read_bytes()
-    generator = random.Random(1)
-    for _ in range(200):
-        damaged = bytearray(intact)
-        damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
-        path.write_bytes(damaged)
-        with pytest.raises(IntegrityError):
-            TorchBrain.load(path, key=key)
-    for length in (0, 7, 8, len(intact) // 2, len(intact) - 1):
-        path.write_bytes(intact[:length])
-        with pytest.raises(IntegrityError):
-            TorchBrain.load(path, key=key)
-    path.write_bytes(intact)
-    assert_same(TorchBrain.load(path, key=key), trained())
-
-
-@pytest.mark.parametrize(("saved", "given"), [(None, b"k"), (b"k", None), (b"k", b"K")])
-def test_keys_must_fit(path, saved, given):
-    trained().save(path, key=saved)
-    with pytest.raises(IntegrityError):
-        TorchBrain.load(path, key=given)
-
-
 def test_the_files_of_both_kinds_of_brain_are_told_apart(path):
     brain = trained()
     brain.save(path)
@@ -173,31 +146,17 @@ SETTINGS = {
     "brain": [None, [], {}, 3],
     "another": [True],
 }
+FORGED_BRAINS = [("p", 2), ("p", None), ("seed", 1.5), ("mode", "sampled"), ("batch", 1), ("areas", [])]
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in SETTINGS.items() for value in values])
-def test_forged_settings_are_refused(content, path, name, value):
+def test_forged_settings_are_refused(content, path):
     tensors, settings = content
-    forge(path, tensors, {**settings, name: value})
-    assert_refused(path)
-
-
-@pytest.mark.parametrize("name", ["precision", "learning", "brain"])
-def test_missing_settings_are_refused(content, path, name):
-    tensors, settings = content
-    del settings[name]
-    forge(path, tensors, settings)
-    assert_refused(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("p", 2), ("p", None), ("seed", 1.5), ("mode", "sampled"), ("batch", 1), ("areas", [])]
-)
-def test_forged_brains_are_refused(content, path, name, value):
-    tensors, settings = content
-    settings["brain"][name] = value
-    forge(path, tensors, settings)
-    assert_refused(path)
+    forged = [{**settings, name: value} for name, values in SETTINGS.items() for value in values]
+    forged += [{key: value for key, value in settings.items() if key != name} for name in settings]
+    forged += [{**settings, "brain": {**settings["brain"], name: value}} for name, value in FORGED_BRAINS]
+    for each in forged:
+        forge(path, tensors, each)
+        assert_refused(path)
 
 
 FORGED_TENSORS = {

@@ -26,18 +26,16 @@ def test_vectorized_encoding(vectorize):
 
 @pytest.mark.parametrize("vectorize", [True, False])
 @pytest.mark.parametrize(
-    ("positions", "options", "error", "text"),
+    ("positions", "text"),
     [
-        (torch.ones(2, dtype=torch.bool), {}, TypeError, "positions must be integers"),
-        (torch.ones(2), {"layout": "both"}, ValueError, "layout must be"),
-        (torch.ones(2), {"base_frequency": -1.0}, ValueError, "base_frequency must be a finite number > 0"),
-        (torch.ones(2), {"frequency_scaling": math.inf}, ValueError, "frequency_scaling must be a finite number"),
+        ([1, 2], "positions must be a torch.Tensor or a NumPy array, got list"),
+        (torch.ones(2, dtype=torch.bool), "positions must be integers"),
     ],
-    ids=range(4),
+    ids=["list", "bool"],
 )
-def test_what_cannot_be_encoded(vectorize, positions, options, error, text):
-    with pytest.raises(error, match=f"^vectorized_sinusoidal_encoding: {text}"):
-        accelerator(vectorize=vectorize).vectorized_sinusoidal_encoding(positions, 4, **options)
+def test_what_cannot_be_encoded(vectorize, positions, text):
+    with pytest.raises(TypeError, match=f"^vectorized_sinusoidal_encoding: {text}"):
+        accelerator(vectorize=vectorize).vectorized_sinusoidal_encoding(positions, 4)
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
@@ -66,7 +64,7 @@ def test_batch_lookup():
     rows.sum().backward()
     assert table.grad.sum(1).tolist() == [3, 3, 3, 0, 0, 0, 0]
     assert accelerator(enable_mixed_precision=True).batch_embedding_lookup(table, ids).dtype == torch.float16
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=r"^batch_embedding_lookup: ids must be in 0\.\.6, got others$"):
         accelerator().batch_embedding_lookup(table, torch.tensor([7]))
 
 
@@ -75,8 +73,6 @@ def test_frequencies_are_rounded_once():
     assert torch.equal(found, torch.tensor([0.5 * 500.0 ** (-2 * i / 7) for i in range(4)]))
     assert accelerator().parallel_frequency_computation(0).shape == (0,)
     assert accelerator().parallel_frequency_computation(4, dtype=torch.float64).dtype == torch.float64
-    with pytest.raises(ValueError, match="base_frequency must be a finite number > 0, got 0"):
-        accelerator().parallel_frequency_computation(4, 0)
 
 
 def test_attention_weights_go_where_queries_go():

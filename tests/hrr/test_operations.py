@@ -132,12 +132,6 @@ def test_names_and_defaults():
 def test_construction_errors(kind):
     with pytest.raises(ValueError, match=rf"^{kind.__name__}: dimensionality must be at least 1, got 0$"):
         kind(0)
-    with pytest.raises(TypeError, match=rf"^{kind.__name__}: dimensionality must be an int, got float$"):
-        kind(8.0)
-    with pytest.raises(TypeError, match=rf"^{kind.__name__}: dtype must be float32, .*, got torch.int32$"):
-        kind(8, dtype=torch.int32)
-    with pytest.raises(ValueError, match=rf"^{kind.__name__}: device must be "):
-        kind(8, "gpu")
 
 
 GOOD = torch.ones(2, DIM)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
-import torch
+from torch import Tensor
 
 from torch_hrr.assembly import Brain
 from torch_hrr.assembly import _checks as checks
@@ -49,17 +48,20 @@ class Connectome:
 
     def __getitem__(self, key: Any) -> Any:
         """See the class; IndexError for a neuron that is not there, TypeError for what is no index."""
+        given = key if isinstance(key, tuple) else (key, slice(None))
+        if len(given) != 2:
+            raise IndexError(f"{_OP}: indices must be those of rows and of columns, got {len(given)} of them")
+        rows = _places("rows", given[0], len(self))
+        rows = rows if self._chosen is None else self._chosen[rows]
         if not isinstance(key, tuple):
-            return self._row(key) if _is_index(key) else self._of_rows(self._rows(key))
-        if len(key) != 2:
-            raise IndexError(f"{_OP}: indices must be those of rows and of columns, got {len(key)} of them")
-        row, column = key
-        places = _places("columns", column, self.shape[1])
-        if _is_index(row):
-            weights = _read_only(self._row(row)[list(places)])
-            return weights[0] if _is_index(column) else weights
-        block = self._block(self._rows(row), places)
-        return block[:, 0] if _is_index(column) else block
+            one = rows.ndim == 0
+            return self._row(int(rows)) if one else Connectome(self._brain, self._source, self._target, rows)
+        columns = _places("columns", given[1], self.shape[1])
+        if rows.ndim == 0:
+            weights = self._row(int(rows))[columns]
+            return weights if columns.ndim == 0 else _read_only(weights)
+        block = self._block(rows, columns.reshape(-1))
+        return block if columns.ndim else block[:, 0]
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         """Refused: synapses change by plasticity."""
@@ -67,37 +69,29 @@ class Connectome:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All of it."""
-        block = self._block(self._rows(slice(None)), range(self.shape[1]))
+        block = self[:, :]
         return block if dtype is None else block.astype(dtype)
 
     def sum(self, *args: Any, **kwargs: Any) -> Any:
         """Of all of it, as of an array."""
         return self.__array__().sum(*args, **kwargs)
 
-    def _of_rows(self, rows: Sequence[int]) -> Connectome:
-        return Connectome(self._brain, self._source, self._target, rows)
-
-    def _rows(self, key: Any) -> Sequence[int]:
-        places = _places("rows", key, len(self))
-        return places if self._chosen is None else [self._chosen[place] for place in places]
-
-    def _row(self, row: Any) -> Any:
+    def _row(self, neuron: int) -> Any:
         if self._version != self._brain.version:
             self._kept, self._version = {}, self._brain.version
-        (neuron,) = self._rows(row)
         # Another thread may clear what is kept.
         kept = self._kept.get(neuron)
         if kept is None:
             if (len(self._kept) + 1) * self.shape[1] > _KEPT:
                 self._kept.clear()
-            kept = self._kept[neuron] = self._block([neuron], range(self.shape[1]))[0]
+            kept = self._kept[neuron] = self._block([neuron])[0]
         return kept
 
-    def _block(self, rows: Sequence[int], columns: Sequence[int]) -> Any:
+    def _block(self, rows: Any, columns: Any = None) -> Any:
         checks.exact(_OP, self._brain.mode)
-        whole = columns == range(self.shape[1])
-        weights = self._brain.weights(self._source, self._target, list(rows), None if whole else list(columns))
-        return _read_only(weights.cpu().numpy())
+        whole = columns is None or (len(columns) == self.shape[1] and (columns[1:] > columns[:-1]).all())
+        given = None if whole else columns.tolist()
+        return _read_only(self._brain.weights(self._source, self._target, [*map(int, rows)], given).cpu().numpy())
 
 
 def _read_only(block: Any) -> Any:
@@ -105,40 +99,26 @@ def _read_only(block: Any) -> Any:
     return block
 
 
-def _is_index(key: Any) -> bool:
-    """Whether it names one place: an int, NumPy's or a tensor's too."""
-    if checks.is_bool(key) or getattr(key, "dtype", None) == torch.bool or getattr(key, "shape", ()) != ():
-        return False
-    try:
-        operator.index(key)
-    except TypeError:
-        return False
-    return True
-
-
-def _places(argument: str, key: Any, size: int) -> Sequence[int]:
+def _places(argument: str, key: Any, size: int) -> Any:
     """The places that an index, a slice, a mask or a sequence of indices names, as NumPy reads them."""
-    if isinstance(key, slice):
-        try:
-            return range(size)[key]
-        except (TypeError, ValueError):
-            raise TypeError(f"{_OP}: {argument} must be a slice of ints, got {checks.brief(key)}") from None
-    if not _is_index(key) and (not checks.is_several(key) or not hasattr(key, "__len__")):
-        wanted = "an index, a slice, a mask or a sequence of indices"
-        raise TypeError(f"{_OP}: {argument} must be {wanted}, got {checks.brief(key)}")
-    found = checks.integers(_OP, [operator.index(key)] if _is_index(key) else key, size, argument)
-    if found.dtype == torch.bool:
-        if found.shape != (size,):
-            raise IndexError(f"{_OP}: {argument} must be a mask of shape [{size}], got {list(found.shape)}")
-        return [int(place) for place in found.nonzero().squeeze(1)]
-    if found.numel() and (found.is_floating_point() or found.is_complex()):
-        raise TypeError(f"{_OP}: {argument} must be integers, got {found.dtype}")
-    if found.dim() != 1:
-        raise IndexError(f"{_OP}: {argument} must have shape [m], got {list(found.shape)}")
-    outside = found[(found < -size) | (found >= size)]
-    if len(outside):
-        raise IndexError(f"{_OP}: {argument} must be in {-size}..{size - 1}, got {int(outside[0])}")
-    return [int(place) % size for place in found]
+    import numpy
+
+    wanted = f"{_OP}: {argument} must be an index, a slice, a mask or a sequence of indices"
+    try:
+        if not isinstance(key, slice):
+            key = numpy.asarray(key.cpu() if isinstance(key, Tensor) else key)
+            is_mask = key.dtype.kind == "b" and key.ndim == 1
+            if not (is_mask or key.dtype.kind in "iu" or key.size == 0):
+                raise TypeError
+            if key.ndim > 1:
+                raise IndexError(f"{_OP}: {argument} must have shape [m], got {list(key.shape)}")
+            key = key if is_mask else key.astype(numpy.int64)
+        return numpy.arange(size)[key]
+    except (TypeError, ValueError):
+        raise TypeError(f"{wanted}, got {checks.brief(key)}") from None
+    except IndexError as error:
+        known = str(error).startswith(_OP)
+        raise IndexError(str(error) if known else f"{_OP}: {argument} must be there, got {error}") from None
 
 
 class Weights(Views[str, Any]):

@@ -42,8 +42,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     about 0.1 / k: in fp16, scale the loss from k = 1e4 on.
 
     Args:
-        device: where the brain lives, as for `Brain`: by default on the CPU whatever `runtime.set_device` says. One
-            that cannot be used is the CPU, after a RuntimeWarning each time.
+        device: as for `Brain`; one that cannot be used is the CPU, after a RuntimeWarning each time.
         precision: "fp32", "fp16" or "bf16", of external inputs and of soft winners; weights and biases are always
             float32, even after `half` or `double`.
         jit: whether the differentiable part goes through torch.compile; winners are the same.
@@ -57,8 +56,8 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         biases: a float32 parameter ``[n]`` for each area in the order of declaration, or none before learning.
         kernels: what `create_custom_kernel` compiled, by name.
 
-    A round costs as much as one of `Brain`. Each area with an external input adds a pass over its n neurons and over
-    the potentiated synapses of what fires into it; with learning enabled, so does every area reached in the last round.
+    A round costs one of `Brain` and, for each area with an external input (with learning, each that is reached in the
+    last round), a pass over its n neurons and over the potentiated synapses of what fires into it.
     """
 
     file_format = "torch_hrr.assembly.TorchBrain"
@@ -128,7 +127,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     def project(
         self, external_inputs: Inputs | None = None, projections: Projections | None = None, rounds: int = 1
     ) -> None:
-        """Runs synchronous rounds; without external inputs and projections, those of the last call of this object.
+        """`Brain.project` with ``external``; without inputs and projections, those of the last call that returned.
 
         Args:
             external_inputs: ``{area: tensor or array [n]}``, real numbers of at most 2^20, the same in every round.
@@ -136,8 +135,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
             rounds: how many, >= 0.
 
         Raises:
-            RuntimeError: nothing is given, and there was no call to repeat; others, as well as TypeError and
-                ValueError, as for `Brain.project`. Losses are those of the last call that returned.
+            RuntimeError: there was no call to repeat. Others, TypeError and ValueError as for `Brain.project`.
         """
         rounds = checks.rounds("project", rounds)
         if external_inputs is None and projections is None:
@@ -178,8 +176,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     def _select_winners(self, inputs: Tensor | None = None, k: int | None = None) -> Tensor | dict[str, Tensor]:
         """The indices of the k largest inputs ``[..., n]``; without arguments, of what the next round would bring.
 
-        That is a round with the projections of the last call and without external inputs or biases, as if no area were
-        fixed; nothing changes.
+        That round has the projections of the last call, no external inputs or biases, and no fixed area.
         """
         if inputs is None:
             return rounding.winners_to_come(self.brain, self._projections)
@@ -190,8 +187,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     def _update_connectomes(self, projections: Projections | None = None) -> None:
         """One step of plasticity from the present winners to the present winners, which stay.
 
-        Args:
-            projections: ``{source: targets}``; those of the last `project` by default.
+        ``projections`` are ``{source: targets}``, by default those of the last `project`.
         """
         wanted = self._projections if projections is None else projections
         areas = self.brain.areas
@@ -219,12 +215,10 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         return int(self.brain.support(area))
 
     def get_memory_usage(self) -> dict[str, float]:
-        """Memory of the brain's tensors.
+        """The memory of the brain's tensors, ``allocated_mb``, and with spare room, ``reserved_mb``, in 2^20 bytes.
 
-        Returns:
-            ``allocated_mb``, the memory in use, and ``reserved_mb``, the same with the spare room of tables of
-            synapses, in 2^20 bytes; ``edges``, the synapses in these tables (all others take no memory);
-            ``bytes_per_neuron``, the memory reserved for each neuron of an area.
+        Also ``edges``, the synapses in these tables (all others take no memory), and ``bytes_per_neuron``, the memory
+        reserved for each neuron of an area.
         """
         return memory_usage(self.brain)
 
@@ -257,7 +251,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         surrogate: str = "sigmoid",
         margin: float = 1.0,
     ) -> Tensor:
-        """How far areas are from wanted assemblies, differentiable in their external inputs and biases.
+        """How far areas are from wanted assemblies, differentiable in external inputs and biases: a float32 scalar.
 
         For every area: x, its inputs of the last round with its external input as it was then and its bias as it is now
         (inputs are 0 where it took no part), ``y = k_cap(x, k, temperature, surrogate, soft=True)``, sum y = k, and of
@@ -265,21 +259,16 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
 
         Args:
             target_assemblies: ``{area: 1 to k distinct neurons}``.
-            loss: "overlap", 1 - the mean of y over the targets; "margin", by how much targets fall short of beating all
-                rivals by `margin`; or a function of y ``[n]`` and the targets ``[m]``, ascending. See
+            loss: "overlap", "margin" or a function of y ``[n]`` and the targets ``[m]``, ascending, as for
                 `losses.assembly_loss`.
             temperature: width of the soft winners' transition, in units of a fresh synapse.
             surrogate: "sigmoid" or "laplace".
             margin: of the margin loss.
 
-        Returns:
-            A scalar, float32.
-
         Raises:
             RuntimeError: learning is not enabled.
-            TypeError: an argument of the wrong type.
-            ValueError, IndexError: no area, an unknown area, neurons that the area does not have, or an option outside
-                its range.
+            TypeError, ValueError, IndexError: no area, an unknown one, neurons that it does not have, or an option that
+                is out of range.
         """
         if not self.learning:
             raise RuntimeError("compute_assembly_loss: learning must be enabled, got a brain that does not learn")
@@ -354,8 +343,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     ) -> Self:
         """As `Saveable.load`, onto the CPU unless another device is given; ``jit`` is as for the class.
 
-        The loaded brain continues with the same bits. The inputs of the last `project` are not in the file: until the
-        next one losses take inputs as 0.
+        The inputs of the last `project` are not in the file: until the next one losses take inputs as 0.
         """
         return super().load(path, key, device=device, jit=jit, **options)
 
@@ -392,38 +380,25 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     def start_monitoring(self, interval: float = 0.1) -> None:
         """Samples time and memory after a round, at most once in `interval` seconds, until `stop_monitoring`.
 
-        Meanwhile rounds run one by one, with the same bits. The last 10 000 samples are kept. To record winners, use
-        `Monitor`.
-
-        Raises:
-            RuntimeError: monitoring is already on.
+        Meanwhile rounds run one by one, with the same bits. The last 10 000 samples are kept. RuntimeError if it is on.
         """
         if self._samples is not None:
             raise RuntimeError("start_monitoring: monitoring must be stopped first, got a brain being monitored")
         self._samples = UsageSamples(self.brain, interval)
 
     def stop_monitoring(self) -> list[dict[str, Any]]:
-        """Ends monitoring.
+        """Ends monitoring; a list of dicts, the last sample taken now, empty if there was no monitoring.
 
-        Returns:
-            A dict for each sample, the last taken now: ``seconds`` and ``rounds`` since the start, and
-            `get_memory_usage`. An empty list if there was no monitoring.
+        Each has ``seconds`` and ``rounds`` since the start, and `get_memory_usage`.
         """
         samples, self._samples = self._samples, None
         return [] if samples is None else samples.stop()
 
     def create_custom_kernel(self, name: str, code: str) -> Callable[..., None]:
-        """Compiles CUDA source with NVRTC through torch.
+        """Compiles CUDA source with NVRTC through torch: the `extern "C" __global__` function of this name.
 
-        Args:
-            name: name of the `extern "C" __global__` function in the source, and in `kernels`.
-            code: the source.
-
-        Returns:
-            A function of ``grid``, ``block`` and ``args``, as in `torch.cuda`; nothing checks what the kernel does.
-
-        Raises:
-            RuntimeError: there is no CUDA device, torch cannot compile kernels, or the source does not compile.
+        It is called with ``grid``, ``block`` and ``args``, as in `torch.cuda`; nothing checks what the kernel does.
+        RuntimeError where there is no CUDA device, torch cannot compile kernels, or the source does not compile.
         """
         checks.name("create_custom_kernel", name)
         if not isinstance(code, str):
@@ -439,14 +414,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
 
 
 class CupyBrain(TorchBrain):
-    """`TorchBrain` under the older name of its first published version, with that version's default device.
-
-    CuPy is not used. All other arguments and methods are those of `TorchBrain`.
-
-    Args:
-        device: a device or its index: 0 is the first GPU; without a GPU, the CPU, after a RuntimeWarning.
-        **options: the other arguments of `TorchBrain`.
-    """
+    """`TorchBrain` under the name of its first version, whose default device is the first GPU; CuPy is not used."""
 
     def __init__(self, device: str | int | torch.device | None = 0, **options: Any) -> None:
         """See the class."""

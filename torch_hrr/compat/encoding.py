@@ -9,17 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import (
-    check_data,
-    check_dtype,
-    choice,
-    integer,
-    named,
-    number,
-    positive,
-    strided,
-)
+from torch_hrr._checks import check_data, integer, named, strided
 from torch_hrr._plain import encoding as plain_encoding
+from torch_hrr._spec import Choice, Dtype, Int, Real, takes
 from torch_hrr.encoding import functional, relative
 from torch_hrr.encoding.acceleration import Accelerator, GPUConfig, ladder
 from torch_hrr.runtime.device import resolve_device_or_cpu
@@ -52,6 +44,13 @@ class GPUAccelerator(Accelerator):
             raise TypeError(f"compile: function must be callable, got {type(function).__name__}")
         return torch.compile(function) if self.config.enable_xla else function  # type: ignore[return-value]
 
+    @takes(
+        embedding_dim=Int(0),
+        base_frequency=Real(0, open_left=True),
+        frequency_scaling=Real(),
+        phase_shift=Real(),
+        layout=Choice(relative.LAYOUTS),
+    )
     def vectorized_sinusoidal_encoding(
         self,
         positions: Tensor,
@@ -62,12 +61,9 @@ class GPUAccelerator(Accelerator):
         layout: str = "interleaved",
     ) -> Tensor:
         """`sinusoidal_encoding`, after `place`, in the dtype of the policy; errors as there."""
-        op = "vectorized_sinusoidal_encoding"
-        positions = strided(op, "positions", positions)
-        dim, base = integer(op, "embedding_dim", embedding_dim, 0), positive(op, "base_frequency", base_frequency)
-        scale, phase = number(op, "frequency_scaling", frequency_scaling), number(op, "phase_shift", phase_shift)
-        numbers = (dim, base, scale, phase, choice(op, "layout", layout, relative.LAYOUTS))
-        positions, dtype = self._placed(op, "positions", positions), self.config.compute_dtype
+        op, dtype = "vectorized_sinusoidal_encoding", self.config.compute_dtype
+        numbers = (embedding_dim, base_frequency, frequency_scaling, phase_shift, layout)
+        positions = self._placed(op, "positions", positions)
         with named("sinusoidal_encoding", op):
             if self.config.vectorize:
                 return functional.sinusoidal_encoding(positions, *numbers, dtype)
@@ -89,19 +85,18 @@ class GPUAccelerator(Accelerator):
         if self.device.type != "meta":
             check_data(op, "table", table)
             check_data(op, "ids", ids)
-        if ids.is_cpu and table.is_cpu and ids.numel():
-            least, most = map(int, torch.aminmax(ids))
-            if least < 0 or most >= len(table):
-                outside = least if least < 0 else most
-                raise IndexError(f"{op}: ids must be in 0..{len(table) - 1}, got {outside}")
         if padding_id is not None:
             padding_id = integer(op, "padding_id", padding_id, 0, table.shape[0] - 1)
         ids = ids.to(table.device)
-        rows = F.embedding(ids, table)
+        try:
+            rows = F.embedding(ids, table)
+        except IndexError:
+            raise IndexError(f"{op}: ids must be in 0..{len(table) - 1}, got others") from None
         if padding_id is not None:
             rows = rows.masked_fill((ids == padding_id).unsqueeze(-1), 0.0)
         return self.place(rows if self.config.compute_dtype is None else rows.to(self.config.compute_dtype))
 
+    @takes(embedding_dim=Int(0), base_frequency=Real(0, open_left=True), frequency_scaling=Real(), dtype=Dtype())
     def parallel_frequency_computation(
         self,
         embedding_dim: int,
@@ -110,11 +105,7 @@ class GPUAccelerator(Accelerator):
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """The ladder ``frequency_scaling base_frequency^(-2i/dim)``, ``[ceil(dim / 2)]``, rounded once from float64."""
-        op = "parallel_frequency_computation"
-        check_dtype(op, dtype)
-        dim = integer(op, "embedding_dim", embedding_dim, 0)
-        base = positive(op, "base_frequency", base_frequency)
-        return ladder(dim, base, number(op, "frequency_scaling", frequency_scaling), dtype).to(self.device)
+        return ladder(embedding_dim, base_frequency, frequency_scaling, dtype).to(self.device)
 
     def optimized_attention_weights(
         self,
@@ -126,13 +117,14 @@ class GPUAccelerator(Accelerator):
     ) -> Tensor:
         """`attention_weights`, after `place` of the queries, in the queries' dtype; errors as there."""
         op = "optimized_attention_weights"
-        query, key = self._placed(op, "query", query), strided(op, "key", key)
-        mask = None if mask is None else strided(op, "mask", mask)
-        relative_bias = None if relative_bias is None else strided(op, "relative_bias", relative_bias)
+        query = self._placed(op, "query", query)
+        others: dict[str, Any] = {}
         for name, given in (("key", key), ("mask", mask), ("relative_bias", relative_bias)):
-            if given is not None and not query.is_meta:
-                check_data(op, name, given)
-        key, mask = key.to(query.device), mask if mask is None else mask.to(query.device)
-        relative_bias = relative_bias if relative_bias is None else relative_bias.to(query.device)
+            if given is not None or name == "key":
+                given = strided(op, name, given)
+                if not query.is_meta:
+                    check_data(op, name, given)
+                given = given.to(query.device)
+            others[name] = given
         with named("attention_weights", op):
-            return relative.attention_weights(query, key, mask, relative_bias, causal)
+            return relative.attention_weights(query, causal=causal, **others)

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr import _library
-from torch_hrr._checks import check_bool, check_seed, integer, named
+from torch_hrr._checks import check_bool, check_seed, named
 from torch_hrr._repr import Described
+from torch_hrr._spec import Instance, Int, takes
 from torch_hrr.field import functional
 from torch_hrr.field.brain import BrainArguments, BrainSettings, FieldBrain, created
 from torch_hrr.field.patterns import PatternLibrary
@@ -37,17 +38,8 @@ def create_brain(
 ) -> FieldBrain:
     """A `FieldBrain` on a GPU if there is one, else on the CPU, whatever `runtime.set_device` says.
 
-    Args:
-        sensory_dim: As for `FieldBrain`, like all arguments but ``prefer_gpu``.
-        motor_dim: Number of motors.
-        spatial: Edge of the cube of places, or depth, height and width.
-        channels: At least sensory_dim + motor_dim.
-        prefer_gpu: False makes it on the CPU even if there is a GPU.
-        seed: Seed of its weights and its noise; None draws one, as for `FieldBrain`.
-        **settings: Other arguments; ``device``, if given, overrides ``prefer_gpu``.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: As for `FieldBrain`, or an unknown setting.
+    Without ``prefer_gpu`` it is on the CPU even if there is a GPU; a ``device`` among the settings overrides that. All
+    other arguments, and errors, are those of `FieldBrain`; TypeError for an unknown setting too.
     """
     own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": spatial, "channels": channels, "seed": seed}
     return created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
@@ -136,6 +128,7 @@ class OptimizationChecker(Described):
     """Measures the overhead of a brain's cycle."""
 
     @staticmethod
+    @takes(brain=Instance(FieldBrain))
     def verify_optimizations(brain: FieldBrain) -> dict[str, Any]:
         """Runs two cycles of a copy of the brain, and counts what the second one does.
 
@@ -144,12 +137,7 @@ class OptimizationChecker(Described):
             cycle, one in and one out on a GPU. ``allocations``, ``allocated_bytes`` and ``largest_allocation``: new
             tensors that a step makes; ``field_bytes``, for comparison. ``fused``: whether the operators of the library
             are used, and ``optimized``: whether nothing waits and nothing of more than 16 KiB is allocated besides.
-
-        Raises:
-            TypeError: ``brain`` is not a `FieldBrain`.
         """
-        if not isinstance(brain, FieldBrain):
-            raise TypeError(f"verify_optimizations: brain must be a FieldBrain, got {type(brain).__name__}")
         own = brain.copy()
         values = torch.zeros(own.sensory_dim, device=own.device)
         own.step(values)
@@ -170,18 +158,14 @@ class OptimizationChecker(Described):
         }
 
 
+@takes(cycles=Int(1))
 def quick_performance_test(cycles: int = 20, **settings: Any) -> dict[str, Any]:
     """Times cycles of a brain of `create_brain`, and of one whose operators are compositions in plain torch.
 
-    Args:
-        cycles: How many of each are timed, at least 1; the results are medians.
-        **settings: Arguments of `create_brain`; errors as there.
-
     Returns:
-        ``cycle_ms``, ``hz``, ``eager_ms``, ``speedup`` = eager_ms / cycle_ms, ``peak_mb`` (of the brain: its tensors,
-        on a GPU what was allocated at the most), and ``device``.
+        Medians of ``cycles`` cycles, ``cycle_ms`` and ``eager_ms``, with ``hz``, ``speedup`` = eager_ms / cycle_ms,
+        ``peak_mb`` (of the brain: its tensors, on a GPU what was allocated at the most), and ``device``.
     """
-    cycles = integer("quick_performance_test", "cycles", cycles, 1)
     brain = create_brain(**settings)
     on_gpu = brain.device.type == "cuda"
     if on_gpu:

@@ -8,19 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import (
-    check_bool,
-    check_broadcast,
-    check_data,
-    check_dtype,
-    check_generator,
-    check_vectors,
-    integer,
-    named,
-    real,
-)
+from torch_hrr._checks import check_bool, check_broadcast, check_data, check_vectors, integer, named, real
 from torch_hrr._repr import Described
 from torch_hrr._shared import is_out_of_memory
+from torch_hrr._spec import Dtype, Int, takes
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.calibration import binding_crossover
 from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu
@@ -29,23 +20,12 @@ from torch_hrr.runtime.device import given_up, is_failure, resolve_device_or_cpu
 class HRROperations(Described):
     """The functions of `torch_hrr.hrr`, whose names methods bear, in one dtype on one device.
 
-    Arguments are tensors or NumPy arrays ``[..., dimensionality]``, real floating point; gradients flow back to where
-    they are. Formulas, cost and determinism are those of the functions.
-
-    Args:
-        dimensionality: D, >= 1.
-        device: As for `runtime.resolve_device`; a named one that cannot be used is the CPU, after a RuntimeWarning each
-            time.
-        dtype: float32, float64, float16 or bfloat16.
-
-    Raises:
-        ValueError: `dimensionality` is less than 1, or torch does not know `device`. Of a method: an argument is on
-            meta and the device is not, or it has another last dimension, too few dimensions, or some that do not
-            broadcast.
-        TypeError: `dimensionality` is not an int, or `dtype` is not supported. Of a method: an argument is not a real
-            floating-point tensor or array.
+    Arguments are tensors or NumPy arrays ``[..., dimensionality]``, real floating point, on any device (meta, if this
+    is on meta); gradients flow back to where they are. A named ``device`` that cannot be used is the CPU, after a
+    RuntimeWarning each time. Formulas, cost, determinism and errors are those of the functions; new programs call them.
     """
 
+    @takes(dimensionality=Int(1), dtype=Dtype())
     def __init__(
         self,
         dimensionality: int = 512,
@@ -53,12 +33,8 @@ class HRROperations(Described):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Resolves the device."""
-        name = type(self).__name__
-        dimensionality = integer(name, "dimensionality", dimensionality, 1)
-        check_dtype(name, dtype)
-        self.dimensionality = dimensionality
-        self.device = resolve_device_or_cpu(device, op=name)
-        self.dtype = dtype
+        self.dimensionality, self.dtype = dimensionality, dtype
+        self.device = resolve_device_or_cpu(device, op=type(self).__name__)
 
     def _summary(self) -> dict[str, Any]:
         return {"dimensionality": self.dimensionality, "dtype": self.dtype, "device": self.device}
@@ -93,9 +69,8 @@ class HRROperations(Described):
 
     def unitary_random(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Random unitary vectors, which `unbind` inverts exactly, `hrr.random`: ``[n, D]``."""
-        n = integer("unitary_random", "n", n, 0)
-        check_generator("unitary_random", generator)
-        return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
+        with named("random", "unitary_random"):
+            return functional.random(n, self.dimensionality, generator, True, self.device, self.dtype)
 
     def _superpose(self, op: str, argument: str, vectors: Any, weights: Any, normalize: bool) -> Tensor:
         normalize = check_bool(op, "normalize", normalize)
@@ -129,16 +104,12 @@ BatchHRROperations = HRROperations
 class HybridHRRSystem(Described):
     """Binds on the CPU or on the accelerator, whichever is faster for a batch, transfers included.
 
-    Args:
-        dimensionality: D, >= 1.
-        device: The accelerator, as for `HRROperations`.
-        dtype: As for `HRROperations`.
-
     Attributes:
         cpu_ops: `HRROperations` on the CPU.
-        gpu_ops: `HRROperations` on the accelerator; on the CPU where there is none.
+        gpu_ops: `HRROperations` on ``device``, the accelerator; on the CPU where there is none.
     """
 
+    @takes(dimensionality=Int(1), dtype=Dtype())
     def __init__(
         self,
         dimensionality: int = 512,
@@ -146,11 +117,9 @@ class HybridHRRSystem(Described):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Makes both sets of operations; nothing is measured yet."""
-        name = "HybridHRRSystem"
-        self.dimensionality = integer(name, "dimensionality", dimensionality, 1)
-        check_dtype(name, dtype)
+        self.dimensionality = dimensionality
         self.cpu_ops = HRROperations(dimensionality, "cpu", dtype)
-        self.gpu_ops = HRROperations(dimensionality, resolve_device_or_cpu(device, op=name), dtype)
+        self.gpu_ops = HRROperations(dimensionality, resolve_device_or_cpu(device, op="HybridHRRSystem"), dtype)
         self._threshold: float | None = None
 
     def _summary(self) -> dict[str, Any]:
@@ -191,14 +160,8 @@ class HybridHRRSystem(Described):
         Arguments that are not on the CPU are bound where they are. A batch that the accelerator has no memory for is
         bound on the CPU. If the accelerator fails, this and all later batches are, after one RuntimeWarning.
 
-        Args:
-            a: ``[..., D]``, taken in the system's dtype.
-            b: ``[..., D]``, broadcast against `a`, on the same device.
-            batch_size: Compared with the threshold; None means the number of rows of the result.
-
-        Raises:
-            TypeError, ValueError: As for `HRROperations`; `batch_size` is not an int, or negative.
-            RuntimeError: The devices differ.
+        ``a`` and ``b``, ``[..., D]``, are on one device and broadcast; ``batch_size`` is compared with the threshold,
+        None being the number of rows of the result. Errors are those of `HRROperations`.
         """
         op = "adaptive_bind"
         a = check_vectors(op, "a", a, self.dimensionality)

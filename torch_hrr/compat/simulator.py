@@ -339,16 +339,10 @@ class Brain(Described, CopiedWhole):
         custom_out_p: float | None = None,
         custom_in_p: float | None = None,
     ) -> None:
-        """Declares an area whose winners `activate` sets; every area here has all of its neurons.
+        """Declares an area of n neurons of which k win, whose winners `activate` sets.
 
-        Args:
-            area_name: its name.
-            n: neurons.
-            k: winners.
-            beta: plasticity.
-            custom_inner_p: density of its fiber into itself.
-            custom_out_p: density of its fibers into the areas declared before.
-            custom_in_p: density of their fibers into it.
+        Densities are those of its fiber into itself, of its fibers into the areas declared before, and of theirs into
+        it; None is the brain's.
         """
         densities = {"custom_inner_p": custom_inner_p, "custom_out_p": custom_out_p, "custom_in_p": custom_in_p}
         for argument, density in densities.items():
@@ -406,15 +400,10 @@ class Brain(Described, CopiedWhole):
         dst_areas_by_src_area: Projections | None = None,
         verbose: int = 0,
     ) -> None:
-        """One round in which stimuli and areas fire, all at once.
+        """One round in which stimuli and areas fire, all at once; ValueError or TypeError leave the brain unchanged.
 
-        Args:
-            areas_by_stim: ``{stimulus: [areas]}``; None for nothing.
-            dst_areas_by_src_area: ``{area: [areas]}``; None for nothing.
-            verbose: with 1 or more, a line for each area that was fired into.
-
-        Raises:
-            ValueError: an unknown name, or an area without winners that fires into another; the brain is unchanged.
+        The arguments are ``{stimulus: [areas]}`` and ``{area: [areas]}``, None for nothing; ``verbose`` above 0 prints
+        a line for each area that was fired into.
         """
         op = "project"
         given = checks.or_nothing(areas_by_stim), checks.or_nothing(dst_areas_by_src_area)
@@ -446,17 +435,7 @@ class Brain(Described, CopiedWhole):
         from_areas: Iterable[str] = (),
         verbose: int = 0,
     ) -> int:
-        """One round in which stimuli and areas fire into one area.
-
-        Args:
-            target_area: an area, or its name.
-            from_stimuli: names of stimuli.
-            from_areas: names of areas.
-            verbose: as for `project`.
-
-        Returns:
-            How many of the winners had never won before.
-        """
+        """One round in which stimuli and areas, by name, fire into one area; how many winners had never won before."""
         op = "project_into"
         name = target_area.name if isinstance(target_area, Area) else target_area
         area = self._area(op, "target_area", name)
