@@ -68,7 +68,6 @@ def make(call, good, **options):
 @pytest.fixture(autouse=True)
 def no_device_is_set(monkeypatch):
     monkeypatch.setattr(device, "_process_device", None)
-    monkeypatch.setattr(device, "_is_set", False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
 

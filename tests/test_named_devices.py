@@ -108,7 +108,6 @@ def no_gpu(monkeypatch):
         monkeypatch.setattr(getattr(torch, kind), "is_available", lambda: False)
     monkeypatch.setattr(device, "_working", set())
     monkeypatch.setattr(device, "_process_device", None)
-    monkeypatch.setattr(device, "_is_set", False)
 
 
 @pytest.mark.parametrize("named", DEVICES, ids=repr)

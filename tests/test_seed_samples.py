@@ -45,7 +45,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*continuing on the CPU:RuntimeW
 @pytest.fixture(autouse=True)
 def device_as_before(monkeypatch):
     monkeypatch.setattr(runtime.device, "_process_device", None)
-    monkeypatch.setattr(runtime.device, "_is_set", False)
 
 
 @pytest.mark.parametrize("name", ("encoding", "field", "hrr", "runtime"))

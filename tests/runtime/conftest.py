@@ -11,7 +11,6 @@ from torch_hrr.runtime import adaptive, device, memory
 @pytest.fixture(autouse=True)
 def fresh_state(monkeypatch):
     monkeypatch.setattr(device, "_process_device", None)
-    monkeypatch.setattr(device, "_is_set", False)
     monkeypatch.setattr(device, "_working", set())
     monkeypatch.setattr(device, "_lost", {})
     monkeypatch.setattr(device, "_warned", set())

@@ -8,24 +8,29 @@ import torch
 from torch_hrr import hrr
 from torch_hrr.runtime import DeviceError, adaptive_call, device, resolve_device
 
-SHORTAGES = {
-    "CPU": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
-    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
-    "Python": lambda: MemoryError(),
-    "C++": lambda: RuntimeError("std::bad_alloc"),
-}
+SHORTAGES = (
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
+    torch.OutOfMemoryError("CUDA out of memory."),
+    MemoryError(),
+    RuntimeError("std::bad_alloc"),
+    # As torch raises them for the libraries of CUDA, and for Apple's GPUs.
+    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 8.87 GB)"),
+)
 
 
 class Cramped:
     """Binding where memory holds only so many rows, and the numbers of rows that were tried."""
 
-    def __init__(self, most, shortage="CPU"):
+    def __init__(self, most, shortage=SHORTAGES[0]):
         self.most, self.shortage, self.tried = most, shortage, []
 
     def __call__(self, a, b):
         self.tried.append(len(a))
         if len(a) > self.most:
-            raise SHORTAGES[self.shortage]()
+            raise self.shortage
         return hrr.bind(a, b)
 
 
@@ -33,13 +38,13 @@ def operands(rows, dim=16):
     return torch.randn(2, rows, dim, generator=torch.Generator().manual_seed(rows))
 
 
-@pytest.mark.parametrize("shortage", SHORTAGES)
+@pytest.mark.parametrize("shortage", SHORTAGES, ids=repr)
 def test_rows_are_halved_until_they_fit_and_the_bits_are_those_of_one_call(shortage):
     a, b = operands(13)
     fn = Cramped(4, shortage)
     assert torch.equal(adaptive_call(fn, a, b, device="cpu"), hrr.bind(a, b))
     # Once more after caches are freed, then 7, then 4; what fitted goes on.
-    assert fn.tried == [13, 13, 7, 4, 4, 4, 1]
+    assert fn.tried == [13, 13, 7, 4, 4, 4, 1] and not device._lost
 
 
 def test_where_all_rows_fit_there_is_one_call():
@@ -108,12 +113,6 @@ FAILURES = (
     "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
     "bind: launch: an illegal memory access was encountered",
 )
-SHORTAGES_OF_DEVICES = (
-    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
-    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-    RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
-    RuntimeError("MPS backend out of memory (MPS allocated: 8.87 GB)"),
-)
 
 
 @pytest.mark.parametrize("text", FAILURES)
@@ -141,54 +140,26 @@ def test_failures_that_have_no_class_of_their_own_are_the_devices(feigned_gpu, t
         resolve_device("cuda")
 
 
-@pytest.mark.parametrize("error", SHORTAGES_OF_DEVICES, ids=str)
-def test_shortages_without_a_class_of_their_own_are_shortages(error):
-    tried = []
-
-    def fn(x):
-        tried.append(len(x))
-        if len(x) > 2:
-            raise error
-        return x + 1
-
-    assert torch.equal(adaptive_call(fn, torch.arange(4.0), device="cpu"), torch.arange(4.0) + 1)
-    assert tried == [4, 4, 2, 2] and not device._lost
+X = torch.ones(2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ((3, torch.ones(2)), TypeError, "fn must be callable, got int"),
+        ((3, X), TypeError, "fn must be callable, got int"),
         ((torch.sin,), ValueError, "batches must be at least one, got none"),
         ((torch.sin, [1.0]), TypeError, r"batch 0 must be a torch.Tensor or a NumPy array, got list"),
         ((torch.sin, torch.ones(())), ValueError, r"batches must have the same number of rows, got shapes \[\[\]\]"),
-        (
-            (torch.add, torch.ones(2), torch.ones(3)),
-            ValueError,
-            r"batches must have the same number of rows, got shapes \[\[2\], \[3\]\]",
-        ),
-        ((torch.sum, torch.ones(2)), ValueError, r"fn must give 2 rows for 2 rows, got shape \[\]"),
-        ((len, torch.ones(2)), TypeError, "fn must give tensors, got int"),
+        ((torch.add, X, torch.ones(3)), ValueError, r"batches must have .* rows, got shapes \[\[2\], \[3\]\]"),
+        ((torch.sum, X), ValueError, r"fn must give 2 rows for 2 rows, got shape \[\]"),
+        ((len, X), TypeError, "fn must give tensors, got int"),
+        ((torch.sin, torch.eye(3).to_sparse()), TypeError, "batch 0 must be strided, got torch.sparse_coo.*"),
+        ((torch.sin, torch.eye(3, device="meta")), ValueError, "batch 0 must hold data, got a meta tensor"),
     ],
 )
 def test_what_cannot_be_called(arguments, error, text):
     with pytest.raises(error, match=f"^adaptive_call: {text}$"):
         adaptive_call(*arguments, device="cpu")
-
-
-@pytest.mark.parametrize(
-    ("batch", "error", "text"),
-    [
-        (torch.eye(3).to_sparse(), TypeError, "batch 0 must be strided, got torch.sparse_coo"),
-        (torch.nested.as_nested_tensor([torch.ones(2)], layout=torch.jagged), TypeError, "batch 0 must be strided"),
-        (torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.qint8), TypeError, "batch 0 must not be quantized"),
-        (torch.eye(3, device="meta"), ValueError, "batch 0 must hold data, got a meta tensor"),
-    ],
-    ids=["sparse", "nested", "quantized", "meta"],
-)
-def test_batches_of_other_kinds_are_named(batch, error, text):
-    with pytest.raises(error, match=rf"^adaptive_call: {text}"):
-        adaptive_call(torch.sin, batch, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_run_is_sampled_from_start_to_stop():
         assert running.is_running
         # Too large for memory that was given back before.
         held = torch.ones(2**25)
-        end = time.perf_counter() + 0.2
+        end = time.perf_counter() + 0.1
         while time.perf_counter() < end:
             held.sum()
     samples = running.samples()
@@ -37,11 +37,12 @@ def test_a_run_is_sampled_from_start_to_stop():
     assert running.stop() == samples
 
 
-def test_the_last_samples_are_kept():
-    running = ResourceMonitor("cpu", interval=0.001, most=3).start()
-    time.sleep(0.1)
-    samples = running.stop()
-    assert len(samples) == 3 and samples[0]["seconds"] > 0.05
+def test_the_last_samples_are_kept(monkeypatch):
+    scripted(monkeypatch, "rss_mb", range(5))
+    running = ResourceMonitor("cpu", most=3)
+    for _ in range(5):
+        running._take()
+    assert [sample["rss_mb"] for sample in running.samples()] == [2, 3, 4]
 
 
 def test_an_alert_is_raised_once_for_every_rise(monkeypatch):
@@ -64,11 +65,14 @@ def test_an_alert_is_raised_in_every_run():
         assert len(seen) == runs
 
 
-def test_an_alert_that_fails_is_a_warning(monkeypatch):
+@pytest.mark.parametrize(
+    ("callback", "text"), [(lambda sample: 1 / 0, "ZeroDivisionError"), (lambda sample: sys.exit(1), "SystemExit: 1")]
+)
+def test_an_alert_that_fails_is_a_warning(monkeypatch, callback, text):
     scripted(monkeypatch, "rss_mb", [5.0, 1.0])
     running = ResourceMonitor("cpu")
-    running.alert("rss_mb", 3, lambda sample: 1 / 0)
-    with pytest.warns(RuntimeWarning, match=r"^torch_hrr: the alert of rss_mb raised ZeroDivisionError"):
+    running.alert("rss_mb", 3, callback)
+    with pytest.warns(RuntimeWarning, match=f"^torch_hrr: the alert of rss_mb raised {text}"):
         running._take()
     running._take()
     assert len(running.samples()) == 2
@@ -95,17 +99,8 @@ def test_an_alert_may_stop_the_monitor_and_cannot_start_it_twice():
     assert threading.active_count() == before
 
 
-def test_an_alert_that_exits_is_a_warning_too(monkeypatch):
-    scripted(monkeypatch, "rss_mb", [5.0])
-    running = ResourceMonitor("cpu")
-    running.alert("rss_mb", 3, lambda sample: sys.exit(1))
-    with pytest.warns(RuntimeWarning, match=r"^torch_hrr: the alert of rss_mb raised SystemExit: 1"):
-        running._take()
-
-
 def test_an_interval_may_be_longer_than_a_thread_can_wait():
     running = ResourceMonitor("cpu", interval=1e300).start()
-    time.sleep(0.05)
     assert running._thread.is_alive() and len(running.stop()) == 2
 
 
@@ -199,19 +194,8 @@ def test_a_monitor_runs_once_and_starts_anew():
     assert len(again) < len(first) + 2 and again[0]["seconds"] < 0.1
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
-    [
-        (lambda: ResourceMonitor("cpu", 0), ValueError, "ResourceMonitor: interval must be a finite number > 0"),
-        (lambda: ResourceMonitor("cpu", "1"), TypeError, "ResourceMonitor: interval must be a number, got str"),
-        (lambda: ResourceMonitor("cpu", most=0), ValueError, "ResourceMonitor: most must be at least 1, got 0"),
-        (lambda: ResourceMonitor("cpu").alert("heat", 1, print), ValueError, "alert: metric must be 'seconds', "),
-        (lambda: ResourceMonitor("cpu").alert(3, 1, print), TypeError, "alert: metric must be 'seconds', "),
-        (lambda: ResourceMonitor("cpu").alert("rss_mb", 1, 3), TypeError, "alert: callback must be callable, got int"),
-        (lambda: ResourceMonitor("cpu").alert("rss_mb", float("nan"), print), ValueError, "alert: above must be a"),
-        (lambda: ResourceMonitor("cpu").save(3), TypeError, "save: path must be a str or an os.PathLike, got int"),
-    ],
-)
-def test_bad_arguments(call, error, text):
-    with pytest.raises(error, match=f"^{text}"):
-        call()
+def test_bad_arguments():
+    with pytest.raises(TypeError, match=r"^alert: callback must be callable, got int"):
+        ResourceMonitor("cpu").alert("rss_mb", 1, 3)
+    with pytest.raises(TypeError, match=r"^save: path must be a str or an os.PathLike, got int"):
+        ResourceMonitor("cpu").save(3)

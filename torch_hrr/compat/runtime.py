@@ -451,7 +451,7 @@ class OptimizedTransfers(Described):
             raise TypeError(f"{op}: stream must be a torch.cuda.Stream or None, got {type(stream).__name__}")
         if not self.on_gpu:
             # What is written to the tensor later must not show, as it does not on a GPU.
-            copy: Tensor = devices.copied(op, self.device, source)
+            copy: Tensor = devices.moved(op, self.device, source, copied=True)
             return copy
         with devices.failures_named(op, self.device):
             stream = self._stream = stream or self._stream or torch.cuda.Stream(self.device)

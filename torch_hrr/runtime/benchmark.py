@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import torch
 
-from torch_hrr._checks import integer
+from torch_hrr._spec import Int, takes
 from torch_hrr.runtime.device import synchronize
 
 _SECONDS = 0.2
@@ -23,6 +23,7 @@ class Timing(TypedDict):
     runs: int
 
 
+@takes(runs=Int(1).or_none())
 def benchmark_device(fn: Callable[[], Any], runs: int | None = None) -> Timing:
     """Times calls of a function on the current device, each block until the device has finished it.
 
@@ -36,18 +37,13 @@ def benchmark_device(fn: Callable[[], Any], runs: int | None = None) -> Timing:
         ``runs``, how many calls were timed.
 
     Raises:
-        TypeError: fn is not callable, or runs not an int.
-        ValueError: runs is less than 1.
         DeviceError: Work on the device failed.
     """
     # Its compiler of C++ statements takes a while to import.
     from torch.utils import benchmark
 
-    op = "benchmark_device"
     if not callable(fn):
-        raise TypeError(f"{op}: fn must be callable, got {type(fn).__name__}")
-    if runs is not None:
-        runs = integer(op, "runs", runs, 1)
+        raise TypeError(f"benchmark_device: fn must be callable, got {type(fn).__name__}")
     fn()
     timer = benchmark.Timer("fn()", timer=_finished, globals={"fn": fn}, num_threads=torch.get_num_threads())
     if runs is None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from torch_hrr._checks import check_bool, integer, listed
+from torch_hrr._checks import sizes
 from torch_hrr._library import build_info
 from torch_hrr._ops import ops
+from torch_hrr._spec import Bool, takes
 from torch_hrr.io.files import open_regular, write_json
 from torch_hrr.runtime.device import get_device_info, resolve_device
 
@@ -24,6 +25,7 @@ _LARGEST_BATCH = 2**13
 _REPEATS = 5
 
 
+@takes(fresh=Bool())
 def calibrate(
     device: torch.device | str | int | None = "auto",
     dimensionalities: Sequence[int] = (256, 1024, 4096),
@@ -46,15 +48,11 @@ def calibrate(
         there is no accelerator.
 
     Raises:
-        TypeError: An argument of the wrong type.
-        ValueError: A dimension is less than 1, or torch does not know the device; or what is at the place of the
-            file is not a regular one.
+        ValueError: A dimension is less than 1, torch does not know the device, or what is at the place of the file is
+            not a regular one.
     """
-    op = "calibrate"
-    fresh = check_bool(op, "fresh", fresh)
-    wanted = listed(op, "dimensionalities", dimensionalities, "a sequence of ints")
-    dims = [integer(op, "a dimension", each, 1) for each in wanted]
-    target = resolve_device(device, op=op)
+    dims = sizes("calibrate", "dimensionalities", dimensionalities, wanted="a sequence of ints")
+    target = resolve_device(device, op="calibrate")
     return {dim: binding_crossover(target, dim, torch.float32, fresh) for dim in dims}
 
 

@@ -1,4 +1,11 @@
-"""The device that new objects are made on: detection, one rule for choosing it, and transfers."""
+"""The device that new objects are made on: detection, one rule for choosing it, and transfers.
+
+``device=None`` is the device of the innermost `GPUContext`, or of `set_device`. Until there is one, it depends on what
+is made. Modules with parameters (`resolve_parameter_device`) are on torch's default device like the `torch.nn.Linear`
+beside them, on meta too, so that models are made as everywhere in torch. All else (`resolve_device`) is on torch's
+default device if that is an accelerator, else where "auto" puts it: the programs that this library continues count on
+a GPU that is found by itself.
+"""
 
 import contextlib
 import copy
@@ -19,7 +26,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr import _library
-from torch_hrr._checks import brief, check_data, shown
+from torch_hrr._checks import brief, check_data, native_copy, shown
 from torch_hrr._shared import is_out_of_memory
 
 _CPU = torch.device("cpu")
@@ -29,9 +36,8 @@ _FAILURE = re.compile(
     r"(CUDA( driver)?|cuBLAS|cuFFT|cuSOLVER|cuSPARSE|cuDNN|HIP) error\b|\w+: (launch|cuda\w+): ", re.IGNORECASE
 )
 
-# The device of the process; None until it is first asked for, which settles it as "auto" would; and whether it was set.
+# The device that `set_device` set for the process.
 _process_device: torch.device | None = None
-_is_set = False
 # Devices of the GPUContext blocks entered in this thread or asyncio task, the innermost last.
 _scopes: ContextVar[tuple[torch.device, ...]] = ContextVar("torch_hrr_device_scopes", default=())
 _working: set[torch.device] = set()
@@ -129,7 +135,7 @@ def resolve_adaptive_device(device: torch.device | str | int | None, *, op: str)
 
 
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
-    """The device of a module's parameters: as `resolve_device`, but None means torch's default until one is set."""
+    """The device of a module's parameters: as `resolve_device`, but for None as the module says."""
     chosen = _chosen() if device is None else resolve_device(device, op=op)
     return _unless_lost(torch.get_default_device()) if chosen is None else chosen
 
@@ -158,7 +164,7 @@ def set_device(device: torch.device | str | int) -> None:
         device: As for `resolve_device`, but one that cannot be used is the CPU, after a RuntimeWarning each time; None
             is not a device here.
     """
-    global _process_device, _is_set
+    global _process_device
     if device is None:
         raise TypeError("set_device: device must be a torch.device, a name or an index, got NoneType")
     selected = resolve_device_or_cpu(device, op="set_device")
@@ -166,8 +172,7 @@ def set_device(device: torch.device | str | int) -> None:
     if scopes:
         _scopes.set((*scopes[:-1], selected))
     else:
-        with _lock:
-            _process_device, _is_set = selected, True
+        _process_device = selected
 
 
 def get_device() -> str:
@@ -200,25 +205,20 @@ def any_accelerator(op: str) -> torch.device:
     return device
 
 
-def moved(op: str, device: torch.device, x: Any, arrays: bool = True) -> Any:
-    """Tensors, and arrays if asked, of a structure of dicts, lists and tuples on a device; anything else stays."""
-    return _mapped(op, lambda leaf: _place(op, leaf, device) if arrays or isinstance(leaf, Tensor) else leaf, x)
+def moved(op: str, device: torch.device, x: Any, arrays: bool = True, copied: bool = False) -> Any:
+    """Tensors, and arrays if asked, of a structure of dicts, lists and tuples on a device; anything else stays.
 
+    Tensors that are there already are the same, or copies if asked, so that nothing is shared.
+    """
 
-def copied(op: str, device: torch.device, x: Any) -> Any:
-    """As `moved`, but tensors that are there already are copied too, so that nothing is shared."""
+    def place(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return _placed_array(op, leaf, device) if arrays else leaf
+        there = _move(op, leaf, device)
+        return there.clone() if copied and there is leaf else there
 
-    def copy_of(leaf: Any) -> Any:
-        placed = _place(op, leaf, device)
-        return placed.clone() if placed is leaf and isinstance(leaf, Tensor) else placed
-
-    return _mapped(op, copy_of, x)
-
-
-def _mapped(op: str, function: Callable[[Any], Any], x: Any) -> Any:
-    """`map_leaves` of what a user gave."""
     try:
-        return map_leaves(function, x)
+        return map_leaves(place, x)
     except RecursionError:
         raise ValueError(f"{op}: x must neither hold itself nor be nested too deeply, got {type(x).__name__}") from None
 
@@ -276,26 +276,16 @@ def get_device_info() -> DeviceInfo:
 def _chosen() -> torch.device | None:
     """The device of `set_device` or of the innermost `GPUContext`; the CPU where that was lost."""
     scopes = _scopes.get()
-    chosen = scopes[-1] if scopes else _process_device if _is_set else None
+    chosen = scopes[-1] if scopes else _process_device
     return None if chosen is None else _unless_lost(chosen)
 
 
 def _current() -> torch.device:
-    global _process_device
     chosen = _chosen()
     if chosen is not None:
         return chosen
     default = torch.get_default_device()
-    if default.type not in ("cpu", "meta"):
-        return _unless_lost(default)
-    known = _process_device
-    if known is None or _is_lost(known):
-        automatic = _automatic()
-        with _lock:
-            # Another thread may have set one meanwhile, which must hold.
-            if _process_device is known:
-                _process_device = automatic
-    return _process_device or _CPU
+    return _automatic() if default.type in ("cpu", "meta") else _unless_lost(default)
 
 
 def _is_auto(device: Any) -> bool:
@@ -512,15 +502,13 @@ def leaves(x: Any) -> list[Any]:
     return found
 
 
-def _place(op: str, x: Any, device: torch.device) -> Any:
-    if isinstance(x, Tensor):
-        return _move(op, x, device)
+def _placed_array(op: str, x: Any, device: torch.device) -> Any:
     # Whoever holds an array has imported numpy; torch_hrr itself does not need it.
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(x, numpy.ndarray):
         return x
     try:
-        tensor = torch.from_numpy(numpy.array(x, dtype=x.dtype.newbyteorder("="), order="C"))
+        tensor = torch.from_numpy(native_copy(x))
     except TypeError:
         return x
     return _move(op, tensor, device)

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import torch
 
-from torch_hrr._checks import choice, integer, number, positive
 from torch_hrr._repr import Described
+from torch_hrr._spec import Choice, Int, Real, takes
 from torch_hrr.io.files import write_json
 from torch_hrr.runtime.device import resolve_device
 
@@ -58,20 +58,16 @@ class ResourceMonitor(Described):
         device: As for `resolve_device`; None means the current one.
         interval: Seconds between samples, above 0.
         most: How many samples are kept, the last ones.
-
-    Raises:
-        TypeError: An argument of the wrong type.
-        ValueError: interval is not above 0 or not finite, most is less than 1, or torch does not know the device.
     """
 
+    @takes(interval=Real(0, open_left=True), most=Int(1))
     def __init__(
         self, device: torch.device | str | int | None = None, interval: float = 0.1, most: int = 10_000
     ) -> None:
         """Nothing is sampled yet."""
-        op = "ResourceMonitor"
-        self.device = resolve_device(device, op=op)
-        self.interval = positive(op, "interval", interval)
-        self._samples: deque[dict[str, float | None]] = deque(maxlen=integer(op, "most", most, 1))
+        self.device = resolve_device(device, op="ResourceMonitor")
+        self.interval = interval
+        self._samples: deque[dict[str, float | None]] = deque(maxlen=most)
         self._alerts: list[_Alert] = []
         self._lock = threading.Lock()
         self._thread: _Sampler | None = None
@@ -83,21 +79,17 @@ class ResourceMonitor(Described):
         own = {"device": self.device, "interval": self.interval, "running": self._thread is not None}
         return own | {"samples": len(self._samples), "most": self._samples.maxlen, "alerts": len(self._alerts)}
 
+    @takes(metric=Choice(METRICS), above=Real())
     def alert(self, metric: str, above: float, callback: Callable[[dict[str, Any]], Any]) -> None:
         """Calls a function with the sample when a metric rises above a threshold, once until it has fallen below again.
 
         It is called in the monitor's thread, the first and the last sample in that of `start` and `stop`; what it
         raises becomes a RuntimeWarning. It may stop the monitor. Every start begins below the threshold.
-
-        Raises:
-            TypeError: callback is not callable, or an argument of the wrong type.
-            ValueError: An unknown metric, or a threshold that is not finite.
         """
-        name = choice("alert", "metric", metric, METRICS)
         if not callable(callback):
             raise TypeError(f"alert: callback must be callable, got {type(callback).__name__}")
         with self._lock:
-            self._alerts.append(_Alert(name, number("alert", "above", above), callback))
+            self._alerts.append(_Alert(metric, above, callback))
 
     def start(self) -> Self:
         """Starts sampling, without the samples of an earlier run; the first sample is taken before this returns.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, brief, check_data, check_elements, integer, listed
+from torch_hrr._checks import FLOATING, brief, check_data, check_elements, sizes, word
 from torch_hrr._repr import Described, place_of
 from torch_hrr.runtime.device import resolve_device
 
@@ -47,8 +47,7 @@ class TensorPool(Described, Mapping[str, Tensor]):
         self.device = resolve_device(device, op="TensorPool")
         self._tensors: dict[str, Tensor] = {}
         for name, given in shapes.items():
-            if not isinstance(name, str):
-                raise TypeError(f"TensorPool: names must be str, got {type(name).__name__}")
+            word("TensorPool", "a name", name)
             own, kind = given, dtype
             if isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], torch.dtype):
                 own, kind = given
@@ -56,8 +55,7 @@ class TensorPool(Described, Mapping[str, Tensor]):
                 raise TypeError(
                     f"TensorPool: dtype of {name!r} must be floating, bool, int32 or int64, got {brief(kind)}"
                 )
-            lengths = listed("TensorPool", f"shape of {name!r}", own, "a sequence of ints")
-            shape = [integer("TensorPool", f"a size of {name!r}", length, 0) for length in lengths]
+            shape = sizes("TensorPool", f"shape of {name!r}", own, 0, "a sequence of ints")
             check_elements("TensorPool", repr(name), shape)
             with torch.inference_mode(False):
                 self._tensors[name] = torch.zeros(shape, dtype=kind, device=self.device)

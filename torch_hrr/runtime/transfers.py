@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import is_iterable
-from torch_hrr.runtime.device import copied, failures_named, map_leaves, moved, resolve_data_device
+from torch_hrr.runtime.device import failures_named, map_leaves, moved, resolve_data_device
 
 _CPU = torch.device("cpu")
 # Batches of a pipeline that are under way behind the one that is copied in.
@@ -52,8 +52,8 @@ def pipeline(
 def _one_by_one(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
     with failures_named("pipeline", device):
         for batch in batches:
-            results = fn(copied("pipeline", device, batch))
-            yield map_leaves(lambda leaf: copied("pipeline", _CPU, leaf) if isinstance(leaf, Tensor) else leaf, results)
+            results = fn(moved("pipeline", device, batch, copied=True))
+            yield moved("pipeline", _CPU, results, arrays=False, copied=True)
 
 
 def _overlapped(fn: Callable[[Any], Any], batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
