@@ -1,6 +1,7 @@
 """Scripts of the published simulator run on its names, with the winners of `torch_hrr.assembly.Brain`."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -421,6 +422,18 @@ def test_project_into_is_a_round_into_one_area():
     assert b.project_into("A", from_areas=["A"]) == b.areas["A"].num_first_winners
     with pytest.raises(ValueError, match=r"^project_into: target_area must be declared"):
         b.project_into("C", ["s"])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_a_copy_goes_its_own_way(copied):
+    b = trained()
+    weights = np.asarray(b.connectomes["A"]["B"])
+    other = copied(b)
+    other.areas["B"].beta_by_area["A"] = 0.9
+    other.project({}, {"A": ["B"]})
+    assert b.areas["B"].beta_by_area["A"] == 0.1 and len(other.areas["B"].saved_w) == len(b.areas["B"].saved_w) + 1
+    assert np.array_equal(b.connectomes["A"]["B"], weights)
+    assert not np.array_equal(other.connectomes["A"]["B"], weights)
 
 
 def test_the_sampled_mode():

@@ -1,6 +1,9 @@
 """Copies beside computation: the pipeline's order and results, and what waits for what on a GPU's streams."""
 
 import contextlib
+import itertools
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,13 +11,21 @@ import torch
 
 from torch_hrr.runtime import DeviceError, OptimizedTransfers, device, pipeline, transfers
 
+GPU = torch.device("cuda")
+BATCHES = [torch.full((2,), float(i)) for i in range(5)]
+DOUBLED = [[2.0 * i] * 2 for i in range(5)]
+
 
 def test_results_are_those_of_the_loop_in_its_order():
-    batches = [torch.full((2,), float(i)) for i in range(7)]
-    assert [x.tolist() for x in pipeline(lambda x: 2 * x, batches, "cpu")] == [(2 * x).tolist() for x in batches]
+    assert [x.tolist() for x in pipeline(lambda x: 2 * x, BATCHES, "cpu")] == DOUBLED
     assert list(pipeline(torch.sin, [], "cpu")) == []
     structured = pipeline(lambda b: (b["x"] + 1, "kept"), ({"x": np.ones(2), "name": i} for i in range(2)), "cpu")
     assert [(x.tolist(), name) for x, name in structured] == [([2.0, 2.0], "kept")] * 2
+    read = []
+    results = pipeline(lambda x: x, (read.append(i) or torch.tensor(i) for i in range(5)), "cpu")
+    assert read == []
+    next(results)
+    assert read == [0]
 
 
 class InOneBuffer:
@@ -28,126 +39,52 @@ class InOneBuffer:
 
 
 def test_results_and_batches_are_apart_on_the_cpu():
-    batches = [torch.full((2,), float(i)) for i in range(5)]
-    results = list(pipeline(lambda x: x.mul_(2), batches, "cpu"))
-    assert [x.tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
-    assert [x.tolist() for x in batches] == [[float(i)] * 2 for i in range(5)]
-    results = list(pipeline(InOneBuffer(), batches, "cpu"))
-    assert [x["all"].tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
-    assert [x["part"].tolist() for x in results] == [[2.0 * i] for i in range(5)]
-    (same,) = pipeline(lambda x: x, batches[:1], "cpu")
-    assert same.data_ptr() != batches[0].data_ptr()
-
-
-def test_results_of_one_buffer_are_apart_where_copies_out_are_late(timeline, monkeypatch):
-    """A stream for copies out that does nothing before the program waits for it."""
-    pending = []
-
-    def queued(leaf, target):
-        if timeline.current != "out":
-            return leaf.clone()
-        far = torch.empty_like(leaf)
-        pending.append((far, leaf))
-        return far
-
-    def copy_all(event):
-        while pending:
-            far, leaf = pending.pop()
-            far.copy_(leaf)
-
-    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
-    monkeypatch.setattr(Event, "synchronize", copy_all)
-    batches = [torch.full((2,), float(i)) for i in range(5)]
-    results = list(transfers._overlapped(InOneBuffer(), batches, torch.device("cuda")))
-    assert [x["all"].tolist() for x in results] == [[2.0 * i] * 2 for i in range(5)]
-    assert [x["part"].tolist() for x in results] == [[2.0 * i] for i in range(5)]
-
-
-def test_batches_that_are_on_the_device_are_copied_there():
+    assert [x.tolist() for x in pipeline(lambda x: x.mul_(2), BATCHES, "cpu")] == DOUBLED
+    assert [x.tolist() for x in BATCHES] == [[float(i)] * 2 for i in range(5)]
+    results = list(pipeline(InOneBuffer(), BATCHES, "cpu"))
+    assert [x["all"].tolist() for x in results] == DOUBLED and results[3]["part"].tolist() == [6.0]
+    (same,) = pipeline(lambda x: x, BATCHES[:1], "cpu")
+    assert same.data_ptr() != BATCHES[0].data_ptr()
     x = torch.ones(2, device="meta")
     assert transfers._pinned(x) is not x and transfers._pinned(x).is_meta
 
 
-def test_batches_are_read_as_they_are_needed():
-    read = []
-
-    def batches():
-        for i in range(5):
-            read.append(i)
-            yield torch.tensor(i)
-
-    results = pipeline(lambda x: x, batches(), "cpu")
-    assert read == []
-    next(results)
-    assert read == [0]
-
-
-class Timeline:
-    """CUDA's streams as torch shows them, which write down what is queued on them and what they wait for."""
-
-    def __init__(self):
-        self.log, self.current, self.made = [], "compute", iter(("in", "out"))
-
-    def stream(self, device=None):
-        return Stream(self, next(self.made))
-
-    @contextlib.contextmanager
-    def use(self, stream):
-        before, self.current = self.current, stream.name
-        yield
-        self.current = before
-
-
 class Stream:
+    """One of CUDA's streams as torch shows them, which writes down what it waits for and what is queued on it."""
+
     def __init__(self, timeline, name):
-        self.timeline, self.name = timeline, name
+        self.log, self.name = timeline.log, name
 
     def wait_stream(self, other):
-        self.timeline.log.append((self.name, "waits for", other.name))
+        self.log.append((self.name, "waits for", other.name))
 
     def record_event(self):
-        number = sum(entry[1] == "event" for entry in self.timeline.log)
-        self.timeline.log.append((self.name, "event", number))
-        return Event(self.timeline, number)
-
-
-class Near:
-    """What a copy queued on a stream gives."""
-
-    def __init__(self, timeline):
-        self.timeline = timeline
-
-    def record_stream(self, stream):
-        self.timeline.log.append(("memory", "is used by", stream.name))
-
-
-class Event:
-    def __init__(self, timeline, number):
-        self.timeline, self.number = timeline, number
-
-    def synchronize(self):
-        self.timeline.log.append(("host", "waits for event", self.number))
+        number = sum(entry[1] == "event" for entry in self.log)
+        self.log.append((self.name, "event", number))
+        return SimpleNamespace(synchronize=lambda: self.log.append(("host", "waits for event", number)))
 
 
 @pytest.fixture
 def timeline(monkeypatch):
-    made = Timeline()
+    """What is done on pretended streams, in order: the log, and the name of the current one."""
+    made, names = SimpleNamespace(log=[], current="compute"), itertools.cycle(("in", "out"))
     compute = Stream(made, "compute")
-    monkeypatch.setattr(torch.cuda, "Stream", made.stream)
-    monkeypatch.setattr(torch.cuda, "stream", made.use)
+
+    @contextlib.contextmanager
+    def use(stream):
+        before, made.current = made.current, stream.name
+        yield
+        made.current = before
+
+    def noted(verb):
+        return lambda leaf, *_: made.log.append((made.current, verb, leaf.tolist())) or leaf.clone()
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device=None: Stream(made, next(names)))
+    monkeypatch.setattr(torch.cuda, "stream", use)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: compute)
     monkeypatch.setattr(transfers, "_pinned", lambda leaf: leaf)
-
-    def queued(leaf, device):
-        made.log.append((made.current, "copies", leaf.tolist()))
-        return leaf.clone()
-
-    def own(leaf):
-        made.log.append((made.current, "keeps", leaf.tolist()))
-        return leaf.clone()
-
-    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
-    monkeypatch.setattr(transfers, "_own", own)
+    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(noted("copies")))
+    monkeypatch.setattr(transfers, "_own", noted("keeps"))
     return made
 
 
@@ -156,13 +93,10 @@ def test_every_stream_waits_for_what_it_reads(timeline):
         timeline.log.append((timeline.current, "computes", x.tolist()))
         return 10 * x
 
-    batches = [torch.tensor(i) for i in range(4)]
-    results = []
-    for result in transfers._overlapped(fn, batches, torch.device("cuda")):
-        timeline.log.append(("host", "has", result.tolist()))
-        results.append(result)
-    assert results == [0, 10, 20, 30]
     log = timeline.log
+    for result in transfers._overlapped(fn, [torch.tensor(i) for i in range(4)], GPU):
+        log.append(("host", "has", result.tolist()))
+    assert [entry[2] for entry in log if entry[1] == "has"] == [0, 10, 20, 30]
     for i in range(4):
         steps = [
             ("in", "copies", i),
@@ -182,32 +116,39 @@ def test_every_stream_waits_for_what_it_reads(timeline):
     assert log.index(("out", "event", 2)) < waits[0] < log.index(("in", "copies", 3))
 
 
+def test_results_of_one_buffer_are_apart_where_copies_out_are_late(timeline, monkeypatch):
+    """A stream for copies out that does nothing before the program waits for it."""
+    pending = []
+
+    def queued(leaf, target):
+        if timeline.current != "out":
+            return leaf.clone()
+        pending.append((torch.empty_like(leaf), leaf))
+        return pending[-1][0]
+
+    def copy_all():
+        while pending:
+            far, leaf = pending.pop()
+            far.copy_(leaf)
+
+    monkeypatch.setattr(transfers._Lanes, "_queued", staticmethod(queued))
+    monkeypatch.setattr(Stream, "record_event", lambda stream: SimpleNamespace(synchronize=copy_all))
+    results = list(transfers._overlapped(InOneBuffer(), BATCHES, GPU))
+    assert [x["all"].tolist() for x in results] == DOUBLED and results[3]["part"].tolist() == [6.0]
+
+
 @pytest.mark.parametrize("kind", ["cuda", "xpu"])
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
-    ],
-    ids=type,
-)
-def test_a_device_that_fails_in_the_pipeline_is_named(timeline, monkeypatch, kind, error):
+def test_a_device_that_fails_in_the_pipeline_is_named(timeline, monkeypatch, kind):
     monkeypatch.setattr(device, "_move", lambda op, tensor, target: tensor)
-
-    def fn(x):
-        raise error
-
     run = transfers._overlapped if kind == "cuda" else transfers._one_by_one
-    with pytest.raises(DeviceError, match=rf"^pipeline: device {kind} failed: CUDA error"):
-        list(run(fn, [torch.ones(1)], torch.device(kind)))
-
-
-def test_errors_of_the_function_are_its_own():
-    def fn(x):
-        raise RuntimeError("fn's own")
-
-    with pytest.raises(RuntimeError, match=r"^fn's own$"):
-        list(pipeline(fn, [torch.ones(1)], "cpu"))
+    told = r"^pipeline: device \w+ failed: CUDA error"
+    for error, kind_of, text in (
+        (torch.AcceleratorError("CUDA error: illegal"), DeviceError, told),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), DeviceError, told),
+        (RuntimeError("fn's own"), RuntimeError, r"^fn's own$"),
+    ):
+        with pytest.raises(kind_of, match=text):
+            list(run(Mock(side_effect=error), BATCHES, torch.device(kind)))
 
 
 def test_transfers_on_the_cpu_are_copies():
@@ -228,12 +169,13 @@ def test_transfers_on_the_cpu_are_copies():
 
 def test_a_copy_to_a_gpu_waits_and_is_waited_for(timeline):
     moving = OptimizedTransfers("cpu")
-    moving.device = torch.device("cuda")
+    moving.device = GPU
 
     class Source(torch.Tensor):
         def to(self, device, **options):
             timeline.log.append((timeline.current, "copies", device.type, *options))
-            return Near(timeline)
+            used = lambda stream: timeline.log.append(("memory", "is used by", stream.name))  # noqa: E731
+            return SimpleNamespace(record_stream=used)
 
     moving.async_transfer(torch.ones(1).as_subclass(Source))
     assert timeline.log == [

@@ -56,15 +56,6 @@ def test_an_alert_is_raised_once_for_every_rise(monkeypatch):
     assert seen == [5.0, 7.0, 8.0]
 
 
-def test_an_alert_is_raised_in_every_run():
-    seen = []
-    running = ResourceMonitor("cpu", interval=60)
-    running.alert("rss_mb", above=0, callback=lambda sample: seen.append(sample["rss_mb"]))
-    for runs in (1, 2):
-        running.start().stop()
-        assert len(seen) == runs
-
-
 @pytest.mark.parametrize(
     ("callback", "text"), [(lambda sample: 1 / 0, "ZeroDivisionError"), (lambda sample: sys.exit(1), "SystemExit: 1")]
 )
@@ -99,17 +90,15 @@ def test_an_alert_may_stop_the_monitor_and_cannot_start_it_twice():
     assert threading.active_count() == before
 
 
-def test_an_interval_may_be_longer_than_a_thread_can_wait():
-    running = ResourceMonitor("cpu", interval=1e300).start()
-    assert running._thread.is_alive() and len(running.stop()) == 2
-
-
 def test_samples_are_written_as_json(tmp_path):
-    with ResourceMonitor("cpu", interval=0.01) as running:
-        pass
+    # No thread can wait for as long as this interval.
+    running, seen = ResourceMonitor("cpu", interval=1e300), []
+    running.alert("rss_mb", above=0, callback=seen.append)
+    for runs in (1, 2):
+        assert running.start()._thread.is_alive() and len(running.stop()) == 2 and len(seen) == runs
     running.save(tmp_path / "run.json")
     found = json.loads((tmp_path / "run.json").read_text())
-    assert found == {"device": "cpu", "interval": 0.01, "samples": running.samples()}
+    assert found == {"device": "cpu", "interval": 1e300, "samples": running.samples()}
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
@@ -163,24 +152,17 @@ def test_what_a_gpu_tells(installed):
 
 
 @pytest.mark.parametrize("name", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
-def test_only_what_nvidias_library_raises_means_that_it_cannot_tell(installed, name):
+def test_only_what_nvidias_library_raises_means_that_it_cannot_tell(installed, monkeypatch, name):
     installed(**{name: lambda *_: fail(NVMLError("Driver Not Loaded"))})
     assert monitor._Gpu.of(torch.device("cuda")) is None
     installed(**{name: lambda *_: fail(AttributeError("a mistake"))})
     with pytest.raises(AttributeError, match="a mistake"):
         monitor._Gpu.of(torch.device("cuda"))
-
-
-def test_a_mistake_in_a_sample_is_no_missing_value(installed):
     installed(nvmlDeviceGetUtilizationRates=lambda handle: fail(TypeError("a mistake")))
     with pytest.raises(TypeError, match="a mistake"):
         monitor._Gpu.of(torch.device("cuda")).sample()
-
-
-def test_without_nvidias_library_there_is_nothing_to_tell(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert monitor._Gpu.of(torch.device("cuda")) is None
-    assert monitor._Gpu.of(torch.device("cpu")) is None
+    assert monitor._Gpu.of(torch.device("cuda")) is monitor._Gpu.of(torch.device("cpu")) is None
 
 
 def test_a_monitor_runs_once_and_starts_anew():

@@ -6,6 +6,7 @@ import sys
 import warnings
 from unittest.mock import Mock
 
+import numpy
 import pytest
 import torch
 
@@ -47,8 +48,9 @@ def test_containers_are_rebuilt_and_the_rest_is_untouched(two_gpus, moves):
     assert isinstance(moved["table"], collections.defaultdict) and moved["table"]["new"] == []
     assert "new" not in table
     assert to_gpu(torch.Size([2, 3])) == torch.Size([2, 3])
-    found = to_gpu(torch.max(torch.ones(2, 2), dim=1))
-    assert isinstance(found, torch.return_types.max)
+    assert isinstance(to_gpu(torch.max(torch.ones(2, 2), dim=1)), torch.return_types.max)
+    found = to_cpu(Sized(a))
+    assert type(found) is Sized and torch.equal(found.second, 2 * a)
 
 
 class Sized(collections.namedtuple("Sized", "first second")):
@@ -56,12 +58,6 @@ class Sized(collections.namedtuple("Sized", "first second")):
 
     def __new__(cls, first):
         return super().__new__(cls, first, 2 * first)
-
-
-def test_a_named_tuple_with_a_constructor_of_its_own_is_rebuilt():
-    given = Sized(torch.ones(2))
-    found = to_cpu(given)
-    assert type(found) is Sized and torch.equal(found.second, given.second)
 
 
 @pytest.mark.parametrize("call", (to_gpu, to_cpu, GPUMemoryManager("cpu").transfer_state))
@@ -83,26 +79,28 @@ def test_to_gpu_goes_to_the_current_gpu_or_the_first(two_gpus, moves, current, t
     assert [where for _, where in moves] == [target]
 
 
-def test_to_cpu(two_gpus, moves):
-    numpy = pytest.importorskip("numpy")
+def test_to_cpu_leaves_arrays(two_gpus, moves):
     array = numpy.ones(3)
     state = to_cpu({"tensors": (torch.ones(1), [torch.ones(2)]), "array": array})
-    assert [target for _, target in moves] == ["cpu", "cpu"]
-    assert state["array"] is array
+    assert [target for _, target in moves] == ["cpu", "cpu"] and state["array"] is array
 
 
-def test_to_gpu_without_a_gpu_stays_on_the_cpu(no_gpu):
-    numpy = pytest.importorskip("numpy")
+def test_without_a_gpu_all_stays_on_the_cpu_and_is_its_own(no_gpu, monkeypatch):
     array = numpy.arange(6.0).reshape(2, 3)
     with pytest.warns(RuntimeWarning, match="continuing on the CPU"):
         moved = to_gpu({"tensor": torch.ones(2), "array": array})
     assert moved["tensor"].device == moved["array"].device == torch.device("cpu")
     moved["array"].zero_()
     assert array.sum() == 15
+    x = torch.ones(2, requires_grad=True)
+    to_cpu([x * 3])[0].sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.warns(RuntimeWarning):
+        assert to_gpu([1, "a"]) == [1, "a"]
 
 
 def test_numpy_arrays_become_tensors_of_their_dtype(two_gpus, moves):
-    numpy = pytest.importorskip("numpy")
     frozen = numpy.arange(4)
     frozen.flags.writeable = False
     for array, dtype in [
@@ -122,18 +120,6 @@ def test_numpy_arrays_become_tensors_of_their_dtype(two_gpus, moves):
     assert len(moves) == 6
     for array in (numpy.array(["a"]), numpy.array([None]), numpy.zeros(1, numpy.longdouble), numpy.float64(1)):
         assert to_gpu(array) is array
-
-
-def test_no_numpy_is_needed(no_gpu, monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.warns(RuntimeWarning):
-        assert to_gpu([1, "a"]) == [1, "a"]
-
-
-def test_gradients_pass_through_transfers():
-    x = torch.ones(2, requires_grad=True)
-    to_cpu([x * 3])[0].sum().backward()
-    assert x.grad.tolist() == [3, 3]
 
 
 def test_synchronize_waits_for_the_current_device(two_gpus, monkeypatch):

@@ -54,7 +54,6 @@ from torch_hrr.runtime.monitor import ResourceMonitor
 from torch_hrr.runtime.profiler import OperatorRecording
 
 Axis = int | Sequence[int] | None
-Device = torch.device | str | int | None
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _GIGABYTE = 2**30
@@ -257,7 +256,19 @@ def uniform(low: float = 0.0, high: float = 1.0, size: Any = ()) -> Tensor:
     return torch.where(drawn == ends[1], torch.nextafter(ends[1], ends[0]), drawn)
 
 
-class GPUMemoryManager(Described):
+class _OnDevice(Described):
+    """Something of a device that holds data, the CPU where a named one cannot be used."""
+
+    def __init__(self, device: torch.device | str | int | None = None) -> None:
+        """Finds the device, not meta."""
+        op = type(self).__name__
+        self.device = devices.with_data(op, resolve_device_or_cpu(device, op=op))
+
+    def _summary(self) -> dict[str, Any]:
+        return {"device": self.device}
+
+
+class GPUMemoryManager(_OnDevice):
     """Memory of a device within a share of it: torch's allocator, with a limit. Threads may share a manager.
 
     On CUDA torch gives the process no more than the limit; a call of `run` that meets it goes on with fewer rows and
@@ -272,8 +283,8 @@ class GPUMemoryManager(Described):
     @takes(memory_limit=Real(0, 1, open_left=True))
     def __init__(self, device: torch.device | str | int | None = None, memory_limit: float = 0.8) -> None:
         """Finds the device's memory; on CUDA sets the limit of this process."""
+        super().__init__(device)
         self.memory_limit = memory_limit
-        self.device = _holding("GPUMemoryManager", device)
         known = self.device.type in ("cpu", "cuda")
         self._limit = total_memory(self.device) * memory_limit if known else math.inf
         self.max_memory_gb = self._limit / _GIGABYTE
@@ -285,8 +296,8 @@ class GPUMemoryManager(Described):
         self._lock = Lock()
 
     def _summary(self) -> dict[str, Any]:
-        own = {"device": self.device, "memory_limit": self.memory_limit, "max_memory_gb": self.max_memory_gb}
-        return own | {"used_bytes": self._used_bytes}
+        own = {"memory_limit": self.memory_limit, "max_memory_gb": self.max_memory_gb, "used_bytes": self._used_bytes}
+        return super()._summary() | own
 
     @property
     def memory_pool(self) -> dict[tuple[int, ...], list[Tensor]]:
@@ -396,17 +407,14 @@ class GPUMemoryManager(Described):
         }
 
 
-class OptimizedTransfers(Described):
+class OptimizedTransfers(_OnDevice):
     """Copies to a device on a stream of their own, from pinned memory of torch's; plain ones without a GPU."""
 
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         """Finds the device, not meta; its stream is made when it is first used."""
-        self.device = _holding("OptimizedTransfers", device)
+        super().__init__(device)
         self.pinned_memory_pool: dict[tuple[int, ...], Tensor] = {}
         self._stream: Any = None
-
-    def _summary(self) -> dict[str, Any]:
-        return {"device": self.device}
 
     @property
     def on_gpu(self) -> bool:
@@ -472,17 +480,17 @@ class OptimizedTransfers(Described):
                 self._stream.synchronize()
 
 
-class GPUMemoryAnalysis(Described):
+class GPUMemoryAnalysis(_OnDevice):
     """How much memory vectors of a dimension take on a device, not meta."""
 
     @takes(dimensionality=Int(1))
     def __init__(self, device: torch.device | str | int | None = None, dimensionality: int = 512) -> None:
         """Allocates nothing yet."""
-        self.device = _holding("GPUMemoryAnalysis", device)
+        super().__init__(device)
         self.dimensionality = dimensionality
 
     def _summary(self) -> dict[str, Any]:
-        return {"device": self.device, "dimensionality": self.dimensionality}
+        return super()._summary() | {"dimensionality": self.dimensionality}
 
     @takes(max_vectors=Int(1000))
     def analyze_memory_usage(self, max_vectors: int = 10000) -> list[dict[str, float]]:
@@ -512,15 +520,8 @@ class GPUMemoryAnalysis(Described):
         return rows
 
 
-class GPUPerformanceBenchmark(Described):
+class GPUPerformanceBenchmark(_OnDevice):
     """How long binding takes on the CPU and on a GPU."""
-
-    def __init__(self, device: torch.device | str | int | None = None) -> None:
-        """Measures nothing yet; the device is not meta."""
-        self.device = _holding("GPUPerformanceBenchmark", device)
-
-    def _summary(self) -> dict[str, Any]:
-        return {"device": self.device}
 
     def benchmark_gpu_vs_cpu(
         self, dimensionalities: Sequence[int], batch_sizes: Sequence[int]
@@ -736,8 +737,3 @@ class PerformanceProfiler(Described):
             name: OperationMetrics(t["mean_time"], 1 / t["mean_time"], t["median"], t["iqr"], t["runs"])
             for name, t in timings.items()
         }
-
-
-def _holding(op: str, device: Device) -> torch.device:
-    """The device, or the CPU where it cannot be used; it must hold data."""
-    return devices.with_data(op, resolve_device_or_cpu(device, op=op))

@@ -19,7 +19,7 @@ Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, TACL 2021,
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -30,7 +30,7 @@ from torch_hrr import assembly
 from torch_hrr._repr import Described
 from torch_hrr._shared import CopiedWhole
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._views import AreaView
+from torch_hrr.assembly._views import AreaView, Views
 from torch_hrr.compat._connectomes import Connectome, Weights, stimulus_views
 from torch_hrr.runtime.device import resolve_device_or_cpu
 
@@ -53,20 +53,19 @@ class Winners(list[int]):
         return list, (list(self),)
 
 
-class Betas(MutableMapping[str, float]):
+class Betas(Views[str, float], MutableMapping[str, float]):
     """The plasticity of areas, or of stimuli, into one area; the area's own where none was set."""
 
     def __init__(self, brain: assembly.Brain, area: str, kind: str) -> None:
         """Makes those of the areas or the stimuli of a brain."""
+        # Copies hold the copied brain: methods stand for the functions of other views.
         self._brain, self._area, self._kind = brain, area, kind
+        self._wanted = f"beta_by_{kind}: {kind} must be declared"
 
     def _names(self) -> Mapping[str, Any]:
         return self._brain.areas if self._kind == "area" else self._brain.stimuli
 
-    def __getitem__(self, name: str) -> float:
-        """The plasticity that rounds use; KeyError for a name of nothing."""
-        if not isinstance(name, str) or name not in self._names():
-            raise KeyError(f"beta_by_{self._kind}: {self._kind} must be declared, got {checks.brief(name)}")
+    def _view(self, name: str) -> float:
         return self._brain.beta(name, self._area)
 
     def __setitem__(self, name: str, beta: float) -> None:
@@ -81,18 +80,6 @@ class Betas(MutableMapping[str, float]):
     def __delitem__(self, name: str) -> NoReturn:
         """Refused: every area and stimulus has one."""
         raise TypeError(f"beta_by_{self._kind}: an entry must not be deleted; assign the area's beta")
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of all areas or stimuli."""
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._names())
-
-    def __repr__(self) -> str:
-        """Like that of a dict."""
-        return repr(dict(self))
 
 
 def _shown(path: str) -> Any:

@@ -465,15 +465,11 @@ def _warn_once(reason: str, message: str) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"torch_hrr: {message}", RuntimeWarning, stacklevel=_level_of_caller())
-
-
-def _level_of_caller() -> int:
-    """What `warnings.warn`, called by the caller of this, takes to point at the first frame outside the package."""
-    frame, level = sys._getframe(1).f_back, 2
+    """A warning that points at the first frame outside the package."""
+    frame, level = sys._getframe().f_back, 2
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "torch_hrr":
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(f"torch_hrr: {message}", RuntimeWarning, stacklevel=level)
 
 
 def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
