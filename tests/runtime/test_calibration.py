@@ -78,10 +78,12 @@ def test_what_is_not_a_file_is_an_error_and_no_wait(folder, make):
         calibration.crossover("kept", modelled(0, 2), 8, GPU)
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, folder):
-    folder.parent.joinpath("file").write_text("")
-    monkeypatch.setenv("TORCH_HRR_CACHE", str(folder.parent / "file"))
+def test_a_folder_that_cannot_be_is_no_error(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCH_HRR_CACHE", str(tmp_path / "file"))
     assert calibration.crossover("kept", modelled(0, 2), 8, GPU) == 1
+    clear_calibration()
+    assert calibrate("cpu", [8]) == {8: math.inf}
 
 
 def test_binding_is_timed_with_its_copies_and_the_best_of_several_counts(monkeypatch):
@@ -103,21 +105,8 @@ def test_without_an_accelerator_the_cpu_always_wins(folder):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        (("cpu", 16), TypeError, "dimensionalities must be a sequence of ints, got int"),
-        (("cpu", [0]), ValueError, "dimensionalities must be at least 1, got 0"),
-        (("nowhere",), ValueError, "device must be"),
-    ],
-)
-def test_bad_arguments(arguments, error, text):
-    with pytest.raises(error, match=f"^calibrate: {text}"):
-        calibrate(*arguments)
-
-
-def test_a_folder_that_cannot_be_has_nothing_to_forget(monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("TORCH_HRR_CACHE", str(tmp_path / "file"))
-    clear_calibration()
-    assert calibrate("cpu", [8]) == {8: math.inf}
+def test_bad_arguments():
+    with pytest.raises(TypeError, match=r"^calibrate: dimensionalities must be a sequence of ints, got int"):
+        calibrate("cpu", 16)
+    with pytest.raises(ValueError, match=r"^calibrate: dimensionalities must be at least 1, got 0"):
+        calibrate("cpu", [0])

@@ -292,33 +292,26 @@ def test_info_without_a_gpu(no_gpu, monkeypatch):
     assert get_device_info() == {**info, "device_name": "aarch64", "device_memory": None}
 
 
-class FakeDriver:
+def driver(loaded=0, told=0):
     """The three calls of the NVIDIA management library that are used."""
 
-    def __init__(self, loaded=0, told=0):
-        self.loaded, self.told = loaded, told
-
-    def nvmlInit_v2(self):
-        return self.loaded
-
-    def nvmlSystemGetDriverVersion(self, text, size):
+    def tell(text, size):
         text.value = b"550.54.15"[: size - 1]
-        return self.told
+        return told
 
-    def nvmlShutdown(self):
-        return 0
+    return Mock(nvmlInit_v2=lambda: loaded, nvmlSystemGetDriverVersion=tell)
 
 
 @pytest.mark.parametrize(
-    ("library", "driver"),
+    ("library", "version"),
     [
-        (lambda name: FakeDriver(), "550.54.15"),
-        (lambda name: FakeDriver(loaded=9), None),
-        (lambda name: FakeDriver(told=3), None),
+        (lambda name: driver(), "550.54.15"),
+        (lambda name: driver(loaded=9), None),
+        (lambda name: driver(told=3), None),
         (Mock(side_effect=OSError()), None),
     ],
 )
-def test_info_with_a_gpu(two_gpus, monkeypatch, library, driver):
+def test_info_with_a_gpu(two_gpus, monkeypatch, library, version):
     class Card:
         name, total_memory, major, minor = "NVIDIA GeForce RTX 3090", 24 * 2**30, 8, 6
 
@@ -331,7 +324,7 @@ def test_info_with_a_gpu(two_gpus, monkeypatch, library, driver):
         "device_name": "NVIDIA GeForce RTX 3090",
         "device_memory": "24.00 GB",
         "capability": "8.6",
-        "driver": driver,
+        "driver": version,
     }
     set_device("cpu")
     get_device_info()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr._shared import CopiedWhole, lock_public_calls, locked
+from torch_hrr._spec import Bool, Choice, Real, Seed, takes
 from torch_hrr.assembly import Brain, assembly_loss, k_winners
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _external as rounding
@@ -68,6 +69,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         super().__init_subclass__(**kwargs)
         lock_public_calls(cls)
 
+    @takes(precision=Choice(_PRECISIONS), jit=Bool(), learning=Bool(), p=Real(0, 1), seed=Seed())
     def __init__(
         self,
         device: str | int | torch.device | None = "cpu",
@@ -79,13 +81,10 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     ) -> None:
         """See the class."""
         super().__init__()
-        op = type(self).__name__
-        self.precision = checks.choice(op, "precision", precision, _PRECISIONS)
-        self._dtype = _PRECISIONS[self.precision]
-        place = resolve_device_or_cpu(device, op=op)
-        self.brain = Brain(checks.probability(op, "p", p), checks.check_seed(op, seed), device=place)
+        self.precision, self._dtype = precision, _PRECISIONS[precision]
+        self.brain = Brain(p, seed, device=resolve_device_or_cpu(device, op=type(self).__name__))
         self.memory_manager = ConnectomeMemory(self.brain)
-        self.jit = checks.check_bool(op, "jit", jit)
+        self.jit = jit
         self.kernels: dict[str, Callable[..., None]] = {}
         self._samples: UsageSamples | None = None
         self.biases = nn.ParameterList()
@@ -96,7 +95,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         self._projections: dict[str, list[str]] = {}
         # The external inputs of the last projection.
         self._repeated: Mapping[str, Any] = {}
-        if checks.check_bool(op, "learning", learning):
+        if learning:
             self.enable_learning()
 
     @property

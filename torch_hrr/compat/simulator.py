@@ -29,6 +29,7 @@ from torch import Tensor
 from torch_hrr import assembly
 from torch_hrr._repr import Described
 from torch_hrr._shared import CopiedWhole
+from torch_hrr._spec import Bool, takes
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._views import AreaView, Views
 from torch_hrr.compat._connectomes import Connectome, Weights, stimulus_views
@@ -233,6 +234,7 @@ class Brain(Described, CopiedWhole):
 
     p, save_size, save_winners = _shown("brain.p"), _flag("save_size"), _flag("save_winners")
 
+    @takes(save_size=Bool(), save_winners=Bool())
     def __init__(
         self,
         p: float,
@@ -245,8 +247,7 @@ class Brain(Described, CopiedWhole):
         """See the class."""
         place = resolve_device_or_cpu(device, op="Brain")
         self.brain = assembly.Brain(p=p, seed=seed, device=place, mode=mode)
-        given = {"save_size": save_size, "save_winners": save_winners}
-        self._flags = {name: checks.check_bool("Brain", name, value) for name, value in given.items()}
+        self._flags = {"save_size": save_size, "save_winners": save_winners}
         self._areas: dict[str, Area] = {}
         self._views: dict[tuple[str, str], Connectome] = {}
 
