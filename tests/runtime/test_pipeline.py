@@ -167,7 +167,7 @@ def test_transfers_on_the_cpu_are_copies():
     moving.release(buffer)
 
 
-def test_a_copy_to_a_gpu_waits_and_is_waited_for(timeline):
+def test_a_copy_to_a_gpu_waits_and_is_waited_for(timeline, monkeypatch):
     moving = OptimizedTransfers("cpu")
     moving.device = GPU
 
@@ -177,12 +177,20 @@ def test_a_copy_to_a_gpu_waits_and_is_waited_for(timeline):
             used = lambda stream: timeline.log.append(("memory", "is used by", stream.name))  # noqa: E731
             return SimpleNamespace(record_stream=used)
 
-    moving.async_transfer(torch.ones(1).as_subclass(Source))
+    source = torch.ones(1).as_subclass(Source)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    moving.async_transfer(source, Stream(timeline, "given"))
+    moving._stream = Stream(timeline, "own")
+    moving.async_transfer(source)
     assert timeline.log == [
-        ("in", "waits for", "compute"),
-        ("in", "copies", "cuda", "non_blocking", "copy"),
-        ("compute", "waits for", "in"),
-        ("memory", "is used by", "compute"),
+        entry
+        for name in ("given", "own")
+        for entry in (
+            (name, "waits for", "compute"),
+            (name, "copies", "cuda", "non_blocking", "copy"),
+            ("compute", "waits for", name),
+            ("memory", "is used by", "compute"),
+        )
     ]
 
 

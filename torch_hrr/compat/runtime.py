@@ -462,7 +462,8 @@ class OptimizedTransfers(_OnDevice):
             copy: Tensor = devices.moved(op, self.device, source, copied=True)
             return copy
         with devices.failures_named(op, self.device):
-            stream = self._stream = stream or self._stream or torch.cuda.Stream(self.device)
+            if stream is None:
+                stream = self._stream = self._stream or torch.cuda.Stream(self.device)
             current = torch.cuda.current_stream(self.device)
             # What is queued may still write the tensor, if it is on the device already.
             stream.wait_stream(current)
