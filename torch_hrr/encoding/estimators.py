@@ -19,7 +19,7 @@ from torch_hrr._spec import Bool, Instance, Int, Real, Seed, takes
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
-from torch_hrr.encoding.inputs import (
+from torch_hrr._inputs import (
     TOKENS,
     as_array,
     check_target,
@@ -31,7 +31,7 @@ from torch_hrr.encoding.inputs import (
     real_tensor,
     token_tensor,
 )
-from torch_hrr.encoding.protocol import Parameters, not_fitted
+from torch_hrr._estimators import Parameters, not_fitted
 from torch_hrr.encoding.readout import fit_softmax, softmax_ticks
 from torch_hrr.encoding.reservoir import SETTINGS, LiquidStateMachine, read_out
 from torch_hrr.io import Saveable

@@ -40,7 +40,7 @@ class Parameters:
         raise NotImplementedError
 
     def _takes_tokens(self) -> bool:
-        raise NotImplementedError
+        return False
 
     def __sklearn_is_fitted__(self) -> bool:
         """For ``sklearn.utils.validation.check_is_fitted``."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._checks import check_data, shown, signed, strided
-from torch_hrr.encoding.protocol import complex_error, conversion_warning
+from torch_hrr._estimators import complex_error, conversion_warning
 
 # What tokens must.
 TOKENS = "be integers, one a token"
