@@ -5,11 +5,12 @@ What every saveable class refuses (other bytes, keys, formats, missing parts) is
 
 import copy
 import math
-import os
 import random
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from torch_hrr import IntegrityError
 from torch_hrr.assembly import Brain
@@ -46,13 +47,6 @@ def brains():
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    # Nothing here has to outlive the machine.
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    return tmp_path / "brain.safetensors"
-
-
-@pytest.fixture
 def content(brains):
     """Of both modes: the tensors, each to be replaced and not changed, and the configuration."""
     return {mode: (brain._content()[0], copy.deepcopy(brain._content()[1])) for mode, brain in brains.items()}
@@ -65,24 +59,23 @@ def use(brain):
         brain.winners(name), brain.support(name)
         for other in "AB":
             brain.potentiated(name, other, 1)
-    brain.project({"s": ["A", "B"]}, rounds=2)
-    brain.project({"s": ["A", "B"]}, BOTH, rounds=3)
+    brain.project({"s": ["A", "B"]})
+    brain.project({"s": ["A", "B"]}, BOTH, rounds=2)
     if exact:
         brain.normalize("A")
-        brain.project({"s": ["A", "B"]}, BOTH, rounds=3)
+        brain.project({"s": ["A", "B"]}, BOTH, rounds=2)
         brain.fix_assembly("A")
-    brain.pattern_complete("B")
+    brain.pattern_complete("B", rounds=2)
 
 
-def forge(path, tensors, config):
-    """A file whose seal is right: anybody can make one."""
-    files.save(path, tensors, config, **FORMAT)
+def load(tensors, config):
+    """The brain of a file with this content, whose seal is right: anybody can make one."""
+    return Brain._made("forged", tensors, copy.deepcopy(config), device=None)
 
 
-def assert_refused(path, tensors, config):
-    forge(path, tensors, config)
-    with pytest.raises(IntegrityError, match=r"^load: \S*brain\.safetensors "):
-        Brain.load(path)
+def assert_refused(tensors, config):
+    with pytest.raises(IntegrityError, match=r"^load: forged must describe a Brain, got "):
+        load(tensors, config)
 
 
 def changed(tensors, name, *values, start=0):
@@ -93,14 +86,14 @@ def changed(tensors, name, *values, start=0):
 
 
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
-def test_the_forger_can_write_a_good_file(path, content, brains, mode):
-    forge(path, *content[mode])
-    forged = path.read_bytes()
-    brains[mode].save(path)
-    assert path.read_bytes() == forged
-    loaded = Brain.load(path)
+def test_the_forger_can_write_a_good_file(tmp_path, content, brains, mode):
+    for name in "ab":
+        files.save(tmp_path / name, *content[mode], **FORMAT) if name == "a" else brains[mode].save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    loaded = Brain.load(tmp_path / "a")
     assert loaded.get_extra_state() == brains[mode].get_extra_state()
     use(loaded)
+    use(load(*content[mode]))
 
 
 # states.0 and 1 are areas A (n = 60) and B, 2 the graph of one's own from B to A, 3 the fiber from A to A, 4 and 5 the
@@ -122,12 +115,12 @@ SAMPLED = {
 
 
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
-def test_a_value_that_points_outside_is_refused(content, brains, path, name):
+def test_a_value_that_points_outside_is_refused(content, brains, name):
     tensors, config = content["exact"]
     half = tensors[name].numel() // 2
     for number, value in enumerate(OUT_OF_RANGE[name]):
         wrong = changed(tensors, name, value, start=number % 2 * half)
-        assert_refused(path, wrong, config)
+        assert_refused(wrong, config)
     # A state says which part of what is wrong; the brain can be used afterwards, as one that is new.
     brain, part = copy.deepcopy(brains["exact"]), name.rpartition(".")[2].replace("won", "support|won")
     with pytest.raises(ValueError, match=rf"^load_state_dict: ({part}) of (area|the fiber|stimulus) .* must be "):
@@ -142,22 +135,22 @@ def test_a_value_that_points_outside_is_refused(content, brains, path, name):
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-def test_a_value_of_a_sampled_brain_that_points_outside_is_refused(content, path, name):
+def test_a_value_of_a_sampled_brain_that_points_outside_is_refused(content, name):
     tensors, config = content["sampled"]
     for number, value in enumerate(SAMPLED[name]):
-        assert_refused(path, changed(tensors, f"sampled.{number % 2}.{name}", value), config)
+        assert_refused(changed(tensors, f"sampled.{number % 2}.{name}", value), config)
     counts = "sampled.1.stimulus.0.0.counts"
     for longer in (torch.ones(len(tensors[counts]) + 1), torch.ones(90)):
-        assert_refused(path, {**tensors, counts: longer}, config)
-    assert_refused(path, {**tensors, counts: torch.ones(90), counts.replace("counts", "sums"): torch.ones(90)}, config)
+        assert_refused({**tensors, counts: longer}, config)
+    assert_refused({**tensors, counts: torch.ones(90), counts.replace("counts", "sums"): torch.ones(90)}, config)
 
 
-def test_repeated_neurons_are_refused(content, path):
+def test_repeated_neurons_are_refused(content):
     tensors, config = content["exact"]
     for name in ("states.0.winners", "states.0.neuron_of"):
         wrong = tensors[name].clone()
         wrong[1, 1] = wrong[1, 0]
-        assert_refused(path, {**tensors, name: wrong}, config)
+        assert_refused({**tensors, name: wrong}, config)
 
 
 CHANGES = {
@@ -167,26 +160,45 @@ CHANGES = {
     "longer": lambda tensor: torch.cat([tensor, tensor], -1),
     "a dimension": lambda tensor: tensor.unsqueeze(-1).clone(),
     "another dtype": lambda tensor: tensor.to(torch.int16),
-    "missing": None,
 }
 
 
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
-@pytest.mark.parametrize("change", CHANGES)
-def test_tensors_of_another_shape_or_dtype_are_refused_or_usable(content, path, mode, change):
+def test_tensors_of_another_shape_or_dtype_are_refused(content, mode):
     intact, config = content[mode]
     for name, tensor in intact.items():
-        tensors = {other: each for other, each in intact.items() if other != name}
-        if CHANGES[change] is not None:
-            tensors[name] = CHANGES[change](tensor)
-        forge(path, tensors, config)
-        try:
-            loaded = Brain.load(path)
-        except IntegrityError:
-            continue
-        assert change in {"one brain", "cut", "empty", "longer"}, name
-        use(loaded)
-    assert_refused(path, {**intact, "states.9.winners": torch.zeros(2)}, config)
+        others = {other: each for other, each in intact.items() if other != name}
+        assert_refused(others, config)
+        for change, make in CHANGES.items():
+            wrong = make(tensor)
+            if change == "empty" and name in ("states.6.scale", "states.7.scale"):
+                use(load({**others, name: wrong}, config))  # that of a fiber that was not normalised
+            elif (wrong.shape, wrong.dtype) != (tensor.shape, tensor.dtype):
+                assert_refused({**others, name: wrong}, config)
+    assert_refused({**intact, "states.9.winners": torch.zeros(2)}, config)
+
+
+class Largest(TorchDispatchMode):
+    """The most elements of a tensor with memory that the calls within make."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        sizes = [each.numel() for each in tree_leaves(made) if torch.is_tensor(each) and not each.is_meta]
+        self.elements = max(self.elements, *sizes, 0)
+        return made
+
+
+@pytest.mark.parametrize("where", ["areas.0.1.n", "areas.1.1.n", "areas.0.1.n areas.0.1.k", "batch"])
+def test_no_memory_is_taken_for_sizes_that_the_tensors_do_not_have(content, where):
+    tensors, config = content["exact"]
+    most = max(tensor.numel() for tensor in tensors.values())
+    for each in where.split():
+        config = forged(config, each, 200_000)
+    with Largest() as largest:
+        assert_refused(tensors, config)
+    assert largest.elements <= most
 
 
 EXTREMES = {
@@ -199,7 +211,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
-def test_any_forged_value_is_refused_or_can_be_used(content, path, mode):
+def test_any_forged_value_is_refused_or_can_be_used(content, mode):
     intact, config = content[mode]
     generator = random.Random(0)
     filled = [name for name, tensor in intact.items() if tensor.numel()]
@@ -209,9 +221,8 @@ def test_any_forged_value_is_refused_or_can_be_used(content, path, mode):
         tensors = intact
         for _ in range(generator.choice([1, 1, 2, 4])):
             tensors = changed(tensors, name, generator.choice(options), start=generator.choice(places))
-        forge(path, tensors, config)
         try:
-            loaded = Brain.load(path)
+            loaded = load(tensors, config)
         except IntegrityError:
             continue
         use(loaded)
@@ -228,37 +239,41 @@ FORGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("where", FORGED)
-def test_a_forged_description_is_refused(content, path, where):
-    tensors, config = content["exact"]
+def forged(config, where, value):
+    """A copy of a configuration with another value at a place."""
     *outer, last = (int(part) if part.isdigit() else part for part in where.split("."))
+    config = place = copy.deepcopy(config)
+    for part in outer:
+        place = place[part]
+    place[last] = value
+    return config
+
+
+@pytest.mark.parametrize("where", FORGED)
+def test_a_forged_description_is_refused(content, where):
+    tensors, config = content["exact"]
     for value in FORGED[where]:
-        forged = place = copy.deepcopy(config)
-        for part in outer:
-            place = place[part]
-        place[last] = value
-        assert_refused(path, tensors, forged)
+        assert_refused(tensors, forged(config, where, value))
 
 
-def test_weights_above_what_sums_of_many_winners_hold_are_refused(path):
+def test_weights_above_what_sums_of_many_winners_hold_are_refused():
     brain = Brain(p=0.5, seed=0)
     brain.add_area("A", n=3001, k=3001)
     brain.add_area("B", n=3, k=1, beta=1.0)
     brain.activate("A", range(3001))
     brain.project({}, {"A": ["B"]}, rounds=30)
-    brain.save(path)
     tensors, config = brain._content()
     # 2^35 / 3001, which float32 rounds up: every grown synapse has it, and what rounds make can be loaded.
     largest = torch.tensor(2.0**35 / 3001)
     assert float(largest) > 2.0**35 / 3001 and float(tensors["states.2.weight"].max()) == largest
-    loaded = Brain.load(path)
+    loaded = load(tensors, config)
     for each in (brain, loaded):
         each.project({}, {"A": ["B"]}, rounds=3)
     assert loaded.winners("B").equal(brain.winners("B"))
-    assert_refused(path, changed(tensors, "states.2.weight", float(largest) + 1024), config)
+    assert_refused(changed(tensors, "states.2.weight", float(largest) + 1024), config)
 
 
-def test_a_saturated_stimulus_can_be_loaded(path):
+def test_a_saturated_stimulus_can_be_loaded():
     brain = Brain(p=0.9, seed=0)
     for name, size in (("s", 100), ("t", 2**26)):
         brain.add_stimulus(name, size=size)
@@ -268,11 +283,10 @@ def test_a_saturated_stimulus_can_be_loaded(path):
     brain.project({"s": ["A"], "t": ["A"]}, rounds=30)
     grown, more = (brain.stimulus_weights(name, "A")[brain.winners("A")] for name in "st")
     assert bool((grown == 2**24).all()) and bool((more > 2**24).all())
-    brain.save(path)
-    assert Brain.load(path).stimulus_weights("t", "A").equal(brain.stimulus_weights("t", "A"))
+    assert load(*brain._content()).stimulus_weights("t", "A").equal(brain.stimulus_weights("t", "A"))
 
 
-def test_weights_of_neurons_that_were_never_active_are_refused(path):
+def test_weights_of_neurons_that_were_never_active_are_refused():
     brain = Brain(p=0.2, seed=0)
     brain.add_stimulus("s", size=20)
     brain.add_area("A", n=500, k=5)
@@ -280,4 +294,4 @@ def test_weights_of_neurons_that_were_never_active_are_refused(path):
     tensors, config = brain._content()
     slots = int(tensors["states.0.slots"][0, 0])
     assert slots < tensors["states.1.weight"].shape[1]
-    assert_refused(path, changed(tensors, "states.1.weight", 1e30, start=slots), config)
+    assert_refused(changed(tensors, "states.1.weight", 1e30, start=slots), config)

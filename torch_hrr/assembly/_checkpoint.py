@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool
 from torch_hrr.assembly import _checks as checks
-from torch_hrr.assembly._engines import Engine, SampledEngines
+from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
 from torch_hrr.assembly._network import Network
 from torch_hrr.assembly._state import (
     EDGES_PER_CHUNK,
@@ -79,6 +79,27 @@ def declare(network: Network, engine: Engine, config: Mapping[str, Any]) -> None
     if any(waiting.values()):
         raise ValueError("areas, fibers or sources that are not in its order")
     set_flags(network, config)
+
+
+def check_sizes(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """ValueError unless tensors of a file have the dtypes and sizes of what it describes, of which nothing is made."""
+    batch, seeds = config["batch"], config.get("seeds")
+    brains = {len(tensor) for name, tensor in tensors.items() if name.startswith("states.")} or {
+        sum(name.endswith(".generator") for name in tensors) if config["mode"] == "sampled" else batch or 1
+    }
+    _require(brains == {batch or 1}, "batch", f"that of the tensors, {sorted(brains)}", batch)
+    network = Network(config["p"], config["seed"], config["mode"], torch.device("meta"), batch, seeds)
+    declare(network, ExactEngine(network), config)
+    if config_of(network) != config:
+        raise ValueError("entries that no brain has")
+    expected = {f"states.{name}": tensor for name, tensor in network.states.state_dict().items()}
+    found = {name: tensor for name, tensor in tensors.items() if not name.startswith("sampled.")}
+    _require(found.keys() == expected.keys(), "tensors", f"the {len(expected)} of its parts", len(found))
+    for name, tensor in expected.items():
+        is_one = (found[name].dtype, found[name].dim()) == (tensor.dtype, tensor.dim())
+        _require(is_one, name, f"{tensor.dtype} of {tensor.dim()} dimensions")
+    network.states.load_state_dict({name.removeprefix("states."): each.to("meta") for name, each in found.items()})
+    _check_shapes(network)
 
 
 def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
@@ -162,8 +183,13 @@ def check_loaded(network: Network, engine: Engine) -> None:
 def check_states(network: Network, engine: Engine) -> None:
     """Numbers in the tensors are such as rounds make; ValueError otherwise. What follows from them is made."""
     if isinstance(engine, SampledEngines):
-        for brain in engine.brains:
+        for number, brain in enumerate(engine.brains):
             brain.check_state()
+            for name, area in network.areas.items():
+                own = area.winners[number, : int(area.winner_count[number])], int(area.slots[number, 1])
+                same = torch.equal(own[0], brain.winners(name)) and own[1] == brain.support(name)
+                _require(same, f"winners of area {name!r}", "those of its sampled brain")
+    _check_shapes(network)
     for name, area in network.areas.items():
         _check_area(f"of area {name!r}", area)
         if network.mode == "exact":
@@ -194,21 +220,36 @@ def _within(what: str, values: Tensor, least: float | Tensor, most: float | Tens
         raise ValueError(f"{what} must be in {shown}, got {values[place].item()}")
 
 
-def _check_shapes(what: str, state: State, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    for name, shape in shapes.items():
-        found = tuple(getattr(state, name).shape)
-        _require(found == shape, f"{name} {what}", f"of shape {list(shape)}", list(found))
+def _check_shapes(network: Network) -> None:
+    brains, areas = network.brains, list(network.areas.values())
+    parts: list[tuple[str, State, dict[str, tuple[int, ...]]]] = []
+    for name, area in network.areas.items():
+        capacity = area.neuron_of.shape[1]
+        parts.append((f"of area {name!r}", area, {
+            "winners": (brains, area.k), "winner_count": (brains,), "neuron_of": (brains, capacity),
+            "won": (brains, capacity), "slots": (brains, 2), "bias": (brains, area.n if area.refracted else 0),
+            "last_win": (brains, area.n if area.refractory_period else 0),
+        }))  # fmt: skip
+    for (name, into), fiber in network.fibers.items():
+        rows, chunks = tuple(areas[fiber.source_index].neuron_of.shape), fiber.next.shape[1]
+        scale = areas[fiber.target_index].n if fiber.scale.shape[1] else 0
+        edges = (brains, chunks, EDGES_PER_CHUNK)
+        parts.append((f"of the fiber from {name!r} to {into!r}", fiber, {
+            "head": rows, "length": rows, "known": rows, "next": (brains, chunks), "target": edges, "weight": edges,
+            "chunks": (brains,), "scale": (brains, scale),
+        }))  # fmt: skip
+    for (name, into), source in network.sources.items():
+        shape = tuple(areas[source.target_index].neuron_of.shape)
+        parts.append((f"of stimulus {name!r} into {into!r}", source, {"weight": shape}))
+    for what, state, shapes in parts:
+        for name, shape in shapes.items():
+            found = tuple(getattr(state, name).shape)
+            _require(found == shape, f"{name} {what}", f"of shape {list(shape)}", list(found))
 
 
 def _check_area(what: str, area: AreaState) -> None:
     count, slots = area.winner_count, area.slots
-    brains, capacity = len(area.slot_of), area.neuron_of.shape[1]
-    shapes: dict[str, tuple[int, ...]] = {
-        "winners": (brains, area.k), "winner_count": (brains,), "neuron_of": (brains, capacity),
-        "won": (brains, capacity), "slots": (brains, 2), "bias": (brains, area.n if area.refracted else 0),
-        "last_win": (brains, area.n if area.refractory_period else 0),
-    }  # fmt: skip
-    _check_shapes(what, area, shapes)
+    brains, capacity = area.neuron_of.shape
     _within(f"winner_count {what}", count, 0, area.k)
     sampled = area.slot_of.shape[1] == 0
     _within(f"slots {what}", slots[:, 0], 0, capacity)
@@ -227,14 +268,7 @@ def _check_area(what: str, area: AreaState) -> None:
 
 
 def _check_fiber(what: str, fiber: FiberState, source: AreaState, target: AreaState) -> None:
-    rows = (brains, _) = tuple(source.neuron_of.shape)
-    capacity = fiber.next.shape[1]
-    chunks = (brains, capacity, EDGES_PER_CHUNK)
-    shapes: dict[str, tuple[int, ...]] = {
-        "head": rows, "length": rows, "known": rows, "next": (brains, capacity), "target": chunks, "weight": chunks,
-        "chunks": (brains,), "scale": (brains, target.n if fiber.scale.shape[1] else 0),
-    }  # fmt: skip
-    _check_shapes(what, fiber, shapes)
+    brains, capacity = fiber.next.shape
     # The least sum of a column is 2^-24.
     _within(f"scale {what}", fiber.scale, 0, FIXED_ONE)
     _within(f"chunks {what}", fiber.chunks, 0, capacity)
@@ -261,7 +295,6 @@ def _check_fiber(what: str, fiber: FiberState, source: AreaState, target: AreaSt
 
 
 def _check_stimulus(what: str, source: StimulusState, target: AreaState) -> None:
-    _check_shapes(what, source, {"weight": tuple(target.neuron_of.shape)})
     for brain, weight in enumerate(source.weight):
         slots = int(target.slots[brain, 0])
         # 0 before anything has grown; then sums of weights of at least 1.

@@ -127,23 +127,10 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         place = resolve_device(device)
+        checkpoint.check_sizes(tensors, metadata)
         own = {"seeds": metadata["seeds"]} if "seeds" in metadata else {}
         brain = cls(metadata["p"], metadata["seed"], metadata["mode"], place, metadata["batch"], **own)
         checkpoint.declare(brain._network, brain._engine, metadata)
-        if brain.get_extra_state() != metadata:
-            raise ValueError("entries that no brain has")
-        lazy = "sampled." if brain.mode == "sampled" else None
-        expected = {
-            name: value
-            for name, value in brain.state_dict().items()
-            if isinstance(value, Tensor) and not (lazy and name.startswith(lazy))
-        }
-        if set(expected) != {name for name in tensors if not (lazy and name.startswith(lazy))}:
-            raise ValueError(f"other tensors than its {len(expected)}, {len(tensors)} of them")
-        for name, value in expected.items():
-            found = tensors[name]
-            if found.dtype != value.dtype or found.dim() != value.dim() or found.shape[0] != value.shape[0]:
-                raise ValueError(f"{name} that is not {value.dtype} of {value.dim()} dimensions")
         nn.Module.load_state_dict(brain, {**tensors, "_extra_state": brain.get_extra_state()})
         return brain
 

@@ -254,7 +254,8 @@ class SampledEngine:
                 synapses = _Synapses(state[key], state[f"{prefix}.sums"])
                 self._synapses[stimuli[int(parts[1])], areas[int(parts[2])]] = synapses
         held = self.state()
-        if set(held) != set(tensors) or any(tensors[name].dtype != tensor.dtype for name, tensor in held.items()):
+        kinds = [{name: (each.dtype, each.shape) for name, each in of.items()} for of in (held, tensors)]
+        if kinds[0] != kinds[1]:
             raise ValueError("tensors that no sampled brain has")
 
     def check_state(self) -> None:

@@ -124,7 +124,7 @@ class State(nn.Module):
                 continue
             found = state_dict[key]
             if isinstance(found, Tensor) and found.dtype == buffer.dtype and found.dim() == buffer.dim():
-                self._buffers[name] = _writable(torch.empty_like(found, device=buffer.device))
+                self._buffers[name] = _writable(torch.empty(found.shape, dtype=found.dtype, device=buffer.device))
                 # With assign=True too: half of a brain cannot be on another device.
                 state_dict = {**state_dict, key: _writable(found.to(buffer.device))}
         super()._load_from_state_dict(state_dict, prefix, *args)
