@@ -13,7 +13,7 @@ from torch_hrr.assembly import Brain
 
 
 def made(**options):
-    brain = Brain(p=0.1, seed=3, **options)
+    brain = Brain(**{"p": 0.1, "seed": 3, **options})
     brain.add_stimulus("s", 30)
     brain.add_area("A", 400, 20, 0.1)
     brain.add_area("B", 300, 15, 0.1)
@@ -98,9 +98,46 @@ def test_an_external_input_alone_sets_the_winners():
     brain = made()
     brain.project({}, {"A": "B"}, external={"A": drive >= 380})
     assert brain.winners("A").tolist() == list(range(380, 400)) and brain.support("B") == 15
-    for others, error in (({"batch": 2}, "batch"), ({"mode": "sampled"}, "mode must be 'exact'")):
-        with pytest.raises(ValueError, match=error):
-            made(**others).project(external={"A": drive})
+    with pytest.raises(ValueError, match="mode must be 'exact'"):
+        made(mode="sampled").project(external={"A": drive})
+
+
+@pytest.mark.parametrize("options", [{}, {"ties": "keyed", "refracted": 0.5, "normalize": True}])
+def test_external_inputs_of_a_batch_are_those_of_each_brain(options):
+    """One for all or a row for each, for all or some of the brains, which differ: beside brains of the same seeds."""
+    seeds = [7, -1, 0]
+
+    def started(**own):
+        brain = made(**own)
+        brain.add_area("C", 200, 12, 0.1, **options)
+        brain.project("s", "A", rounds=2)
+        return brain
+
+    many, alone = started(seed=0, seeds=seeds), [started(seed=seed) for seed in seeds]
+    drive = {"A": torch.randn(3, 400, generator=torch.Generator().manual_seed(2)) * 2, "C": torch.linspace(0, 1, 200)}
+    many.inhibit("B", brains=1), alone[1].inhibit("B")
+    many.fix_assembly("A", brains=2), alone[2].fix_assembly("A")
+    call = {"stimuli": {"s": ["A", "B"]}, "areas": {"A": ["A", "B"], "C": ["C", "A"]}, "rounds": 3}
+    many.project(**call, external=drive)
+    for row, brain in enumerate(alone):
+        brain.project(**call, external={"A": drive["A"][row], "C": drive["C"]})
+    seen = []
+    many.project(**call, external={"A": drive["A"][[0, 2]]}, brains=[2, 1], progress=lambda *done: seen.append(done))
+    for row, brain in ((0, alone[2]), (2, alone[1])):
+        brain.project(**call, external={"A": drive["A"][row]})
+    assert seen[-1] == (3, 3)
+    many.project(external={"B": drive["C"].new_ones(300)}, brains=0)
+    alone[0].project(external={"B": torch.ones(300)})
+    for row, brain in enumerate(alone):
+        for name, area in brain.areas.items():
+            winners = many.winners(name)[row]
+            assert torch.equal(winners[winners >= 0], area.winners) and int(many.support(name)[row]) == area.support
+        assert all(map(torch.equal, many.potentiated("A", "A", row), brain.potentiated("A", "A")))
+    for wrong in (torch.zeros(2, 400), torch.zeros(1, 3, 400), torch.zeros(399)):
+        with pytest.raises(
+            ValueError, match=r"^project: external input of 'A' must have shape \[400\] or \[3, 400\], "
+        ):
+            many.project(**call, external={"A": wrong})
 
 
 @pytest.fixture

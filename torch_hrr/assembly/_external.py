@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_hrr._progress import Tick, in_parts, unseen
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._inputs import summed_inputs
-from torch_hrr.assembly._network import Network, Pairs, inhibited, pairs_of
+from torch_hrr.assembly._network import Network, Pairs, Plan, inhibited, pairs_of
 from torch_hrr.assembly._rounds import RoundsModule
 from torch_hrr.assembly._state import StimulusState, is_capturing
 from torch_hrr.assembly._ties import choose_winners
@@ -31,8 +31,10 @@ Received = dict[str, Tensor | None]
 # Losses are computed after a round without gradients or in inference mode, too.
 @torch.inference_mode(False)
 @torch.enable_grad()
-def checked(brain: RoundsModule, op: str, argument: str, external: Any) -> dict[str, Tensor]:
-    """External inputs by area, as copies on the device, in the graph of what was given."""
+def checked(
+    brain: RoundsModule, op: str, argument: str, external: Any, brains: Sequence[int] = (0,)
+) -> dict[str, Tensor]:
+    """External inputs of these brains by area, as copies on the device, in the graph of what was given."""
     if not isinstance(external, Mapping):
         raise TypeError(f"{op}: {argument} must be a mapping of areas to tensors, got {type(external).__name__}")
     given = {}
@@ -43,8 +45,10 @@ def checked(brain: RoundsModule, op: str, argument: str, external: Any) -> dict[
         if any(others.values()) or values.layout != torch.strided:
             kind = next((kind for kind, is_so in others.items() if is_so), values.layout)
             raise TypeError(f"{op}: {what} must be a real dense tensor, got {kind}")
-        if values.shape != (n,):
-            raise ValueError(f"{op}: {what} must have shape [{n}], got {list(values.shape)}")
+        shapes = [[n]] if brain.batch is None else [[n], [len(brains), n]]
+        if list(values.shape) not in shapes:
+            wanted = " or ".join(map(str, shapes))
+            raise ValueError(f"{op}: {what} must have shape {wanted}, got {list(values.shape)}")
         # A copy: the next call may repeat what was given, whatever the caller has written there since.
         given[name] = values.to(brain.device, copy=True)
     return given
@@ -53,8 +57,6 @@ def checked(brain: RoundsModule, op: str, argument: str, external: Any) -> dict[
 def check_possible(brain: RoundsModule, op: str) -> None:
     """Raises where there are no external inputs."""
     brain._network.check_exact(op)
-    if brain.batch is not None:
-        raise ValueError(f"{op}: external must not be given with a batch, got one of {brain.batch} brains")
     if is_capturing(brain.device):
         raise RuntimeError(f"{op}: rounds with external inputs cannot be captured")
 
@@ -77,6 +79,7 @@ def run(
     external: Mapping[str, Tensor],
     rounds: int,
     tick: Tick = unseen,
+    brains: Sequence[int] = (0,),
     lasting: Collection[str] = (),
     record: bool = False,
     what: str = "external input",
@@ -84,15 +87,16 @@ def run(
     """Rounds of `Brain.project` with external inputs that `checked` gave.
 
     Args:
-        brain: of one brain, in mode "exact".
+        brain: in mode "exact".
         op: the caller's name.
         stimuli: as for `Brain.project`.
         areas: as for `Brain.project`.
-        external: external inputs by area.
+        external: external inputs by area, ``[n]`` or ``[len(brains), n]``.
         rounds: how many.
         tick: see `in_parts`.
+        brains: of the call.
         lasting: areas whose external input joins what they receive, but sets no winners by itself.
-        record: whether what areas received in the last round is wanted.
+        record: whether what areas of a single brain received in the last round is wanted.
         what: what the external inputs are, for errors.
 
     Returns:
@@ -104,38 +108,35 @@ def run(
     stimuli = checks.projections(op, "stimuli", checks.or_nothing(stimuli), network.stimuli, known, "stimulus")
     areas = checks.projections(op, "areas", checks.or_nothing(areas), known, known, "area")
     for name, values in external.items():
-        largest = float(values.detach().double().abs().max())
+        largest = float(values.detach().double().abs().max()) if values.numel() else 0.0
         if not largest <= _LARGEST:
             kind = str(values.dtype).removeprefix("torch.")
             raise ValueError(f"{op}: {what} of {name!r} must be finite and at most 2^20 in {kind}, got {largest}")
-    pairs = [*((s, t) for s, t in pairs_of(stimuli) if not inhibited(known[t].locks)), *open_pairs(brain, areas)]
-    reached = dict.fromkeys(target for _, target in pairs)
-    fed = {*external, *(target for source, target in pairs if source != target)}
-    firing = dict.fromkeys(s for s, t in pairs if s in known and (s != t or t not in fed))
-    quiet = silent(brain, firing)
-    shown = [
-        name
-        for name in external
-        if name not in lasting and (name not in reached or name in quiet)
-        if not known[name].fixed and not inhibited(known[name].locks)
-    ]
-    for source in quiet:
-        if source not in shown:
-            raise ValueError(f"{op}: source area must have winners, got none in {source!r}")
-    if rounds == 0 or not (shown or reached):
+    plans = network.plans(op, stimuli, areas, brains, reached=external)
+    shown = _shown(network, op, plans, external, brains, lasting)
+    if rounds == 0 or not (shown or plans):
         return None
-    seconds = 2 * network.seconds(network.plans(op, stimuli, areas, reached=external)) + _ROUND
+    seconds = 2 * network.seconds(plans) + _ROUND
     received: Received = dict.fromkeys(shown) if record else {}
     undo = undoing(network, shown)
-    for name in shown:
+
+    def choose(area: str, inputs: Tensor, number: int, bits: int = 24) -> Tensor:
+        values = external[area]
+        own = values if values.dim() == 1 else values[brains.index(number)]
+        # Rounded to the bits of what it is added to.
+        added = (own.detach().double() * 2.0**bits).round().long()
+        return choose_winners(inputs + added, known[area], network.graph(number))
+
+    for name, numbers in shown.items():
         nothing = torch.zeros(known[name].n, dtype=torch.int64, device=network.device)
-        brain._set_winners(op, name, _choose(network, name, nothing, external=external[name]), [0])
-    if not reached:
+        for number in numbers:
+            brain._set_winners(op, name, choose(name, nothing, number), [number])
+    if not plans:
         return received
-    pulled = {name: external[name] for name in reached if name in external and not known[name].fixed}
-    own = 0 if pulled else rounds - record
+    pulled = [[name for name in _reached(plan) if name in external and name not in plan.fixed] for plan in plans]
+    own = 0 if any(pulled) else rounds - record
     if own:
-        brain._run(op, stimuli, areas, own, None, tick, total=rounds)
+        brain._run(op, stimuli, areas, own, brains, tick, total=rounds)
     done = own
 
     def some(count: int) -> None:
@@ -143,18 +144,25 @@ def run(
         for _ in range(count):
             last = record and done == rounds - 1
             undoes = undoing(network) if done else undo
+            chosen: dict[str, dict[int, Tensor]] = {}
+            spread = 0.0
             try:
-                arrived = _arriving(brain, pairs, reached if last else pulled)
-                if last:
-                    received.update({name: inputs.double() / 2.0**bits for name, (inputs, bits) in arrived.items()})
-                chosen = {name: _choose(network, name, *arrived[name], values) for name, values in pulled.items()}
-                sums = (arrived[name] for name in pulled)
-                spread = max((float(inputs.max() - inputs.min()) / 2.0**bits for inputs, bits in sums), default=0.0)
+                for plan, names in zip(plans, pulled, strict=True):
+                    for number in network.everyone if plan.brains is None else plan.brains:
+                        arrived = _arriving(brain, plan, _reached(plan) if last else names, number)
+                        if last:
+                            received.update(
+                                {name: inputs.double() / 2.0**bits for name, (inputs, bits) in arrived.items()}
+                            )
+                        for name in names:
+                            inputs, bits = arrived[name]
+                            chosen.setdefault(name, {})[number] = choose(name, inputs, number, bits)
+                            spread = max(spread, float(inputs.max() - inputs.min()) / 2.0**bits)
                 ahead = _lead(network, chosen, spread)
             except BaseException:
                 undoes()
                 raise
-            _chosen_round(brain, op, stimuli, areas, chosen, ahead)
+            _chosen_round(brain, zip(plans, pulled, strict=True), chosen, ahead)
             done += 1
 
     if done < rounds:
@@ -163,36 +171,67 @@ def run(
     return received
 
 
+def _shown(
+    network: Network,
+    op: str,
+    plans: Sequence[Plan],
+    external: Collection[str],
+    brains: Sequence[int],
+    lasting: Collection[str],
+) -> dict[str, list[int]]:
+    """The brains in which an external input alone sets the winners of its area; ValueError where a source has none."""
+    active = {number for plan in plans for number in (network.everyone if plan.brains is None else plan.brains)}
+    resting = Plan(tuple(number for number in brains if number not in active), [], [], frozenset())
+    quiet = network.silent({source for plan in plans for source, _ in plan.areas})
+    shown: dict[str, list[int]] = {}
+    for plan in (*plans, resting):
+        reached = _reached(plan)
+        fed = {*external, *(target for source, target in (*plan.stimuli, *plan.areas) if source != target)}
+        firing = dict.fromkeys(source for source, target in plan.areas if source != target or target not in fed)
+        for number in sorted(network.everyone) if plan.brains is None else plan.brains:
+            mine = [
+                name
+                for name in external
+                if name not in lasting and (name not in reached or (name in firing and number in quiet[name]))
+                if number not in network.areas[name].fixed and number not in inhibited(network.areas[name].locks)
+            ]
+            for source in firing:
+                if number in quiet[source] and source not in mine:
+                    raise ValueError(f"{op}: source area must have winners, got none in {source!r}")
+            for name in mine:
+                shown.setdefault(name, []).append(number)
+    return shown
+
+
+def _reached(plan: Plan) -> list[str]:
+    """The areas that something fires into, in the order of the call."""
+    return list(dict.fromkeys(target for _, target in (*plan.stimuli, *plan.areas)))
+
+
 def winners_to_come(brain: RoundsModule, areas: Mapping[str, Iterable[str]]) -> dict[str, Tensor]:
     """The winners that a round of these projections would bring, as if no area were fixed; nothing changes."""
-    pairs = open_pairs(brain, areas)
+    plan = Plan(None, [], open_pairs(brain, areas), frozenset())
     undo = undoing(brain._network)
     try:
-        arrived = _arriving(brain, pairs, dict.fromkeys(target for _, target in pairs))
+        arrived = _arriving(brain, plan, _reached(plan))
     finally:
         undo()
-    return {name: _choose(brain._network, name, inputs) for name, (inputs, _) in arrived.items()}
+    known, graph = brain._network.areas, brain._network.graph(0)
+    return {name: choose_winners(inputs, known[name], graph) for name, (inputs, _) in arrived.items()}
 
 
-def _arriving(brain: RoundsModule, pairs: Pairs, targets: Iterable[str]) -> dict[str, tuple[Tensor, int]]:
+def _arriving(
+    brain: RoundsModule, plan: Plan, targets: Iterable[str], number: int = 0
+) -> dict[str, tuple[Tensor, int]]:
     """What areas receive in the round to come; see `summed_inputs`. Columns are normalised as a round begins."""
-    network = brain._network
-    for name in dict.fromkeys(target for _, target in pairs):
-        if network.areas[name].normalize:
+    for name in _reached(plan):
+        if brain._network.areas[name].normalize:
             brain.normalize(name)
     arrived = {}
     for name in targets:
-        sources = [source for source, target in pairs if target == name]
-        firing = [source for source in sources if source in network.stimuli]
-        arrived[name] = summed_inputs(network, name, firing, [each for each in sources if each in network.areas])
+        stimuli, areas = ([s for s, target in pairs if target == name] for pairs in (plan.stimuli, plan.areas))
+        arrived[name] = summed_inputs(brain._network, name, stimuli, areas, number)
     return arrived
-
-
-def _choose(network: Network, area: str, inputs: Tensor, bits: int = 24, external: Tensor | None = None) -> Tensor:
-    """The winners of an area by ``inputs + external``, ascending; the external input is rounded to `bits` bits."""
-    if external is not None:
-        inputs = inputs + (external.detach().double() * 2.0**bits).round().long()
-    return choose_winners(inputs, network.areas[area], network.seed)
 
 
 def undoing(network: Network, shown: Iterable[str] = ()) -> Callable[[], None]:
@@ -229,7 +268,7 @@ def _lead(network: Network, targets: Collection[str], spread: float) -> int:
     """What puts chosen winners of the targets ahead of all others, in units of a fresh synapse.
 
     Args:
-        network: of one brain, in mode "exact".
+        network: in mode "exact".
         targets: areas.
         spread: no two inputs of a target differ by more, in the same units.
 
@@ -244,34 +283,22 @@ def _lead(network: Network, targets: Collection[str], spread: float) -> int:
 
 
 def _chosen_round(
-    brain: RoundsModule,
-    op: str,
-    stimuli: Mapping[str, Iterable[str]],
-    areas: Mapping[str, Iterable[str]],
-    chosen: Mapping[str, Tensor],
-    ahead: int,
+    brain: RoundsModule, plans: Iterable[tuple[Plan, list[str]]], chosen: Mapping[str, Mapping[int, Tensor]], ahead: int
 ) -> None:
-    """One round of the brain in which the winners of some targets are given.
+    """One round of plans in which the winners of some of their targets are given, by target and brain.
 
-    A stimulus that lasts for this round puts them ahead of all others: so everything else (which winners fire,
-    plasticity, what counts as won) is the brain's own, but for columns, which the caller normalised before.
-
-    Args:
-        brain: of one brain, in mode "exact".
-        op: the caller's name.
-        stimuli: ``{stimulus: [areas]}``, which the brain accepts.
-        areas: ``{area: [areas]}``, likewise.
-        chosen: ``{target: its k winners}``.
-        ahead: of `_lead`.
+    A stimulus that lasts for this round puts them `ahead` of all others, as `_lead` says: so everything else (which
+    winners fire, plasticity, what counts as won) is the brain's own, but for columns, which the caller normalised.
     """
     network = brain._network
-    plan = network.plans(op, stimuli, areas, reached=chosen)[0]
     try:
-        for target, winners in chosen.items():
-            state = StimulusState(network.areas[target], {"stimulus": "", "id": 0}, 1, winners.device)
-            state.counts[0, winners] = ahead
+        for target, rows in chosen.items():
+            state = StimulusState(network.areas[target], {"stimulus": "", "id": 0}, network.brains, network.device)
+            for number, winners in rows.items():
+                state.counts[number, winners] = ahead
             network.sources["", target] = state  # a name that no stimulus has
-        brain._engine.run([replace(plan, stimuli=[*plan.stimuli, *(("", target) for target in chosen)])], 1)
+        own = [replace(plan, stimuli=[*plan.stimuli, *(("", name) for name in names)]) for plan, names in plans]
+        brain._engine.run(own, 1)
     finally:
         for target in chosen:
             network.sources.pop(("", target), None)

@@ -212,9 +212,10 @@ class Brain(RoundsModule):
                 itself, if something else fires into it, too.
             rounds: how many, 0 to 2^31 - 2.
             brains: which brains of a batch; the others rest.
-            external: ``{area: tensor or array [n]}`` of real numbers of at most 2^20; in mode "exact", without a batch.
-                Rounds then run one by one; each area with one costs a pass over its neurons and over the potentiated
-                synapses of what fires into it.
+            external: ``{area: tensor or array [n]}`` of real numbers of at most 2^20; in mode "exact". With a batch
+                ``[n]`` is for every brain of the call, ``[brains of the call, n]`` has a row for each. Rounds then run
+                one by one; each area with one costs a pass over its neurons and over the potentiated synapses of what
+                fires into it, brain by brain.
             progress: called with the rounds done and their number after every part of a long call, about five times a
                 second, and at its end; True shows a bar on stderr.
 
@@ -228,8 +229,8 @@ class Brain(RoundsModule):
         Raises:
             TypeError: an argument of another type.
             ValueError: an unknown name, a source without winners that fires into another area or, by itself, into
-                its own, or an external input of another shape, with numbers that are not finite or too large, in mode
-                "sampled" or with a batch; the brain is unchanged.
+                its own, or an external input of another shape, with numbers that are not finite or too large, or in
+                mode "sampled"; the brain is unchanged.
             RuntimeError: captured without an earlier call of the same kind, or with something that cannot be captured:
                 mode "sampled", a hook or monitor, brains that differ, external inputs. Or, with external inputs, inputs
                 of an area differ by 2^30 (2^20 where columns are normalised) or more: earlier rounds stay, of this one
@@ -240,9 +241,9 @@ class Brain(RoundsModule):
         from_stimuli, from_areas = network.fired(op, stimuli, areas)
         if external is None:
             return self._run(op, from_stimuli, from_areas, rounds, which, tick)
-        given = external_inputs.checked(self, op, "external", external)
         external_inputs.check_possible(self, op)
-        external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick)
+        given = external_inputs.checked(self, op, "external", external, which)
+        external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick, which)
         return None
 
     def reciprocal_project(
