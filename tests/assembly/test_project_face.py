@@ -1,5 +1,6 @@
 """What project takes, and long calls: external inputs, progress, and Ctrl-C between two rounds."""
 
+import copy
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from torch_hrr import _progress
-from torch_hrr.assembly import Brain
+from torch_hrr.assembly import Brain, _connect
 
 
 def made(**options):
@@ -29,6 +30,7 @@ SAME = {
     "one source, several targets": (("s", ["A", "B"]), {}),
     "an area": (("A", ("A", "B")), {}),
     "names": (({"s": "A"}, {"A": "B"}), {}),
+    "a set": (({"s": {"B", "A"}}, {"A": frozenset("BA")}), {}),
     "keywords": ((), {"stimuli": "s", "areas": "B"}),
 }
 LISTS = {
@@ -36,6 +38,7 @@ LISTS = {
     "one source, several targets": ({"s": ["A", "B"]}, {}),
     "an area": ({}, {"A": ["A", "B"]}),
     "names": ({"s": ["A"]}, {"A": ["B"]}),
+    "a set": ({"s": ["A", "B"]}, {"A": ["A", "B"]}),
     "keywords": ({"s": ["B"]}, {}),
 }
 
@@ -264,7 +267,40 @@ def test_progress_counts_all_rounds_of_an_operation(capsys, in_small_parts):
     assert seen == [(done, 4) for done in range(1, 5)]
     brain.associate("A", "B", "C", rounds=3, progress=True)
     brain.project("A", "B", rounds=2, progress=False)
+    brain.pattern_complete("A", rounds=2, progress=lambda *numbers: seen.append(numbers))
+    assert seen[4:] == [(1, 2), (2, 2)]
     assert "associate" in (shown := capsys.readouterr().err) and "3/3" in shown and "project" not in shown
+
+
+def test_normalize_is_done_in_parts_or_not_at_all(in_small_parts, monkeypatch):
+    def used():
+        brain = fired(batch=2)
+        brain.project({"s": "A"}, {"A": ["A", "B"]}, rounds=2)
+        brain.project({}, {"B": "B"})
+        return brain
+
+    whole, parted, seen = used(), used(), []
+    before = copy.deepcopy(dict(parted.state_dict()))
+    monkeypatch.setattr(_connect, "_SYNAPSES", 3000.0)
+
+    def stopped(done, total):
+        seen.append((done, total))
+        if done == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        parted.normalize("B", progress=stopped)
+    # 300 p synapses a row and a bit: 97 of the 400 and 300 rows at once, in two brains.
+    assert seen == [(done, 18) for done in range(1, 10)] and caught.value.__notes__ == ["normalize: 9 of 18 are done"]
+    for name, value in parted.state_dict().items():
+        assert torch.equal(value, before[name]) if torch.is_tensor(value) else value == before[name]
+    parted.normalize("B", progress=lambda *numbers: seen.append(numbers))
+    assert seen[9:] == [(done, 18) for done in range(1, 19)]
+    monkeypatch.undo()
+    whole.normalize("B")
+    for brain in (whole, parted):
+        brain.project({"s": "A"}, {"A": ["A", "B"], "B": "B"}, rounds=2)
+    assert state(whole) == state(parted)
 
 
 def test_progress_without_tqdm(capsys, monkeypatch):

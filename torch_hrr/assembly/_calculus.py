@@ -9,28 +9,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._progress import Progress, ticking
+from torch_hrr._progress import Progress, Tick, ticking
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._network import Projections, inhibited
 from torch_hrr.assembly._rounds import RoundsModule
 
 
-def project_in_turn(
+def _in_turn(
     brain: RoundsModule,
     op: str,
-    stimuli: Any,
     first: Projections,
     others: Projections,
-    rounds: Any,
+    rounds: int,
+    stimuli: Any,
     brains: Any,
     progress: Progress,
 ) -> None:
-    """One round in which areas fire as in `first`, the rest as in `others`; raises before any change.
-
-    The areas of `first` are given by the caller, whose names are checked here.
-    """
+    """One round in which areas fire as in `first`, the rest as in `others`; raises before any change."""
     stimuli = checks.listed(checks.or_nothing(stimuli))
-    rounds = checks.rounds(op, rounds)
     tick = ticking(op, progress)
     which = brain._network.which(op, brains)
     plans = brain._network.plans(op, stimuli, first, which)
@@ -41,36 +37,34 @@ def project_in_turn(
         brain._run(op, stimuli, others, rounds - 1, which, tick, before=1)
 
 
-def reciprocal_project(brain: RoundsModule, source: str, target: str, **rest: Any) -> None:
+def reciprocal_project(brain: RoundsModule, source: str, target: str, *rest: Any) -> None:
     """See `Brain.reciprocal_project`."""
     checks.different("reciprocal_project", brain._network.areas, source=source, target=target)
     first = {source: [source, target]}
-    project_in_turn(brain, "reciprocal_project", first=first, others={**first, target: [target, source]}, **rest)
+    _in_turn(brain, "reciprocal_project", first, {**first, target: [target, source]}, *rest)
 
 
-def associate(brain: RoundsModule, a: str, b: str, c: str, **rest: Any) -> None:
+def associate(brain: RoundsModule, a: str, b: str, c: str, *rest: Any) -> None:
     """See `Brain.associate`."""
     checks.different("associate", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
-    project_in_turn(brain, "associate", first=first, others={**first, c: [c]}, **rest)
+    _in_turn(brain, "associate", first, {**first, c: [c]}, *rest)
 
 
-def merge(brain: RoundsModule, a: str, b: str, c: str, **rest: Any) -> None:
+def merge(brain: RoundsModule, a: str, b: str, c: str, *rest: Any) -> None:
     """See `Brain.merge`."""
     checks.different("merge", brain._network.areas, a=a, b=b, c=c)
     first = {a: [a, c], b: [b, c]}
-    project_in_turn(brain, "merge", first=first, others={**first, c: [c, a, b]}, **rest)
+    _in_turn(brain, "merge", first, {**first, c: [c, a, b]}, *rest)
 
 
-def pattern_complete(brain: RoundsModule, area: str, fraction: float, rounds: int, which: Sequence[int]) -> list[float]:
+def pattern_complete(
+    brain: RoundsModule, area: str, fraction: float, rounds: int, which: Sequence[int], tick: Tick
+) -> list[float]:
     """See `Brain.pattern_complete`; the share of each brain."""
     op = "pattern_complete"
     network = brain._network
     state = network.area(op, area)
-    part = checks.number(op, "fraction", fraction, least=0)
-    if not 0 < part <= 1:
-        raise ValueError(f"{op}: fraction must be in (0, 1], got {checks.plain(fraction)}")
-    rounds = checks.rounds(op, rounds)
     silent = network.silent([area])[area]
     if silent.intersection(which):
         raise ValueError(f"{op}: area must have winners, got none in {area!r}")
@@ -84,11 +78,11 @@ def pattern_complete(brain: RoundsModule, area: str, fraction: float, rounds: in
             raise ValueError(f"{op}: area must be free to fire into itself, got {what} {area!r}")
     before = _winners_of(brain, area, which)
     for number, row in before.items():
-        kept = max(1, round(part * len(row)))
+        kept = max(1, round(fraction * len(row)))
         seed, graph = network.graph(number)
         chosen = row[_permutation(f"{seed} {area} {graph}", len(row))[:kept]]
         brain._set_winners(op, area, chosen, [number])
-    brain._run(op, {}, {area: [area]}, rounds, which)
+    brain._run(op, {}, {area: [area]}, rounds, which, tick)
     after = _winners_of(brain, area, which)
     return [float(torch.isin(row, after[number]).double().mean()) for number, row in before.items()]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -25,11 +25,16 @@ from torch_hrr._checks import shown as shown
 from torch_hrr._checks import signed as signed
 from torch_hrr._checks import tensor as tensor
 from torch_hrr._checks import word as word
+from torch_hrr._spec import Int
+
+ROUNDS = Int(0, 2**31 - 2)
+"""A number of rounds, which the operator counts in 32 bits."""
+LOCK = Int(-(2**63), 2**63 - 1)
 
 
 def rounds(op: str, value: Any) -> int:
-    """A number of rounds, which the operator counts in 32 bits."""
-    return integer(op, "rounds", value, least=0, most=2**31 - 2)
+    """As `ROUNDS`."""
+    return ROUNDS(op, "rounds", value)
 
 
 def name(op: str, value: Any, argument: str = "name") -> None:
@@ -89,7 +94,7 @@ def projections(
         if not isinstance(into, str) and not is_several(into):
             got = f"{brief(into)} for {brief(source)}"
             raise TypeError(f"{op}: {argument} must give areas for each name, got {got}")
-        read[source] = [into] if isinstance(into, str) else list(into)
+        read[source] = [into] if isinstance(into, str) else in_order(into)
         for target in read[source]:
             declared(op, "area", target, targets)
     return read
@@ -100,13 +105,18 @@ def is_several(given: Any) -> bool:
     return not isinstance(given, str | bytes | bytearray) and is_iterable(given)
 
 
+def in_order(given: Iterable[Any]) -> list[Any]:
+    """What it holds, once; of a set, whose own order is any, by name."""
+    return sorted(given, key=str) if isinstance(given, set | frozenset) else list(given)
+
+
 def several(op: str, argument: str, given: Any) -> list[Any]:
     """The names of a list or another collection, read once, or one name; which names, others check."""
     if isinstance(given, str):
         return [given]
     if not is_several(given):
         raise TypeError(f"{op}: {argument} must be a list of names, got {brief(given)}")
-    return list(given)
+    return in_order(given)
 
 
 def or_nothing(projections: Any) -> Any:
@@ -118,7 +128,7 @@ def listed(projections: Any) -> Any:
     """Projections with their targets as lists, to be read twice; whatever is wrong stays for `projections`."""
     if not isinstance(projections, Mapping):
         return projections
-    return {source: list(targets) if is_several(targets) else targets for source, targets in projections.items()}
+    return {source: in_order(targets) if is_several(targets) else targets for source, targets in projections.items()}
 
 
 def updates(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from torch_hrr._progress import Tick, in_parts, unseen
 from torch_hrr.assembly._state import EDGES_PER_CHUNK, FIXED_ONE, AreaState, FiberState
+
+# Synapses that are drawn at once, and the time that takes on a slow core.
+_SYNAPSES, _SECONDS = 2.0**25, 0.15
 
 Graphs = Sequence[tuple[int, int]]
 """The seed and the number of each brain, which name its random graph."""
@@ -53,18 +59,36 @@ def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
     return area.slot_of[brain, neurons].long()
 
 
+def draw_degrees(
+    op: str, target: AreaState, fibers: Sequence[tuple[AreaState, FiberState]], graphs: Graphs, tick: Tick = unseen
+) -> None:
+    """Counts, once, the synapses of random graphs onto each target, for which the whole graphs are drawn, in parts."""
+    fresh = [(source, fiber) for source, fiber in fibers if fiber.procedural and not fiber.degrees.numel()]
+    drawn = [torch.zeros_like(fiber.counts) for _, fiber in fresh]
+    parts = [
+        (counts[brain], fiber, seed, number, torch.arange(source.n, device=counts.device)[first : first + rows])
+        for counts, (source, fiber) in zip(drawn, fresh, strict=True)
+        for brain, (seed, number) in enumerate(graphs)
+        for rows in [math.ceil(_SYNAPSES / (1 + target.n * fiber.p))]
+        for first in range(0, source.n, rows)
+    ]
+    waiting = iter(parts)
+
+    def draw(count: int) -> None:
+        for counts, fiber, seed, number, neurons in itertools.islice(waiting, count):
+            inputs = torch.ops.torch_hrr.connectome_inputs(neurons, target.n, fiber.p, seed, fiber.id, number)
+            counts.add_(inputs)
+
+    in_parts(op, len(parts), _SECONDS, draw, tick)
+    for counts, (_, fiber) in zip(drawn, fresh, strict=True):
+        fiber.hold("degrees", counts, persistent=False)
+
+
 def column_sums(source: AreaState, target: AreaState, fiber: FiberState, graphs: Graphs) -> Tensor:
     """sum_i w_ij of every column j, in units of 2^-24: int64 [brains, n_target]."""
     sums = torch.zeros(len(fiber.chunks), target.n, dtype=torch.int64, device=fiber.chunks.device)
     if fiber.procedural:
-        if not fiber.degrees.numel():
-            # Once: the whole graph is drawn for them, and it never changes.
-            everyone = torch.arange(source.n, device=sums.device)
-            drawn = [
-                torch.ops.torch_hrr.connectome_inputs(everyone, target.n, fiber.p, seed, fiber.id, number)
-                for seed, number in graphs
-            ]
-            fiber.hold("degrees", torch.stack(drawn), persistent=False)
+        draw_degrees("normalize", target, [(source, fiber)], graphs)
         sums = fiber.degrees.long() * FIXED_ONE
     for brain in range(len(sums)):
         _, columns, weights = fiber.edges(brain)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._shared import lock_public_calls
+from torch_hrr._spec import Choice, Int, takes
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
 
@@ -54,6 +55,7 @@ class ConnectomeMemory:
     def _lock(self) -> Any:
         return self._brain._lock
 
+    @takes(n_source=Int(0, 2**31 - 2), n_target=Int(0, 2**31 - 2), dtype=Choice(_DTYPES))
     def allocate_connectome(self, n_source: int, n_target: int, dtype: str = "float32") -> Tensor:
         """A dense tensor of zeros on the brain's device, for a graph of your own: `Brain.connect(edges=)`.
 
@@ -66,14 +68,8 @@ class ConnectomeMemory:
 
         Returns:
             ``[n_source, n_target]``.
-
-        Raises:
-            ValueError: another dtype, or a negative size.
         """
-        rows = checks.integer("allocate_connectome", "n_source", n_source, least=0, most=2**31 - 2)
-        columns = checks.integer("allocate_connectome", "n_target", n_target, least=0, most=2**31 - 2)
-        known = _DTYPES[checks.choice("allocate_connectome", "dtype", dtype, _DTYPES)]
-        return torch.zeros(rows, columns, dtype=known, device=self._brain.device)
+        return torch.zeros(n_source, n_target, dtype=_DTYPES[dtype], device=self._brain.device)
 
     def optimize_layout(self) -> int:
         """Gives back the memory that tables of synapses keep to grow into; later rounds take new memory.

@@ -11,8 +11,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._checks import named
 from torch_hrr._repr import Described, DescribedModule, place_of
 from torch_hrr._shared import CopiedWhole, Lock, lock_public_calls, locked
+from torch_hrr._spec import Choice, Int, Real, Seed, takes
 from torch_hrr.assembly import _checkpoint as checkpoint
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -36,6 +38,7 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         super().__init_subclass__(**kwargs)
         lock_public_calls(cls)
 
+    @takes(p=Real(0, 1), seed=Seed(), mode=Choice(("exact", "sampled")), batch=Int(1).or_none())
     def __init__(
         self,
         p: float = 0.01,
@@ -48,12 +51,11 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         """See `Brain`."""
         super().__init__()
         self._lock = Lock()
-        batch = None if batch is None else checks.integer("Brain", "batch", batch, least=1)
         own_seeds = checks.seeds("Brain", seeds, seed, batch)
         self._network = Network(
-            checks.probability("Brain", "p", p),
-            checks.check_seed("Brain", seed),
-            checks.choice("Brain", "mode", mode, ("exact", "sampled")),
+            p,
+            seed,
+            mode,
             checks.device("Brain", resolve_device(device, op="Brain")),
             batch if own_seeds is None else len(own_seeds),
             own_seeds,
@@ -100,9 +102,13 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         """A number that grows with every call that may change a synapse, and so may outdate what was read before."""
         return self._network.version
 
-    def _declare_area(self, name: str, *arguments: Any, **options: Any) -> None:
-        """An area, also for a call of another name than `add_area`."""
-        self._network.declare_area(name, *arguments, **options)
+    def _declare_area(
+        self, name: str, *arguments: Any, op: str = "add_area", argument: str = "name", **options: Any
+    ) -> None:
+        """An area, also for a call of another name than `add_area`, or with another name of its first argument."""
+        checks.new(op, name, (self._network.areas, self._network.stimuli), argument)
+        with named("add_area", op):
+            self._network.declare_area(name, *arguments, **options)
         self._engine.add_area(name)
 
     @classmethod

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, choice, is_bool
+from torch_hrr._checks import is_bool
 from torch_hrr._plain.random import mix64
+from torch_hrr._spec import Bool, Choice, Int, Real, takes
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import chunked_edges, scale_columns
@@ -199,11 +200,23 @@ class Network:
 
     # Declarations
 
+    @takes("add_stimulus", size=Int(0, 2**31 - 2))
     def declare_stimulus(self, name: str, size: int) -> None:
         """A stimulus; `Brain.add_stimulus`."""
         checks.new("add_stimulus", name, (self.areas, self.stimuli))
-        self.stimuli[name] = checks.integer("add_stimulus", "size", size, least=0, most=2**31 - 2)
+        self.stimuli[name] = size
 
+    @takes(
+        "add_area",
+        n=Int(1, 2**31 - 2),
+        k=Int(1),
+        beta=Real(0),
+        normalize=Bool(),
+        w_max=Real(1).or_none(),
+        refractory_period=Int(0, 2**16),
+        inhibition_strength=Real(0, _PENALTY),
+        ties=Choice(("index", "keyed")),
+    )
     def declare_area(
         self,
         name: str,
@@ -216,30 +229,28 @@ class Network:
         refractory_period: int = 0,
         inhibition_strength: float = 0.0,
         ties: str = "index",
-        op: str = "add_area",
-        argument: str = "name",
     ) -> None:
-        """An area; `Brain.add_area`, or a call of another name, with another name of its first argument."""
-        checks.new(op, name, (self.areas, self.stimuli), argument)
-        neurons = checks.integer(op, "n", n, least=1, most=2**31 - 2)
+        """An area; `Brain.add_area`."""
+        op = "add_area"
+        checks.new(op, name, (self.areas, self.stimuli))
         bias = float(refracted) if is_bool(refracted) else refracted
         config: dict[str, Any] = {
-            "n": neurons,
-            "beta": checks.number(op, "beta", beta, least=0),
+            "n": n,
+            "k": checks.integer(op, "k", k, least=1, most=n, limit="n"),
+            "beta": beta,
             "refracted": checks.number(op, "refracted", bias, 0, _PENALTY),
-            "normalize": check_bool(op, "normalize", normalize),
-            "w_max": None if w_max is None else checks.number(op, "w_max", w_max, least=1),
-            "refractory_period": checks.integer(op, "refractory_period", refractory_period, least=0, most=2**16),
-            "inhibition_strength": checks.number(op, "inhibition_strength", inhibition_strength, 0, _PENALTY),
-            "ties": choice(op, "ties", ties, ("index", "keyed")),
+            "normalize": normalize,
+            "w_max": w_max,
+            "refractory_period": refractory_period,
+            "inhibition_strength": inhibition_strength,
+            "ties": ties,
         }
-        config["k"] = checks.integer(op, "k", k, least=1, most=neurons, limit="n")
         exact = ("refracted", "normalize", "refractory_period", "inhibition_strength")
         if self.mode == "sampled" and ties != "index":
             raise ValueError(f"{op}: ties must be 'index' in mode 'sampled', got {ties!r}")
         if self.mode == "sampled" and any(config[option] for option in exact):
             raise ValueError(f"{op}: {', '.join(exact)} must not be given in mode 'sampled'")
-        if config["inhibition_strength"] and not config["refractory_period"]:
+        if inhibition_strength and not refractory_period:
             raise ValueError(f"{op}: refractory_period must be at least 1 with inhibition_strength, got 0")
         self.add_area(name, config)
 
@@ -252,9 +263,7 @@ class Network:
         if (source, target) in self.fibers:
             raise ValueError(f"connect: the fiber must not have been used, got {source!r} to {target!r}")
         config = self.fiber_config(source, target)
-        config["p"] = self.p if p is None else checks.probability("connect", "p", p)
-        config["w_max"] = None if w_max is None else checks.number("connect", "w_max", w_max, least=1)
-        own_beta = None if beta is None else checks.number("connect", "beta", beta, least=0)
+        config |= {"p": self.p if p is None else p, "w_max": w_max}
         table = None
         if edges is not None:
             if p is not None:
@@ -263,8 +272,8 @@ class Network:
             table = checks.own_graph("connect", edges, pair[0].n, pair[1].n, largest_weight(pair[0].k), w_max)
             config["procedural"] = False
         fiber = self.add_fiber(source, target, config)
-        if own_beta is not None:
-            self.betas[target, source] = own_beta
+        if beta is not None:
+            self.betas[target, source] = beta
         if table is not None:
             chunked_edges(table, pair[0], pair[1], fiber)
             if source in pair[1].normalized:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from torch_hrr._progress import Tick, in_parts, unseen
+from torch_hrr._progress import Progress, Tick, in_parts, interrupts_held_back, ticking, unseen
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _state
-from torch_hrr.assembly._connect import scale_columns
+from torch_hrr.assembly._connect import draw_degrees, scale_columns
 from torch_hrr.assembly._module import NetworkModule
 from torch_hrr.assembly._network import Projections
 
@@ -109,15 +109,20 @@ class RoundsModule(NetworkModule):
         for hook in list(self._hooks.values()):
             hook(self)
 
-    def normalize(self, area: str) -> None:
+    def normalize(self, area: str, progress: Progress = None) -> None:
         """Makes every fiber from an area into this one count as if its columns were divided by their present sums.
 
         The synapses themselves are untouched. The first time costs the whole graph of each fiber, n_source n_target p,
         later ones a pass over potentiated synapses and the target's neurons. With normalize=True rounds keep the sums.
+        Ctrl-C and `progress` are as for `Brain.project`, part by part of the graphs; interrupted, it changes nothing.
         """
-        target = self._network.area("normalize", area)
-        self._network.check_exact("normalize")
-        target.normalized = set(self._network.areas)
-        for (source, into), fiber in self._network.fibers.items():
-            if into == area:
-                scale_columns(self._network.areas[source], target, fiber, self._network.graphs)
+        op, network = "normalize", self._network
+        target = network.area(op, area)
+        network.check_exact(op)
+        tick = ticking(op, progress)
+        fibers = [(network.areas[source], fiber) for (source, into), fiber in network.fibers.items() if into == area]
+        draw_degrees(op, target, fibers, network.graphs, tick)
+        with interrupts_held_back():
+            target.normalized = set(network.areas)
+            for source, fiber in fibers:
+                scale_columns(source, target, fiber, network.graphs)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._progress import Progress, ticking
+from torch_hrr._spec import Real, takes
 from torch_hrr.assembly import _calculus as calculus
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _external as external_inputs
@@ -144,6 +145,7 @@ class Brain(RoundsModule):
         penalties = (refractory_period, inhibition_strength)
         self._declare_area(name, n, k, beta, refracted, normalize, w_max, *penalties, ties)
 
+    @takes(p=Real(0, 1).or_none(), beta=Real(0).or_none(), w_max=Real(1).or_none())
     def connect(
         self,
         source: str,
@@ -171,10 +173,11 @@ class Brain(RoundsModule):
         """
         self._network.connect(source, target, p, beta, w_max, edges)
 
+    @takes(beta=Real(0))
     def set_beta(self, source: str, target: str, beta: float) -> None:
         """Sets the plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
         self._network.check_pair("set_beta", source, target)
-        self._network.betas[target, source] = checks.number("set_beta", "beta", beta, least=0)
+        self._network.betas[target, source] = beta
 
     def beta(self, source: str, target: str) -> float:
         """The plasticity of the fiber from `source`, an area or a stimulus, to the area `target`."""
@@ -183,6 +186,7 @@ class Brain(RoundsModule):
 
     # Rounds
 
+    @takes(rounds=checks.ROUNDS)
     def project(
         self,
         stimuli: Projections | str | None = None,
@@ -207,7 +211,8 @@ class Brain(RoundsModule):
         having won.
 
         Args:
-            stimuli: ``{stimulus: areas}``, each an area or a list of them; or the name of the one source.
+            stimuli: ``{stimulus: areas}``, each an area or a list of them; or the name of the one source. A set counts
+                as the list of its names in alphabetical order.
             areas: ``{area: areas}``, or the targets of the one source. An area without winners contributes nothing to
                 itself, if something else fires into it, too.
             rounds: how many, 0 to 2^31 - 2.
@@ -227,7 +232,6 @@ class Brain(RoundsModule):
             for lack of memory, int64 (``[batch]`` with a batch).
 
         Raises:
-            TypeError: an argument of another type.
             ValueError: an unknown name, a source without winners that fires into another area or, by itself, into
                 its own, or an external input of another shape, with numbers that are not finite or too large, or in
                 mode "sampled"; the brain is unchanged.
@@ -237,7 +241,7 @@ class Brain(RoundsModule):
                 nothing does.
         """
         op, network = "project", self._network
-        which, rounds, tick = network.which(op, brains), checks.rounds(op, rounds), ticking(op, progress)
+        which, tick = network.which(op, brains), ticking(op, progress)
         from_stimuli, from_areas = network.fired(op, stimuli, areas)
         if external is None:
             return self._run(op, from_stimuli, from_areas, rounds, which, tick)
@@ -246,6 +250,7 @@ class Brain(RoundsModule):
         external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick, which)
         return None
 
+    @takes(rounds=checks.ROUNDS)
     def reciprocal_project(
         self,
         source: str,
@@ -267,10 +272,9 @@ class Brain(RoundsModule):
             brains: which brains of a batch.
             progress: as for `project`.
         """
-        calculus.reciprocal_project(
-            self, source, target, stimuli=stimuli, rounds=rounds, brains=brains, progress=progress
-        )
+        calculus.reciprocal_project(self, source, target, rounds, stimuli, brains, progress)
 
+    @takes(rounds=checks.ROUNDS)
     def associate(
         self,
         a: str,
@@ -297,9 +301,9 @@ class Brain(RoundsModule):
 
         Source: Papadimitriou et al. 2020, "association".
         """
-        rest = {"stimuli": stimuli, "rounds": rounds, "brains": brains, "progress": progress}
-        calculus.associate(self, a, b, c, **rest)
+        calculus.associate(self, a, b, c, rounds, stimuli, brains, progress)
 
+    @takes(rounds=checks.ROUNDS)
     def merge(
         self,
         a: str,
@@ -325,11 +329,11 @@ class Brain(RoundsModule):
 
         Source: Papadimitriou et al. 2020, "merge".
         """
-        rest = {"stimuli": stimuli, "rounds": rounds, "brains": brains, "progress": progress}
-        calculus.merge(self, a, b, c, **rest)
+        calculus.merge(self, a, b, c, rounds, stimuli, brains, progress)
 
+    @takes(fraction=Real(0, 1, open_left=True), rounds=checks.ROUNDS)
     def pattern_complete(
-        self, area: str, fraction: float = 0.5, rounds: int = 5, brains: Brains = None
+        self, area: str, fraction: float = 0.5, rounds: int = 5, brains: Brains = None, progress: Progress = None
     ) -> float | Tensor:
         """Fires a random part of an area's assembly and lets the area fire into itself: the rest comes back.
 
@@ -339,6 +343,7 @@ class Brain(RoundsModule):
                 on the brain's seed, the area, its winners and the fraction.
             rounds: how many.
             brains: which brains of a batch.
+            progress: as for `project`.
 
         Returns:
             The share of the earlier winners that won again; with a batch float64 on the CPU, one per brain of the call.
@@ -349,8 +354,9 @@ class Brain(RoundsModule):
 
         Source: Papadimitriou et al. 2020, "pattern completion".
         """
-        which = self._network.which("pattern_complete", brains)
-        shares = calculus.pattern_complete(self, area, fraction, rounds, which)
+        op = "pattern_complete"
+        which, tick = self._network.which(op, brains), ticking(op, progress)
+        shares = calculus.pattern_complete(self, area, fraction, rounds, which, tick)
         return shares[0] if self.batch is None else torch.tensor(shares, dtype=torch.float64, device="cpu")
 
     # Winners
@@ -530,30 +536,34 @@ class Brain(RoundsModule):
         state = self._network.area("unfix_assembly", area)
         state.fixed.difference_update(self._network.which("unfix_assembly", brains))
 
+    @takes(lock=checks.LOCK)
     def inhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks an area: it neither fires nor is fired into until every lock is gone."""
         state = self._network.area("inhibit", area)
         which = self._network.which("inhibit", brains)
-        state.locks.setdefault(checks.signed("inhibit", "lock", lock), set()).update(which)
+        state.locks.setdefault(lock, set()).update(which)
 
+    @takes(lock=checks.LOCK)
     def disinhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from an area."""
         state = self._network.area("disinhibit", area)
         which = self._network.which("disinhibit", brains)
-        state.locks.get(checks.signed("disinhibit", "lock", lock), set()).difference_update(which)
+        state.locks.get(lock, set()).difference_update(which)
 
+    @takes(lock=checks.LOCK)
     def inhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks the fiber from one area to another: it carries nothing until every lock is gone."""
         op = "inhibit_fiber"
         self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.setdefault((source, target), {})
-        locks.setdefault(checks.signed(op, "lock", lock), set()).update(which)
+        locks.setdefault(lock, set()).update(which)
 
+    @takes(lock=checks.LOCK)
     def disinhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from a fiber."""
         op = "disinhibit_fiber"
         self._network.ends(op, source, target)
         which = self._network.which(op, brains)
         locks = self._network.locks.get((source, target), {})
-        locks.get(checks.signed(op, "lock", lock), set()).difference_update(which)
+        locks.get(lock, set()).difference_update(which)

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import renamed
 from torch_hrr._ops import ops as _ops
 from torch_hrr.assembly import _checks as checks
 
@@ -96,19 +95,12 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the k-cap; Amos,
     Koltun and Kolter, The limited multi-label projection layer, 2019, for the projection onto sum y = k.
     """
-    return _cap("k_cap", inputs, k, temperature, surrogate, soft)
-
-
-def _cap(op: str, inputs: Any, k: Any, temperature: Any, surrogate: Any, soft: Any) -> Tensor:
-    """`k_cap`, whose errors are those of the user's call."""
+    op = "k_cap"
     inputs = checks.tensor(op, "inputs", inputs)
     checks.word(op, "surrogate", surrogate)
     soft = checks.check_bool(op, "soft", soft)
     wide = checks.real(op, "temperature", temperature)
-    try:
-        return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "k_cap", op) from None
+    return _ops.k_cap.default(inputs, checks.signed(op, "k", k), wide, surrogate, soft)
 
 
 def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, brain: int = 0) -> Tensor:

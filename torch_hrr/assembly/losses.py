@@ -14,6 +14,7 @@ from torch_hrr._checks import (
     check_strided,
     choice,
     integer,
+    named,
     number,
     positive,
     real,
@@ -181,6 +182,7 @@ def assembly_loss(
         if loss == "margin":
             return _margin_loss("assembly_loss", inputs, targets, k, margin)
         rows, indices = _rows_and_targets("assembly_loss", "inputs", inputs, targets)
-        return _overlap_loss(functional._cap("assembly_loss", rows, k, temperature, surrogate, True), indices)
-    found: Tensor = loss(functional._cap("assembly_loss", inputs, k, temperature, surrogate, True), targets)
-    return found
+        inputs, targets, loss = rows, indices, _overlap_loss
+    with named("k_cap", "assembly_loss"):
+        winners = functional.k_cap(inputs, k, temperature, surrogate, True)
+    return loss(winners, targets)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_hrr._monitor import Recorder
 from torch_hrr._shared import lock_public_calls
+from torch_hrr._spec import Int, takes
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import overlap
@@ -55,6 +56,7 @@ class Monitor(Recorder):
         TypeError: `brain` is something else, or an argument of another type.
     """
 
+    @takes(max_rounds=Int(1), every=Int(1))
     def __init__(
         self,
         brain: Any,
@@ -70,8 +72,7 @@ class Monitor(Recorder):
         self._areas = None if areas is None else tuple(dict.fromkeys(names))
         quantities = checks.several("Monitor", "what", what)
         self._what = tuple(dict.fromkeys(checks.choice("Monitor", "what", each, WHAT) for each in quantities))
-        self._max_rounds = checks.integer("Monitor", "max_rounds", max_rounds, least=1)
-        self._every = checks.integer("Monitor", "every", every, least=1)
+        self._max_rounds, self._every = max_rounds, every
         self._history: dict[str, dict[str, deque[Any]]] = {}
         self._before: dict[str, Tensor] = {}
         self.rounds = 0
