@@ -12,39 +12,43 @@ OWN_GRAPH[torch.arange(3000) * 7 % 300, torch.arange(3000) * 11 % 400] = torch.a
 AREAS = [
     ("add_stimulus", ("s", 40), {}),
     ("add_stimulus", ("t", 55), {}),
-    ("add_area", ("A", 900, 30), {"beta": 0.1}),
+    ("add_area", ("A", 2000, 40), {"beta": 0.1}),
     ("add_area", ("B", 1001, 25), {"beta": 0.2, "refracted": 0.25, "w_max": 3.0}),
     ("add_area", ("C", 800, 40), {"beta": 0.1, "refractory_period": 3, "inhibition_strength": 1.5}),
 ]
 BOTH = {"A": ["A", "B"], "B": ["A", "B"]}
 
-# {name: (arguments of Brain, [(method, arguments, keywords)])}
+# {name: (arguments of Brain, [(method, arguments, keywords)])}, declarations first.
 PROGRAMS = {
-    "stimuli and recurrence": (
-        {"p": 0.05, "seed": 3},
+    "everything": (
+        {"p": 0.05, "seed": -5},
         [
             *AREAS,
             ("project", ({"s": ["A"], "t": ["B"]},), {}),
-            ("project", ({"s": ["A"]}, {"A": ["A"]}), {"rounds": 12}),
-            ("project", ({"s": ["A"], "t": ["B"]}, BOTH), {"rounds": 8}),
+            ("project", ({"s": ["A"], "t": ["B"]}, {"A": ["A"], "B": ["B"]}), {"rounds": 5}),
+            ("project", ({"s": ["A"], "t": ["B"]}, BOTH), {"rounds": 7}),
             ("set_beta", ("A", "B", 0.3), {}),
             ("set_beta", ("s", "A", 0.0), {}),
             ("project", ({"s": ["A", "C"]}, {**BOTH, "A": ["C"]}), {"rounds": 6}),
-            ("disable_plasticity", (), {}),
-            ("project", ({}, {**BOTH, "C": ["C", "A"]}), {"rounds": 3}),
-        ],
-    ),
-    "operations": (
-        {"p": 0.06, "seed": -5},
-        [
-            *AREAS,
-            ("project", ({"s": ["A"], "t": ["B"]}, {"A": ["A"], "B": ["B"]}), {"rounds": 5}),
             ("reciprocal_project", ("A", "B"), {"rounds": 4}),
             ("associate", ("A", "B", "C"), {"rounds": 4}),
             ("merge", ("A", "B", "C"), {"rounds": 6}),
-            ("pattern_complete", ("A",), {"rounds": 3}),
+            ("fix_assembly", ("A",), {}),
+            ("project", ({"t": ["A", "C"]}, BOTH), {"rounds": 3}),
+            ("unfix_assembly", ("A",), {}),
+            ("normalize", ("B",), {}),
+            ("inhibit", ("C",), {"lock": 2}),
+            ("project", ({}, {**BOTH, "C": ["C"]}), {"rounds": 4}),
+            ("normalize", ("B",), {}),
+            ("disinhibit", ("C",), {"lock": 2}),
+            ("inhibit_fiber", ("A", "B"), {}),
+            ("disable_plasticity", (), {}),
+            ("project", ({}, {**BOTH, "C": ["C", "A"]}), {"rounds": 2}),
+            ("enable_plasticity", (), {}),
+            ("disinhibit_fiber", ("A", "B"), {}),
+            ("pattern_complete", ("C",), {"rounds": 3}),
             ("activate", ("B", list(range(40, 0, -2))), {}),
-            ("activate", ("A", torch.tensor([3, 899, 5])), {}),
+            ("activate", ("A", torch.tensor([3, 1999, 5])), {}),
             ("project", ({"t": ["C"]}, {"A": ["B", "C"], "B": ["C"]}), {"rounds": 5}),
         ],
     ),
@@ -62,19 +66,6 @@ PROGRAMS = {
             ("project", ({"t": ["A", "C"]}, {"A": ["B", "C"], "B": ["B"]}), {"rounds": 4}),
             ("disinhibit_fiber", ("A", "B"), {}),
             ("project", ({}, BOTH), {"rounds": 3}),
-        ],
-    ),
-    "normalised columns": (
-        {"p": 0.05, "seed": 7},
-        [
-            ("add_stimulus", ("s", 40), {}),
-            ("add_area", ("A", 700, 30), {"beta": 0.1, "normalize": True}),
-            ("add_area", ("B", 600, 20), {"beta": 0.1}),
-            ("project", ({"s": ["A"]}, {"A": ["A"]}), {"rounds": 5}),
-            ("normalize", ("B",), {}),
-            ("project", ({"s": ["A"]}, {"A": ["A", "B"]}), {"rounds": 4}),
-            ("normalize", ("B",), {}),
-            ("project", ({"s": ["A"]}, BOTH), {"rounds": 4}),
         ],
     ),
     "normalised before every round": (
@@ -162,21 +153,37 @@ def state_of(brain):
         put(f"counts of {stimulus} in {target}", source.counts)
         for b, (used, _) in enumerate(brain._network.areas[target].slots.tolist()):
             put(f"weights of {stimulus} in {target}, brain {b}", source.weight[b, :used])
-    return state
+    return dict(sorted(state.items()))
 
 
-def trace(name, device="cpu", batch=None, every_round=False, between=None):
-    """The states of a program's brain after every call, and every round, and what the calls return.
+def run(brain, steps):
+    """The calls of a program, or some of them."""
+    for method, args, kwargs in steps:
+        getattr(brain, method)(*args, **kwargs)
+    return brain
+
+
+def declared(name, backwards=False, **options):
+    """The brain of a program before its first call."""
+    own, steps = PROGRAMS[name]
+    made = [step for step in steps if step[0].startswith("add_")]
+    return run(Brain(**{**own, **options}), reversed(made) if backwards else made)
+
+
+def calls(name):
+    """Those of a program, without its declarations."""
+    return [step for step in PROGRAMS[name][1] if not step[0].startswith("add_")]
+
+
+def traced(brain, steps, every_round=False, between=None):
+    """The states of a brain after every call, and every round, and what the calls return.
 
     Args:
-        name: of the program.
-        device: where the brain begins.
-        batch: of the brain.
+        brain: declared.
+        steps: the calls.
         every_round: whether rounds run one by one.
         between: called with the brain after every call; returns the brain that goes on.
     """
-    options, steps = PROGRAMS[name]
-    brain = Brain(device=device, batch=batch, **options)
     seen = []
     if every_round:
         brain.register_round_hook(lambda brain: seen.append(state_of(brain)))
@@ -190,15 +197,31 @@ def trace(name, device="cpu", batch=None, every_round=False, between=None):
     return seen
 
 
+def trace(name, device="cpu", batch=None, every_round=False, between=None):
+    """`traced` of a program whose brain begins on the device."""
+    return traced(declared(name, device=device, batch=batch), calls(name), every_round, between)
+
+
+def of_brain(brain, b):
+    """What rounds have made of one brain of a batch, as its calls tell."""
+    seen = {}
+    for area in brain.areas:
+        seen[area] = brain.winners(area)[b].tolist(), int(brain.support(area)[b]), brain.ever_won(area)[b].tolist()
+        seen[area] = [[neuron for neuron in part if neuron >= 0] if isinstance(part, list) else part
+                      for part in seen[area]]  # fmt: skip
+    if brain.mode == "exact":
+        for pair in brain.fibers:
+            seen[pair] = [part.tolist() for part in brain.potentiated(*pair, b)]
+        seen["s"] = brain.stimulus_weights("s", "A")[b].tolist()
+    return seen
+
+
 def monitored(device, batch=None):
     """The history of a monitor, on the CPU."""
-    options, steps = PROGRAMS["operations"]
-    brain = Brain(device=device, batch=batch, **options)
-    for method, args, kwargs in steps[:6]:
-        getattr(brain, method)(*args, **kwargs)
+    brain, steps = declared("everything", device=device, batch=batch), calls("everything")
+    run(brain, steps[:2])
     with Monitor(brain) as monitor:
-        for method, args, kwargs in steps[6:]:
-            getattr(brain, method)(*args, **kwargs)
+        run(brain, steps[2:13])
     return monitor.to_dict()
 
 

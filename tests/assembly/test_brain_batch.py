@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from brain_programs import of_brain
 
 from torch_hrr.assembly import Brain
 
@@ -18,20 +19,6 @@ def batch_of(mode="exact", brain=None, **options):
     for name, n, k in (("A", 200, 14), ("B", 150, 10), ("C", 180, 12)):
         brain.add_area(name, n, k, 0.2, **options)
     return brain
-
-
-def of_brain(brain, b):
-    """What rounds have made of one brain."""
-    seen = {}
-    for area in brain.areas:
-        seen[area] = brain.winners(area)[b].tolist(), int(brain.support(area)[b]), brain.ever_won(area)[b].tolist()
-        seen[area] = [[neuron for neuron in part if neuron >= 0] if isinstance(part, list) else part
-                      for part in seen[area]]  # fmt: skip
-    if brain.mode == "exact":
-        for pair in brain.fibers:
-            seen[pair] = [part.tolist() for part in brain.potentiated(*pair, b)]
-        seen["s"] = brain.stimulus_weights("s", "A")[b].tolist()
-    return seen
 
 
 def first(brain, brains=None):

@@ -62,7 +62,7 @@ def test_programs(name, engines):
     assert engines.calls
 
 
-@pytest.mark.parametrize("name", ["stimuli and recurrence", "graphs of one's own"])
+@pytest.mark.parametrize("name", ["everything", "graphs of one's own"])
 def test_programs_of_a_batch(name, engines):
     trace(name, batch=3)
     assert engines.calls
@@ -98,7 +98,7 @@ def test_a_call_that_is_replayed_runs_the_next_rounds(engines):
 
 @pytest.mark.parametrize("batch", [None, 2])
 def test_rounds_whose_edges_do_not_fit(batch, engines):
-    trace("stimuli and recurrence", batch=batch, between=without_spare_chunks)
+    trace("everything", batch=batch, between=without_spare_chunks)
     assert engines.unfinished
 
 

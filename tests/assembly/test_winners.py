@@ -24,26 +24,25 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(BITS[tensor.element_size()])
 
 
-def expect(inputs: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
-    """Bits and indices, by a stable sort in which every NaN is one value and so is every zero."""
+def order(inputs: Tensor) -> Tensor:
+    """Indices by a stable sort in which every NaN is one value and so is every zero."""
     plain = inputs
     if inputs.is_floating_point():
         plain = torch.where(inputs.isnan(), torch.nan, inputs.double())
         plain = torch.where(plain == 0, 0.0, plain)
-    indices = torch.sort(plain, dim=-1, descending=True, stable=True).indices[..., :k]
-    if not sorted:
-        indices = indices.sort(-1).values
-    # Of bits: torch quiets the NaNs of float16 and bfloat16 on their way through float32.
-    return bits(inputs).gather(-1, indices), indices
+    return torch.sort(plain, dim=-1, descending=True, stable=True).indices
 
 
-def check(inputs: Tensor, k: int) -> None:
-    for sorted in (False, True):
-        values, indices = k_winners(inputs, k, sorted)
-        exact, where = expect(inputs, k, sorted)
-        assert (values.dtype, indices.dtype) == (inputs.dtype, torch.int64)
-        assert torch.equal(indices, where)
-        assert torch.equal(bits(values), exact)
+def check(inputs: Tensor, *ks: int) -> None:
+    ordered = order(inputs)
+    for k in ks:
+        for sorted in (False, True):
+            values, indices = k_winners(inputs, k, sorted)
+            where = ordered[..., :k] if sorted else ordered[..., :k].sort(-1).values
+            assert (values.dtype, indices.dtype) == (inputs.dtype, torch.int64)
+            assert torch.equal(indices, where)
+            # Of bits: torch quiets the NaNs of float16 and bfloat16 on their way through float32.
+            assert torch.equal(bits(values), bits(inputs).gather(-1, where))
 
 
 def counts(n: int) -> list[int]:
@@ -61,14 +60,12 @@ def random_rows(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) 
 @dtypes
 def test_random_rows(dtype):
     for n in LENGTHS:
-        for k in counts(n):
-            check(random_rows(2, n, dtype=dtype, seed=k), k)
+        check(random_rows(3, n, dtype=dtype, seed=n), *counts(n))
     if dtype in INTEGERS:
         limits = torch.iinfo(dtype)
         ends = torch.tensor([limits.min, limits.min + 1, -1, 0, 1, limits.max - 1, limits.max], dtype=dtype)
         rows = ends[torch.randint(len(ends), (2, 5000), generator=torch.Generator().manual_seed(0))]
-        for k in counts(5000):
-            check(rows, k)
+        check(rows, *counts(5000))
         check(torch.full((3000,), limits.min, dtype=dtype), 7)
 
 
@@ -88,18 +85,14 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_ties_and_orders(shape, dtype):
     for n in (33, 5000, 20011):
-        rows = SHAPES[shape](random_rows(2, n, dtype=torch.float64)).to(dtype)
-        for k in counts(n):
-            check(rows, k)
+        check(SHAPES[shape](random_rows(2, n, dtype=torch.float64)).to(dtype), *counts(n))
 
 
 def test_rows_of_many_candidates():
     """Ascending blocks fill the memory for candidates again and again."""
     climbing = torch.arange(100_000, dtype=torch.float32)
-    for k in (1, 300, 40_000, 99_999):
-        check(climbing, k)
-        check(climbing.view(100, 1000).flip(0).reshape(-1), k)
-        check(climbing.div(1000, rounding_mode="floor"), k)
+    for rows in (climbing, climbing.view(100, 1000).flip(0).reshape(-1), climbing.div(1000, rounding_mode="floor")):
+        check(rows, 1, 300, 40_000, 99_999)
 
 
 def special_bits(dtype: torch.dtype) -> Tensor:
@@ -121,8 +114,7 @@ def test_special_values_keep_their_order_and_bits(dtype):
         chosen = special[torch.randint(len(special), (2, n), generator=generator)].view(dtype)
         mixed = torch.where(torch.rand(2, n, generator=generator) < 0.01, chosen, random_rows(2, n, dtype=dtype))
         for rows in (chosen, mixed):
-            for k in counts(n):
-                check(rows, k)
+            check(rows, *counts(n))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))

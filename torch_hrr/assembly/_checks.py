@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch_hrr._checks import choice as choice
 from torch_hrr._checks import integer as integer
 from torch_hrr._checks import is_bool as is_bool
 from torch_hrr._checks import is_iterable as is_iterable
+from torch_hrr._checks import listed as elements
 from torch_hrr._checks import native_copy as native_copy
 from torch_hrr._checks import number as number
 from torch_hrr._checks import plain as plain
@@ -152,23 +153,26 @@ def neurons(
     op: str, indices: Tensor | Sequence[int], n: int, k: int, batch: int | None, argument: str = "indices"
 ) -> Tensor:
     """1 to k distinct neurons of an area, ascending: [m], or [batch, m], on the CPU, where the checks cost least."""
-    given = integers(op, indices, n, argument)
-    given = given if given.numel() else given.long()
-    if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
-        raise TypeError(f"{op}: {argument} must be integers, got {given.dtype}")
-    wanted = (1,) if batch is None else (1, 2)
-    if given.dim() not in wanted or (given.dim() == 2 and given.shape[0] != batch):
-        shape = "[m]" if batch is None else f"[m] or [{batch}, m]"
-        raise ValueError(f"{op}: {argument} must have shape {shape}, got {list(given.shape)}")
+    shape, most = ("[m]", 1) if batch is None else (f"[m] or [{batch}, m]", 2)
+    given = _whole(op, argument, integers(op, indices, n, argument), shape, most, batch)
     if not 1 <= given.shape[-1] <= k:
         raise ValueError(f"{op}: {argument} must be 1 to k = {k} neurons, got {given.shape[-1]}")
-    ordered = given.to(torch.int64).sort(-1).values
-    if int(ordered.min()) < 0 or int(ordered.max()) >= n:
-        outside = ordered.min() if int(ordered.min()) < 0 else ordered.max()
-        raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {int(outside)}")
+    ordered = given.sort(-1).values
+    for end in (int(ordered.min()), int(ordered.max())):
+        if not 0 <= end < n:
+            raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {end}")
     if bool((ordered.diff(dim=-1) == 0).any()):
         raise ValueError(f"{op}: {argument} must be distinct, got repeated ones")
     return ordered
+
+
+def _whole(op: str, argument: str, given: Tensor, shape: str, most: int = 1, batch: int | None = None) -> Tensor:
+    """int64 of 1 to `most` dimensions, two of them with `batch` rows if that is a number; `shape` says so in words."""
+    if given.numel() and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
+        raise TypeError(f"{op}: {argument} must be integers, got {given.dtype}")
+    if not 1 <= given.dim() <= most or (given.dim() == 2 and batch not in (None, len(given))):
+        raise ValueError(f"{op}: {argument} must have shape {shape}, got {list(given.shape)}")
+    return given.long()
 
 
 def seeds(op: str, given: Any, seed: int, batch: int | None) -> list[int] | None:
@@ -177,9 +181,7 @@ def seeds(op: str, given: Any, seed: int, batch: int | None) -> list[int] | None
         return None
     if isinstance(given, Tensor):
         given = _strided(op, "seeds", given).detach().cpu().tolist()
-    if isinstance(given, (str, bytes, bytearray, Mapping, Set)) or not is_several(given):
-        raise TypeError(f"{op}: seeds must be a sequence of ints, got {brief(given)}")
-    found = [check_seed(op, own, "seeds") for own in given]
+    found = [check_seed(op, own, "seeds") for own in elements(op, "seeds", given, "a sequence of ints")]
     if not found:
         raise ValueError(f"{op}: seeds must hold at least one, got none")
     if batch not in (None, len(found)):
@@ -191,15 +193,11 @@ def seeds(op: str, given: Any, seed: int, batch: int | None) -> list[int] | None
 
 def numbers(op: str, argument: str, given: Any, n: int) -> Tensor:
     """Any number of neurons, one by one: int64 [m], on the CPU."""
-    found = integers(op, given, n, argument)
-    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
-        raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
-    if found.dim() != 1:
-        raise ValueError(f"{op}: {argument} must have shape [m], got {list(found.shape)}")
+    found = _whole(op, argument, integers(op, given, n, argument), "[m]")
     outside = found[(found < 0) | (found >= n)]
     if len(outside):
         raise IndexError(f"{op}: {argument} must be in 0..{n - 1}, got {int(outside[0])}")
-    return found.long()
+    return found
 
 
 def _strided(op: str, argument: str, given: Tensor) -> Tensor:
@@ -246,11 +244,7 @@ def _signed(op: str, given: Tensor, n: int, argument: str) -> Tensor:
 def assembly(op: str, argument: str, given: Any) -> Tensor:
     """Neurons of an assembly, of one brain or a batch: int64 [m] or [batch, m], where they are."""
     found = _strided(op, argument, given) if isinstance(given, Tensor) else integers(op, given, 2**63, argument)
-    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
-        raise TypeError(f"{op}: {argument} must be integers, got {found.dtype}")
-    if found.dim() not in (1, 2):
-        raise ValueError(f"{op}: {argument} must have shape [m] or [batch, m], got {list(found.shape)}")
-    return found.long()
+    return _whole(op, argument, found, "[m] or [batch, m]", 2)
 
 
 def own_graph(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +15,12 @@ from torch_hrr.assembly._sampled import SampledEngine
 _ops = torch.ops.torch_hrr
 
 
-class Engine(Protocol):
+class Engine:
     """Rounds of a network. What is declared and set in the network, the engine is told of."""
+
+    def __init__(self, network: Network) -> None:
+        """Of this network."""
+        self._network = network
 
     def add_stimulus(self, name: str) -> None:
         """A stimulus was declared."""
@@ -30,26 +33,15 @@ class Engine(Protocol):
 
     def run(self, plans: Sequence[Plan], rounds: int) -> Tensor | None:
         """Runs rounds of every plan; returns how many are left, of every brain, where a graph is captured."""
+        raise NotImplementedError
 
     def ever_won(self, area: str, brain: int) -> Tensor:
         """The neurons of an area that ever won, ascending."""
+        raise NotImplementedError
 
 
-class ExactEngine:
-    """Rounds by the operator `_project_`, in which the random graph is never stored."""
-
-    def __init__(self, network: Network) -> None:
-        """Of this network."""
-        self._network = network
-
-    def add_stimulus(self, name: str) -> None:
-        """See Engine; the network says it all."""
-
-    def add_area(self, name: str) -> None:
-        """See Engine; the network says it all."""
-
-    def set_winners(self, area: str, brains: Iterable[int]) -> None:
-        """See Engine; the network says it all."""
+class ExactEngine(Engine):
+    """Rounds by the operator `_project_`, in which the random graph is never stored; the network says it all."""
 
     def ever_won(self, area: str, brain: int) -> Tensor:
         """See Engine."""
@@ -131,12 +123,12 @@ class ExactEngine:
         return progress[:, 0]
 
 
-class SampledEngines:
+class SampledEngines(Engine):
     """Rounds by the method of the published simulator, one `SampledEngine` a brain; winners are copied back."""
 
     def __init__(self, network: Network) -> None:
         """Engines with seeds of the network's, one for each of its brains."""
-        self._network = network
+        super().__init__(network)
         seeds = [fiber_id("sampled", str(seed), str(number)) for seed, number in network.graphs]
         self.brains = [SampledEngine(network.p, seed, network.given_device) for seed in seeds]
 

@@ -188,6 +188,15 @@ class Network:
             raise TypeError(f"{op}: areas must be those that {stimuli!r} fires into, got {checks.brief(areas)}")
         return ({stimuli: areas}, {}) if stimuli in self.stimuli else ({}, {stimuli: areas})
 
+    def area_locks(self, op: str, area: str, lock: int) -> set[int]:
+        """The brains in which a lock holds an area, to be changed."""
+        return self.area(op, area).locks.setdefault(lock, set())
+
+    def fiber_locks(self, op: str, source: str, target: str, lock: int) -> set[int]:
+        """The brains in which a lock holds a fiber, to be changed."""
+        self.ends(op, source, target)
+        return self.locks.setdefault((source, target), {}).setdefault(lock, set())
+
     def which(self, op: str, brains: Any) -> list[int]:
         """The numbers of the brains that a call is for, ascending; all of them for None."""
         return checks.brains(op, brains, self.batch)

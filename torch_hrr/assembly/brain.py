@@ -539,31 +539,21 @@ class Brain(RoundsModule):
     @takes(lock=checks.LOCK)
     def inhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks an area: it neither fires nor is fired into until every lock is gone."""
-        state = self._network.area("inhibit", area)
-        which = self._network.which("inhibit", brains)
-        state.locks.setdefault(lock, set()).update(which)
+        self._network.area_locks("inhibit", area, lock).update(self._network.which("inhibit", brains))
 
     @takes(lock=checks.LOCK)
     def disinhibit(self, area: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from an area."""
-        state = self._network.area("disinhibit", area)
-        which = self._network.which("disinhibit", brains)
-        state.locks.get(lock, set()).difference_update(which)
+        self._network.area_locks("disinhibit", area, lock).difference_update(self._network.which("disinhibit", brains))
 
     @takes(lock=checks.LOCK)
     def inhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Locks the fiber from one area to another: it carries nothing until every lock is gone."""
         op = "inhibit_fiber"
-        self._network.ends(op, source, target)
-        which = self._network.which(op, brains)
-        locks = self._network.locks.setdefault((source, target), {})
-        locks.setdefault(lock, set()).update(which)
+        self._network.fiber_locks(op, source, target, lock).update(self._network.which(op, brains))
 
     @takes(lock=checks.LOCK)
     def disinhibit_fiber(self, source: str, target: str, lock: int = 0, brains: Brains = None) -> None:
         """Takes one lock from a fiber."""
         op = "disinhibit_fiber"
-        self._network.ends(op, source, target)
-        which = self._network.which(op, brains)
-        locks = self._network.locks.get((source, target), {})
-        locks.get(lock, set()).difference_update(which)
+        self._network.fiber_locks(op, source, target, lock).difference_update(self._network.which(op, brains))
