@@ -4,10 +4,12 @@ The oracle of `torch_hrr.assembly.Brain(mode="exact")`. It shares no code with i
 and every fiber is a dense float32 matrix.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 WEIGHT_BITS = 24  # an input counts in units of 2^-24, so that its terms are integers and their order is nothing
 NORMALIZED_BITS = 16  # further bits of an input to which a normalised fiber contributes
@@ -268,3 +270,43 @@ class DenseBrain:
             beta = self._betas.get((target, source), area.beta)
             cap = np.float32(self._caps.get((source, target), w_max))
             weights[block] = potentiated(weights[block], beta, cap)
+
+
+def oracle_of(brain, b=0):
+    """The oracle of a `Brain`, or of brain `b` of a batch: of its graph, areas and stimuli, before their first use."""
+
+    def edges(source, target):
+        # Through the public operator, a row at a time.
+        rows, into = torch.arange(brain.areas[source].n).unsqueeze(-1), brain.areas[target].n
+        density = brain.fibers[source, target].p if (source, target) in brain.fibers else brain.p
+        fiber = brain.fiber_id(source, target)
+        return torch.ops.torch_hrr.connectome_inputs(rows, into, density, brain.seed, fiber, b).numpy()
+
+    def counts(stimulus, area):
+        return brain.stimulus_counts(stimulus, area).reshape(-1, brain.areas[area].n)[b].numpy()
+
+    dense = DenseBrain(edges, counts, lambda area, n: keyed_order(brain.seed, b, area, n))
+    for name, size in brain.stimuli.items():
+        dense.add_stimulus(name, size)
+    for name, area in brain.areas.items():
+        dense.add_area(name, area.n, area.k, area.beta, w_max=area.w_max, **area.options)
+    return dense
+
+
+def keyed_order(seed, index, area, n):
+    """Who comes before whom where ties go by key: numbers of 32 bits that are all different."""
+
+    def split_mix(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return x ^ x >> 31
+
+    def lowbias(x):
+        x = (x ^ x >> 16) * 0x7FEB352D % 2**32
+        x = (x ^ x >> 15) * 0x846CA68B % 2**32
+        return x ^ x >> 16
+
+    digest = hashlib.sha256(f"ties{len(area)}:{area}".encode()).digest()
+    key = split_mix(split_mix(split_mix(seed % 2**64) ^ index) ^ int.from_bytes(digest[:8], "little"))
+    return np.array([lowbias(lowbias(j ^ key % 2**32) ^ key >> 32) for j in range(n)])

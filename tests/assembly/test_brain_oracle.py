@@ -1,12 +1,9 @@
 """`Brain(mode="exact")` beside the dense oracle on the same graph: the same winners every round, the same supports."""
 
-import functools
-import hashlib
-
 import numpy as np
 import pytest
 import torch
-from dense_brain import DenseBrain
+from dense_brain import keyed_order, oracle_of
 
 from torch_hrr.assembly import Brain
 
@@ -156,45 +153,6 @@ PROGRAMS = {
 SIZES = {"s": 20, "t": 31}
 
 
-def signed(bits):
-    """64 bits as the int64 an operator takes."""
-    return (bits + 2**63) % 2**64 - 2**63
-
-
-def base_graph(brain, seed, p, n, index=0, densities=None):
-    """(source, target) -> 0/1 [n_source, n_target], read through the public operator a row at a time."""
-
-    def edges(source, target):
-        rows = torch.arange(n[source]).unsqueeze(-1)
-        fiber, density = signed(brain.fiber_id(source, target)), (densities or {}).get((source, target), p)
-        inputs = torch.ops.torch_hrr.connectome_inputs(rows, n[target], density, signed(seed), fiber, index)
-        return inputs.numpy()
-
-    return edges
-
-
-def keyed_order(seed, index=0):
-    """(area, n) -> who comes before whom where ties go by key: numbers of 32 bits that are all different."""
-
-    def split_mix(x):
-        x = (x + 0x9E3779B97F4A7C15) % 2**64
-        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
-        return x ^ x >> 31
-
-    def lowbias(x):
-        x = (x ^ x >> 16) * 0x7FEB352D % 2**32
-        x = (x ^ x >> 15) * 0x846CA68B % 2**32
-        return x ^ x >> 16
-
-    def order(area, n):
-        digest = hashlib.sha256(f"ties{len(area)}:{area}".encode()).digest()
-        key = split_mix(split_mix(split_mix(seed % 2**64) ^ index) ^ int.from_bytes(digest[:8], "little"))
-        return np.array([lowbias(lowbias(j ^ key % 2**32) ^ key >> 32) for j in range(n)])
-
-    return order
-
-
 def declare(brain, areas):
     for name, size in SIZES.items():
         brain.add_stimulus(name, size=size)
@@ -202,15 +160,11 @@ def declare(brain, areas):
         brain.add_area(name, n=n, k=k, beta=beta, **kwargs)
 
 
-def pair(areas, p, seed, densities=None):
+def pair(areas, p, seed):
     """The brain and its oracle."""
     brain = Brain(p=p, seed=seed, mode="exact")
-    n = {name: sizes[0] for name, (sizes, _) in areas.items()}
-    edges = base_graph(brain, seed, p, n, densities=densities)
-    dense = DenseBrain(edges, lambda *names: brain.stimulus_counts(*names).numpy(), keyed_order(seed))
     declare(brain, areas)
-    declare(dense, areas)
-    return brain, dense
+    return brain, oracle_of(brain)
 
 
 def assert_same(brain, dense, where):
@@ -225,8 +179,7 @@ def assert_same(brain, dense, where):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_round_is_that_of_the_oracle(program, p):
     areas, steps = PROGRAMS[program]
-    densities = {args: kwargs["p"] for name, args, kwargs in steps if name == "connect" and "p" in kwargs}
-    brain, dense = pair(areas, p, 5, densities)
+    brain, dense = pair(areas, p, 5)
     for index, (name, args, kwargs) in enumerate(steps):
         getattr(brain, name)(*args, **kwargs)
         getattr(dense, name)(*args, **kwargs)
@@ -246,14 +199,10 @@ def test_many_rounds_in_one_call(rounds, normalize):
 
 
 def test_every_brain_of_a_batch_has_an_oracle():
-    seed, batch, n = 11, 3, {name: sizes[0] for name, (sizes, _) in AREAS.items()}
-    brain = Brain(p=0.1, seed=seed, mode="exact", batch=batch)
+    batch = 3
+    brain = Brain(p=0.1, seed=11, mode="exact", batch=batch)
     declare(brain, AREAS)
-    oracles = []
-    for b in range(batch):
-        counts = functools.partial(lambda b, stimulus, area: brain.stimulus_counts(stimulus, area)[b].numpy(), b)
-        oracles.append(DenseBrain(base_graph(brain, seed, 0.1, n, b), counts))
-        declare(oracles[b], AREAS)
+    oracles = [oracle_of(brain, b) for b in range(batch)]
     for step, (name, args, kwargs) in enumerate(MERGED):
         for each in (brain, *oracles):
             getattr(each, name)(*args, **kwargs)
@@ -277,7 +226,7 @@ def test_ties_by_key_differ_between_the_brains_of_a_batch():
     brain.project({"none": ["A", "B"]})
     for area in "AB":
         for b, winners in enumerate(brain.winners(area).numpy()):
-            order = keyed_order(seed, b)(area, n)
+            order = keyed_order(seed, b, area, n)
             np.testing.assert_array_equal(winners, np.sort(np.argsort(order)[:500]))
             # A fair sample: the mean index of 500 out of 5000 strays by 61.
             assert abs(winners.mean() - n / 2) < 5 * 61

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from dense_brain import DenseBrain
+from dense_brain import oracle_of
 
 from torch_hrr.assembly import Brain
 
@@ -54,17 +54,7 @@ def test_weights_of_stimuli_are_those_of_a_dense_brain(batch, options):
     def of(b, tensor):
         return tensor.numpy() if batch is None else tensor[b].numpy()
 
-    def edges(b):
-        return lambda source, target: torch.ops.torch_hrr.connectome_inputs(
-            torch.arange(brain._network.areas[source].n)[:, None], brain._network.areas[target].n, brain.p, brain.seed,
-            brain.fiber_id(source, target), b,
-        ).numpy()  # fmt: skip
-
-    dense = [DenseBrain(edges(b), lambda *pair, b=b: of(b, brain.stimulus_counts(*pair))) for b in range(batch or 1)]
-    for each in dense:
-        each.add_stimulus("s", 30), each.add_stimulus("t", 40)
-        each.add_area("A", 200, 10, **{"beta": 0.1, **options})
-        each.add_area("B", 150, 8, beta=0.05)
+    dense = [oracle_of(brain, b) for b in range(batch or 1)]
     # A neuron that is active without a win is known, and has its count.
     brain.activate("B", [3, 4])
     for each in dense:
