@@ -158,6 +158,17 @@ def test_external_inputs(cuda, precision):
     assert_same(programs.external("cuda", precision), programs.external("cpu", precision))
 
 
+def test_external_inputs_of_a_batch(cuda):
+    def driven(device, external):
+        brain = brain_of(device, batch=2, steps=1)
+        brain.inhibit("C", brains=1)
+        brain.project({"s": ["A", "C"]}, {"A": ["A", "B"]}, 2, external={"A": external, "C": torch.ones(800)})
+        return state_of(brain)
+
+    drive = torch.randn(2, 2000, generator=torch.Generator().manual_seed(0)) * 3
+    assert_same(driven("cuda", drive.to("cuda")), driven("cpu", drive))
+
+
 @pytest.mark.parametrize("loss", ["overlap", "margin"])
 def test_losses_and_their_gradients(cuda, loss):
     assert_same(programs.trained("cuda", loss), programs.trained("cpu", loss))

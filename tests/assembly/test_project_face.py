@@ -156,6 +156,7 @@ LONG = {
     "a batch whose brains differ": (lambda: locked(fired(batch=3)), {}),
     "normalised": (lambda: normalized(fired()), {}),
     "external": (made, {"external": {"A": torch.linspace(0, 1, 400)}}),
+    "external, of a batch": (lambda: locked(fired(batch=3)), {"external": {"A": torch.linspace(0, 1, 400)}}),
     "hooked": (lambda: hooked(fired()), {}),
 }
 
