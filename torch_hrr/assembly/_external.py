@@ -54,13 +54,6 @@ def checked(
     return given
 
 
-def check_possible(brain: RoundsModule, op: str) -> None:
-    """Raises where there are no external inputs."""
-    brain._network.check_exact(op)
-    if is_capturing(brain.device):
-        raise RuntimeError(f"{op}: rounds with external inputs cannot be captured")
-
-
 def open_pairs(brain: RoundsModule, projections: Mapping[str, Iterable[str]]) -> Pairs:
     """The pairs of areas of which nothing is inhibited."""
     return [pair for pair in pairs_of(projections) if brain._network.is_open(*pair)]
@@ -105,6 +98,9 @@ def run(
     """
     network = brain._network
     known = network.areas
+    network.check_exact(op)
+    if is_capturing(network.device):
+        raise RuntimeError(f"{op}: rounds with external inputs cannot be captured")
     stimuli = checks.projections(op, "stimuli", checks.or_nothing(stimuli), network.stimuli, known, "stimulus")
     areas = checks.projections(op, "areas", checks.or_nothing(areas), known, known, "area")
     for name, values in external.items():

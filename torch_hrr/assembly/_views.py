@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -47,6 +47,17 @@ class Views(Mapping[_Key, _View]):
 class _ReadOnly(Described):
     """What shows a part of a brain, and says how that is set."""
 
+    _brain: RoundsModule
+    _names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, brain: RoundsModule, *names: str) -> None:
+        """See `Brain.areas` and `Brain.fibers`."""
+        self.__dict__.update({"_brain": brain, **dict(zip(self._names, names, strict=True))})
+
+    @property
+    def _lock(self) -> Any:
+        return self._brain._lock
+
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
             how = ", brain.set_beta(source, target, beta) sets that of a fiber" if name == "beta" else ""
@@ -63,15 +74,7 @@ class AreaView(_ReadOnly):
     """
 
     name: str
-
-    def __init__(self, brain: RoundsModule, name: str) -> None:
-        """See `Brain.areas`."""
-        self._brain = brain
-        self.__dict__["name"] = name
-
-    @property
-    def _lock(self) -> Any:
-        return self._brain._lock
+    _names = ("name",)
 
     @property
     def n(self) -> int:
@@ -142,15 +145,7 @@ class FiberView(_ReadOnly):
 
     source: str
     target: str
-
-    def __init__(self, brain: RoundsModule, source: str, target: str) -> None:
-        """See `Brain.fibers`."""
-        self._brain = brain
-        self.__dict__.update(source=source, target=target)
-
-    @property
-    def _lock(self) -> Any:
-        return self._brain._lock
+    _names = ("source", "target")
 
     @property
     def p(self) -> float:

@@ -245,7 +245,6 @@ class Brain(RoundsModule):
         from_stimuli, from_areas = network.fired(op, stimuli, areas)
         if external is None:
             return self._run(op, from_stimuli, from_areas, rounds, which, tick)
-        external_inputs.check_possible(self, op)
         given = external_inputs.checked(self, op, "external", external, which)
         external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick, which)
         return None
