@@ -156,11 +156,8 @@ def test_bad_arguments():
     for error, kwargs in (
         (ValueError, {"areas": "C"}),
         (ValueError, {"what": ["weights"]}),
-        (ValueError, {"max_rounds": 0}),
-        (ValueError, {"every": 0}),
         (TypeError, {"areas": 1}),
         (TypeError, {"what": None}),
-        (TypeError, {"max_rounds": 2.0}),
     ):
         with pytest.raises(error, match="must be"):
             Monitor(brain, **kwargs)
