@@ -261,16 +261,21 @@ class SampledEngine:
     def check_state(self) -> None:
         """Whether every number of a neuron is known and all sizes fit; ValueError otherwise."""
         for area in self._areas.values():
-            sampling.require_dtypes((area.winners, torch.int64), (area.ever_won, torch.bool))
-            sampling.require_numbers(area.winners, area.known)
+            sampling.require(area.ever_won, torch.bool)
+            sampling.require(area.winners, torch.int64, area.known)
             if area.known > area.n or area.winners.numel() > area.k:
                 raise ValueError("an area with other neurons")
         for (source, target), fiber in self._fibers.items():
-            sampling.require_edges(fiber.sources, fiber.targets, fiber.weights, fiber.rows, fiber.columns)
+            sampling.require(fiber.sources, torch.int32, fiber.rows)
+            sampling.require(fiber.targets, torch.int32, fiber.columns)
+            sampling.require(fiber.weights, torch.float32)
+            if not len(fiber.sources) == len(fiber.targets) == len(fiber.weights) or not fiber.weights.isfinite().all():
+                raise ValueError("a fiber with other edges")
             if fiber.rows > self._areas[source].known or fiber.columns > self._areas[target].known:
                 raise ValueError("a fiber with other neurons")
         for (_, target), synapses in self._synapses.items():
-            sampling.require_dtypes((synapses.counts, torch.float32), (synapses.sums, torch.float32))
+            sampling.require(synapses.counts, torch.float32)
+            sampling.require(synapses.sums, torch.float32)
             if len(synapses.counts) != len(synapses.sums) or len(synapses.counts) > self._areas[target].known:
                 raise ValueError("a stimulus with other synapses")
 

@@ -105,22 +105,9 @@ def _distinct_draws_dense(counts: Tensor, total: int, generator: torch.Generator
     return rows, drawn
 
 
-def require_dtypes(*pairs: tuple[Tensor, torch.dtype]) -> None:
-    """ValueError unless every tensor has its type and one dimension."""
-    if any(tensor.dtype != dtype or tensor.dim() != 1 for tensor, dtype in pairs):
+def require(tensor: Tensor, dtype: torch.dtype, known: int | None = None) -> None:
+    """ValueError unless it has this type, one dimension and, where so many neurons are known, their numbers."""
+    if tensor.dtype != dtype or tensor.dim() != 1:
         raise ValueError("tensors of other types")
-
-
-def require_numbers(numbers: Tensor, known: int) -> None:
-    """ValueError unless all are numbers of known neurons."""
-    if bool(((numbers < 0) | (numbers >= known)).any()):
+    if known is not None and bool(((tensor < 0) | (tensor >= known)).any()):
         raise ValueError("numbers of neurons that are not known")
-
-
-def require_edges(sources: Tensor, targets: Tensor, weights: Tensor, rows: int, columns: int) -> None:
-    """ValueError unless these are edges among the first neurons of two areas."""
-    require_dtypes((sources, torch.int32), (targets, torch.int32), (weights, torch.float32))
-    require_numbers(sources, rows)
-    require_numbers(targets, columns)
-    if not len(sources) == len(targets) == len(weights) or not bool(weights.isfinite().all()):
-        raise ValueError("a fiber with other edges")

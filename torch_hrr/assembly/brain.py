@@ -400,7 +400,7 @@ class Brain(RoundsModule):
         """What the neurons of an area would receive in a round: the sums by which winners are chosen.
 
         ``x_j`` from the given stimuli and the present winners of the given areas, with normalised columns, biases and
-            penalties as in a round. Locks are ignored, and nothing changes.
+        penalties as in a round. Locks are ignored, and nothing changes.
 
         Args:
             area: the area that is fired into.
