@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from torch_hrr._checks import brief, check_bool, check_dtype, check_generator, check_seed, choice, integer, number
+from torch_hrr._checks import FLOATING, brief, check_bool, check_generator, check_seed, choice, integer, number
 from torch_hrr.runtime.device import resolve_device
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -172,7 +172,9 @@ class Instance(Spec):
     def __call__(self, op: str, argument: str, value: Any) -> Any:
         """The object."""
         if not isinstance(value, self.kind):
-            raise TypeError(f"{op}: {argument} must be a {self.kind.__name__}, got {type(value).__name__}")
+            kind = self.kind.__name__
+            article = "an" if kind[0] in "AEIOU" else "a"
+            raise TypeError(f"{op}: {argument} must be {article} {kind}, got {type(value).__name__}")
         return value
 
     def wrong(self) -> Iterator[tuple[Any, type[Exception]]]:
@@ -193,23 +195,29 @@ class Generator(Spec):
         return ((each, TypeError) for each in ("3", 3))
 
 
+@dataclasses.dataclass(frozen=True)
 class Dtype(Spec):
-    """A dtype of the operators."""
+    """One of some dtypes, those of the operators unless others are named."""
+
+    known: tuple[torch.dtype, ...] = FLOATING
 
     @property
     def words(self) -> str:
         """The dtypes."""
-        return "float32, float64, float16 or bfloat16"
+        *others, last = (str(dtype).removeprefix("torch.") for dtype in self.known)
+        return f"{', '.join(others)} or {last}"
 
     def __call__(self, op: str, argument: str, value: Any) -> torch.dtype:
         """The dtype."""
-        check_dtype(op, value)
-        checked: torch.dtype = value
-        return checked
+        # By type first: an array among the values compared would give an array.
+        if not isinstance(value, torch.dtype) or value not in self.known:
+            raise TypeError(f"{op}: {argument} must be {self.words}, got {brief(value)}")
+        return value
 
     def wrong(self) -> Iterator[tuple[Any, type[Exception]]]:
-        """Names of dtypes, and dtypes of no operator."""
-        return ((each, TypeError) for each in ("float32", float, torch.int64, torch.complex64, None))
+        """Names of dtypes, and other dtypes."""
+        others = {torch.int64, torch.complex64, *FLOATING} - {*self.known}
+        return ((each, TypeError) for each in ("float32", float, None, *others))
 
 
 class Device(Spec):

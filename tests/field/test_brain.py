@@ -185,23 +185,6 @@ def test_a_file_of_before_has_the_seed_of_its_noise(tmp_path):
     assert field.FieldBrain.load(tmp_path / "old").seed == -3 and torch.equal(torch.get_rng_state(), state)
 
 
-def test_damaged_files(tmp_path):
-    path = tmp_path / "brain"
-    brain().save(path)
-    with pytest.raises(torch_hrr.IntegrityError):
-        field.FieldBrain.load(path, key=b"other")
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(torch_hrr.IntegrityError):
-        field.FieldBrain.load(path)
-    field.PatternLibrary(3, 4).save(path)
-    with pytest.raises(torch_hrr.IntegrityError):
-        field.FieldBrain.load(path)
-    with pytest.raises(FileNotFoundError):
-        field.FieldBrain.load(tmp_path / "none")
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -235,39 +218,21 @@ def test_bad_input_leaves_the_brain_unchanged(arguments, error, text):
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [
-        ({"sensory_dim": 0}, ValueError, "sensory_dim must be at least 1"),
-        ({"motor_dim": 2.0}, TypeError, "motor_dim must be an int"),
         ({"channels": 5}, ValueError, "channels must be at least 6"),
+        ({"channels": 2**70}, ValueError, r"channels must be below 2\^63"),
         ({"spatial": (3, 4)}, ValueError, "spatial must be an int or depth, height and width"),
+        ({"spatial": "333"}, TypeError, "spatial must be an int or depth, height and width"),
         ({"spatial": 0}, ValueError, "spatial must be at least 1"),
-        ({"decay": 1.5}, ValueError, "decay must be a finite number"),
-        ({"diffusion": 0.2}, ValueError, "diffusion must be a finite number"),
-        ({"noise": -1}, ValueError, "noise must be a finite number"),
-        ({"boundary": "open"}, ValueError, "boundary must be"),
-        ({"modulate": 1}, TypeError, "modulate must be a bool"),
-        ({"seed": 1.5}, TypeError, "seed must be an int"),
-        ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.bfloat16"),
+        ({"spatial": 2**70}, ValueError, r"spatial must be below 2\^63"),
+        ({"spatial": 2**30}, ValueError, r"the field must have fewer than 2\^59 elements"),
         ({"prefer_gpu": 1}, TypeError, "prefer_gpu must be a bool"),
-        ({"speed": 1}, TypeError, "speed"),
+        ({"speed": 1}, TypeError, "settings must be arguments of FieldBrain or prefer_gpu, got speed"),
     ],
-    ids=range(14),
+    ids=str,
 )
 def test_bad_settings(settings, error, text):
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=f"^create_brain: {text}"):
         brain(**settings)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        (([0.1] * 4,), TypeError, "sensory must be a torch.Tensor"),
-        ((torch.ones(5),), ValueError, "sensory must have shape"),
-    ],
-    ids=range(2),
-)
-def test_a_step_checks_shapes(arguments, error, text):
-    with pytest.raises(error, match=f"step: {text}"):
-        brain().step(*arguments)
 
 
 def test_a_step_runs_on_meta():
@@ -425,8 +390,12 @@ def test_a_step_refuses_what_does_not_fit_and_changes_nothing():
     before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
     sensory = torch.tensor(SENSORY)
     for bad in (sensory.to(torch.complex64), sensory > 0, sensory.long()):
-        with pytest.raises(TypeError, match="sensory must be float32"):
+        with pytest.raises(TypeError, match=r"^step: sensory must be float32"):
             own.step(bad)
+    with pytest.raises(TypeError, match=r"^step: sensory must be a torch\.Tensor"):
+        own.step(SENSORY)
+    with pytest.raises(ValueError, match=r"^step: sensory must have shape \[4\], got \[5\]"):
+        own.step(torch.ones(5))
     with pytest.raises(TypeError, match="reward must be float32"):
         own.step(sensory, torch.ones(1, dtype=torch.complex64))
     with pytest.raises(ValueError, match="reward must have one element"):
@@ -439,16 +408,6 @@ def test_a_step_refuses_what_does_not_fit_and_changes_nothing():
         with pytest.raises(TypeError, match="sensory must be real"):
             own.process_robot_cycle(bad)
     assert all(torch.equal(tensor, before[name]) for name, tensor in own.state_dict().items())
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"noise": 1e30}, {"gain": 1e300}, {"spatial": 2**70}, {"channels": 2**70}, {"boundary": ["zeros"]}],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_settings_that_no_brain_can_have_are_errors(settings):
-    with pytest.raises((ValueError, TypeError), match=next(iter(settings))):
-        brain(**settings)
 
 
 def test_a_brain_in_eval_mode_stores_no_patterns():

@@ -201,7 +201,7 @@ EVENTS = {
 def test_graphs_follow_what_happens_between_cycles(captured, event, cycles):
     act, graphs = EVENTS[event]
     brain, expected = brains()
-    for more in (cycles, 7, 7):
+    for more in (cycles, 5, 5):
         assert run(brain, more) == run(expected, more)
         assert_same(brain, expected)
         brain, expected = act(brain), act(expected)

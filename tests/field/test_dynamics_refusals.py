@@ -17,52 +17,45 @@ from torch_hrr.field import DynamicField, dynamics
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"tau": 0}, ValueError, "tau must be above 0, got 0.0"),
-        ({"tau": "10"}, TypeError, "tau must be a number, got str"),
+        ({"tau": 0}, ValueError, r"tau must be a finite number > 0 and <= 1e\+30, got 0"),
         ({"dt": 11.0}, ValueError, "dt must be at most tau = 10, got 11"),
-        ({"beta": math.inf}, ValueError, "beta must be a finite number >= 0 .*, got inf"),
-        ({"resting_level": 0.0}, ValueError, "resting_level must be below 0, got 0"),
-        ({"excitation": -1.0}, ValueError, "excitation must be a finite number >= 0"),
-        ({"noise": math.nan}, ValueError, "noise must be a finite number >= 0"),
         ({"sigma_excitation": 25.0}, ValueError, "sigma_excitation must be at most the longest axis = 24, got 25"),
-        ({"inhibition": 1.0, "sigma_inhibition": 2.0}, ValueError, "must be above sigma_excitation = 2, got 2"),
-        ({"boundary": "reflect"}, ValueError, "boundary must be 'circular', 'replicate' or 'zeros', got 'reflect'"),
+        ({"inhibition": 1.0, "sigma_inhibition": 2.0}, ValueError, ".* must be above sigma_excitation = 2, got 2"),
         ({"steepness": 1.0}, TypeError, "parameter must be one of tau, dt, .*, got steepness"),
-        ({"tau": True}, TypeError, "tau must be a number, got bool"),
-        ({"excitation": 1e300}, ValueError, r"excitation must be a finite number >= 0 and <= 1e\+30"),
-        ({"resting_level": -1e300}, ValueError, r"resting_level must be a finite number >= -1e\+30"),
         ({"noise": 1.0, "tau": 1e-300, "dt": 1e-300}, ValueError, r"noise sqrt\(dt\) / tau must be .* <= 1e\+30"),
     ],
 )
 def test_numbers_out_of_range_are_refused_and_nothing_changes(changes, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=f"^DynamicField: {message}"):
         DynamicField((1, 24, 24, 1), **changes)
     dynamic = DynamicField((1, 24, 24, 1))
     before = dynamic.config
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=f"^configure: {message}"):
         dynamic.configure(**changes)
     assert dynamic.config is before
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("shape", "error", "message"),
     [
-        ({"shape": (4, 4, 4)}, ValueError, r"shape must be \[..., D, H, W, C\], got \[4, 4, 4\]"),
-        ({"shape": (4, 0, 4, 1)}, ValueError, "shape must be at least 1, got 0"),
-        ({"shape": (4, 4.0, 4, 1)}, TypeError, "shape must be an int, got float"),
-        ({"shape": 4}, TypeError, "shape must be ints"),
-        ({"shape": (4, 4, 4, 1), "dtype": torch.float16}, TypeError, "dtype must be float32 or float64"),
-        ({"shape": (4, 4, 4, 1), "dtype": numpy.zeros(2)}, TypeError, "dtype must be float32 or float64"),
-        ({"shape": (4, 4, 4, 1), "seed": "1"}, TypeError, "seed must be an int"),
-        ({"shape": (4, 4, 2**70, 1)}, ValueError, r"shape must be below 2\^63"),
-        ({"shape": (4, 4, 4, 1), "device": "junk"}, ValueError, "device must be"),
-        ({"shape": (4, 4, 4, 1), "device": 5.0}, TypeError, "device must be"),
+        ((4, 4, 4), ValueError, r"shape must be \[..., D, H, W, C\], got \[4, 4, 4\]"),
+        ((4, 0, 4, 1), ValueError, "shape must be at least 1, got 0"),
+        ((4, 4.0, 4, 1), TypeError, "shape must be an int, got float"),
+        (4, TypeError, "shape must be ints"),
+        ((4, 4, 2**70, 1), ValueError, r"shape must be below 2\^63"),
     ],
     ids=str,
 )
-def test_a_field_that_cannot_be_is_refused(arguments, error, message):
-    with pytest.raises(error, match=f"^(DynamicField|resolve_device): {message}"):
-        DynamicField(arguments.pop("shape"), **arguments)
+def test_a_field_that_cannot_be_is_refused(shape, error, message):
+    with pytest.raises(error, match=f"^DynamicField: {message}"):
+        DynamicField(shape)
+
+
+def test_the_default_dtype_must_be_one_of_a_field():
+    torch.set_default_dtype(torch.bfloat16)
+    with pytest.raises(TypeError, match=r"^DynamicField: dtype must be float32 or float64, got torch\.bfloat16$"):
+        DynamicField((4, 4, 4, 1))
+    assert DynamicField((4, 4, 4, 1), dtype=torch.float32).step().dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -96,17 +89,10 @@ def test_other_wrong_arguments_are_refused():
         ((1.0, 1.0), TypeError, "position must be three numbers, got float"),
         ((numpy.array(1.0), 1.0), TypeError, "position must be three numbers, got ndarray"),
         (((1, 2, math.nan), 1.0), ValueError, "position must be a finite number"),
-        (((1, 2, 3), 0.0), ValueError, "sigma must be above 0, got 0.0"),
-        (((1, 2, 3), 1.0, math.inf), ValueError, "amplitude must be a finite number"),
-        (((1, 2, 3), 1.0, 1e300), ValueError, "amplitude must be a finite number"),
         (((1, 2, 3), 1.0, 1.0, 2), ValueError, "channel must be at least 0 and at most 1, got 2"),
     ):
         with pytest.raises(error, match=f"^stimulus: {message}"):
             dynamic.stimulus(*arguments)
-    with pytest.raises(ValueError, match=r"^peaks: threshold must be a finite number, got nan"):
-        dynamic.peaks(math.nan)
-    with pytest.raises(TypeError, match=r"^reset: seed must be an int, got float"):
-        dynamic.reset(0.5)
     with pytest.raises(TypeError, match=r"^step: activation must be float32 or float64, got torch.float16"):
         dynamic.half().step()
 
@@ -194,8 +180,6 @@ def test_another_default_device(tmp_path):
         loaded = DynamicField.load(tmp_path / "field", device="cpu")
     assert all(torch.equal(*each) for each in zip(made, expected, strict=True))
     assert torch.equal(loaded.activation, dynamic.activation)
-    with pytest.raises(ValueError, match="device must be"):
-        DynamicField.load(tmp_path / "field", device="junk")
 
 
 def test_numbers_of_other_kinds_are_numbers():

@@ -366,51 +366,38 @@ def test_what_one_brain_cannot_take_leaves_all_as_they_are():
     ):
         with pytest.raises(error, match=f"^act: {text}"):
             agent.act(*arguments)
-    for seed, error in ((True, TypeError), ("1", TypeError)):
-        with pytest.raises(error, match=r"^begin: seed must be"):
+    for seed in (True, "1"):
+        with pytest.raises(TypeError, match=r"^begin: seed must be"):
             agent.begin(seed)
-        with pytest.raises(error, match=r"^run_episodes: seed must be"):
+        with pytest.raises(TypeError, match=r"^run_episodes: seed must be"):
             agent.run_episodes(seed)
     for brain, state in zip(brains, before, strict=True):
         assert all(torch.equal(tensor, state[name]) for name, tensor in brain.state_dict().items())
-    envs.close()
     envs.close()
 
 
 ASYNCHRONOUS = """
 import functools, sys
-import gymnasium, numpy, torch
-from torch_hrr import field
+import gymnasium, torch
 from torch_hrr.field import gym
 
-context = sys.argv[1]
 torch.set_num_threads(2)
-small = {"spatial": 4, "prefer_gpu": False, "seed": 2}
+wrapper = functools.partial(gym.FieldObservation, spatial=32, channels=16, prefer_gpu=False, seed=0)
+# Threads of torch are at work before processes are made, which they do not survive.
+wrapper(gymnasium.make("CartPole-v1")).reset(seed=0)
 
 
 def run(mode, **settings):
-    envs = gymnasium.make_vec("CartPole-v1", 2, mode, vector_kwargs=settings)
-    agent = gym.VectorFieldAgent(gym.brains_for(envs, **small), envs)
-    episodes = agent.run_episodes(11, max_steps=30)
+    envs = gymnasium.make_vec("CartPole-v1", 2, mode, wrappers=[wrapper], vector_kwargs=settings)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, spatial=4, prefer_gpu=False, seed=2), envs)
+    episodes = agent.run_episodes(11, max_steps=10)
     envs.close()
-    envs.close()
-    return [(episode.rewards, list(map(int, episode.actions))) for episode in episodes]
+    # The errors of prediction tell of every bit that was observed.
+    return [([state["prediction_error"] for state in each.states], list(map(int, each.actions))) for each in episodes]
 
 
-assert run("async", context=context) == run("sync")
-
-# Threads of torch are at work before processes are made, which they do not survive.
-large = {"spatial": 32, "channels": 16, "prefer_gpu": False, "seed": 0}
-field.create_brain(3, 2, **large).process_robot_cycle([0.1] * 3)
-wrapper = functools.partial(gym.FieldObservation, **large)
-envs = gymnasium.make_vec("CartPole-v1", 2, "async", wrappers=[wrapper], vector_kwargs={"context": context})
-observations, _ = envs.reset(seed=5)
-for seen in (observations, envs.step(numpy.array([0, 1]))[0]):
-    assert seen in envs.observation_space
-envs.close()
-for i in range(2):
-    single, _ = wrapper(gymnasium.make("CartPole-v1")).reset(seed=5 + i)
-    assert numpy.array_equal(observations[i], single)
+asynchronous = run("async", context=sys.argv[1])
+assert asynchronous == run("sync") and len(asynchronous[0][0]) > 5
 """
 
 
@@ -497,25 +484,17 @@ def test_training_finds_what_is_rewarded():
     assert statistics.fmean(agent.run_episode(seed).total for seed in range(100, 110)) >= 3.5
 
 
-@pytest.mark.parametrize("reward", (math.nan, INF, "1", None, [1.0]), ids=repr)
 @pytest.mark.parametrize("scale", (0.0, 1.0))
-def test_a_reward_that_is_none_leaves_the_brain_as_it_is(reward, scale):
+def test_a_reward_or_a_seed_that_is_none_leaves_the_brain_as_it_is(scale):
     agent = agent_of(Spaces(CHOICE, CHOICE), reward_scale=scale)
     agent.act(0)
     before = {name: tensor.clone() for name, tensor in agent.brain.state_dict().items()}
-    with pytest.raises((TypeError, ValueError), match=r"^act: reward must be"):
-        agent.act(0, reward)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in agent.brain.state_dict().items())
-
-
-@pytest.mark.parametrize("seed", (True, "1", 1.5), ids=repr)
-def test_a_seed_that_is_none_leaves_the_brain_as_it_is(seed):
-    agent = agent_of(Spaces(CHOICE, CHOICE))
-    agent.act(0)
-    before = {name: tensor.clone() for name, tensor in agent.brain.state_dict().items()}
-    for call in (agent.begin, agent.run_episode):
-        with pytest.raises((TypeError, ValueError), match=": seed must be"):
-            call(seed)
+    for reward in (math.nan, INF, "1", None, [1.0]):
+        with pytest.raises((TypeError, ValueError), match=r"^act: reward must be"):
+            agent.act(0, reward)
+    for seed in (True, "1", 1.5):
+        with pytest.raises(TypeError, match=r"^run_episode: seed must be"):
+            agent.run_episode(seed)
     assert all(torch.equal(tensor, before[name]) for name, tensor in agent.brain.state_dict().items())
 
 
@@ -557,10 +536,8 @@ def test_a_search_is_decided_by_its_seed():
         ({"shape": (2, 0)}, ValueError, "shape must be at least 1"),
         ({"shape": (True,)}, TypeError, "shape must be an int, got bool"),
         ({"earned": lambda *_: math.nan}, ValueError, "earned must be a number, got nan"),
-        ({"spread": 1e300}, ValueError, r"spread must be a finite number >= 0 and <= 1e\+15"),
-        ({"generations": True}, TypeError, "generations must be an int, got bool"),
     ],
-    ids=range(6),
+    ids=range(4),
 )
 def test_a_search_that_cannot_be(settings, error, text):
     with pytest.raises(error, match=f"^search: {text}"):
@@ -612,12 +589,6 @@ def test_what_does_not_fit():
         ValueError, match=r"FieldAgent: brain must have sensory_dim, motor_dim = \(4, 2\), got \(3, 2\)"
     ):
         gym.FieldAgent(other, env)
-    with pytest.raises(TypeError, match="FieldAgent: brain must be a FieldBrain, got str"):
-        gym.FieldAgent("brain", env)
-    with pytest.raises(TypeError, match=r"FieldAgent: env must be a gymnasium\.Env, got str"):
-        gym.FieldAgent(brain, "CartPole-v1")
-    with pytest.raises(ValueError, match="reward_scale must be a finite number >= 0"):
-        gym.FieldAgent(brain, env, reward_scale=-1.0)
     with pytest.raises(ValueError, match="FieldObservation: brain must have sensory_dim = 4, got 3"):
         gym.FieldObservation(env, other)
     with pytest.raises(TypeError, match="FieldObservation: settings must be the brain's own where one is given"):
@@ -635,21 +606,8 @@ def test_what_does_not_fit():
     for wrong in ("four", None, np.zeros(4, complex), np.array(["0"] * 4)):
         with pytest.raises(TypeError, match="act: observation must hold numbers"):
             agent.act(wrong)
-    with pytest.raises(ValueError, match="run_episode: max_steps must be at least 1"):
-        agent.run_episode(0, max_steps=0)
     with pytest.raises(ValueError, match="search: elites must be at least 2 and at most candidates = 16"):
         gym.train(agent, elites=17)
-    for op, call in (
-        ("brain_for", gym.brain_for),
-        ("FieldObservation", gym.FieldObservation),
-        ("random_episode", lambda given: gym.random_episode(given, 0)),
-    ):
-        with pytest.raises(TypeError, match=rf"^{op}: env must be a gymnasium\.Env, got str"):
-            call("CartPole-v1")
-    with pytest.raises(TypeError, match=r"^brains_for: envs must be a gymnasium\.vector\.VectorEnv, got CartPoleEnv"):
-        gym.brains_for(env.unwrapped)
-    with pytest.raises(TypeError, match="train: agent must be a FieldAgent, got FieldBrain"):
-        gym.train(brain)
     with pytest.raises(TypeError, match="FieldObservation: motor_dim must be an int, got str"):
         gym.FieldObservation(env, motor_dim="2", **SMALL)
 
@@ -660,8 +618,8 @@ def test_vectors_that_do_not_fit():
     for wrong in (brains[:1], [brains[0], brains[0]]):
         with pytest.raises(ValueError, match="VectorFieldAgent: brains must be 2 different ones"):
             gym.VectorFieldAgent(wrong, envs)
-    with pytest.raises(TypeError, match=r"VectorFieldAgent: envs must be a gymnasium\.vector\.VectorEnv"):
-        gym.VectorFieldAgent(brains, gymnasium.make("CartPole-v1"))
+    with pytest.raises(TypeError, match="VectorFieldAgent: brains must be a FieldBrain, got str"):
+        gym.VectorFieldAgent(["one", "two"], envs)
     envs.metadata = {}
     with pytest.raises(ValueError, match=r"run_episodes: envs must have an autoreset_mode of gymnasium's, got None"):
         gym.VectorFieldAgent(brains, envs).run_episodes(0)

@@ -202,7 +202,6 @@ FIELD = torch.zeros(2, 3, 4, 2)
             "plot_slices: field must hold data, got a meta tensor",
         ),
         (lambda: plot.plot_slices(FIELD, 2), ValueError, "plot_slices: channel must be .* at most 1, got 2"),
-        (lambda: plot.plot_slices(FIELD, axis=3), ValueError, "plot_slices: axis must be .* at most 2, got 3"),
         (lambda: plot.plot_slices(FIELD, place=(0, 3, 0)), ValueError, "plot_slices: place's height must be .* got 3"),
         (lambda: plot.plot_slices(FIELD, place=(0, 1)), ValueError, "plot_slices: place must be .*, got 2 numbers"),
         (lambda: plot.plot_slices(FIELD, place=1), TypeError, "plot_slices: place must be three ints, got int"),
@@ -222,8 +221,6 @@ FIELD = torch.zeros(2, 3, 4, 2)
         (lambda: plot.plot_activity(states(1), "energy"), TypeError, "plot_activity: metrics must be a list of names"),
         (lambda: plot.save_animation([], "x"), ValueError, "save_animation: frames must have one shape, got none"),
         (lambda: plot.save_animation(FIELD, "x"), ValueError, r"save_animation: frames must be \[T, D, H, W, C\]"),
-        (lambda: plot.save_animation([FIELD], "x", 0), ValueError, "save_animation: fps must be .* <= 50, got 0"),
-        (lambda: plot.plot_slices(FIELD, True), TypeError, "plot_slices: channel must be an int, got bool"),
         (lambda: plot.plot_slices(FIELD, figure="x"), TypeError, "plot_slices: figure must be .*, got str"),
         (
             lambda: plot.plot_activity(states(1), figure=5),
@@ -247,8 +244,11 @@ def test_wrong_arguments_are_named(call, error, message, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("strength", (0.0, 5.0, -5.0, 5e-324, 1e300, 1.7e308, torch.inf, torch.nan))
-@pytest.mark.parametrize("shape", ((1, 1, 1, 1), (1, 5, 5, 1), (2, 1, 3, 2)), ids=str)
+SHAPES = (1, 1, 1, 1), (1, 5, 5, 1), (2, 1, 3, 2)
+STRENGTHS = 0.0, 5.0, -5.0, 5e-324, 1e300, 1.7e308, torch.inf, torch.nan
+
+
+@pytest.mark.parametrize(("strength", "shape"), [(each, SHAPES[i % 3]) for i, each in enumerate(STRENGTHS)], ids=str)
 def test_constant_fields_and_single_planes_can_be_drawn(strength, shape, tmp_path):
     field = torch.full(shape, strength, dtype=torch.float64)
     plot.plot_slices(field).canvas.draw()

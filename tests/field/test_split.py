@@ -18,24 +18,11 @@ def test_one_rank_needs_no_group():
     check(0, 1)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_together_hold_the_whole(ranks, tmp_path):
-    rendezvous = str(tmp_path / "rendezvous")
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), rendezvous, str(rank), str(ranks)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [process.communicate(timeout=240)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0] * ranks, "\n".join(outputs)
+def test_ranks_together_hold_the_whole(tmp_path):
+    """Of three ranks, and of the last two of them, whose group is no default one."""
+    command = [sys.executable, str(WORKER), str(tmp_path / "rendezvous")]
+    done = subprocess.run(command, timeout=240, capture_output=True, text=True)
+    assert not done.returncode, done.stdout + done.stderr
 
 
 def test_planes_that_do_not_fit_are_errors():
@@ -47,11 +34,9 @@ def test_planes_that_do_not_fit_are_errors():
     with pytest.raises(TypeError, match=r"planes must be a torch\.Tensor"):
         field.SplitField([[1.0]])
     split = field.SplitField(torch.zeros(2, 3, 4, 5))
-    with pytest.raises(TypeError, match="steps must be an int"):
-        split.evolve(0.1, 0.1, 1.5)
     with pytest.raises(TypeError, match=r"key must be a torch\.Tensor"):
         split.evolve(0.1, 0.1, noise=1.0, key=[1, 2])
-    with pytest.raises(ValueError, match=r"^evolve: decay must be in"):
+    with pytest.raises(ValueError, match=r"^evolve: decay must be in \[0, 1\]"):
         split.evolve(2.0, 0.1)
 
 

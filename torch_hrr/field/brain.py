@@ -8,7 +8,7 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 
 import torch
@@ -16,14 +16,11 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import (
     brief,
-    check_bool,
     check_data,
-    check_dtype,
     check_elements,
     check_floating,
     check_known,
     check_strided,
-    choice,
     integer,
     listed,
     named,
@@ -36,6 +33,7 @@ from torch_hrr._plain import field as plain_field
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, takes
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.io import Saveable
@@ -44,6 +42,7 @@ from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.memory import check_free
 from torch_hrr.runtime.pool import TensorPool
 
+BOUNDARIES = ("replicate", "zeros", "circular")
 _RADIUS = 2
 _FALLOFF = 0.8
 _SMALL = 0.01
@@ -158,6 +157,21 @@ class FieldBrain(Saveable, DescribedModule):
     _staged: Tensor
     _turn: bool
 
+    @takes(
+        sensory_dim=Int(1),
+        motor_dim=Int(1),
+        decay=Real(0, 1),
+        diffusion=Real(0, 1 / 6),
+        noise=Real(0, LARGEST),
+        boundary=Choice(BOUNDARIES),
+        threshold=Real(0, 1),
+        gain=Real(0, LARGEST),
+        modulate=Bool(),
+        patterns=Int(1),
+        seed=Seed().or_none(),
+        dtype=Dtype((torch.float32, torch.bfloat16)),
+        device=Device(),
+    )
     @writable_anywhere
     def __init__(
         self,
@@ -200,8 +214,6 @@ class FieldBrain(Saveable, DescribedModule):
             device: None means the current one, `runtime.get_device()`.
 
         Raises:
-            TypeError: An argument of another type.
-            ValueError: A number is outside its range, or a word is unknown.
             RuntimeError: What the brain takes is not free.
 
         The weights of the sensors are orthonormal columns: for at most 1024 sensors of normal numbers, at a cost of
@@ -209,23 +221,12 @@ class FieldBrain(Saveable, DescribedModule):
         """
         super().__init__()
         op = type(self).__name__
-        self.sensory_dim = integer(op, "sensory_dim", sensory_dim, 1)
-        self.motor_dim = integer(op, "motor_dim", motor_dim, 1)
-        self.channels = integer(op, "channels", channels, self.sensory_dim + self.motor_dim)
+        self.sensory_dim, self.motor_dim = sensory_dim, motor_dim
+        self.channels = integer(op, "channels", channels, sensory_dim + motor_dim)
         self.spatial = _sizes(op, spatial)
         check_elements(op, "the field", (*self.spatial, self.channels))
-        self.decay = number(op, "decay", decay, 0, 1)
-        self.diffusion = number(op, "diffusion", diffusion, 0, 1 / 6)
-        self.noise = number(op, "noise", noise, 0, LARGEST)
-        self.boundary = choice(op, "boundary", boundary, ("replicate", "zeros", "circular"))
-        self.threshold = number(op, "threshold", threshold, 0, 1)
-        self.gain = number(op, "gain", gain, 0, LARGEST)
-        self.modulate = check_bool(op, "modulate", modulate)
-        self.patterns = integer(op, "patterns", patterns, 1)
-        check_dtype(op, dtype)
-        if dtype not in (torch.float32, torch.bfloat16):
-            raise TypeError(f"{op}: dtype must be torch.float32 or torch.bfloat16, got {dtype}")
-        place = resolve_device(device, op=op)
+        self.decay, self.diffusion, self.noise, self.boundary = decay, diffusion, noise, boundary
+        self.threshold, self.gain, self.modulate, self.patterns = threshold, gain, modulate, patterns
         self._check_memory(op, dtype)
         self.cycle = 0
         self.eager = False
@@ -238,7 +239,7 @@ class FieldBrain(Saveable, DescribedModule):
         )
         self.requires_grad_(False)
         self.pool = self._new_pool(torch.device("cpu"))
-        self.to(place)
+        self.to(resolve_device(device, op=op))
 
     @property
     def field(self) -> Tensor:
@@ -386,28 +387,26 @@ class FieldBrain(Saveable, DescribedModule):
         """Bytes of its state, its weights and its working memory."""
         return sum(buffer.nbytes for buffer in self.buffers()) + self.pool.nbytes
 
-    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        settings = {name: getattr(self, name) for name in _SETTINGS} | {"cycle": self.cycle, "seed": self.seed}
-        settings["dtype"] = str(self.field.dtype).removeprefix("torch.")
-        return self._state(), settings
+    def _content(self) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
+        """Weights and state, the field under one name."""
+        skipped = {"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"}
+        held = {name: tensor for name, tensor in self.state_dict().items() if name not in skipped}
+        return held | {"field": self.field}, self._settings()
+
+    def _settings(self) -> Mapping[str, Any]:
+        dtype = str(self.field.dtype).removeprefix("torch.")
+        return self._summary() | {"cycle": self.cycle, "seed": self.seed, "dtype": dtype}
 
     @classmethod
-    def _from_content(
-        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
         # Files of before hold no seed but that of the noise.
-        settings = {"seed": int(tensors["key"][0]), **metadata}
-        cycle = integer("load", "cycle", settings.pop("cycle"), 0)
-        dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.pop("dtype")]
-        brain = cls(**settings, dtype=dtype, device="cpu")
-        known = brain._state()
-        shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in known.items()}
-        if shapes != {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}:
-            raise ValueError("other tensors than those of its settings")
-        for name, tensor in known.items():
-            tensor.copy_(tensors[name])
+        settings = {"seed": int(tensors["key"][0]), **settings}
+        cycle, dtype = integer("load", "cycle", settings.pop("cycle"), 0), getattr(torch, settings.pop("dtype"))
+        brain = cls(**settings, dtype=dtype, device=device)
         brain.cycle = cycle
-        return brain.to(resolve_device(device))
+        return brain
 
     def _summary(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SETTINGS}
@@ -619,11 +618,6 @@ class FieldBrain(Saveable, DescribedModule):
         # A state that is assigned may be on another device.
         self._follow()
 
-    def _state(self) -> dict[str, Tensor]:
-        """What a file holds: weights and state, the field under one name."""
-        skipped = {"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"}
-        return {name: t for name, t in self.state_dict().items() if name not in skipped} | {"field": self.field}
-
 
 def _fill_with_waves(weights: Tensor, generator: torch.Generator) -> None:
     """Random orthonormal columns: ``sqrt(2 / N) s_i t_j cos(pi (2 p_i + 1) (2 k_j + 1) / (4 N))``.
@@ -664,7 +658,7 @@ def _sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
 
 def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
     """A brain on a GPU that works, else on the CPU, unless the settings say where; errors are in the name of `op`."""
-    prefer_gpu = check_bool(op, "prefer_gpu", prefer_gpu)
+    prefer_gpu = Bool()(op, "prefer_gpu", prefer_gpu)
     known = [*inspect.signature(FieldBrain).parameters, "prefer_gpu"]
     check_known(op, "settings", settings, known, "arguments of FieldBrain or prefer_gpu")
     if settings.get("device") is None:

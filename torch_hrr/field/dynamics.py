@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypedDict, Unpack
 
@@ -12,27 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import (
-    brief,
-    check_known,
-    check_seed,
-    check_strided,
-    choice,
-    integer,
-    listed,
-    named,
-    number,
-    placed,
-    sizes,
-)
+from torch_hrr._checks import check_known, check_strided, integer, listed, named, number, placed, sizes
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described, DescribedModule
+from torch_hrr._spec import Choice, Device, Dtype, Real, Seed, takes
 from torch_hrr.field.functional import advance_key, evolve, random_key
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.device import resolve_parameter_device
 
-_BOUNDARIES = ("circular", "replicate", "zeros")
 _DTYPES = (torch.float32, torch.float64)
 # What a binomial step adds to the variance along an axis, times its rate.
 _VARIANCE = 0.5
@@ -42,6 +30,19 @@ _REACH = 6
 _LARGEST = 1e30
 
 
+@takes(
+    tau=Real(0, _LARGEST, open_left=True),
+    dt=Real(0, _LARGEST, open_left=True),
+    resting_level=Real(-_LARGEST, 0, open_right=True),
+    beta=Real(0, _LARGEST, open_left=True),
+    excitation=Real(0, _LARGEST),
+    sigma_excitation=Real(0, _LARGEST),
+    inhibition=Real(0, _LARGEST),
+    sigma_inhibition=Real(0, _LARGEST),
+    global_inhibition=Real(0, _LARGEST),
+    boundary=Choice(("circular", "replicate", "zeros")),
+    noise=Real(0, _LARGEST),
+)
 @dataclass(frozen=True, repr=False)
 class DynamicFieldConfig(Described):
     """The parameters of a `DynamicField`, with cosivina's defaults where it has them; checked when made.
@@ -75,21 +76,10 @@ class DynamicFieldConfig(Described):
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks every number; TypeError or ValueError. NumPy's numbers become Python's."""
+        """ValueError for what each may be and not all together."""
         op = "DynamicFieldConfig"
-        for field in dataclasses.fields(self):
-            if field.name != "boundary":
-                least = -_LARGEST if field.name == "resting_level" else 0.0
-                value = number(op, field.name, getattr(self, field.name), least, _LARGEST)
-                object.__setattr__(self, field.name, value)
-        choice(op, "boundary", self.boundary, _BOUNDARIES)
-        for name in ("tau", "dt", "beta"):
-            if getattr(self, name) == 0:
-                raise ValueError(f"{op}: {name} must be above 0, got 0.0")
         if self.dt > self.tau:
             raise ValueError(f"{op}: dt must be at most tau = {self.tau:g}, got {self.dt:g}")
-        if self.resting_level >= 0:
-            raise ValueError(f"{op}: resting_level must be below 0, got {self.resting_level:g}")
         number(op, "noise sqrt(dt) / tau", self.noise_of_step, 0.0, _LARGEST)
         if self.inhibition > 0 and self.sigma_inhibition <= self.sigma_excitation:
             raise ValueError(
@@ -176,6 +166,7 @@ class DynamicField(Saveable, DescribedModule):
     activation: Tensor
     noise_key: Tensor
 
+    @takes(seed=Seed().or_none(), device=Device(), dtype=Dtype(_DTYPES).or_none())
     def __init__(
         self,
         shape: Sequence[int],
@@ -197,17 +188,16 @@ class DynamicField(Saveable, DescribedModule):
             **config: Any fields of `DynamicFieldConfig`.
 
         Raises:
-            TypeError: An argument of another type, or an unknown parameter.
-            ValueError: A number outside its range, a Gaussian wider than the longest axis, or no device of torch's.
+            TypeError, ValueError: As for `DynamicFieldConfig`, an unknown parameter, a shape that is none, or a
+                Gaussian wider than the longest axis.
         """
         super().__init__()
         op = "DynamicField"
         self.shape = sizes(op, "shape", shape, wanted="ints [..., D, H, W, C]")
         if len(self.shape) < 4:
             raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
-        dtype = torch.get_default_dtype() if dtype is None else dtype
-        if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
-            raise TypeError(f"{op}: dtype must be float32 or float64, got {brief(dtype)}")
+        # Torch's default one may be another.
+        dtype = Dtype(_DTYPES)(op, "dtype", torch.get_default_dtype() if dtype is None else dtype)
         device = resolve_parameter_device(device, op=op)
         self.seed = given_or_drawn_seed(op, seed)
         self._configure(op, config)
@@ -294,16 +284,14 @@ class DynamicField(Saveable, DescribedModule):
         """`step`. A program that is exported of it goes on in the memory of this field: export a ``copy.deepcopy``."""
         return self.step(stimulus, steps)
 
+    @takes(seed=Seed().or_none())
     def reset(self, seed: int | None = None) -> None:
-        """Returns to rest, and restarts the noise from its seed, which repeats the run, or from a new one.
-
-        Raises:
-            TypeError, ValueError: ``seed`` is not an int, or out of range.
-        """
-        seed = self.seed if seed is None else check_seed("reset", seed)
+        """Returns to rest, and restarts the noise from its seed, which repeats the run, or from a new one."""
+        seed = self.seed if seed is None else seed
         activation = torch.full_like(self.activation, self.config.resting_level)
         self.seed, self.activation, self.noise_key = seed, activation, random_key(seed, activation.device)
 
+    @takes(sigma=Real(0, open_left=True), amplitude=Real(-_LARGEST, _LARGEST))
     def stimulus(
         self, position: Sequence[float], sigma: float, amplitude: float = 1.0, channel: int | None = None
     ) -> Tensor:
@@ -319,18 +307,14 @@ class DynamicField(Saveable, DescribedModule):
             ``[D, H, W, C]`` of the field's dtype and device; stimuli may be added.
 
         Raises:
-            TypeError, ValueError: An argument of another type or outside its range.
+            TypeError, ValueError: ``position`` is not three finite numbers, or ``channel`` no channel.
         """
         op = "stimulus"
         centre = [number(op, "position", place) for place in listed(op, "position", position, "three numbers")]
         if len(centre) != 3:
             raise ValueError(f"{op}: position must be (depth, height, width), got {len(centre)} numbers")
-        sigma = number(op, "sigma", sigma, 0)
-        if sigma == 0:
-            raise ValueError(f"{op}: sigma must be above 0, got {sigma}")
-        height = number(op, "amplitude", amplitude, -_LARGEST, _LARGEST)
         *sizes, channels = self.shape[-4:]
-        bump = torch.full((), height, dtype=torch.float64, device="cpu")
+        bump = torch.full((), amplitude, dtype=torch.float64, device="cpu")
         for axis, (size, middle) in enumerate(zip(sizes, centre, strict=True)):
             distance = torch.arange(size, dtype=torch.float64, device="cpu") - middle
             if self.config.boundary == "circular":
@@ -346,15 +330,12 @@ class DynamicField(Saveable, DescribedModule):
             heard[integer(op, "channel", channel, 0, channels - 1)] = 1
         return (bump.unsqueeze(-1) * heard).expand(shape).to(self.activation)
 
+    @takes(threshold=Real())
     def peaks(self, threshold: float = 0.0) -> list[Peak]:
         """The connected regions of activation above a threshold, the highest first; places touch along axes.
 
         Copies the field to the CPU; cost: a few microseconds for every place above the threshold.
-
-        Raises:
-            TypeError, ValueError: ``threshold`` is not a finite number.
         """
-        threshold = number("peaks", "threshold", threshold)
         # Channels beside the batch, so that what is left are places.
         activation = self.activation.detach().cpu().movedim(-1, -4).double()
         found: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
@@ -380,23 +361,18 @@ class DynamicField(Saveable, DescribedModule):
                 peaks.append(Peak(position, float(heights.max()), mass, len(region), item[-1], item[:-1]))
         return sorted(peaks, key=lambda peak: -peak.activation)
 
-    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _settings(self) -> dict[str, Any]:
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
-        return self.state_dict(), {"config": dataclasses.asdict(self.config), "seed": str(self.seed)}
+        return {"config": dataclasses.asdict(self.config), "seed": str(self.seed)}
 
     @classmethod
-    def _from_content(
-        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        if set(metadata) != {"config", "seed"}:
+        if set(settings) != {"config", "seed"}:
             raise ValueError("other entries than numbers and a seed")
-        activation = tensors["activation"]
-        seed = int(metadata["seed"])
-        field = cls(activation.shape, seed=seed, dtype=activation.dtype, device="cpu", **metadata["config"])
-        field.load_state_dict(tensors)
-        if tensors["noise_key"].dtype != torch.int64:
-            raise TypeError(f"noise_key of {tensors['noise_key'].dtype}")
-        return field.to(resolve_parameter_device(device, op="load"))
+        held = tensors["activation"]
+        return cls(held.shape, seed=int(settings["seed"]), dtype=held.dtype, device=device, **settings["config"])
 
     def _summary(self) -> dict[str, Any]:
         return {"shape": self.shape, **self.config._summary()}

@@ -11,12 +11,11 @@ from torch_hrr._checks import (
     can_be_cut,
     check_bool,
     check_out,
-    check_seed,
     check_strided,
     integer,
+    named,
     optional_tensor,
     real,
-    renamed,
     signed,
     strided,
     tensor,
@@ -24,6 +23,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._ops import ops as _ops
 from torch_hrr._progress import Progress, in_parts, ticking
+from torch_hrr._spec import Device, Seed, takes
 from torch_hrr.runtime.device import resolve_parameter_device
 
 # Of a step without noise and with it, for each element, on a slow processor.
@@ -112,7 +112,7 @@ def evolve(
         key = drawn_key(field.device, generator)
     tick = ticking(op, progress)
     seconds = _SECONDS_WITH_NOISE if noise > 0 else _SECONDS
-    try:
+    with named("field_evolve", op):
         if isinstance(decay, Tensor) or isinstance(diffusion, Tensor):
             if out is not None:
                 raise TypeError(f"{op}: decay and diffusion must be floats where out is given, got a tensor")
@@ -135,8 +135,6 @@ def evolve(
         else:
             made = _evolved(field, decay, diffusion, steps, boundary, stencil, noise, key, out=out)
         tick(steps, steps)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "field_evolve", op) from None
     return made
 
 
@@ -175,17 +173,8 @@ def gradient(field: Tensor, normalize: bool = True, *, out: Tensor | None = None
     Source: Sobel and Feldman, An isotropic 3x3 image gradient operator, 1968; Zucker and Hummel, A three-dimensional
     edge operator, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981.
     """
-    op = "gradient"
-    field = tensor(op, "field", field)
-    normalize = check_bool(op, "normalize", normalize)
-    try:
-        if out is None:
-            return _ops.field_gradient.default(field, normalize)
-        check_out(op, out)
-        _ops.field_gradient.out(field, normalize, out=out)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise renamed(error, "field_gradient", op) from None
-    return out
+    with named("field_gradient", "gradient"):
+        return _slopes("gradient", _ops.field_gradient, field, normalize, out)
 
 
 def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | None = None) -> Tensor:
@@ -207,28 +196,29 @@ def gradient_magnitude(field: Tensor, normalize: bool = True, *, out: Tensor | N
 
     Source: as `gradient`.
     """
-    field = tensor("gradient_magnitude", "field", field)
-    normalize = check_bool("gradient_magnitude", "normalize", normalize)
+    return _slopes("gradient_magnitude", _ops.gradient_magnitude, field, normalize, out)
+
+
+def _slopes(op: str, call: Any, field: Tensor, normalize: bool, out: Tensor | None) -> Tensor:
+    field = tensor(op, "field", field)
+    normalize = check_bool(op, "normalize", normalize)
     if out is None:
-        return _ops.gradient_magnitude.default(field, normalize)
-    check_out("gradient_magnitude", out)
-    _ops.gradient_magnitude.out(field, normalize, out=out)
+        made: Tensor = call.default(field, normalize)
+        return made
+    check_out(op, out)
+    call.out(field, normalize, out=out)
     return out
 
 
+@takes(seed=Seed(), device=Device())
 def random_key(seed: int, device: torch.device | str | int | None = None) -> Tensor:
     """The key tensor (seed, offset) of noise, ``[2]`` int64, with offset 0.
 
     Args:
         seed: any int, taken modulo 2^64.
         device: device of the fields; None means that of `runtime.set_device`, if called, else torch's default.
-
-    Raises:
-        TypeError: ``seed`` is not an int.
-        ValueError: ``seed`` is out of range.
     """
-    place = resolve_parameter_device(device, op="random_key")
-    return torch.tensor([check_seed("random_key", seed), 0], dtype=torch.int64, device=place)
+    return torch.tensor([seed, 0], dtype=torch.int64, device=resolve_parameter_device(device, op="random_key"))
 
 
 def drawn_key(device: torch.device, generator: torch.Generator | None = None) -> Tensor:

@@ -15,10 +15,11 @@ from typing import Any, SupportsFloat, Unpack
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, listed, number
+from torch_hrr._checks import check_seed, integer, listed
 from torch_hrr._progress import Progress
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described
+from torch_hrr._spec import Instance, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field.brain import METRICS, BrainArguments, FieldBrain, created
 from torch_hrr.field.search import search
@@ -46,6 +47,9 @@ __all__ = [
 
 # Metrics without an upper bound; the others are in [0, 1].
 _UNBOUNDED = ("field_information", "max_activation", "energy", "prediction_error")
+_ENV, _ENVS, _BRAIN = Instance(gymnasium.Env), Instance(gymnasium.vector.VectorEnv), Instance(FieldBrain)
+# What is kept of an episode, and how long it may be.
+_RECORDED: dict[str, Spec] = {"frames_every": Int(0), "max_steps": Int(1).or_none()}
 # Of the process that torch's threads are in.
 _PROCESS = os.getpid()
 
@@ -125,6 +129,7 @@ class FieldAgent(Described):
         state: The state of the last cycle.
     """
 
+    @takes(brain=_BRAIN, env=_ENV, reward_scale=Real(0))
     def __init__(self, brain: FieldBrain, env: gymnasium.Env[Any, Any], *, reward_scale: float = 1.0) -> None:
         """Checks that the brain fits the environment; `brain_for` makes one that does.
 
@@ -135,13 +140,11 @@ class FieldAgent(Described):
                 intensity ``0.5 + 0.5 reward``. With 0 it gets no reward and stores no patterns.
 
         Raises:
-            TypeError: A space that is neither Box nor Discrete, or another brain or environment.
+            TypeError: A space that is neither Box nor Discrete.
             ValueError: The brain has other numbers of values, or the bounds of actions are infinite.
         """
-        op = type(self).__name__
-        _check(op, "env", env, gymnasium.Env, "gymnasium.Env")
         self.env = env
-        self._connect(op, brain, env.observation_space, env.action_space, reward_scale)
+        self._connect(type(self).__name__, brain, env.observation_space, env.action_space, reward_scale)
 
     def _summary(self) -> dict[str, Any]:
         return {"brain": self.brain, "env": getattr(self, "env", None), "reward_scale": self.reward_scale}
@@ -149,21 +152,16 @@ class FieldAgent(Described):
     def _connect(
         self, op: str, brain: FieldBrain, observed: spaces.Space[Any], acted: spaces.Space[Any], reward_scale: float
     ) -> None:
-        _check(op, "brain", brain, FieldBrain, "FieldBrain")
         self._sensors, self._motors = Sensors(op, observed), Motors(op, acted)
         needed, given = (self._sensors.size, self._motors.size), (brain.sensory_dim, brain.motor_dim)
         if needed != given:
             raise ValueError(f"{op}: brain must have sensory_dim, motor_dim = {needed}, got {given}")
-        self.brain = brain
-        self.reward_scale = number(op, "reward_scale", reward_scale, 0)
+        self.brain, self.reward_scale = brain, reward_scale
         self.state: dict[str, Any] = {}
 
+    @takes(seed=Seed().or_none())
     def begin(self, seed: int | None = None) -> None:
-        """Resets the brain except its library, and seeds its noise unless the seed is None.
-
-        Raises:
-            TypeError, ValueError: The seed is not an int or out of range; the brain is unchanged.
-        """
+        """Resets the brain except its library, and seeds its noise unless the seed is None."""
         _begin(self.brain, seed)
 
     def act(self, observation: Any, reward: SupportsFloat = 0.0) -> Any:
@@ -202,6 +200,7 @@ class FieldAgent(Described):
         """The action of motors of -1 to 1."""
         return self._motors(motor)
 
+    @takes(**_RECORDED)
     def run_episode(self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None) -> Episode:
         """Runs an episode from `begin` to its end, and one more cycle, which tells the brain of the last reward.
 
@@ -214,10 +213,11 @@ class FieldAgent(Described):
             max_steps: After how many steps to cut off the episode.
 
         Raises:
-            TypeError, ValueError: An argument is of another type or out of its range; nothing has begun.
+            TypeError, ValueError: The seed is none; nothing has begun.
             Other errors end the episode where it is: those of the environment, and of `act` if an observation is NaN.
         """
-        record = _recorder("run_episode", seed, frames_every, max_steps)
+        _seeds("run_episode", seed, 1)
+        record = _Recorder(seed, frames_every, max_steps)
         observation, _ = self.env.reset(seed=seed)
         self.begin(seed)
         reward: SupportsFloat = 0.0
@@ -252,6 +252,7 @@ class VectorFieldAgent(Described):
         envs: The vector.
     """
 
+    @takes(envs=_ENVS, reward_scale=Real(0))
     def __init__(
         self,
         brains: Sequence[FieldBrain],
@@ -270,8 +271,7 @@ class VectorFieldAgent(Described):
             TypeError, ValueError: As for `FieldAgent`, or there are fewer or more brains than environments.
         """
         op = type(self).__name__
-        _check(op, "envs", envs, gymnasium.vector.VectorEnv, "gymnasium.vector.VectorEnv")
-        brains = listed(op, "brains", brains, "one each")
+        brains = [_BRAIN(op, "brains", brain) for brain in listed(op, "brains", brains, "one each")]
         if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
         self.envs = envs
@@ -341,6 +341,7 @@ class VectorFieldAgent(Described):
             actions.append(agent._cycle(sensory, told))
         return self._stacked(actions)
 
+    @takes(**_RECORDED)
     def run_episodes(
         self, seed: int | None = None, *, frames_every: int = 0, max_steps: int | None = None
     ) -> tuple[Episode, ...]:
@@ -350,14 +351,14 @@ class VectorFieldAgent(Described):
         says.
 
         Raises:
-            TypeError, ValueError: As for `FieldAgent.run_episode`, or the vector's metadata has no `AutoresetMode`.
+            TypeError, ValueError: A seed is none, or the vector's metadata has no `AutoresetMode`.
         """
         modes = gymnasium.vector.AutoresetMode
         mode = self.envs.metadata.get("autoreset_mode")
         if not isinstance(mode, modes):
             raise ValueError(f"run_episodes: envs must have an autoreset_mode of gymnasium's, got {mode}")
         seeds = _seeds("run_episodes", seed, len(self.agents))
-        records = [_recorder("run_episodes", own, frames_every, max_steps) for own in seeds]
+        records = [_Recorder(own, frames_every, max_steps) for own in seeds]
         observations, _ = self.envs.reset(seed=seed)
         self.begin(seed)
         rewards: Any = [0.0] * len(self.agents)
@@ -402,6 +403,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         brain: The `FieldBrain`.
     """
 
+    @takes(env=_ENV, brain=_BRAIN.or_none())
     def __init__(
         self, env: gymnasium.Env[Any, Any], brain: FieldBrain | None = None, **settings: Unpack[BrainArguments]
     ) -> None:
@@ -414,12 +416,10 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
                 anew.
 
         Raises:
-            TypeError: A space that is neither Box nor Discrete, another brain or environment, or settings together with
-                a brain.
+            TypeError: A space that is neither Box nor Discrete, or settings together with a brain.
             ValueError: The brain has another number of sensory values, or a setting is out of its range.
         """
         op = type(self).__name__
-        _check(op, "env", env, gymnasium.Env, "gymnasium.Env")
         _heed_forks()
         if brain is None:
             # For the specification, too.
@@ -433,7 +433,6 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
             brain = created(op, **(_small(size, motors) | settings))
         elif settings:
             raise TypeError(f"{op}: settings must be the brain's own where one is given, got {', '.join(settings)}")
-        _check(op, "brain", brain, FieldBrain, "FieldBrain")
         if brain.sensory_dim != size:
             raise ValueError(f"{op}: brain must have sensory_dim = {size}, got {brain.sensory_dim}")
         self.brain = brain
@@ -460,6 +459,7 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         return np.asarray([*motor, *measured, *means], np.float32).clip(-1.0, 1.0)
 
 
+@takes(env=_ENV)
 def brain_for(env: gymnasium.Env[Any, Any], **settings: Unpack[BrainArguments]) -> FieldBrain:
     """A brain with a sensory value for each number of an observation and a motor for each of an action.
 
@@ -472,18 +472,18 @@ def brain_for(env: gymnasium.Env[Any, Any], **settings: Unpack[BrainArguments]) 
         TypeError: A space that is neither Box nor Discrete, or an unknown setting.
         ValueError: A setting is out of its range, or the bounds of actions are infinite.
     """
-    _check("brain_for", "env", env, gymnasium.Env, "gymnasium.Env")
     return created("brain_for", **(_sizes_for("brain_for", env.observation_space, env.action_space) | settings))
 
 
+@takes(envs=_ENVS)
 def brains_for(envs: gymnasium.vector.VectorEnv[Any, Any, Any], **settings: Unpack[BrainArguments]) -> list[FieldBrain]:
     """A brain for each environment of a vector, as `brain_for` makes them, seeds counting up from a given one."""
-    _check("brains_for", "envs", envs, gymnasium.vector.VectorEnv, "gymnasium.vector.VectorEnv")
     sizes = _sizes_for("brains_for", envs.single_observation_space, envs.single_action_space)
     seeds = _seeds("brains_for", settings.get("seed"), envs.num_envs)
     return [created("brains_for", **(sizes | settings | {"seed": seed})) for seed in seeds]
 
 
+@takes(agent=Instance(FieldAgent), max_steps=Int(1).or_none())
 @torch.no_grad()
 def train(
     agent: FieldAgent,
@@ -515,12 +515,11 @@ def train(
         The mean return of the elites of each generation.
 
     Raises:
-        TypeError, ValueError: An argument is of another type or out of its range.
+        TypeError, ValueError: As of `search`.
         After these and any other error, or Ctrl-C, the weights are what they were.
 
     Cost: ``generations * candidates`` episodes.
     """
-    _check("train", "agent", agent, FieldAgent, "FieldAgent")
     weights = agent.brain.motor_weights
     found = weights.clone()
 
@@ -544,9 +543,9 @@ def train(
     return returns
 
 
+@takes(env=_ENV)
 def random_episode(env: gymnasium.Env[Any, Any], seed: int) -> float:
     """The return of an episode of uniformly random actions, for comparison; the seed also seeds the actions."""
-    _check("random_episode", "env", env, gymnasium.Env, "gymnasium.Env")
     env.reset(seed=seed)
     env.action_space.seed(seed)
     total, ended = 0.0, False
@@ -572,11 +571,6 @@ def _heed_forks() -> None:
         torch.set_num_threads(1)
 
 
-def _check(op: str, argument: str, value: Any, kind: type[Any], name: str) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{op}: {argument} must be a {name}, got {type(value).__name__}")
-
-
 def _seeds(op: str, seed: int | None, count: int) -> list[int | None]:
     """As many, counted up."""
     if seed is None:
@@ -590,9 +584,3 @@ def _begin(brain: FieldBrain, seed: int | None) -> None:
     key = brain.key if seed is None else functional.random_key(seed, device="cpu")
     brain.reset()
     brain.key.copy_(key)
-
-
-def _recorder(op: str, seed: int | None, frames_every: int, max_steps: int | None) -> _Recorder:
-    _seeds(op, seed, 1)
-    frames_every = integer(op, "frames_every", frames_every, 0)
-    return _Recorder(seed, frames_every, None if max_steps is None else integer(op, "max_steps", max_steps, 1))

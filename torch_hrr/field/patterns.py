@@ -8,9 +8,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_strided, integer, placed, resolve_dtype
+from torch_hrr._checks import check_floating, check_strided, placed, resolve_dtype
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
+from torch_hrr._spec import Device, Dtype, Int, takes
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 
@@ -41,6 +42,7 @@ class PatternLibrary(Saveable, DescribedModule):
     patterns: Tensor
     stored: Tensor
 
+    @takes(capacity=Int(1), dim=Int(1), pattern_dim=Int(1).or_none(), device=Device(), dtype=Dtype().or_none())
     @writable_anywhere
     def __init__(
         self,
@@ -59,16 +61,10 @@ class PatternLibrary(Saveable, DescribedModule):
             pattern_dim: Length of a pattern; None means ``dim``.
             device: None means the current one, `runtime.get_device()`.
             dtype: None means torch's default one.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: A number is less than 1, or torch does not know the device.
         """
         super().__init__()
-        op = "PatternLibrary"
-        self.capacity = integer(op, "capacity", capacity, 1)
-        self.dim = integer(op, "dim", dim, 1)
-        self.pattern_dim = self.dim if pattern_dim is None else integer(op, "pattern_dim", pattern_dim, 1)
+        op = type(self).__name__
+        self.capacity, self.dim, self.pattern_dim = capacity, dim, pattern_dim or dim
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import brief, checked_path, integer, listed, number, strided
+from torch_hrr._checks import brief, check_data, checked_path, integer, listed, strided
+from torch_hrr._spec import Int, Real, takes
 from torch_hrr.io import write_atomically
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ METRICS = ("energy", "sparsity", "field_information", "max_activation", "predict
 """The metrics of a state that `plot_activity` draws."""
 
 _AXES = ("depth", "height", "width")
+_AXIS, _CHANNEL = Int(0, 2).or_none(), Int(0).or_none()
 _INCHES, _DPI = 3.2, 80
 # Beyond, the ends of an axis are so far apart that their distance overflows.
 _LARGEST = 1e300
 
 
+@takes(channel=_CHANNEL, axis=_AXIS)
 def plot_slices(
     field: Tensor,
     channel: int | None = None,
@@ -59,7 +62,7 @@ def plot_slices(
     op = "plot_slices"
     values = _values(op, "field", field, 4)
     channel, place = _where(op, values.unsqueeze(0), channel, place)
-    across = _across(op, axis)
+    across = [0, 1, 2] if axis is None else [axis]
     figure = _figure(op, _row(len(across)), figure)
     _draw(figure, values[..., channel], place, across, _scale(values[..., channel]), f"channel {channel}")
     return figure
@@ -108,6 +111,7 @@ def plot_activity(
     return figure
 
 
+@takes(fps=Real(0.01, 50), channel=_CHANNEL, axis=_AXIS)
 def save_animation(
     frames: Tensor | Iterable[Tensor],
     path: str | os.PathLike[str],
@@ -157,9 +161,9 @@ def save_animation(
             )
         values = torch.stack(each)
     # A multiple of what the format counts in.
-    milliseconds = 10 * round(100 / number(op, "fps", fps, 0.01, 50))
+    milliseconds = 10 * round(100 / fps)
     channel, place = _where(op, values, channel, place)
-    across = _across(op, axis)
+    across = [0, 1, 2] if axis is None else [axis]
     values = values[..., channel]
     pillow = _optional(op, "PIL.Image")
     figure = _figure(op, _row(len(across)))
@@ -221,8 +225,7 @@ def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
     shape = "[T, D, H, W, C]" if dims == 5 else "[D, H, W, C]"
     if field.is_complex() or field.dtype == torch.bool:
         raise TypeError(f"{op}: {argument} must be real, got {field.dtype}")
-    if field.is_meta:
-        raise ValueError(f"{op}: {argument} must hold data, got a meta tensor")
+    check_data(op, argument, field)
     if field.dim() != dims or not field.numel():
         raise ValueError(f"{op}: {argument} must be {shape} with every size above 0, got {list(field.shape)}")
     values = field.detach().to("cpu", torch.float64)
@@ -249,10 +252,6 @@ def _where(
         for name, index, size in zip(_AXES, place, sizes, strict=True)
     )
     return channel, (depth, height, width)
-
-
-def _across(op: str, axis: int | None) -> list[int]:
-    return [0, 1, 2] if axis is None else [integer(op, "axis", axis, 0, 2)]
 
 
 def _scale(values: Tensor) -> tuple[float, float]:

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_seed, integer, number, sizes
+from torch_hrr._checks import integer, sizes
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import seeded_generator
+from torch_hrr._spec import Int, Real, Seed, takes
 
 # Squares of weights stay finite.
 _WIDEST = 1e15
 
 
+@takes(generations=Int(1), candidates=Int(2), elites=Int(2), spread=Real(0, _WIDEST), seed=Seed())
 def search(
     earned: Callable[[Tensor, int], float],
     shape: Sequence[int],
@@ -47,17 +49,14 @@ def search(
         not on torch's default device and dtype.
 
     Raises:
-        TypeError, ValueError: An argument is of another type or out of its range, or a candidate earns NaN.
+        TypeError, ValueError: ``shape`` is none, ``elites`` are more than ``candidates``, or a candidate earns NaN.
 
     Source: Szita and Lorincz, Learning Tetris using the noisy cross-entropy method, Neural Computation 18, 2006.
     """
     lengths = sizes("search", "shape", shape)
-    generations = integer("search", "generations", generations, 1)
-    candidates = integer("search", "candidates", candidates, 2)
     elites = integer("search", "elites", elites, 2, candidates, "candidates")
-    spread = number("search", "spread", spread, 0, _WIDEST)
     tick = ticking("search", progress)
-    generator = seeded_generator(check_seed("search", seed))
+    generator = seeded_generator(seed)
     mean = torch.zeros(lengths, dtype=torch.float32, device="cpu")
     deviation = torch.full_like(mean, spread)
     returns = []

@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, integer, real, strided, tensor
+from torch_hrr._checks import FLOATING, check_floating, strided, tensor
 from torch_hrr._repr import DescribedModule
+from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
 
 _ops = torch.ops.torch_hrr
@@ -93,6 +94,7 @@ class SplitField(DescribedModule):
         """Elements of the whole field, for `advance_key`."""
         return self.planes.numel() // self._counts[self._rank] * self.depth
 
+    @takes(decay=Real(), diffusion=Real(), steps=Int(0), noise=Real(0))
     @torch.no_grad()
     def evolve(
         self,
@@ -121,13 +123,8 @@ class SplitField(DescribedModule):
         Raises:
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
         """
-        op = "evolve"
-        steps = integer(op, "steps", steps, 0)
-        decay, diffusion, noise = (
-            real(op, name, value) for name, value in (("decay", decay), ("diffusion", diffusion), ("noise", noise))
-        )
         if key is not None:
-            key = strided(op, "key", key)
+            key = strided("evolve", "key", key)
         # On no plane at all, which checks the arguments before ranks wait for one another.
         nothing = self._state.narrow(_DEPTH, 0, 0)
         checked = key if key is not None else functional.random_key(0, nothing.device)
