@@ -1,9 +1,13 @@
 """Factories of field brains: seeds that are none are named, and a brain that was not made does not count."""
 
+import typing
+
 import pytest
 import torch
 
-from torch_hrr.field import FieldBrain, FieldBrainFactory, create_brain
+from torch_hrr.field import DynamicFieldConfig, FieldBrain, FieldBrainFactory, create_brain
+from torch_hrr.field.brain import BrainArguments
+from torch_hrr.field.dynamics import DynamicFieldParameters
 
 SMALL = {"sensory_dim": 3, "motor_dim": 2, "spatial": 4, "channels": 6, "prefer_gpu": False}
 
@@ -18,8 +22,11 @@ def test_a_seed_that_is_none(seed):
 
 def test_seeds_count_up_modulo_2_to_the_64():
     factory = FieldBrainFactory(seed=2**64 - 2, **SMALL)
-    keys = [factory.create().key[0].item() for _ in range(3)]
-    assert keys == [-2, -1, 0]
+    made = [factory.create() for _ in range(3)]
+    assert [each.key[0].item() for each in made] == [-2, -1, 0]
+    assert torch.equal(made[2].field, FieldBrain(3, 2, 4, 6, seed=0).field) and not torch.equal(
+        *(made[i].field for i in (0, 1))
+    )
     for op, call in (
         ("create", factory.create),
         ("create_optimized_brain", FieldBrainFactory.create_optimized_brain),
@@ -49,3 +56,13 @@ def test_another_default_device_and_dtype():
     torch.set_default_dtype(torch.float64)
     with torch.device("meta"):
         assert FieldBrainFactory(seed=0, **SMALL).create().process_robot_cycle([0.1] * 3)[0] == first
+
+
+def test_typed_settings_are_those_of_the_calls():
+    """What mypy is told of settings is what a `FieldBrain` and a `DynamicFieldConfig` take."""
+    for typed, call, more in (
+        (BrainArguments, FieldBrain, {"prefer_gpu": bool}),
+        (DynamicFieldParameters, DynamicFieldConfig, {}),
+    ):
+        hints = typing.get_type_hints(call.__init__) | more
+        assert hints.pop("return") is type(None) and typing.get_type_hints(typed) == hints

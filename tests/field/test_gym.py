@@ -224,32 +224,6 @@ def test_a_vector_is_its_environments_one_by_one(name):
     envs.close()
 
 
-@pytest.mark.parametrize("mode", ("NEXT_STEP", "SAME_STEP"))
-def test_a_vector_goes_on_after_an_end(mode):
-    """The loop that a user writes: each brain starts anew where its environment does, and is told what is its own."""
-    mode = gymnasium.vector.AutoresetMode[mode]
-    envs = gymnasium.make_vec("CartPole-v1", 2, "sync", vector_kwargs={"autoreset_mode": mode})
-    agent = gym.VectorFieldAgent(gym.brains_for(envs, **SMALL), envs)
-    observations, _ = envs.reset(seed=0)
-    agent.begin(0)
-    starts, ended, rewards, seen = np.zeros(2, bool), np.zeros(2, bool), None, 0
-    for _ in range(60):
-        actions = agent.act(observations, rewards, starts)
-        assert actions in envs.action_space
-        for own, start, observation in zip(agent.agents, starts, observations, strict=True):
-            if start:
-                seen += 1
-                # CartPole begins within this of the middle.
-                assert np.abs(observation).max() <= 0.05
-                expected = 0.1 * torch.tensor(own.sense(observation))
-                torch.testing.assert_close(own.brain.prediction, expected)
-                assert own.brain.mean_reward == 0
-        observations, rewards, terminated, truncated, _ = envs.step(actions)
-        before, ended = ended, terminated | truncated
-        starts = ended if mode is gymnasium.vector.AutoresetMode.SAME_STEP else before
-    assert seen >= 2
-
-
 class PaysLast(Spaces):
     """Pays in the last step alone; how many there are is drawn, or given."""
 
@@ -323,16 +297,9 @@ def test_without_final_observations_a_start_tells_no_reward():
     agent.act(observations)
     agent.act(observations, [1.0, 1.0], [True, False])
     assert [int(each.brain.library.stored) for each in agent.agents] == [0, 1]
-
-
-def test_a_vector_of_its_own_is_another_environment():
-    """What the docstring says of CartPole's, and what gives single ones."""
-    single = gymnasium.make("CartPole-v1")
-    firsts = [single.reset(seed=seed)[0] for seed in (5, 6)]
-    for mode, equal in ((None, False), ("sync", True)):
-        envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode=mode)
-        assert np.array_equal(envs.reset(seed=5)[0], firsts) is equal
-        envs.close()
+    anew = agent.agents[0]
+    torch.testing.assert_close(anew.brain.prediction, 0.1 * torch.tensor(anew.sense(observations[0])))
+    assert anew.brain.mean_reward == 0
 
 
 def test_a_vector_of_other_spaces():
@@ -575,41 +542,37 @@ CHOICE = spaces.Discrete(2)
 )
 def test_unknown_spaces(observed, acted, error, text):
     env = Spaces(observed, acted)
-    with pytest.raises(error, match=f"FieldAgent: {text}"):
-        gym.FieldAgent(field.create_brain(2, 2, **SMALL), env)
-    with pytest.raises(error, match=f"brain_for: {text}"):
-        gym.brain_for(env)
+    calls = [lambda: gym.FieldAgent(field.create_brain(2, 2, **SMALL), env), lambda: gym.brain_for(env)]
+    calls += [lambda: gym.FieldObservation(env)] if text.startswith("observation") else []
+    for call, name in zip(calls, ("FieldAgent", "brain_for", "FieldObservation"), strict=False):
+        with pytest.raises(error, match=f"^{name}: {text}"):
+            call()
 
 
 def test_what_does_not_fit():
     env = gymnasium.make("CartPole-v1")
-    brain = gym.brain_for(env, **SMALL)
-    other = field.create_brain(3, 2, **SMALL)
-    with pytest.raises(
-        ValueError, match=r"FieldAgent: brain must have sensory_dim, motor_dim = \(4, 2\), got \(3, 2\)"
+    brain, other = gym.brain_for(env, **SMALL), field.create_brain(3, 2, **SMALL)
+    agent = gym.FieldAgent(brain, env)
+    too_large = r"act: observation must be finite and within 1e\+06 times its bounds"
+    for error, text, call, *arguments in (
+        (ValueError, r"FieldAgent: brain must have .* = \(4, 2\), got \(3, 2\)", gym.FieldAgent, other, env),
+        (ValueError, "FieldObservation: brain must have sensory_dim = 4, got 3", gym.FieldObservation, env, other),
+        (ValueError, r"act: observation must have shape \(4,\), got \(3,\)", agent.act, np.zeros(3)),
+        *((ValueError, too_large, agent.act, np.array([wrong, 0, 0, 0])) for wrong in (np.nan, INF, 1e30)),
+        (ValueError, too_large, agent.act, np.array([0, INF, 0, 0])),
+        *(
+            (TypeError, "act: observation must hold numbers", agent.act, wrong)
+            for wrong in ("four", None, np.zeros(4, complex), np.array(["0"] * 4))
+        ),
     ):
-        gym.FieldAgent(other, env)
-    with pytest.raises(ValueError, match="FieldObservation: brain must have sensory_dim = 4, got 3"):
-        gym.FieldObservation(env, other)
+        with pytest.raises(error, match=f"^{text}"):
+            call(*arguments)
     with pytest.raises(TypeError, match="FieldObservation: settings must be the brain's own where one is given"):
         gym.FieldObservation(env, brain, spatial=3)
-    with pytest.raises(TypeError, match="FieldObservation: observation space must be Box or Discrete"):
-        gym.FieldObservation(Spaces(spaces.MultiBinary(2), CHOICE))
-    agent = gym.FieldAgent(brain, env)
-    with pytest.raises(ValueError, match=r"act: observation must have shape \(4,\), got \(3,\)"):
-        agent.act(np.zeros(3))
-    for wrong in (np.nan, np.inf, 1e30):
-        with pytest.raises(ValueError, match="act: observation must be finite and within 1e\\+06 times its bounds"):
-            agent.act(np.array([wrong, 0, 0, 0]))
-    with pytest.raises(ValueError, match="act: observation must be finite"):
-        agent.act(np.array([0, np.inf, 0, 0]))
-    for wrong in ("four", None, np.zeros(4, complex), np.array(["0"] * 4)):
-        with pytest.raises(TypeError, match="act: observation must hold numbers"):
-            agent.act(wrong)
-    with pytest.raises(ValueError, match="search: elites must be at least 2 and at most candidates = 16"):
-        gym.train(agent, elites=17)
     with pytest.raises(TypeError, match="FieldObservation: motor_dim must be an int, got str"):
         gym.FieldObservation(env, motor_dim="2", **SMALL)
+    with pytest.raises(ValueError, match="search: elites must be at least 2 and at most candidates = 16"):
+        gym.train(agent, elites=17)
 
 
 def test_vectors_that_do_not_fit():

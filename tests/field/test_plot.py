@@ -31,16 +31,8 @@ def shown(figure):
 
 def states(count):
     return [
-        {
-            "cycle": 10 + index,
-            "cycle_time_ms": 1.0,
-            "field_information": index**2,
-            "max_activation": 0.5,
-            "prediction_confidence": 1 / (1 + index),
-            "energy": 0.1 * index,
-            "sparsity": 0.9,
-            "device": "cpu",
-        }
+        {"cycle": 10 + index, "cycle_time_ms": 1.0, "field_information": index**2, "max_activation": 0.5}
+        | {"prediction_confidence": 1 / (1 + index), "energy": 0.1 * index, "sparsity": 0.9, "device": "cpu"}
         for index in range(count)
     ]
 
@@ -103,6 +95,10 @@ def test_activity_is_drawn_over_cycles():
     figure.canvas.draw()
 
 
+def pixels(image):
+    return torch.from_numpy(np.array(image.convert("RGB"))).float()
+
+
 def read(path):
     """The pictures ``[T, height, width, 3]`` of an animation, and its times in milliseconds."""
     pictures, times = [], []
@@ -111,8 +107,7 @@ def read(path):
         for index in range(animation.n_frames):
             animation.seek(index)
             times.append(animation.info["duration"])
-            pixels = torch.frombuffer(bytearray(animation.convert("RGB").tobytes()), dtype=torch.uint8)
-            pictures.append(pixels.view(animation.height, animation.width, 3).float())
+            pictures.append(pixels(animation))
     return torch.stack(pictures), times
 
 
@@ -149,8 +144,7 @@ def test_a_frame_of_an_animation_is_the_picture_of_its_slices(tmp_path):
     figure.suptitle("frame 2")
     figure.savefig(tmp_path / "slices.png")
     with image_of.open(tmp_path / "slices.png") as image:
-        pixels = torch.frombuffer(bytearray(image.convert("RGB").tobytes()), dtype=torch.uint8)
-        whole = pixels.view(image.height, image.width, 3).float()
+        whole = pixels(image)
     # 256 colours are the difference.
     assert pictures[2].shape == whole.shape
     assert float((pictures[2] - whole).abs().mean()) < 3
@@ -183,64 +177,42 @@ def test_an_animation_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 FIELD = torch.zeros(2, 3, 4, 2)
 
 
+SLICES, ACTIVITY, ANIMATION = plot.plot_slices, plot.plot_activity, plot.save_animation
+
+
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "arguments", "error", "message"),
     [
-        (lambda: plot.plot_slices([1.0]), TypeError, "plot_slices: field must be a torch.Tensor or a NumPy array, got"),
-        (lambda: plot.plot_slices(FIELD, place=np.array(1)), TypeError, "plot_slices: place must be three ints, got"),
-        (lambda: plot.save_animation([FIELD], 5), TypeError, "save_animation: path must be a str or an os.PathLike"),
-        (
-            lambda: plot.plot_slices(FIELD[0]),
-            ValueError,
-            r"plot_slices: field must be \[D, H, W, C\] .*, got \[3, 4, 2\]",
-        ),
-        (lambda: plot.plot_slices(FIELD[:0]), ValueError, r"plot_slices: field must be .* above 0, got \[0, 3, 4, 2\]"),
-        (lambda: plot.plot_slices(FIELD.bool()), TypeError, "plot_slices: field must be real, got torch.bool"),
-        (
-            lambda: plot.plot_slices(FIELD.to("meta")),
-            ValueError,
-            "plot_slices: field must hold data, got a meta tensor",
-        ),
-        (lambda: plot.plot_slices(FIELD, 2), ValueError, "plot_slices: channel must be .* at most 1, got 2"),
-        (lambda: plot.plot_slices(FIELD, place=(0, 3, 0)), ValueError, "plot_slices: place's height must be .* got 3"),
-        (lambda: plot.plot_slices(FIELD, place=(0, 1)), ValueError, "plot_slices: place must be .*, got 2 numbers"),
-        (lambda: plot.plot_slices(FIELD, place=1), TypeError, "plot_slices: place must be three ints, got int"),
-        (lambda: plot.plot_activity([]), ValueError, "plot_activity: records must hold at least one state, got none"),
-        (lambda: plot.plot_activity([1]), TypeError, "plot_activity: records must be states, got int at 0"),
-        (
-            lambda: plot.plot_activity([*states(1), {}]),
-            ValueError,
-            "plot_activity: records must have 'energy', got none at 1",
-        ),
-        (
-            lambda: plot.plot_activity(states(1), ["device"]),
-            TypeError,
-            "plot_activity: device must be a number, got str at 0",
-        ),
-        (lambda: plot.plot_activity(states(1), []), ValueError, "plot_activity: metrics must name at least one"),
-        (lambda: plot.plot_activity(states(1), "energy"), TypeError, "plot_activity: metrics must be a list of names"),
-        (lambda: plot.save_animation([], "x"), ValueError, "save_animation: frames must have one shape, got none"),
-        (lambda: plot.save_animation(FIELD, "x"), ValueError, r"save_animation: frames must be \[T, D, H, W, C\]"),
-        (lambda: plot.plot_slices(FIELD, figure="x"), TypeError, "plot_slices: figure must be .*, got str"),
-        (
-            lambda: plot.plot_activity(states(1), figure=5),
-            TypeError,
-            "plot_activity: figure must be one of matplotlib's, got int",
-        ),
-        (lambda: plot.plot_activity(states(1), None), TypeError, "plot_activity: metrics must be a list of names"),
-        (lambda: plot.plot_activity(5), TypeError, "plot_activity: records must be states, got int"),
-        (lambda: plot.save_animation(5, "x"), TypeError, "save_animation: frames must be fields, got int"),
-        (
-            lambda: plot.save_animation([FIELD], "run.mp4"),
-            ValueError,
-            r"save_animation: path must end in .gif, got run\.mp4",
-        ),
+        (SLICES, ([1.0],), TypeError, "field must be a torch.Tensor or a NumPy array, got list"),
+        (SLICES, (FIELD[0],), ValueError, r"field must be \[D, H, W, C\] .*, got \[3, 4, 2\]"),
+        (SLICES, (FIELD[:0],), ValueError, r"field must be .* above 0, got \[0, 3, 4, 2\]"),
+        (SLICES, (FIELD.bool(),), TypeError, "field must be real, got torch.bool"),
+        (SLICES, (FIELD.to("meta"),), ValueError, "field must hold data, got a meta tensor"),
+        (SLICES, (FIELD, 2), ValueError, "channel must be .* at most 1, got 2"),
+        (SLICES, (FIELD, 0, 0, np.array(1)), TypeError, "place must be three ints, got ndarray"),
+        (SLICES, (FIELD, 0, 0, 1), TypeError, "place must be three ints, got int"),
+        (SLICES, (FIELD, 0, 0, (0, 1)), ValueError, "place must be .*, got 2 numbers"),
+        (SLICES, (FIELD, 0, 0, (0, 3, 0)), ValueError, "place's height must be .* got 3"),
+        (SLICES, (FIELD, 0, 0, None, "x"), TypeError, "figure must be one of matplotlib's, got str"),
+        (ACTIVITY, ([],), ValueError, "records must hold at least one state, got none"),
+        (ACTIVITY, ([1],), TypeError, "records must be states, got int at 0"),
+        (ACTIVITY, (5,), TypeError, "records must be states, got int"),
+        (ACTIVITY, ([*states(1), {}],), ValueError, "records must have 'energy', got none at 1"),
+        (ACTIVITY, (states(1), ["device"]), TypeError, "device must be a number, got str at 0"),
+        (ACTIVITY, (states(1), []), ValueError, "metrics must name at least one"),
+        (ACTIVITY, (states(1), [1]), TypeError, "metrics must be a list of names"),
+        (ACTIVITY, (states(1), "energy"), TypeError, "metrics must be a list of names"),
+        (ANIMATION, (5, "x"), TypeError, "frames must be fields, got int"),
+        (ANIMATION, ([], "x"), ValueError, "frames must have one shape, got none"),
+        (ANIMATION, (FIELD, "x"), ValueError, r"frames must be \[T, D, H, W, C\]"),
+        (ANIMATION, ([FIELD], 5), TypeError, "path must be a str or an os.PathLike"),
+        (ANIMATION, ([FIELD], "run.mp4"), ValueError, r"path must end in .gif, got run\.mp4"),
     ],
 )
-def test_wrong_arguments_are_named(call, error, message, tmp_path, monkeypatch):
+def test_wrong_arguments_are_named(call, arguments, error, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(error, match=f"^{message}"):
-        call()
+    with pytest.raises(error, match=f"^{call.__name__}: {message}"):
+        call(*arguments)
     assert not list(tmp_path.iterdir())
 
 
@@ -283,18 +255,13 @@ def test_pictures_under_another_default_device_and_dtype(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call",
-    [
-        lambda: plot.plot_slices(FIELD),
-        lambda: plot.plot_activity(states(2)),
-        lambda: plot.save_animation([FIELD], "run.gif"),
-    ],
+    ("call", "arguments"), [(SLICES, (FIELD,)), (ACTIVITY, (states(2),)), (ANIMATION, ([FIELD], "run.gif"))]
 )
-def test_without_matplotlib_the_cure_is_named(call, monkeypatch):
+def test_without_matplotlib_the_cure_is_named(call, arguments, monkeypatch):
     for module in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL", "PIL.Image"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ModuleNotFoundError, match=r"matplotlib must be installed: pip install matplotlib$"):
-        call()
+        call(*arguments)
 
 
 def test_matplotlib_is_loaded_when_something_is_drawn_alone():

@@ -25,7 +25,6 @@ from torch_hrr._checks import (
     listed,
     named,
     number,
-    placed,
     plain,
     strided,
 )
@@ -35,7 +34,7 @@ from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, takes
 from torch_hrr.field import functional
-from torch_hrr.field.patterns import PatternLibrary
+from torch_hrr.field.patterns import PatternLibrary, check_single, vector
 from torch_hrr.io import Saveable
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.graph import CapturedCalls, can_capture
@@ -234,9 +233,7 @@ class FieldBrain(Saveable, DescribedModule):
         self.seed = given_or_drawn_seed(op, seed)
         self._draw(seeded_generator(self.seed), dtype)
         self.register_buffer("key", functional.random_key(self.seed, device="cpu"))
-        self.library = PatternLibrary(
-            self.patterns, self.sensory_dim, self.motor_dim, device="cpu", dtype=torch.float32
-        )
+        self.library = PatternLibrary(patterns, sensory_dim, motor_dim, device="cpu", dtype=torch.float32)
         self.requires_grad_(False)
         self.pool = self._new_pool(torch.device("cpu"))
         self.to(resolve_device(device, op=op))
@@ -289,26 +286,18 @@ class FieldBrain(Saveable, DescribedModule):
 
     @torch.no_grad()
     def _step(self, op: str, sensory: Tensor, reward: Tensor | float) -> Tensor:
-        sensory = placed(op, "sensory", sensory, self.device)
-        check_floating(op, "sensory", sensory)
-        if sensory.shape != (self.sensory_dim,):
-            raise ValueError(f"{op}: sensory must have shape [{self.sensory_dim}], got {list(sensory.shape)}")
+        sensory = vector(op, "sensory", sensory, self.sensory_dim, self.device).to(torch.float32)
         if isinstance(reward, Tensor):
             check_floating(op, "reward", reward)
-            if reward.numel() != 1:
-                raise ValueError(f"{op}: reward must have one element, got a shape of {list(reward.shape)}")
-        for name, given in (("sensory", sensory), ("reward", reward)):
-            if isinstance(given, Tensor) and given.device != self.device:
-                raise ValueError(f"{op}: {name} must be on {self.device}, got {given.device}")
+            check_single(op, "reward", reward, self.device)
+        else:
+            reward = torch.full_like(self.mean_reward, number(op, "reward", _single(reward), -LARGEST, LARGEST))
+        reward = reward.to(torch.float32).reshape(1)
         field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
         # A program that is exported reads the same memory in every cycle, and writes to no other that is kept.
         is_exported = torch.compiler.is_exporting()
         if is_exported:
             fresh = torch.empty_like(field)
-        sensory = sensory.to(torch.float32)
-        if not isinstance(reward, Tensor):
-            reward = torch.full_like(self.mean_reward, number(op, "reward", _single(reward), -LARGEST, LARGEST))
-        reward = reward.to(torch.float32).reshape(1)
 
         error = (sensory - self.prediction).abs().mean()
         self.prediction.mul_(0.9).add_(sensory, alpha=0.1)
@@ -378,6 +367,7 @@ class FieldBrain(Saveable, DescribedModule):
         for buffer in (self.prediction, self.last_sensory, self.last_motor, self.mean_reward):
             buffer.zero_()
 
+    @writable_anywhere
     def copy(self) -> Self:
         """A brain of the same state, which shares no memory with this one."""
         return copy.deepcopy(self)
@@ -438,16 +428,15 @@ class FieldBrain(Saveable, DescribedModule):
         else:
             _fill_with_waves(weights[:content], generator)
         motor = normal(self.motor_dim, 3 + self.channels)
-        places = torch.cartesian_prod(*(torch.arange(-_RADIUS, _RADIUS + 1, device="cpu"),) * 3)
-        distance = places.abs().sum(1)
-        places, distance = places[distance <= _RADIUS], distance[distance <= _RADIUS]
+        cube = itertools.product(range(-_RADIUS, _RADIUS + 1), repeat=3)
+        places = torch.tensor([place for place in cube if sum(map(abs, place)) <= _RADIUS], device="cpu")
         _, height, width = self.spatial
         constants = {
             "sensory_weights": weights,
             "motor_weights": motor,
             "_start": start,
             "_offsets": places,
-            "_falloff": _FALLOFF ** distance.float(),
+            "_falloff": _FALLOFF ** places.abs().sum(1).float(),
             "_sizes": torch.tensor(self.spatial, device="cpu"),
             "_strides": torch.tensor((height * width, width, 1), device="cpu"),
         }

@@ -26,6 +26,8 @@ _DTYPES = (torch.float32, torch.float64)
 _VARIANCE = 0.5
 # Widths of a Gaussian that padding must hold: beyond lies 2e-9 of it.
 _REACH = 6
+# From a place to those that it touches.
+_BESIDE = ((-1, 0, 0), (1, 0, 0), (0, -1, 0), (0, 1, 0), (0, 0, -1), (0, 0, 1))
 # Of numbers and stimuli: beyond, sums of float32 overflow.
 _LARGEST = 1e30
 
@@ -455,14 +457,8 @@ def _regions(
         region = [start]
         # The region grows while it is gone through.
         for depth, height, width in region:
-            for beside in (
-                (depth - 1, height, width),
-                (depth + 1, height, width),
-                (depth, height - 1, width),
-                (depth, height + 1, width),
-                (depth, height, width - 1),
-                (depth, height, width + 1),
-            ):
+            for down, along, across in _BESIDE:
+                beside = (depth + down, height + along, width + across)
                 inside = beside
                 if circular:
                     inside = (beside[0] % sizes[0], beside[1] % sizes[1], beside[2] % sizes[2])

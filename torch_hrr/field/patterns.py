@@ -84,16 +84,14 @@ class PatternLibrary(Saveable, DescribedModule):
             ValueError: A shape or a device is another. The library is unchanged.
         """
         op = "store"
-        context = self._vector(op, "context", context, self.dim)
-        pattern = self._vector(op, "pattern", pattern, self.pattern_dim)
+        context = vector(op, "context", context, self.dim, self.stored.device)
+        pattern = vector(op, "pattern", pattern, self.pattern_dim, self.stored.device)
         if when is not None:
             when = placed(op, "when", when, self.stored.device)
             check_strided(op, "when", when)
             if when.dtype is not torch.bool:
                 raise TypeError(f"{op}: when must be bool, got {when.dtype}")
-            if when.numel() != 1:
-                raise ValueError(f"{op}: when must have one element, got a shape of {list(when.shape)}")
-            self._check_device(op, "when", when)
+            check_single(op, "when", when, self.stored.device)
         row = torch.remainder(self.stored, self.capacity)
         own, kept = _unit(context.to(self.contexts.dtype))[None], pattern.to(self.patterns.dtype)[None]
         more: Tensor | int = 1
@@ -125,9 +123,9 @@ class PatternLibrary(Saveable, DescribedModule):
         Cost: one read of the contexts, and with a state one of the patterns.
         """
         op = "find_best_pattern"
-        context = self._vector(op, "context", context, self.dim)
+        context = vector(op, "context", context, self.dim, self.stored.device)
         if field_state is not None:
-            field_state = self._vector(op, "field_state", field_state, self.pattern_dim)
+            field_state = vector(op, "field_state", field_state, self.pattern_dim, self.stored.device)
         scores = torch.mv(self.contexts, _unit(context.to(self.contexts.dtype)))
         if field_state is not None:
             lengths = torch.linalg.vector_norm(self.patterns, dim=1)
@@ -162,17 +160,27 @@ class PatternLibrary(Saveable, DescribedModule):
     def _summary(self) -> dict[str, Any]:
         return {"capacity": self.capacity, "dim": self.dim, "pattern_dim": self.pattern_dim}
 
-    def _vector(self, op: str, argument: str, given: Any, length: int) -> Tensor:
-        value = placed(op, argument, given, self.stored.device)
-        check_floating(op, argument, value)
-        if value.shape != (length,):
-            raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")
-        self._check_device(op, argument, value)
-        return value
 
-    def _check_device(self, op: str, argument: str, value: Tensor) -> None:
-        if value.device != self.stored.device:
-            raise ValueError(f"{op}: {argument} must be on {self.stored.device}, got {value.device}")
+def vector(op: str, argument: str, given: Any, length: int, device: torch.device) -> Tensor:
+    """A vector of this length on the device, an array's put there; TypeError or ValueError for anything else."""
+    value = placed(op, argument, given, device)
+    check_floating(op, argument, value)
+    if value.shape != (length,):
+        raise ValueError(f"{op}: {argument} must have shape [{length}], got {list(value.shape)}")
+    _check_device(op, argument, value, device)
+    return value
+
+
+def check_single(op: str, argument: str, value: Tensor, device: torch.device) -> None:
+    """Raises ValueError unless the tensor has one element on the device."""
+    if value.numel() != 1:
+        raise ValueError(f"{op}: {argument} must have one element, got a shape of {list(value.shape)}")
+    _check_device(op, argument, value, device)
+
+
+def _check_device(op: str, argument: str, value: Tensor, device: torch.device) -> None:
+    if value.device != device:
+        raise ValueError(f"{op}: {argument} must be on {device}, got {value.device}")
 
 
 def _unit(vector: Tensor) -> Tensor:
