@@ -41,7 +41,6 @@ from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.memory import check_free
 from torch_hrr.runtime.pool import TensorPool
 
-BOUNDARIES = ("replicate", "zeros", "circular")
 _RADIUS = 2
 _FALLOFF = 0.8
 _SMALL = 0.01
@@ -162,7 +161,7 @@ class FieldBrain(Saveable, DescribedModule):
         decay=Real(0, 1),
         diffusion=Real(0, 1 / 6),
         noise=Real(0, LARGEST),
-        boundary=Choice(BOUNDARIES),
+        boundary=Choice(("replicate", "zeros", "circular")),
         threshold=Real(0, 1),
         gain=Real(0, LARGEST),
         modulate=Bool(),

@@ -213,7 +213,7 @@ class FieldAgent(Described):
             max_steps: After how many steps to cut off the episode.
 
         Raises:
-            TypeError, ValueError: The seed is none; nothing has begun.
+            TypeError: The seed is not an int; nothing has begun.
             Other errors end the episode where it is: those of the environment, and of `act` if an observation is NaN.
         """
         _seeds("run_episode", seed, 1)
@@ -351,7 +351,7 @@ class VectorFieldAgent(Described):
         says.
 
         Raises:
-            TypeError, ValueError: A seed is none, or the vector's metadata has no `AutoresetMode`.
+            TypeError, ValueError: The seed is not an int, or the vector's metadata has no `AutoresetMode`.
         """
         modes = gymnasium.vector.AutoresetMode
         mode = self.envs.metadata.get("autoreset_mode")

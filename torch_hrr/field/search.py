@@ -49,7 +49,7 @@ def search(
         not on torch's default device and dtype.
 
     Raises:
-        TypeError, ValueError: ``shape`` is none, ``elites`` are more than ``candidates``, or a candidate earns NaN.
+        TypeError, ValueError: ``shape`` is not ints from 1 on, there are more elites than candidates, or one earns NaN.
 
     Source: Szita and Lorincz, Learning Tetris using the noisy cross-entropy method, Neural Computation 18, 2006.
     """
