@@ -144,10 +144,13 @@ def test_a_rewarded_motor_is_found_again():
 
 
 def test_weak_motors_stand_still():
-    strong, weak = brain(threshold=0.0), brain(threshold=0.3)
-    a, b = ([value for motor, _ in run(own, 12) for value in motor] for own in (strong, weak))
-    assert any(0 < abs(value) < 0.3 for value in a) and any(b)
-    assert all(value == 0 or abs(value) >= 0.3 for value in b)
+    """Strong ones of either sign do not."""
+    everything, strong = (
+        torch.tensor([brain(threshold=threshold, seed=seed).process_robot_cycle(SENSORY)[0] for seed in range(8)])
+        for threshold in (0.0, 0.3)
+    )
+    assert torch.equal(strong, torch.where(everything.abs() < 0.3, 0.0, everything))
+    assert (strong < 0).any() and (strong > 0).any() and (everything != strong).any()
 
 
 @dtypes
