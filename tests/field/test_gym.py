@@ -483,6 +483,16 @@ def test_an_error_in_training_leaves_the_weights_as_they_were():
         assert torch.equal(agent.brain.motor_weights, before)
 
 
+def test_a_search_draws_around_the_best_with_more_spread_than_they_have():
+    seen, generator = [], torch.Generator().manual_seed(5)
+    gym.search(lambda each, _: seen.append(each) or 0.0, (9,), generations=2, candidates=3, elites=3, spread=2, seed=5)
+    first, second = torch.stack(seen).split(3)
+    assert torch.equal(first, 2 * torch.randn((3, 9), generator=generator))
+    # Half of the spread, which falls to 0 with the generations.
+    deviation = (first.var(0, correction=0) + 0.5**2).sqrt()
+    torch.testing.assert_close(second, first.mean(0) + deviation * torch.randn((3, 9), generator=generator))
+
+
 def test_a_search_is_decided_by_its_seed():
     """And not by the default device or dtype."""
 
