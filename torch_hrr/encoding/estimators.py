@@ -12,13 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._checks import check_data, check_seed, integer, named
-from torch_hrr._progress import Progress, Tick, ticking, unseen
-from torch_hrr._random import given_or_drawn_seed, seeded_generator
-from torch_hrr._repr import Described, unusual_place
-from torch_hrr._spec import Bool, Instance, Int, Real, Seed, takes
-from torch_hrr.encoding.acceleration import GPUConfig, choose_device
-from torch_hrr.encoding.config import SinusoidalConfig
-from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
+from torch_hrr._estimators import Parameters, not_fitted
 from torch_hrr._inputs import (
     TOKENS,
     as_array,
@@ -31,7 +25,13 @@ from torch_hrr._inputs import (
     real_tensor,
     token_tensor,
 )
-from torch_hrr._estimators import Parameters, not_fitted
+from torch_hrr._progress import Progress, Tick, ticking, unseen
+from torch_hrr._random import given_or_drawn_seed, seeded_generator
+from torch_hrr._repr import Described, unusual_place
+from torch_hrr._spec import Bool, Instance, Int, Real, Seed, takes
+from torch_hrr.encoding.acceleration import GPUConfig, choose_device
+from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.readout import fit_softmax, softmax_ticks
 from torch_hrr.encoding.reservoir import SETTINGS, LiquidStateMachine, read_out
 from torch_hrr.io import Saveable

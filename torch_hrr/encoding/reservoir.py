@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_bool, check_data, check_finite, named
 from torch_hrr._compile import outside_graphs
+from torch_hrr._inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Device, Instance, Int, Real, Seed, takes
 from torch_hrr.encoding.acceleration import choose_device
-from torch_hrr._inputs import check_warmup, real_tensor, token_tensor
 from torch_hrr.encoding.readout import Moments
 from torch_hrr.io import Saveable
 from torch_hrr.runtime.memory import check_free
