@@ -111,7 +111,12 @@ def machine():
     return assembly.FiniteStateMachine(["q", 2], ["s"], {("q", "s"): 2}, 2**63, **own).train(2)
 
 
+def assembly_classifier():
+    return assembly.AssemblyClassifier(n=60, k=6, p=0.5).fit(torch.eye(6).repeat(2, 1), torch.arange(12) // 6)
+
+
 EXAMPLES = {
+    "torch_hrr.assembly.AssemblyClassifier": assembly_classifier,
     "torch_hrr.assembly.Brain": brain,
     "torch_hrr.assembly.FiniteStateMachine": machine,
     "torch_hrr.assembly.SequenceMemory": lambda: assembly.SequenceMemory(200, 10, 0.5, 0.2).present(["a", 2], 3),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
 from torch_hrr.assembly.brain import Brain
+from torch_hrr.assembly.classifier import AssemblyClassifier
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
 from torch_hrr.assembly.grammar import Grammar, WordClass
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
@@ -16,6 +17,7 @@ from torch_hrr.assembly.parser import Parser, ParseTree, parse
 from torch_hrr.assembly.programs import FiniteStateMachine, SequenceMemory
 
 __all__ = [
+    "AssemblyClassifier",
     "AssemblyLayer",
     "Brain",
     "CupyBrain",

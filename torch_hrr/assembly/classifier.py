@@ -1,0 +1,247 @@
+"""A classifier of assemblies, with the conventions of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import check_data, integer, named, strided
+from torch_hrr._estimators import Parameters, not_fitted
+from torch_hrr._inputs import as_array, check_target, labels, like
+from torch_hrr._progress import Progress, ticking
+from torch_hrr._repr import Described
+from torch_hrr._spec import Int, Real, Seed
+from torch_hrr.assembly.brain import Brain
+from torch_hrr.io import Saveable
+
+_SETTINGS = ("n_in", "n", "k", "p", "beta", "classes", "seed")
+
+
+class AssemblyClassifier(Parameters, Described, Saveable):
+    """Labels of sets of firing neurons, by an assembly for each class.
+
+    Each class is presented once, its examples one after the other, one round each, into an area that also fires into
+    itself; then the columns of all synapses are normalised. The assembly of a class is the k neurons that win most
+    often when its examples fire again. `predict` lets an example fire for one round, without learning, and takes the
+    class whose assembly the winners overlap most, the first one of several. Deterministic as `Brain`.
+
+    An example is a row of 0 and 1, bool or floating point, or of the int64 indices of the inputs that fire. For other
+    numbers put ``sklearn.preprocessing.Binarizer`` before it. Arrays give arrays, tensors tensors. It is an estimator
+    to scikit-learn, which need not be installed.
+
+    Attributes:
+        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        n_features_in_: The number of inputs; not set before `fit`.
+        brain: The `Brain` of `fit`, with areas "input" and "A".
+        assemblies: The assembly of each class, int64 ``[C, k]``, ascending.
+
+    Source: Dabagia, Vempala, Papadimitriou, Assemblies of neurons learn to classify well-separated distributions, COLT
+    2022.
+    """
+
+    file_format = "torch_hrr.assembly.AssemblyClassifier"
+    _reads_values = True
+    _estimator_type: ClassVar[Literal["classifier"]] = "classifier"
+    classes_: Any
+    n_features_in_: int
+    brain: Brain
+    assemblies: Tensor
+
+    def __init__(
+        self,
+        n_in: int | None = None,
+        n: int = 1000,
+        k: int = 100,
+        p: float = 0.1,
+        beta: float = 0.1,
+        classes: int | None = None,
+        seed: int = 0,
+        *,
+        device: torch.device | str | int | None = "cpu",
+    ) -> None:
+        """Keeps its arguments, which `fit` checks.
+
+        Args:
+            n_in: Number of inputs; None means that of the rows of `fit`, unless they are indices.
+            n: Neurons of the area.
+            k: Winners, at most n.
+            p: Density of the connectome.
+            beta: Plasticity.
+            classes: Number of classes, if it must be this one.
+            seed: Seed of the brain, any int, modulo 2^64.
+            device: As for `Brain`.
+        """
+        self.n_in, self.n, self.k, self.p, self.beta, self.classes, self.seed = n_in, n, k, p, beta, classes, seed
+        self.device = device
+
+    def _summary(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SETTINGS} | {"fitted": self._is_fitted()}
+
+    def _is_fitted(self) -> bool:
+        return "brain" in self.__dict__
+
+    def _drawn(self, n_in: int) -> Brain:
+        op = type(self).__name__
+        n, k = Int(1)(op, "n", self.n), Int(1)(op, "k", self.k)
+        p, beta, seed = Real(0, 1)(op, "p", self.p), Real(0)(op, "beta", self.beta), Seed()(op, "seed", self.seed)
+        with named("add_area", op):
+            brain = Brain(p, seed, device=self.device)
+            brain.add_area("input", n_in, n_in)
+            brain.add_area("A", n, k, beta)
+        return brain
+
+    def fit(self, X: Any, y: Any, progress: Progress = None) -> Self:
+        """Draws the brain and learns an assembly for each class.
+
+        Args:
+            X: Examples ``[N, n_in]`` of 0 and 1, or int64 indices ``[N, m]``, different in a row.
+            y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers.
+            progress: Called with the rounds done and their number, 2 N, about five times a second; True shows a bar.
+
+        Returns:
+            The classifier itself; after an error it is as it was.
+
+        Raises:
+            TypeError: An argument, setting or label of another type.
+            ValueError: Another shape, values other than 0 and 1, a row in which nothing fires, settings out of range,
+                or labels of another number than ``classes``.
+            IndexError: An index outside 0 to n_in - 1.
+
+        Cost: Two rounds an example; n_in p n synapses are drawn at most.
+        """
+        op = "fit"
+        check_target(op, y)
+        tick = ticking(op, progress)
+        n_in = None if self.n_in is None else integer(type(self).__name__, "n_in", self.n_in, 1)
+        rows, width = _firing(op, X, n_in)
+        found, label = labels(op, "y", y, len(rows))
+        if not len(rows):
+            raise ValueError(f"{op}: X must have at least one example, got none")
+        if self.classes is not None and len(found) != integer(type(self).__name__, "classes", self.classes, 1):
+            raise ValueError(f"{op}: y must have {self.classes} classes, got {len(found)}")
+        brain, done, total = self._drawn(width), 0, 2 * len(rows)
+        for kind in range(len(found)):
+            brain.clear("A")
+            for place, number in enumerate((label == kind).nonzero().flatten().tolist()):
+                brain.activate("input", rows[number])
+                brain.project(areas={"input": "A"} | ({"A": "A"} if place else {}))
+                done += 1
+                tick(done, total)
+            brain.normalize("A")
+        brain.disable_plasticity()
+        n, k = brain.areas["A"].n, brain.areas["A"].k
+        wins = torch.zeros(len(found), n, dtype=torch.int32, device="cpu")
+        for number, row in enumerate(rows):
+            wins[label[number], _winners(brain, row).cpu()] += 1
+            tick(done + number + 1, total)
+        # Ties go to the lower index.
+        best = torch.sort(wins, dim=-1, descending=True, stable=True).indices[:, :k]
+        self.brain, self.assemblies, self.classes_ = brain, best.sort(-1).values.to(brain.device), found
+        self.n_features_in_ = width
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """The share of each class's assembly that wins, ``[N, C]`` float64, whatever the number of classes.
+
+        Errors as for `fit`; RuntimeError before it. Cost: a round an example.
+        """
+        return like(X, self._shares("decision_function", X))
+
+    def predict(self, X: Any) -> Any:
+        """The labels ``[N]`` of examples; errors and cost as for `decision_function`.
+
+        An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
+        """
+        chosen = self._shares("predict", X).argmax(-1)
+        found = self.classes_[chosen.numpy()]
+        return torch.from_numpy(found.astype("int64")) if isinstance(X, Tensor) and found.dtype.kind in "iu" else found
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of labels that `predict` gets right."""
+        chosen = self._shares("score", X).argmax(-1).numpy()
+        known, index = labels("score", "y", y, len(chosen))
+        if not len(index):
+            raise ValueError("score: y must have at least one label, got none")
+        return float((known[index.numpy()] == self.classes_[chosen]).mean())
+
+    def _shares(self, op: str, given: Any) -> Tensor:
+        if not self._is_fitted():
+            raise not_fitted(f"{op}: the classifier must be fitted: call fit first")
+        rows, _ = _firing(op, given, self.n_features_in_)
+        shares = torch.zeros(len(rows), len(self.classes_), dtype=torch.float64, device="cpu")
+        for number, row in enumerate(rows):
+            shares[number] = torch.isin(self.assemblies, _winners(self.brain, row)).double().mean(-1)
+        return shares
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        metadata: dict[str, Any] = {name: getattr(self, name) for name in _SETTINGS} | {"seed": str(self.seed)}
+        if not self._is_fitted():
+            return {}, metadata
+        tensors, config = self.brain._content()
+        whole = self.classes_.dtype.kind in "iu"
+        found = self.classes_.astype("int64") if whole else self.classes_
+        metadata |= {"brain": config, "labels": found.tolist(), "inputs": self.n_features_in_}
+        return {**tensors, "assemblies": self.assemblies.cpu()}, metadata
+
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        given = dict(metadata)
+        config, held, inputs = (given.pop(name, None) for name in ("brain", "labels", "inputs"))
+        made = cls(**{**given, "seed": int(given["seed"])}, device="cpu" if device is None else device)
+        if config is None:
+            if tensors or held or inputs:
+                raise ValueError("tensors without a brain")
+            return made
+        rest = {name: value for name, value in tensors.items() if name != "assemblies"}
+        brain, drawn = Brain._from_content(rest, config, made._drawn(inputs).device), made._drawn(inputs)
+        sizes = [(each.p, each.seed, *((area.n, area.k) for area in each.areas.values())) for each in (brain, drawn)]
+        found, _ = labels("load", "labels", held, len(held))
+        assemblies = tensors["assemblies"]
+        k, n = drawn.areas["A"].k, drawn.areas["A"].n
+        wrong = assemblies.dtype != torch.int64 or assemblies.shape != (len(found), k) or len(found) != len(held)
+        if wrong or sizes[0] != sizes[1] or int(assemblies.min()) < 0 or int(assemblies.max()) >= n:
+            raise ValueError("entries that no classifier has")
+        made.brain, made.assemblies = brain, assemblies.to(brain.device)
+        made.classes_, made.n_features_in_ = found, inputs
+        if made._content()[1] != metadata:
+            raise ValueError("entries that no classifier has")
+        return made
+
+
+def _winners(brain: Brain, row: Tensor) -> Tensor:
+    brain.activate("input", row)
+    brain.project("input", "A")
+    return brain.winners("A")
+
+
+def _firing(op: str, given: Any, n_in: int | None) -> tuple[list[Tensor], int]:
+    """The inputs that fire in each row, and of how many."""
+    rows = strided(op, "X", as_array(op, "X", given)).detach()
+    check_data(op, "X", rows)
+    if rows.dim() != 2 or not rows.shape[1]:
+        raise ValueError(f"{op}: X must have shape [N, n_in] or [N, m], got {list(rows.shape)}")
+    rows = rows.cpu()
+    if rows.dtype == torch.int64:
+        if n_in is None:
+            raise ValueError(f"{op}: n_in must be given where X holds indices (0 and 1 are bool or floating point)")
+        if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < n_in:
+            raise IndexError(f"{op}: X must hold indices in 0..{n_in - 1}, got {int(rows.min())} to {int(rows.max())}")
+        rows = rows.sort(-1).values
+        if bool((rows[:, 1:] == rows[:, :-1]).any()):
+            raise ValueError(f"{op}: X must hold different indices in a row, got repeated ones")
+        return list(rows), n_in
+    if rows.dtype != torch.bool and not rows.is_floating_point():
+        raise TypeError(f"{op}: X must be bool, floating point or int64 indices, got {rows.dtype}")
+    if n_in is not None and rows.shape[1] != n_in:
+        raise ValueError(f"{op}: X must have {n_in} columns, got {rows.shape[1]}")
+    firing = rows != 0
+    if not bool((rows == firing).all()):
+        raise ValueError(f"{op}: X must be of 0 and 1, got others: sklearn.preprocessing.Binarizer makes them so")
+    silent = (~firing.any(-1)).nonzero().flatten()
+    if len(silent):
+        raise ValueError(f"{op}: X must have a 1 in every row, got none in row {int(silent[0])}")
+    return [row.nonzero().flatten() for row in firing], rows.shape[1]
