@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import math
 import time
 import warnings
@@ -301,12 +302,13 @@ def refusals():
     core, soft = HebbianCore(6, 4, rule="bcm", lr=1e-3), SoftHebb(6, 4)
     core.theta[0] = 0
     altered = HebbianCore(6, 4, dtype=torch.float64, lr=1e39).float()
+    gelu = ReactiveLayer(6, 4)
+    gelu.activation = "gelu"
     bad = hierarchy()
     bad.levels[1].layers[0].theta[2] = torch.nan
     return [
         (lambda: empty.process_hierarchy(data()), ValueError, "process_hierarchy: .* none: call add_level"),
         (lambda: no_layers.process_hierarchy(data()), ValueError, "process_hierarchy: level 7 .* none: call add_layer"),
-        (lambda: empty.add_level(ReactiveLayer(2, 2)), TypeError, "add_level: level must be a HierarchicalLevel, got"),
         (lambda: filled.add_level(HierarchicalLevel(2, 6, 4)), ValueError, "add_level: level must have input_size 5"),
         (
             lambda: empty.add_level(short),
@@ -315,42 +317,30 @@ def refusals():
         ),
         (lambda: open_end.step(data()[0]), ValueError, "step: level 0 must end with a layer"),
         (lambda: short.add_layer(ReactiveLayer(6, 9)), ValueError, "add_layer: layer must have input_size 8, got 6"),
-        (lambda: short.add_layer(torch.nn.Linear(8, 9)), TypeError, "add_layer: layer must be a ReactiveLayer"),
         (lambda: double.add_layer(HebbianCore(6, 9, dtype=torch.float64)), ValueError, "add_layer: layer must be of"),
         (lambda: filled.process_hierarchy(data()[:, :5]), ValueError, r"data must have shape \[T, 6\], got \[37, 5\]"),
         (lambda: filled.process_hierarchy(data(), 38), ValueError, "steps must be at most 37, the length of data"),
         (lambda: filled.process_hierarchy(data(), -1), ValueError, "steps must be at least 0, got -1"),
-        (lambda: filled.process_hierarchy(data(), learn=1), TypeError, "learn must be a bool, got int"),
         (lambda: filled.process_hierarchy("x"), TypeError, "process_hierarchy: data must be"),
         (lambda: filled.process_batch(data()), ValueError, r"process_batch: samples must have shape \[B, T, 6\]"),
         (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "with at least one sample"),
         (lambda: filled.step(data()), ValueError, r"step: x must have shape \[6\], got \[37, 6\]"),
         (lambda: bad.process_hierarchy(data()), ValueError, "process_hierarchy: theta must be finite and above 0, got"),
         (lambda: Monitor(empty), ValueError, "Monitor: manager must have levels, got none"),
-        (lambda: Monitor(5), TypeError, "Monitor: manager must be a HierarchyManager, got int"),
-        (lambda: HebbianCore(6, 9, rule="Hebb"), ValueError, "HebbianCore: rule must be"),
-        (lambda: HebbianCore(6, 9, lr=-1), ValueError, "HebbianCore: lr must be"),
-        (lambda: HebbianCore(6, 9, tau=1), ValueError, "HebbianCore: tau must be above 1, got 1"),
         (lambda: HebbianCore(6, 9, lr=1e39), ValueError, r"HebbianCore: lr must be finite in float32, got 1e\+39"),
         (lambda: HebbianCore(6, 9, decay=1e39), ValueError, "HebbianCore: decay must be finite in float32"),
         (lambda: SoftHebb(6, 9, lr=1e39), ValueError, "SoftHebb: lr must be finite in float32"),
         (lambda: SoftHebb(6, 9, temperature=1e-60), ValueError, "SoftHebb: temperature must be above 0 in float32"),
         (lambda: altered.process(data(), True), ValueError, "process: lr must be finite in float32"),
+        (lambda: gelu.process(data()), ValueError, "process: activation must be 'linear', 'relu' or 'tanh', got"),
         (lambda: core.process(data(), True), ValueError, "process: theta must be finite and above 0, got 0"),
         (lambda: core(data()[:, 1:]), ValueError, r"HebbianCore: x must have shape \[\.\.\., 6\], got \[37, 5\]"),
         (lambda: core(data().double()), TypeError, "HebbianCore: x must be torch.float32 as the weights, got torch.fl"),
         (lambda: soft(data().to("meta")), RuntimeError, "SoftHebb: x must be on cpu as the weights, got meta"),
         (lambda: ReactiveLayer(6, 4)([1.0]), TypeError, "ReactiveLayer: x must be a torch.Tensor, got list"),
         (lambda: BitLinear(6, 4)(torch.ones(())), ValueError, r"BitLinear: x must have shape \[\.\.\., 6\], got \[\]"),
-        (lambda: filled.load_state_dict(5), TypeError, "load_state_dict: state_dict must be a dict, got int"),
-        (lambda: filled.load_state_dict({}, "no"), TypeError, "load_state_dict: strict must be a bool, got str"),
         (lambda: filled(data()[0]), ValueError, r"HierarchyManager: data must have shape \[\.\.\., T, 6\], got \[6\]"),
         (lambda: filled.levels[1](data()), ValueError, r"HierarchicalLevel: inputs must have shape \[\.\.\., T, 9\]"),
-        (lambda: HebbianCore(0, 9), ValueError, "HebbianCore: input_size must be at least 1, got 0"),
-        (lambda: HierarchicalLevel(0, 6, 9, 0), ValueError, "temporal_resolution must be at least 1, got 0"),
-        (lambda: HierarchicalLevel(0, 6, 9, pool="min"), ValueError, "HierarchicalLevel: pool must be"),
-        (lambda: SoftHebb(6, 9, temperature=0), ValueError, "SoftHebb: temperature must be a finite number > 0"),
-        (lambda: BitLinear(6, 0), ValueError, "BitLinear: out_features must be at least 1, got 0"),
         (lambda: BitLinear(2**40, 2**40), ValueError, "BitLinear: the weights must have fewer than 2"),
         (lambda: SoftHebb(2**62, 2), ValueError, "SoftHebb: the weights must have fewer than 2"),
         (lambda: HierarchicalLevel(0, 2, 2, 2**62), ValueError, "HierarchicalLevel: the window of a tick must have"),
@@ -363,9 +353,8 @@ def refusals():
     ]
 
 
-@pytest.mark.parametrize("number", range(len(refusals())))
-def test_bad_calls_say_what_is_wrong(number):
-    call, error, message = refusals()[number]
+@pytest.mark.parametrize(("call", "error", "message"), refusals(), ids=itertools.count())
+def test_bad_calls_say_what_is_wrong(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
@@ -382,8 +371,9 @@ def test_a_refused_call_changes_nothing():
 
 
 def test_a_fast_theta_is_warned_of():
-    with pytest.warns(RuntimeWarning, match=r"lr \* tau = 2 is not below 1"):
+    with pytest.warns(RuntimeWarning, match=r"lr \* tau = 2 is not below 1") as warned:
         HebbianCore(3, 2, rule="bcm", lr=0.02, tau=100)
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         HebbianCore(3, 2, rule="bcm", lr=0.001)

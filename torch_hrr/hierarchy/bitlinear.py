@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import also_named, check_bool, integer, resolve_dtype
+from torch_hrr._checks import also_named, resolve_dtype
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
-from torch_hrr.hierarchy.layers import check_rows, drawn_weights
+from torch_hrr._spec import Bool, Int, takes
+from torch_hrr.hierarchy.layers import DRAWN, check_rows, drawn_weights
 from torch_hrr.runtime.device import resolve_parameter_device
 
 
@@ -30,6 +31,7 @@ class BitLinear(DescribedModule):
     bias: nn.Parameter | None
 
     @also_named(input_size="in_features", output_size="out_features")
+    @takes(in_features=Int(1), out_features=Int(1), bias=Bool(), **DRAWN)
     def __init__(
         self,
         in_features: int,
@@ -50,21 +52,16 @@ class BitLinear(DescribedModule):
                 the CPU, which `torch.manual_seed` sets.
             device: None means torch's default one, until `runtime.set_device` sets another.
             dtype: None means torch's default one.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: A size is less than 1.
         """
         super().__init__()
         op = "BitLinear"
-        self.in_features = self.input_size = integer(op, "in_features", in_features, 1)
-        self.out_features = self.output_size = integer(op, "out_features", out_features, 1)
-        bias = check_bool(op, "bias", bias)
+        self.in_features = self.input_size = in_features
+        self.out_features = self.output_size = out_features
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
         self.seed = given_or_drawn_seed(op, seed)
-        drawn = drawn_weights(op, self.out_features, self.in_features, self.seed)
+        drawn = drawn_weights(op, out_features, in_features, self.seed)
         self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
-        self.bias = nn.Parameter(torch.zeros(self.out_features, device=place, dtype=kind)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(out_features, device=place, dtype=kind)) if bias else None
 
     def quantized(self) -> tuple[Tensor, Tensor]:
         """The weights as -1, 0 and 1, int8 ``[m, n]``, and gamma, 0-d."""

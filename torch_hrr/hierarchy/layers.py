@@ -2,33 +2,29 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import (
-    check_bool,
-    check_elements,
-    check_finite,
-    check_floating,
-    check_vectors,
-    choice,
-    integer,
-    number,
-    resolve_dtype,
-)
+from torch_hrr._checks import check_elements, check_finite, check_floating, check_vectors, resolve_dtype
 from torch_hrr._plain.hierarchy import activated, outputs_of
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
 from torch_hrr.runtime import resolve_device
 
 _FAST_THETA = 1.0
 """lr tau of bcm from which theta lags behind what it should bound."""
+# How weights are drawn.
+DRAWN: dict[str, Spec] = {"seed": Seed().or_none(), "device": Device(), "dtype": Dtype().or_none()}
+SIZES: dict[str, Spec] = {"input_size": Int(1), "output_size": Int(1)}
+LEARN = Bool().or_none()
+"""Whether a call learns; None leaves it to the mode of the modules."""
 
 
 def drawn_weights(op: str, output_size: int, input_size: int, seed: int) -> Tensor:
@@ -52,15 +48,6 @@ def check_rows(op: str, x: Tensor, weight: Tensor) -> None:
         raise ValueError(f"{op}: x must have shape [..., {weight.shape[-1]}], got {list(x.shape)}")
 
 
-def rate(op: str, argument: str, value: Any, dtype: torch.dtype) -> float:
-    """A float of at least 0 that is finite in what weights of the dtype are computed in."""
-    checked = number(op, argument, value, 0)
-    # Half types are computed in float32.
-    if dtype != torch.float64 and checked > torch.finfo(torch.float32).max:
-        raise ValueError(f"{op}: {argument} must be finite in float32, got {checked:g}")
-    return checked
-
-
 def writable(module: nn.Module, name: str) -> Tensor:
     """A buffer to write to; one made in inference mode is replaced first, since nothing may write it outside."""
     buffer: Tensor = getattr(module, name)
@@ -68,11 +55,6 @@ def writable(module: nn.Module, name: str) -> Tensor:
         buffer = buffer.clone()
         setattr(module, name, buffer)
     return buffer
-
-
-def check_learn(op: str, learn: bool | None) -> bool | None:
-    """None, which leaves it to the mode of the modules, or a bool; TypeError for anything else."""
-    return None if learn is None else check_bool(op, "learn", learn)
 
 
 def told(module: nn.Module, learn: bool | None) -> bool | None:
@@ -96,7 +78,10 @@ class Layer(DescribedModule):
     """
 
     learns = True
+    _own: ClassVar[dict[str, Spec]] = {}
+    """Settings of the class, which are attributes that may be written."""
 
+    @takes(**SIZES, **DRAWN)
     def __init__(
         self,
         input_size: int,
@@ -109,13 +94,14 @@ class Layer(DescribedModule):
         """Draws ``weight``; errors bear the name of the class."""
         super().__init__()
         op = type(self).__name__
-        self.in_features = self.input_size = integer(op, "input_size", input_size, 1)
-        self.out_features = self.output_size = integer(op, "output_size", output_size, 1)
+        self.in_features = self.input_size = input_size
+        self.out_features = self.output_size = output_size
         self.seed = given_or_drawn_seed(op, seed)
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
         self.register_buffer("weight", drawn.to(device=place, dtype=kind))
 
+    @takes(learn=LEARN)
     def process(self, ticks: Any, learn: bool | None = None) -> Tensor:
         """Outputs ``[T, m]`` or ``[T, B, m]`` for inputs ``[T, n]`` or ``[T, B, n]``, of the layer's dtype.
 
@@ -123,13 +109,13 @@ class Layer(DescribedModule):
         in its own dtype under autocast too.
 
         Raises:
-            TypeError: ticks are not a floating tensor or array, or learn is neither a bool nor None.
+            TypeError: ticks are not a floating tensor or array.
             ValueError: A shape that does not fit, NaN or infinity to learn from, or a setting or a theta that was
                 changed to one that is none. The layer is unchanged.
             RuntimeError: ticks are on another device.
         """
         op = "process"
-        learns = self.learning(check_learn(op, learn))
+        learns = self.learning(learn)
         self.check(op)
         rows = check_vectors(op, "ticks", ticks, self.input_size, self.device, 2)
         if rows.dim() > 3 or (rows.dim() == 3 and rows.shape[1] == 0):
@@ -162,7 +148,13 @@ class Layer(DescribedModule):
             writable(self, name).copy_(value)
 
     def check(self, op: str) -> None:
-        """TypeError or ValueError if settings or state of the layer would be an error in `process`."""
+        """TypeError or ValueError if a setting or the state, which may be written, would be an error in `process`."""
+        for name, spec in self._own.items():
+            value = spec(op, name, getattr(self, name))
+            # Half types are computed in float32.
+            if name in ("lr", "decay") and self.dtype != torch.float64 and value > torch.finfo(torch.float32).max:
+                raise ValueError(f"{op}: {name} must be finite in float32, got {value:g}")
+            setattr(self, name, value)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -181,7 +173,8 @@ class Layer(DescribedModule):
 
     def settings(self) -> dict[str, int | float | str | bool]:
         """The arguments that it was made with, but for device and dtype."""
-        return {"input_size": self.input_size, "output_size": self.output_size, "seed": self.seed}
+        names = ("input_size", "output_size", "seed", *self._own)
+        return {name: getattr(self, name) for name in names}
 
 
 class ReactiveLayer(Layer):
@@ -195,7 +188,9 @@ class ReactiveLayer(Layer):
 
     bias: Tensor
     learns = False
+    _own: ClassVar[dict[str, Spec]] = {"activation": Choice(ACTIVATIONS)}
 
+    @takes(**SIZES, **_own, **DRAWN)
     @writable_anywhere
     def __init__(
         self,
@@ -217,18 +212,10 @@ class ReactiveLayer(Layer):
                 the CPU, which `torch.manual_seed` sets.
             device: None means the current one, `runtime.get_device()`.
             dtype: None means torch's default one.
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: A size is less than 1, or the activation is unknown.
         """
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
-        self.activation = choice("ReactiveLayer", "activation", activation, ACTIVATIONS)
+        self.activation = activation
         self.register_buffer("bias", self.weight.new_zeros(self.output_size))
-
-    def settings(self) -> dict[str, int | float | str | bool]:
-        """The arguments that it was made with, but for device and dtype."""
-        return {**super().settings(), "activation": self.activation}
 
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T + b)``, ``[..., m]``; errors as of `check_rows`."""
@@ -250,7 +237,16 @@ class HebbianCore(Layer):
     """
 
     theta: Tensor
+    _own: ClassVar[dict[str, Spec]] = {
+        "rule": Choice(RULES),
+        "lr": Real(0),
+        "activation": Choice(ACTIVATIONS),
+        "tau": Real(1, open_left=True),
+        "decay": Real(0),
+        "normalize": Bool(),
+    }
 
+    @takes(**SIZES, **_own, **DRAWN)
     @writable_anywhere
     def __init__(
         self,
@@ -285,14 +281,12 @@ class HebbianCore(Layer):
             dtype: None means torch's default one.
 
         Raises:
-            TypeError: An argument of another type.
-            ValueError: A number is outside its range, or a rule or activation is unknown.
+            ValueError: ``lr`` or ``decay`` is not finite in the dtype that is computed in.
         """
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
-        op = "HebbianCore"
         self.rule, self.lr, self.activation = rule, lr, activation
         self.tau, self.decay, self.normalize = tau, decay, normalize
-        self._check_settings(op)
+        super().check("HebbianCore")
         if self.normalize:
             self.weight /= self.weight.norm(dim=1, keepdim=True)
         self.register_buffer("theta", self.weight.new_ones(self.output_size if self.rule == "bcm" else 0))
@@ -301,32 +295,17 @@ class HebbianCore(Layer):
                 f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "
                 "weights, which may oscillate or diverge",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-
-    def settings(self) -> dict[str, int | float | str | bool]:
-        """The arguments that it was made with, but for device and dtype."""
-        own = ("rule", "lr", "activation", "tau", "decay", "normalize")
-        return {**super().settings(), **{name: getattr(self, name) for name in own}}
 
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `check_rows`."""
         check_rows("HebbianCore", x, self.weight)
         return outputs_of(x, steady(self.weight, x), self.rule, self.activation)
 
-    def _check_settings(self, op: str) -> None:
-        self.rule = choice(op, "rule", self.rule, RULES)
-        self.lr = rate(op, "lr", self.lr, self.dtype)
-        self.activation = choice(op, "activation", self.activation, ACTIVATIONS)
-        self.tau = number(op, "tau", self.tau)
-        if self.tau <= 1:
-            raise ValueError(f"{op}: tau must be above 1, got {self.tau:g}")
-        self.decay = rate(op, "decay", self.decay, self.dtype)
-        self.normalize = check_bool(op, "normalize", self.normalize)
-
     def check(self, op: str) -> None:
         """As for a new layer; ValueError unless theta is finite and above 0, if the CPU holds it and nothing traces."""
-        self._check_settings(op)
+        super().check(op)
         if self.rule != "bcm" or self.theta.device.type != "cpu" or torch.compiler.is_compiling():
             return
         if not bool(((self.theta > 0) & self.theta.isfinite()).all()):

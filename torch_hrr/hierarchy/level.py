@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_data, check_elements, check_finite, choice, integer, signed, strided
+from torch_hrr._checks import check_data, check_elements, check_finite, integer, strided
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
-from torch_hrr.hierarchy.layers import Layer, check_learn, told, writable
+from torch_hrr._spec import Choice, Instance, Int, takes
+from torch_hrr.hierarchy.layers import LEARN, SIZES, Layer, told, writable
 
 POOLS = ("last", "mean", "max")
 
@@ -88,6 +89,7 @@ class HierarchicalLevel(DescribedModule):
     window: Tensor
     __jit_unused_properties__ = ("learns",)
 
+    @takes(level_id=Int(-(2**63), 2**63 - 1), **SIZES, temporal_resolution=Int(1), pool=Choice(POOLS))
     @writable_anywhere
     def __init__(
         self, level_id: int, input_size: int, output_size: int, temporal_resolution: int = 1, pool: str = "last"
@@ -100,18 +102,12 @@ class HierarchicalLevel(DescribedModule):
             output_size: Length of an output, at least 1: that of the last layer.
             temporal_resolution: Steps from one tick to the next, at least 1.
             pool: What a tick sees of the steps since the one before: "last", "mean" or "max".
-
-        Raises:
-            TypeError: An argument of another type.
-            ValueError: A number is less than 1, or the pool is unknown.
         """
         super().__init__()
         op = "HierarchicalLevel"
-        self.level_id = signed(op, "level_id", level_id)
-        self.input_size = integer(op, "input_size", input_size, 1)
-        self.output_size = integer(op, "output_size", output_size, 1)
-        self.temporal_resolution = integer(op, "temporal_resolution", temporal_resolution, 1)
-        self.pool = choice(op, "pool", pool, POOLS)
+        self.level_id = level_id
+        self.input_size, self.output_size = input_size, output_size
+        self.temporal_resolution, self.pool = temporal_resolution, pool
         self.layers: Any = nn.ModuleList()
         self.steps = 0
         shape = (self.temporal_resolution - 1, self.input_size)
@@ -120,17 +116,15 @@ class HierarchicalLevel(DescribedModule):
         self.register_buffer("held", torch.zeros(self.output_size, device="cpu"))
         self.register_buffer("window", torch.zeros(shape, device="cpu"))
 
+    @takes(layer=Instance(Layer))
     def add_layer(self, layer: Layer) -> None:
         """Appends a layer.
 
         Raises:
-            TypeError: Not a layer of this package.
             ValueError: Its input is not as long as the output of the layer before, or as the level's input; its device
                 or dtype is another; or it is in the level already. The level is unchanged.
         """
         op = "add_layer"
-        if not isinstance(layer, Layer):
-            raise TypeError(f"{op}: layer must be a ReactiveLayer, HebbianCore or SoftHebb, got {type(layer).__name__}")
         if any(layer is each for each in self.layers):
             raise ValueError(f"{op}: layer must be new to the level, got one that is in it already")
         before = self.layers[-1].output_size if len(self.layers) else self.input_size
@@ -170,6 +164,7 @@ class HierarchicalLevel(DescribedModule):
         for name in ("held", "window"):
             writable(self, name).zero_()
 
+    @takes(learn=LEARN)
     def step(self, x: Any, learn: bool | None = None) -> Tensor:
         """One step: ``[output_size]`` for an input ``[input_size]``, as `process` of one row."""
         op = "step"
@@ -178,6 +173,7 @@ class HierarchicalLevel(DescribedModule):
             raise ValueError(f"{op}: x must have shape [{self.input_size}], got {list(vector.shape)}")
         return self._whole(op, "x", vector.unsqueeze(0), learn)[0]
 
+    @takes(learn=LEARN)
     def process(self, inputs: Any, learn: bool | None = None) -> Tensor:
         """Some steps at once: what as many calls of `step` would give and leave, bit for bit where the layers learn.
 
@@ -190,7 +186,7 @@ class HierarchicalLevel(DescribedModule):
             ``[T, output_size]``, outputs held between ticks.
 
         Raises:
-            TypeError: inputs are not a tensor or array of real numbers, or learn is neither a bool nor None.
+            TypeError: inputs are not a tensor or array of real numbers.
             ValueError: The shape does not fit, layers are missing or do not fit, a theta is not above 0, or layers are
                 to learn from NaN or infinity. After this or any other error the level is unchanged.
         """
@@ -234,7 +230,6 @@ class HierarchicalLevel(DescribedModule):
         return outputs.unflatten(0, rows.shape[:-2]) if rows.dim() > 2 else outputs[0]
 
     def _whole(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> Tensor:
-        learn = check_learn(op, learn)
         self.check(op)
         outputs, keep = self._run(to_learn(op, argument, rows, self, self.learning(learn)), learn)
         keep()

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 from torch.utils.hooks import RemovableHandle
 
-from torch_hrr._checks import check_bool, integer
+from torch_hrr._checks import integer
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import Shared, locked
-from torch_hrr.hierarchy.layers import HebbianCore, Layer, ReactiveLayer, check_learn, told
+from torch_hrr._spec import Bool, Instance, takes
+from torch_hrr.hierarchy.layers import LEARN, HebbianCore, Layer, ReactiveLayer, told
 from torch_hrr.hierarchy.level import HierarchicalLevel, real, to_learn
 from torch_hrr.hierarchy.softhebb import SoftHebb
 from torch_hrr.io import Saveable
@@ -41,18 +42,16 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         self.levels: Any = nn.ModuleList()
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
 
+    @takes(level=Instance(HierarchicalLevel))
     @locked
     def add_level(self, level: HierarchicalLevel) -> None:
         """Appends a level, with or without its layers.
 
         Raises:
-            TypeError: Not a HierarchicalLevel.
             ValueError: Its input is not as long as the output of the level before, its layers do not lead from its
                 input to its output, or it is in the hierarchy already. The hierarchy is unchanged.
         """
         op = "add_level"
-        if not isinstance(level, HierarchicalLevel):
-            raise TypeError(f"{op}: level must be a HierarchicalLevel, got {type(level).__name__}")
         if any(level is each for each in self.levels):
             raise ValueError(f"{op}: level must be new to the hierarchy, got one that is in it already")
         if len(self.levels) and level.input_size != self.levels[-1].output_size:
@@ -64,6 +63,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             level.check(op)
         self.levels.append(level)
 
+    @takes(learn=LEARN)
     @locked
     def process_hierarchy(self, data: Any, steps: int | None = None, learn: bool | None = None) -> list[Tensor]:
         """Some steps of all levels.
@@ -80,7 +80,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             For every level its outputs ``[steps, output_size]``, held between its ticks.
 
         Raises:
-            TypeError: An argument of another type, complex or sparse data.
+            TypeError: Complex or sparse data.
             ValueError: The hierarchy is empty, a level has no layers or its layers do not fit, a shape does not fit, a
                 theta is not above 0, or layers are to learn from NaN or infinity. Nothing is changed.
 
@@ -99,6 +99,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             raise ValueError(f"{op}: steps must be at most {len(rows)}, the length of data, got {count}")
         return self._process(op, "data", rows[:count], learn)
 
+    @takes(learn=LEARN)
     @locked
     def step(self, x: Any, learn: bool | None = None) -> list[Tensor]:
         """One step of all levels, for one input ``[n]``: the row that `process_hierarchy` gives for each level."""
@@ -117,6 +118,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
                 hook(level, outputs)
         return results
 
+    @takes(learn=LEARN)
     @locked
     def process_batch(self, samples: Any, learn: bool | None = None) -> list[Tensor]:
         """Many sequences side by side, each from step 0; where they learn, every tick takes the mean of their updates.
@@ -213,7 +215,6 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         return handle
 
     def _check(self, op: str, learn: bool | None) -> bool | None:
-        learn = check_learn(op, learn)
         if not len(self.levels):
             raise ValueError(f"{op}: the hierarchy must have levels, got none: call add_level")
         for level in self.levels:
@@ -224,13 +225,10 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         learns = any(level.learning(learn) for level in self.levels)
         return to_learn(op, argument, rows, self.levels[0], learns)
 
+    @takes(state_dict=Instance(Mapping), strict=Bool(), assign=Bool())
     @locked
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module, but after an error the hierarchy is unchanged."""
-        op = "load_state_dict"
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"{op}: state_dict must be a dict, got {type(state_dict).__name__}")
-        strict, assign = check_bool(op, "strict", strict), check_bool(op, "assign", assign)
         before = copy.deepcopy(self.state_dict())
         try:
             return super().load_state_dict(state_dict, strict=strict, assign=assign)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_elements, integer
 from torch_hrr._monitor import Recorder
+from torch_hrr._spec import Instance, Int, takes
 from torch_hrr.hierarchy.level import HierarchicalLevel
 from torch_hrr.hierarchy.manager import HierarchyManager
 
@@ -32,6 +33,7 @@ class Monitor(Recorder):
         every: Of so many steps the last one is recorded.
     """
 
+    @takes(manager=Instance(HierarchyManager), capacity=Int(1), every=Int(1))
     def __init__(self, manager: HierarchyManager, capacity: int = 1000, every: int = 1) -> None:
         """Starts to record.
 
@@ -41,17 +43,12 @@ class Monitor(Recorder):
             every: Of so many steps the last one is recorded, at least 1.
 
         Raises:
-            TypeError: manager is not a HierarchyManager, or a number not an int.
-            ValueError: There are no levels, or a number is less than 1.
+            ValueError: ``manager`` has no levels, or a ring would be too large for torch.
         """
         op = "Monitor"
-        if not isinstance(manager, HierarchyManager):
-            raise TypeError(f"{op}: manager must be a HierarchyManager, got {type(manager).__name__}")
         if not len(manager.levels):
             raise ValueError(f"{op}: manager must have levels, got none: call add_level")
-        self.manager = manager
-        self.capacity = integer(op, "capacity", capacity, 1)
-        self.every = integer(op, "every", every, 1)
+        self.manager, self.capacity, self.every = manager, capacity, every
         check_elements(op, "a ring", (self.capacity, len(COLUMNS)))
         with torch.inference_mode(False):
             self._rings: list[Tensor] = [

@@ -1,13 +1,14 @@
 """SoftHebb: a soft competition between units that learn by Hebb's rule."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import positive
 from torch_hrr._shared import writable_anywhere
-from torch_hrr.hierarchy.layers import Layer, check_rows, rate, steady
+from torch_hrr._spec import Real, Spec, takes
+from torch_hrr.hierarchy.layers import DRAWN, SIZES, Layer, check_rows, steady
 
 
 class SoftHebb(Layer):
@@ -24,6 +25,9 @@ class SoftHebb(Layer):
     Neuromorphic Computing and Engineering 2, 2022.
     """
 
+    _own: ClassVar[dict[str, Spec]] = {"lr": Real(0), "temperature": Real(0, open_left=True)}
+
+    @takes(**SIZES, **_own, **DRAWN)
     @writable_anywhere
     def __init__(
         self,
@@ -49,23 +53,17 @@ class SoftHebb(Layer):
             dtype: None means torch's default one.
 
         Raises:
-            TypeError: An argument of another type.
-            ValueError: A number is outside its range.
+            ValueError: ``lr`` is not finite, or ``temperature`` not above 0, in the dtype that is computed in.
         """
         super().__init__(input_size, output_size, seed, device=device, dtype=dtype)
         self.lr, self.temperature = lr, temperature
         self.check("SoftHebb")
 
     def check(self, op: str) -> None:
-        """TypeError or ValueError for settings that are none."""
-        self.lr = rate(op, "lr", self.lr, self.dtype)
-        self.temperature = positive(op, "temperature", self.temperature)
+        """As of any layer."""
+        super().check(op)
         if self.dtype != torch.float64 and self.temperature < torch.finfo(torch.float32).tiny:
             raise ValueError(f"{op}: temperature must be above 0 in float32, got {self.temperature:g}")
-
-    def settings(self) -> dict[str, int | float | str | bool]:
-        """The arguments that it was made with, but for device and dtype."""
-        return {**super().settings(), "lr": self.lr, "temperature": self.temperature}
 
     def forward(self, x: Tensor) -> Tensor:
         """``softmax(x W^T / temperature)``, ``[..., m]``, without learning; errors as of `check_rows`."""
