@@ -68,6 +68,7 @@ def in_parts(
     before: int = 0,
     total: int | None = None,
     most: int = sys.maxsize,
+    least: int = 1,
 ) -> None:
     """Runs steps, in parts of about a fifth of a second if they may take more than a tenth in all.
 
@@ -80,6 +81,7 @@ def in_parts(
         before: Steps of the same call that were done before.
         total: Steps of the call, if there are others after these.
         most: Steps of a part.
+        least: Steps of a part but the last; the same as `most` where the time must not decide.
 
     A KeyboardInterrupt carries a note that says how many steps were done.
     """
@@ -93,7 +95,7 @@ def in_parts(
     expected = seconds
     try:
         while done < end:
-            part = max(min(end - done, most, int(_PART / max(seconds, 1e-9))), 1)
+            part = min(end - done, max(min(most, int(_PART / max(seconds, 1e-9))), least))
             start = time.perf_counter()
             with contextlib.nullcontext() if short else interrupts_held_back():
                 run(part)

@@ -1,15 +1,26 @@
 """What was learned survives bad data, errors half-way, threads that share a hierarchy, inference mode and autocast."""
 
 import copy
+import functools
 import json
+import signal
 import threading
 
 import pytest
 import torch
 
 import torch_hrr
-from torch_hrr import io
-from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, Monitor, ReactiveLayer, SoftHebb
+from torch_hrr import _progress, io
+from torch_hrr.hierarchy import (
+    HebbianCore,
+    HierarchicalLevel,
+    HierarchyManager,
+    Monitor,
+    ReactiveLayer,
+    SoftHebb,
+    layers,
+)
+from torch_hrr.hierarchy import level as levels
 
 DATA = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 
@@ -111,6 +122,81 @@ def test_an_error_in_a_later_level_changes_nothing(monkeypatch, call):
     with pytest.raises(Stop):
         getattr(manager, call)(data)
     assert same(before, state(manager))
+
+
+@pytest.fixture
+def in_small_parts(monkeypatch):
+    """Every call is long, and goes through in the smallest parts: of a step, or of 3 rows."""
+    monkeypatch.setattr(_progress, "_SHORT", 0.0)
+    for module, name, value in ((_progress, "_PART", 0.0), (levels, "_PART", 0.0), (levels, "_ROWS", 3)):
+        monkeypatch.setattr(module, name, value)
+
+
+BCM = functools.partial(HebbianCore, rule="bcm")
+
+
+@pytest.mark.parametrize(
+    ("layer", "parts"), ((BCM, range(1, 8)), (SoftHebb, range(1, 8)), (ReactiveLayer, (3, 6, 7))), ids=str
+)
+def test_a_long_call_is_that_in_parts(request, layer, parts):
+    manager, other, alone, seen, hooked = learner(layer), learner(layer), learner(layer), [], []
+    expected = [outputs for data in (DATA, DATA[:3]) for outputs in manager.process_hierarchy(data)]
+    still = manager.process_batch(DATA.expand(3, 7, 5), learn=False)
+    request.getfixturevalue("in_small_parts")
+    other.register_level_hook(lambda level, outputs: hooked.append(outputs))
+    found = other.process_hierarchy(DATA, progress=lambda *each: seen.append(each))
+    assert seen == [(done, 7) for done in parts]
+    found += other.process_hierarchy(DATA[:3])
+    bound = 0 if len(parts) == 7 else 1e-6
+    for mine, theirs, hook in zip(found, expected, hooked, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+        assert mine is hook
+    assert bound or same(state(manager), state(other))
+    torch.testing.assert_close(alone.levels[0].process(DATA, progress=lambda *_: None), expected[0], rtol=0, atol=bound)
+    seen.clear()
+    batch = other.process_batch(DATA.expand(3, 7, 5), learn=False, progress=lambda *each: seen.append(each))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    for mine, theirs in zip(batch, still, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize(("layer", "part", "done"), ((BCM, 4, 4), (ReactiveLayer, 2, 6)), ids=str)
+def test_ctrl_c_ends_a_long_call_after_a_whole_part(monkeypatch, in_small_parts, layer, part, done):
+    manager, other, hooked = learner(layer), learner(layer), []
+    manager.register_level_hook(lambda level, outputs: hooked.append(outputs))
+    second = manager.levels[1].layers[0]
+    outputs, calls = second.outputs, []
+
+    def pressed(given, learn):
+        calls.append(learn)
+        if len(calls) == part:
+            signal.raise_signal(signal.SIGINT)
+        return outputs(given, learn)
+
+    monkeypatch.setattr(second, "outputs", pressed)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        manager.process_hierarchy(DATA)
+    assert interrupt.value.__notes__ == [f"process_hierarchy: {done} of 7 are done"]
+    expected = other.process_hierarchy(DATA[:done])
+    assert same(state(manager), state(other)) and all(map(torch.equal, hooked, expected))
+
+
+@pytest.mark.parametrize("call", ("process_hierarchy", "process_batch"))
+def test_ctrl_c_waits_while_changes_are_taken_over(monkeypatch, call):
+    manager, other = learner(), learner()
+    data = DATA if call == "process_hierarchy" else DATA[None]
+    writable = layers.writable
+
+    def pressed(module, name):
+        signal.raise_signal(signal.SIGINT)
+        return writable(module, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layers, "writable", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(manager, call)(data)
+    getattr(other, call)(data)
+    assert same(state(manager), state(other))
 
 
 def test_a_hook_that_fails_or_calls_back_leaves_whole_steps():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torch_hrr import _progress
-from torch_hrr.hierarchy import HebbianCore, plastic_scan
+from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, plastic_scan
 
 RULES = ("hebb", "oja", "gha", "subspace", "bcm")
 
@@ -261,12 +261,21 @@ def interrupted():
     raise KeyboardInterrupt
 
 
+@pytest.mark.filterwarnings("ignore:HebbianCore. lr . tau:RuntimeWarning")
 def test_parts_hide_no_result_of_learning_that_diverges(monkeypatch):
     """A theta that is infinite is an error at the beginning of a call, not in it."""
     inputs, weight = 1e15 * torch.ones(4, 3), torch.ones(2, 3)
-    whole = plastic_scan(inputs, weight, "bcm", 1.0, "linear", tau=1.5)
+
+    def results():
+        level = HierarchicalLevel(0, 3, 2)
+        level.add_layer(HebbianCore(3, 2, "bcm", 1.0, "linear", tau=1.5))
+        level.layers[0].weight.fill_(1.0)
+        scanned = plastic_scan(inputs, weight, "bcm", 1.0, "linear", tau=1.5)
+        return *scanned, level.process(inputs), level.layers[0].weight, level.layers[0].theta
+
+    whole = results()
     assert not whole[2].isfinite().all()
     monkeypatch.setattr(_progress, "_SHORT", 0.0)
     monkeypatch.setattr(_progress, "_PART", 0.0)
-    for mine, theirs in zip(plastic_scan(inputs, weight, "bcm", 1.0, "linear", tau=1.5), whole, strict=True):
+    for mine, theirs in zip(results(), whole, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)

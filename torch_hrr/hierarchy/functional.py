@@ -105,7 +105,7 @@ def plastic_scan(
     # First a bound that costs nothing: most calls are far from long.
     if is_long(1e-7 * inputs.numel() * (1 + weight.numel())):
         given = [each for each in (inputs, weight, theta) if each is not None]
-        if all(map(_may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
+        if all(map(may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
             with contextlib.suppress(_SpoiltError):
                 return _in_parts(inputs, weight, theta, words, numbers, tick)
     outputs, learned, thresholds = _ops.plastic_scan(inputs, weight, *words, theta, *numbers)
@@ -117,7 +117,7 @@ class _SpoiltError(Exception):
     """Learning has led to a theta that is an error at the beginning of a call alone."""
 
 
-def _may_be_cut(given: Tensor) -> bool:
+def may_be_cut(given: Tensor) -> bool:
     """Whether parts have the bits of a whole call: half types are rounded at its end, gradients keep ticks of all."""
     is_kept = torch.is_grad_enabled() and given.requires_grad
     # Sizes beyond any memory are for the whole call to refuse.

@@ -1,7 +1,7 @@
 """Layers of a level: one that never learns and one that learns by a local rule."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +10,9 @@ from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_elements, check_finite, check_floating, check_vectors, resolve_dtype
+from torch_hrr._compile import outside_graphs
 from torch_hrr._plain.hierarchy import activated, outputs_of
+from torch_hrr._progress import interrupts_held_back
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
@@ -57,6 +59,19 @@ def writable(module: nn.Module, name: str) -> Tensor:
     return buffer
 
 
+@outside_graphs
+@torch.no_grad()
+def keep(changes: Iterable[tuple[nn.Module, Mapping[str, Any]]]) -> None:
+    """Takes over what buffers and numbers of modules are to become: all of them, since SIGINT waits."""
+    with interrupts_held_back():
+        for module, values in changes:
+            for name, value in values.items():
+                if isinstance(value, Tensor):
+                    writable(module, name).copy_(value)
+                else:
+                    setattr(module, name, value)
+
+
 def told(module: nn.Module, learn: bool | None) -> bool | None:
     """What a module tells those in it: in eval mode not to learn, unless the call says."""
     return False if learn is None and not module.training else learn
@@ -80,6 +95,8 @@ class Layer(DescribedModule):
     learns = True
     _own: ClassVar[dict[str, Spec]] = {}
     """Settings of the class, which are attributes that may be written."""
+    _tick_seconds = 1e-7
+    """What a tick takes beside its arithmetic."""
 
     @takes(**SIZES, **DRAWN)
     def __init__(
@@ -125,7 +142,8 @@ class Layer(DescribedModule):
         if learns and not rows.is_meta:
             check_finite(op, "ticks", rows)
         outputs, learned = self._run(rows, learns)
-        self._keep(learned)
+        if learned:
+            keep([(self, learned)])
         return outputs
 
     def learning(self, learn: bool | None) -> bool:
@@ -140,12 +158,6 @@ class Layer(DescribedModule):
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Of checked ticks, without autocast: the outputs, and by name what tensors of the layer are to become."""
         raise NotImplementedError
-
-    @torch.no_grad()
-    def _keep(self, learned: Mapping[str, Tensor]) -> None:
-        """Takes over what `_run` gave."""
-        for name, value in learned.items():
-            writable(self, name).copy_(value)
 
     def check(self, op: str) -> None:
         """TypeError or ValueError if a setting or the state, which may be written, would be an error in `process`."""

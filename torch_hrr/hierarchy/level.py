@@ -1,6 +1,6 @@
 """A level: layers on a time scale of their own."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,12 +8,18 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import check_data, check_elements, check_finite, integer, strided
+from torch_hrr._progress import Progress, Tick, in_parts, is_long, ticking, unseen
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Choice, Instance, Int, takes
-from torch_hrr.hierarchy.layers import LEARN, SIZES, Layer, told, writable
+from torch_hrr.hierarchy.functional import may_be_cut
+from torch_hrr.hierarchy.layers import LEARN, SIZES, Layer, keep, told, writable
 
 POOLS = ("last", "mean", "max")
+Changes = list[tuple[nn.Module, Mapping[str, Any]]]
+"""What buffers and numbers of modules are to become."""
+# Seconds and rows of a part whose size the time must not decide.
+_PART, _ROWS = 0.1, 16
 
 
 def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
@@ -174,13 +180,14 @@ class HierarchicalLevel(DescribedModule):
         return self._whole(op, "x", vector.unsqueeze(0), learn)[0]
 
     @takes(learn=LEARN)
-    def process(self, inputs: Any, learn: bool | None = None) -> Tensor:
+    def process(self, inputs: Any, learn: bool | None = None, *, progress: Progress = None) -> Tensor:
         """Some steps at once: what as many calls of `step` would give and leave, bit for bit where the layers learn.
 
         Args:
             inputs: ``[T, input_size]``; a NumPy array is copied.
             learn: Whether layers that can learn do; without, nothing but the time changes. None means those that are
                 in train mode, in a level that is: none after ``eval()``.
+            progress: As of `HierarchyManager.process_hierarchy`, also about Ctrl-C.
 
         Returns:
             ``[T, output_size]``, outputs held between ticks.
@@ -191,10 +198,11 @@ class HierarchicalLevel(DescribedModule):
                 to learn from NaN or infinity. After this or any other error the level is unchanged.
         """
         op = "process"
+        tick = ticking(op, progress)
         rows = real(op, "inputs", inputs)
         if rows.dim() != 2 or rows.shape[1] != self.input_size:
             raise ValueError(f"{op}: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
-        return self._whole(op, "inputs", rows, learn)
+        return self._whole(op, "inputs", rows, learn, tick)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``[..., T, output_size]`` of sequences ``[..., T, input_size]``, each from step 0, without learning.
@@ -229,63 +237,55 @@ class HierarchicalLevel(DescribedModule):
         outputs = held_between(ticks, self.temporal_resolution, samples.shape[1]).transpose(0, 1)
         return outputs.unflatten(0, rows.shape[:-2]) if rows.dim() > 2 else outputs[0]
 
-    def _whole(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> Tensor:
+    def _whole(self, op: str, argument: str, rows: Tensor, learn: bool | None, tick: Tick = unseen) -> Tensor:
         self.check(op)
-        outputs, keep = self._run(to_learn(op, argument, rows, self, self.learning(learn)), learn)
-        keep()
-        return outputs
+        rows = to_learn(op, argument, rows, self, self.learning(learn))
+        parts: list[list[Tensor]] = []
+        through(op, (self,), rows, learn, parts, tick)
+        return joined(parts)[0]
 
     @property
     def learns(self) -> bool:
         """Whether a layer can learn."""
         return self.learning(True)
 
+    def _seconds(self) -> float:
+        """What a step may take."""
+        ticks = sum(layer._tick_seconds + 3e-10 * layer.weight.numel() for layer in self.layers)
+        return float(ticks / self.temporal_resolution)
+
     def learning(self, learn: bool | None) -> bool:
         """Whether a layer learns in a call that says so, or that leaves it to the modes."""
         return any(layer.learning(told(self, learn)) for layer in self.layers)
 
-    def _run(self, rows: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
-        """The outputs of `process`, and what takes over the time and all that was learned: nothing has changed yet."""
+    def _run(self, rows: Tensor, learn: bool | None) -> tuple[Tensor, Changes]:
+        """The outputs of `process`, and what is to change, the time and all that was learned: nothing has yet."""
         rows = rows.to(self.held)
         resolution, count = self.temporal_resolution, len(rows)
         waiting = (self.steps - 1) % resolution if self.steps else 0
         waited = torch.cat([self.window[:waiting], rows]) if waiting else rows
         ticks, rest = pooled(waited, resolution, self.pool, self.steps > 0)
-        ticks, keep_layers = self._through_layers(ticks, learn)
+        ticks, changes = self._through_layers(ticks, learn)
         # A step holds the output of the last tick; before the first tick of this call, what was held.
         outputs = held_between(ticks, resolution, count - min(-self.steps % resolution, count))
         if len(outputs) < count:
             outputs = torch.cat([self.held.expand(count - len(outputs), -1), outputs])
+        window = nn.functional.pad(rest, (0, 0, 0, resolution - 1 - len(rest)))
+        held: dict[str, Any] = {"held": ticks[-1]} if len(ticks) else {}
+        return outputs, [*changes, (self, {**held, "window": window, "steps": self.steps + count})]
 
-        @torch.no_grad()
-        def keep() -> None:
-            keep_layers()
-            if len(ticks):
-                writable(self, "held").copy_(ticks[-1])
-            window = writable(self, "window")
-            window[: len(rest)] = rest
-            window[len(rest) :] = 0
-            self.steps += count
-
-        return outputs, keep
-
-    def _run_batch(self, samples: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
+    def _run_batch(self, samples: Tensor, learn: bool | None) -> tuple[Tensor, Changes]:
         """``[T, B, output_size]`` for B samples ``[T, B, input_size]`` from step 0, which learn together; as `_run`."""
         samples = samples.to(self.held)
-        ticks, keep = self._through_layers(pooled(samples, self.temporal_resolution, self.pool, False)[0], learn)
-        return held_between(ticks, self.temporal_resolution, len(samples)), keep
+        ticks, changes = self._through_layers(pooled(samples, self.temporal_resolution, self.pool, False)[0], learn)
+        return held_between(ticks, self.temporal_resolution, len(samples)), changes
 
-    def _through_layers(self, ticks: Tensor, learn: bool | None) -> tuple[Tensor, Callable[[], None]]:
-        learned = []
+    def _through_layers(self, ticks: Tensor, learn: bool | None) -> tuple[Tensor, Changes]:
+        changes: Changes = []
         for layer in self.layers:
-            ticks, values = layer._run(ticks, layer.learning(told(self, learn)))
-            learned.append((layer, values))
-
-        def keep() -> None:
-            for layer, values in learned:
-                layer._keep(values)
-
-        return ticks, keep
+            ticks, learned = layer._run(ticks, layer.learning(told(self, learn)))
+            changes.append((layer, learned))
+        return ticks, changes
 
     def get_extra_state(self) -> Tensor:
         """Steps since `reset_state`, for state_dict."""
@@ -303,3 +303,61 @@ class HierarchicalLevel(DescribedModule):
     def _summary(self) -> dict[str, Any]:
         names = ("level_id", "input_size", "output_size", "temporal_resolution", "pool")
         return {name: getattr(self, name) for name in names}
+
+
+def through(
+    op: str,
+    levels: Sequence[HierarchicalLevel],
+    rows: Tensor,
+    learn: bool | None,
+    parts: list[list[Tensor]],
+    tick: Tick = unseen,
+    axis: int = 0,
+) -> None:
+    """Sends checked rows ``[T, n]`` through levels in a chain, in parts if that takes long; `parts` gets the outputs.
+
+    With every part all levels change, or after an error in it none. Parts of layers that all learn have the bits of a
+    whole call. Others are matrix products, whose last bits depend on their sizes: the time has no part in these.
+
+    For axis 1 rows are ``[T, B, n]``, of samples from step 0, and parts of some samples, unless a layer learns.
+    """
+    count, done = rows.shape[axis], 0
+    learning = [layer.learning(told(level, learn)) for level in levels for layer in level.layers]
+
+    def chained(given: Tensor) -> tuple[list[Tensor], Changes]:
+        results: list[Tensor] = []
+        changes: Changes = []
+        for level in levels:
+            given, own = level._run_batch(given, learn) if axis else level._run(given, learn)
+            results.append(given)
+            changes += own
+        return results, changes
+
+    def run(size: int) -> None:
+        nonlocal done
+        if parts and done == count:
+            return
+        results, changes = chained(rows.narrow(axis, done, size))
+        # No call may begin with a theta that has diverged, but one may go on with it.
+        thetas = [values["theta"] for _, values in changes if "theta" in values]
+        if done + size < count and not all(theta.isfinite().all() for theta in thetas):
+            size = count - done
+            results, changes = chained(rows.narrow(axis, done, size))
+        keep(changes)
+        parts.append(results)
+        done += size
+
+    rows_each = len(rows) if axis else 1
+    seconds = rows_each * sum(level._seconds() for level in levels)
+    state = (buffer for level in levels for buffer in level.buffers())
+    if is_long(seconds * count) and all(map(may_be_cut, (rows, *state))) and not (axis and any(learning)):
+        fixed = max(-(-_ROWS // rows_each), int(_PART / seconds))
+        in_parts(op, count, seconds, run, tick, **({} if all(learning) else {"most": fixed, "least": fixed}))
+    else:
+        run(count)
+        tick(count, count)
+
+
+def joined(parts: list[list[Tensor]], axis: int = 0) -> list[Tensor]:
+    """The outputs of each level for all parts."""
+    return parts[0] if len(parts) == 1 else [torch.cat(each, axis) for each in zip(*parts, strict=True)]

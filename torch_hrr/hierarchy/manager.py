@@ -11,11 +11,12 @@ from torch._jit_internal import is_scripting
 from torch.utils.hooks import RemovableHandle
 
 from torch_hrr._checks import integer
+from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import Shared, locked
 from torch_hrr._spec import Bool, Instance, takes
 from torch_hrr.hierarchy.layers import LEARN, HebbianCore, Layer, ReactiveLayer, told
-from torch_hrr.hierarchy.level import HierarchicalLevel, real, to_learn
+from torch_hrr.hierarchy.level import HierarchicalLevel, joined, real, through, to_learn
 from torch_hrr.hierarchy.softhebb import SoftHebb
 from torch_hrr.io import Saveable
 
@@ -65,7 +66,9 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
 
     @takes(learn=LEARN)
     @locked
-    def process_hierarchy(self, data: Any, steps: int | None = None, learn: bool | None = None) -> list[Tensor]:
+    def process_hierarchy(
+        self, data: Any, steps: int | None = None, learn: bool | None = None, *, progress: Progress = None
+    ) -> list[Tensor]:
         """Some steps of all levels.
 
         Learning needs no gradient and keeps none; without it, gradients flow from the results to the data.
@@ -75,6 +78,9 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             steps: How many of the T steps; None means all.
             learn: Whether layers that can learn do; None means those in train mode, in a level and a hierarchy in
                 train mode: none after ``eval()``.
+            progress: Called with the steps done and all; True shows a bar, None nothing. Many steps in float32 or
+                float64 on the CPU, without a gradient, run in parts of about a fifth of a second, between which Ctrl-C
+                ends the call: all levels are as after the last part, whose outputs hooks get. Others run in one.
 
         Returns:
             For every level its outputs ``[steps, output_size]``, held between its ticks.
@@ -89,6 +95,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         product a layer.
         """
         op = "process_hierarchy"
+        tick = ticking(op, progress)
         learn = self._check(op, learn)
         rows = real(op, "data", data)
         first = self.levels[0]
@@ -97,7 +104,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         count = len(rows) if steps is None else integer(op, "steps", steps, 0)
         if count > len(rows):
             raise ValueError(f"{op}: steps must be at most {len(rows)}, the length of data, got {count}")
-        return self._process(op, "data", rows[:count], learn)
+        return self._process(op, "data", rows[:count], learn, tick)
 
     @takes(learn=LEARN)
     @locked
@@ -110,17 +117,27 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             raise ValueError(f"{op}: x must have shape [{size}], got {list(vector.shape)}")
         return [rows[0] for rows in self._process(op, "x", vector.unsqueeze(0), learn)]
 
-    def _process(self, op: str, argument: str, rows: Tensor, learn: bool | None) -> list[Tensor]:
-        levels = tuple(self.levels)
-        results = self._through(levels, HierarchicalLevel._run, self._to_learn(op, argument, rows, learn), learn)
-        for level, outputs in zip(levels, results, strict=True):
+    def _process(self, op: str, argument: str, rows: Tensor, learn: bool | None, tick: Tick = unseen) -> list[Tensor]:
+        levels, parts = tuple(self.levels), list[list[Tensor]]()
+        rows = self._to_learn(op, argument, rows, learn)
+        try:
+            through(op, levels, rows, learn, parts, tick)
+        except BaseException:
+            # Of the steps before an interrupt.
+            self._tell(levels, joined(parts) if self._hooks else [])
+            raise
+        results = joined(parts)
+        self._tell(levels, results)
+        return results
+
+    def _tell(self, levels: tuple[HierarchicalLevel, ...], results: list[Tensor]) -> None:
+        for level, outputs in zip(levels, results, strict=False):
             for hook in tuple(self._hooks.values()):
                 hook(level, outputs)
-        return results
 
     @takes(learn=LEARN)
     @locked
-    def process_batch(self, samples: Any, learn: bool | None = None) -> list[Tensor]:
+    def process_batch(self, samples: Any, learn: bool | None = None, *, progress: Progress = None) -> list[Tensor]:
         """Many sequences side by side, each from step 0; where they learn, every tick takes the mean of their updates.
 
         The time of the hierarchy itself does not go on.
@@ -129,6 +146,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             samples: ``[B, T, n]``, as the data of `process_hierarchy`.
             learn: Whether layers that can learn do; None means those in train mode, in a level and a hierarchy in
                 train mode: none after ``eval()``.
+            progress: As of `process_hierarchy`, of samples, for calls that do not learn; Ctrl-C changes nothing.
 
         Returns:
             For every level its outputs ``[B, T, output_size]``.
@@ -137,6 +155,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             As `process_hierarchy`; a ValueError for an empty batch too.
         """
         op = "process_batch"
+        tick = ticking(op, progress)
         learn = self._check(op, learn)
         rows = real(op, "samples", samples)
         first = self.levels[0]
@@ -144,8 +163,9 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             shape = f"[B, T, {first.input_size}] with at least one sample"
             raise ValueError(f"{op}: samples must have shape {shape}, got {list(rows.shape)}")
         rows = self._to_learn(op, "samples", rows.transpose(0, 1), learn)
-        results = self._through(tuple(self.levels), HierarchicalLevel._run_batch, rows, learn)
-        return [outputs.transpose(0, 1) for outputs in results]
+        parts: list[list[Tensor]] = []
+        through(op, tuple(self.levels), rows, learn, parts, tick, axis=1)
+        return [outputs.transpose(0, 1) for outputs in joined(parts, 1)]
 
     def forward(self, data: Tensor) -> list[Tensor]:
         """For every level its outputs ``[..., T, output_size]`` of sequences ``[..., T, n]``, without learning.
@@ -179,18 +199,6 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         for level in self.levels:
             rows = level.from_step_0(rows)
             results.append(rows)
-        return results
-
-    @staticmethod
-    def _through(levels: tuple[HierarchicalLevel, ...], run: Any, rows: Tensor, learn: bool | None) -> list[Tensor]:
-        """The outputs of all levels, which change once the last one is computed: all or, after an error, none."""
-        results, changes = [], []
-        for level in levels:
-            rows, keep = run(level, rows, learn)
-            results.append(rows)
-            changes.append(keep)
-        for keep in changes:
-            keep()
         return results
 
     @locked

@@ -27,6 +27,8 @@ class SoftHebb(Layer):
 
     _own: ClassVar[dict[str, Spec]] = {"lr": Real(0), "temperature": Real(0, open_left=True)}
 
+    _tick_seconds = 1e-4
+
     @takes(**SIZES, **_own, **DRAWN)
     @writable_anywhere
     def __init__(
