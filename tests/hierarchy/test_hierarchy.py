@@ -337,7 +337,7 @@ def refusals():
         (lambda: core(data()[:, 1:]), ValueError, r"HebbianCore: x must have shape \[\.\.\., 6\], got \[37, 5\]"),
         (lambda: core(data().double()), TypeError, "HebbianCore: x must be torch.float32 as the weights, got torch.fl"),
         (lambda: soft(data().to("meta")), RuntimeError, "SoftHebb: x must be on cpu as the weights, got meta"),
-        (lambda: ReactiveLayer(6, 4)([1.0]), TypeError, "ReactiveLayer: x must be a torch.Tensor, got list"),
+        (lambda: ReactiveLayer(6, 4)([1.0]), TypeError, "ReactiveLayer: x must be a torch.Tensor or a NumPy"),
         (lambda: BitLinear(6, 4)(torch.ones(())), ValueError, r"BitLinear: x must have shape \[\.\.\., 6\], got \[\]"),
         (lambda: filled(data()[0]), ValueError, r"HierarchyManager: data must have shape \[\.\.\., T, 6\], got \[6\]"),
         (lambda: filled.levels[1](data()), ValueError, r"HierarchicalLevel: inputs must have shape \[\.\.\., T, 9\]"),
@@ -459,9 +459,10 @@ def test_expected_free_energy_is_cross_entropy_with_the_goal():
     ],
     ids=range(8),
 )
-def test_layers_without_learning_are_scripted_and_exported(make, tmp_path):
+def test_layers_without_learning_take_arrays_and_are_scripted_and_exported(make, tmp_path):
     layer, x = make(), data()
     expected = layer(x)
+    assert torch.equal(layer(x.double().numpy()), expected)
     torch.jit.script(layer).save(tmp_path / "layer.pt")
     assert torch.equal(torch.jit.load(tmp_path / "layer.pt")(x), expected)
     rows = ({0: torch.export.Dim.DYNAMIC},)

@@ -9,7 +9,7 @@ from torch_hrr._checks import also_named, resolve_dtype
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Int, takes
-from torch_hrr.hierarchy.layers import DRAWN, check_rows, drawn_weights
+from torch_hrr.hierarchy.layers import DRAWN, drawn_weights, rows_for
 from torch_hrr.runtime.device import resolve_parameter_device
 
 
@@ -69,8 +69,8 @@ class BitLinear(DescribedModule):
         return (self.weight.detach() / gamma).round().clamp(-1, 1).to(torch.int8), gamma
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x Q(W)^T + b``, ``[..., m]``; errors as of `check_rows`."""
-        check_rows("BitLinear", x, self.weight)
+        """``x Q(W)^T + b``, ``[..., m]``; errors as of `rows_for`."""
+        x = rows_for("BitLinear", x, self.weight)
         signs, gamma = self.quantized()
         weight = self.weight + (signs * gamma - self.weight).detach()
         return nn.functional.linear(x, weight, self.bias)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
-from torch_hrr._checks import check_elements, check_finite, check_floating, check_vectors, resolve_dtype
+from torch_hrr._checks import check_elements, check_finite, check_floating, check_vectors, placed, resolve_dtype
 from torch_hrr._compile import outside_graphs
 from torch_hrr._plain.hierarchy import activated, outputs_of
 from torch_hrr._progress import interrupts_held_back
@@ -38,9 +38,14 @@ def drawn_weights(op: str, output_size: int, input_size: int, seed: int) -> Tens
     return weight
 
 
-def check_rows(op: str, x: Tensor, weight: Tensor) -> None:
-    """ValueError unless the shape is ``[..., n]`` for weights ``[m, n]``, TypeError for another dtype than theirs."""
+def rows_for(op: str, x: Tensor, weight: Tensor) -> Tensor:
+    """Rows ``[..., n]`` for weights ``[m, n]``; a NumPy array's go to their device and dtype.
+
+    ValueError for another shape, TypeError for a tensor of another dtype, RuntimeError for one on another device.
+    """
     if not is_scripting():
+        given = placed(op, "x", x, weight.device)
+        x = given if isinstance(x, Tensor) else given.to(weight.dtype)
         check_floating(op, "x", x)
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(weight.device.type):
             raise TypeError(f"{op}: x must be {weight.dtype} as the weights, got {x.dtype}")
@@ -48,6 +53,7 @@ def check_rows(op: str, x: Tensor, weight: Tensor) -> None:
             raise RuntimeError(f"{op}: x must be on {weight.device} as the weights, got {x.device}")
     if x.dim() == 0 or x.shape[-1] != weight.shape[-1]:
         raise ValueError(f"{op}: x must have shape [..., {weight.shape[-1]}], got {list(x.shape)}")
+    return x
 
 
 def writable(module: nn.Module, name: str) -> Tensor:
@@ -230,8 +236,8 @@ class ReactiveLayer(Layer):
         self.register_buffer("bias", self.weight.new_zeros(self.output_size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """``f(x W^T + b)``, ``[..., m]``; errors as of `check_rows`."""
-        check_rows("ReactiveLayer", x, self.weight)
+        """``f(x W^T + b)``, ``[..., m]``; errors as of `rows_for`."""
+        x = rows_for("ReactiveLayer", x, self.weight)
         return activated(nn.functional.linear(x, self.weight, self.bias), self.activation)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -311,8 +317,8 @@ class HebbianCore(Layer):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `check_rows`."""
-        check_rows("HebbianCore", x, self.weight)
+        """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `rows_for`."""
+        x = rows_for("HebbianCore", x, self.weight)
         return outputs_of(x, steady(self.weight, x), self.rule, self.activation)
 
     def check(self, op: str) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Real, Spec, takes
-from torch_hrr.hierarchy.layers import DRAWN, SIZES, Layer, check_rows, steady
+from torch_hrr.hierarchy.layers import DRAWN, SIZES, Layer, rows_for, steady
 
 
 class SoftHebb(Layer):
@@ -68,8 +68,8 @@ class SoftHebb(Layer):
             raise ValueError(f"{op}: temperature must be above 0 in float32, got {self.temperature:g}")
 
     def forward(self, x: Tensor) -> Tensor:
-        """``softmax(x W^T / temperature)``, ``[..., m]``, without learning; errors as of `check_rows`."""
-        check_rows("SoftHebb", x, self.weight)
+        """``softmax(x W^T / temperature)``, ``[..., m]``, without learning; errors as of `rows_for`."""
+        x = rows_for("SoftHebb", x, self.weight)
         return torch.softmax(x @ steady(self.weight, x).mT / self.temperature, -1)
 
     def outputs(self, ticks: Tensor, learn: bool) -> tuple[Tensor, Mapping[str, Tensor]]:
