@@ -125,13 +125,14 @@ def test_programs_of_a_hierarchy_in_eval_mode(kind, tmp_path):
     manager = hierarchy(kind)
     expected, before = manager(DATA), weights(manager)
     scripted = torch.jit.script(manager)
+    exported = torch.export.export(manager, (DATA,), strict=True).module()
     manager.eval()
     torch.jit.script(manager).save(tmp_path / "manager.pt")
     programs = {
         "scripted, then eval": scripted.eval(),
         "scripted in eval, then train": torch.jit.load(tmp_path / "manager.pt").train(),
         "frozen": torch.jit.freeze(torch.jit.script(manager)),
-        "exported": torch.export.export(manager, (DATA,), strict=True).module(),
+        "exported": exported,
         "compiled": torch.compile(manager, fullgraph=True, backend="aot_eager"),
     }
     assert not any(module.training for module in scripted.modules())

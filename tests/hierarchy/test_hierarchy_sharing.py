@@ -78,7 +78,6 @@ def test_bad_data_changes_nothing(data, error, message):
     assert same(before, state(manager))
 
 
-@pytest.mark.parametrize("layer", (HebbianCore, ReactiveLayer, SoftHebb))
 @pytest.mark.parametrize(
     ("ticks", "error", "message"),
     [
@@ -92,14 +91,13 @@ def test_bad_data_changes_nothing(data, error, message):
     ],
     ids=["size", "rank", "rank-4", "no-sample", "int", "meta", "none"],
 )
-def test_a_layer_refuses_what_it_cannot_take(layer, ticks, error, message):
-    own = layer(5, 6)
+def test_a_layer_refuses_what_it_cannot_take(ticks, error, message):
+    own = HebbianCore(5, 6)
     before = state(own)
     with pytest.raises(error, match=f"^process: ticks {message}"):
         own.process(ticks, True)
-    if own.learns:
-        with pytest.raises(ValueError, match=r"^process: ticks must be finite in torch.float32"):
-            own.process(DATA / 0, True)
+    with pytest.raises(ValueError, match=r"^process: ticks must be finite in torch.float32"):
+        own.process(DATA / 0, True)
     assert same(before, state(own))
     assert own.process(DATA.double(), True).dtype == torch.float32
 
@@ -275,6 +273,8 @@ def test_a_file_that_names_large_sizes_is_refused_before_anything_is_made(tmp_pa
     for change in (
         lambda level: level.update(temporal_resolution=2**45),
         lambda level: level.update(output_size=2**45),
+        lambda level: level.update(input_size=2**45),
+        lambda level: level["layers"][0].update(input_size=2**45),
         lambda level: level["layers"][0].update(output_size=2**45),
     ):
         forged = json.loads(json.dumps(metadata))
@@ -289,7 +289,7 @@ def test_a_file_that_names_large_sizes_is_refused_before_anything_is_made(tmp_pa
 def test_what_learns_nothing_takes_nan():
     for manager, learn in ((learner(), False), (learner(ReactiveLayer), True)):
         outputs = manager.process_hierarchy(torch.full_like(DATA, torch.nan), learn=learn)
-        assert bool(outputs[0].isnan().all())
+        assert bool(outputs[0].isnan().all()) and manager.levels[0].layers[0].weight.isfinite().all()
 
 
 def test_a_copy_shares_nothing():
@@ -366,27 +366,18 @@ def test_threads_share_a_hierarchy():
     assert same(state(alone), state(shared))
 
 
-def test_learning_goes_on_after_inference_mode():
-    manager, other = learner(), learner()
-    with torch.inference_mode():
-        manager.process_hierarchy(DATA)
-        manager.step(DATA[0])
-    manager.process_batch(DATA.unsqueeze(0))
-    other.process_hierarchy(DATA)
-    other.step(DATA[0])
-    other.process_batch(DATA.unsqueeze(0))
-    assert same(state(manager), state(other))
-
-
 def test_what_inference_mode_made_goes_on_outside(tmp_path):
     learner().save(tmp_path / "h.safetensors")
     with torch.inference_mode():
         made = learner()
         monitor = Monitor(made)
         copied, loaded = copy.deepcopy(made), torch_hrr.load(tmp_path / "h.safetensors")
-        moved = learner().double().float()
-    for manager in (made, copied, loaded, moved):
+        moved, used = learner().double().float(), learner()
+        used.process_hierarchy(DATA)
+    for manager in (made, copied, loaded, moved, used):
         other = learner()
+        if manager is used:
+            other.process_hierarchy(DATA)
         for each in (manager, other):
             each.process_hierarchy(DATA)
             each.process_batch(DATA.unsqueeze(0))
