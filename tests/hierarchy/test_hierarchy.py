@@ -294,7 +294,7 @@ def refusals():
         (lambda: filled.process_hierarchy(data(), -1), ValueError, "steps must be at least 0, got -1"),
         (lambda: filled.process_hierarchy("x"), TypeError, "process_hierarchy: data must be"),
         (lambda: filled.process_batch(data()), ValueError, r"process_batch: samples must have shape \[B, T, 6\]"),
-        (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "with at least one sample"),
+        (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "samples must be at least one, got"),
         (lambda: filled.step(data()), ValueError, r"step: x must have shape \[6\], got \[37, 6\]"),
         (lambda: bad.process_hierarchy(data()), ValueError, "process_hierarchy: theta must be finite and above 0, got"),
         (lambda: Monitor(empty), ValueError, "Monitor: manager must have levels, got none"),

@@ -93,11 +93,8 @@ def plastic_scan(
     rule = choice(op, "rule", rule, RULES)
     activation = choice(op, "activation", activation, ACTIVATIONS)
     normalize = check_bool(op, "normalize", normalize)
-    inputs, weight, theta = (
-        tensor(op, "inputs", inputs),
-        tensor(op, "weight", weight),
-        optional_tensor(op, "theta", theta),
-    )
+    inputs, weight = tensor(op, "inputs", inputs), tensor(op, "weight", weight)
+    theta = optional_tensor(op, "theta", theta)
     words = (rule, real(op, "lr", lr), activation, signed(op, "every", every))
     numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize)
     tick = ticking(op, progress)

@@ -56,12 +56,18 @@ def pooled(rows: Tensor, resolution: int, pool: str, begun: bool) -> tuple[Tenso
     return torch.cat([first, seen]), rest[len(windows) * resolution :]
 
 
-def real(op: str, argument: str, data: Any) -> Tensor:
-    """The data as a tensor; TypeError for what holds no real numbers, ValueError for what holds none at all."""
+def real(op: str, argument: str, data: Any, *shape: str | int) -> Tensor:
+    """The data as a tensor; TypeError for what holds no real numbers, ValueError for what holds none at all.
+
+    ValueError, too, unless the sizes are as those of the shape that are ints.
+    """
     rows = strided(op, argument, data)
     check_data(op, argument, rows)
     if rows.is_complex():
         raise TypeError(f"{op}: {argument} must be real, got {rows.dtype}")
+    differ = any(size != wanted for size, wanted in zip(rows.shape, shape, strict=False) if isinstance(wanted, int))
+    if shape and (rows.dim() != len(shape) or differ):
+        raise ValueError(f"{op}: {argument} must have shape [{', '.join(map(str, shape))}], got {list(rows.shape)}")
     return rows
 
 
@@ -174,10 +180,7 @@ class HierarchicalLevel(DescribedModule):
     def step(self, x: Any, learn: bool | None = None) -> Tensor:
         """One step: ``[output_size]`` for an input ``[input_size]``, as `process` of one row."""
         op = "step"
-        vector = real(op, "x", x)
-        if vector.shape != (self.input_size,):
-            raise ValueError(f"{op}: x must have shape [{self.input_size}], got {list(vector.shape)}")
-        return self._whole(op, "x", vector.unsqueeze(0), learn)[0]
+        return self._whole(op, "x", real(op, "x", x, self.input_size).unsqueeze(0), learn)[0]
 
     @takes(learn=LEARN)
     def process(self, inputs: Any, learn: bool | None = None, *, progress: Progress = None) -> Tensor:
@@ -199,10 +202,7 @@ class HierarchicalLevel(DescribedModule):
         """
         op = "process"
         tick = ticking(op, progress)
-        rows = real(op, "inputs", inputs)
-        if rows.dim() != 2 or rows.shape[1] != self.input_size:
-            raise ValueError(f"{op}: inputs must have shape [T, {self.input_size}], got {list(rows.shape)}")
-        return self._whole(op, "inputs", rows, learn, tick)
+        return self._whole(op, "inputs", real(op, "inputs", inputs, "T", self.input_size), learn, tick)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``[..., T, output_size]`` of sequences ``[..., T, input_size]``, each from step 0, without learning.
@@ -359,5 +359,7 @@ def through(
 
 
 def joined(parts: list[list[Tensor]], axis: int = 0) -> list[Tensor]:
-    """The outputs of each level for all parts."""
-    return parts[0] if len(parts) == 1 else [torch.cat(each, axis) for each in zip(*parts, strict=True)]
+    """The outputs of each level for all parts, which become one part."""
+    if len(parts) > 1:
+        parts[:] = [[torch.cat(each, axis) for each in zip(*parts, strict=True)]]
+    return parts[0]

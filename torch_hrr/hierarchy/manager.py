@@ -97,10 +97,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         op = "process_hierarchy"
         tick = ticking(op, progress)
         learn = self._check(op, learn)
-        rows = real(op, "data", data)
-        first = self.levels[0]
-        if rows.dim() != 2 or rows.shape[1] != first.input_size:
-            raise ValueError(f"{op}: data must have shape [T, {first.input_size}], got {list(rows.shape)}")
+        rows = real(op, "data", data, "T", self.levels[0].input_size)
         count = len(rows) if steps is None else integer(op, "steps", steps, 0)
         if count > len(rows):
             raise ValueError(f"{op}: steps must be at most {len(rows)}, the length of data, got {count}")
@@ -112,28 +109,20 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         """One step of all levels, for one input ``[n]``: the row that `process_hierarchy` gives for each level."""
         op = "step"
         learn = self._check(op, learn)
-        vector, size = real(op, "x", x), self.levels[0].input_size
-        if vector.shape != (size,):
-            raise ValueError(f"{op}: x must have shape [{size}], got {list(vector.shape)}")
-        return [rows[0] for rows in self._process(op, "x", vector.unsqueeze(0), learn)]
+        row = real(op, "x", x, self.levels[0].input_size).unsqueeze(0)
+        return [rows[0] for rows in self._process(op, "x", row, learn)]
 
     def _process(self, op: str, argument: str, rows: Tensor, learn: bool | None, tick: Tick = unseen) -> list[Tensor]:
         levels, parts = tuple(self.levels), list[list[Tensor]]()
         rows = self._to_learn(op, argument, rows, learn)
         try:
             through(op, levels, rows, learn, parts, tick)
-        except BaseException:
-            # Of the steps before an interrupt.
-            self._tell(levels, joined(parts) if self._hooks else [])
-            raise
-        results = joined(parts)
-        self._tell(levels, results)
-        return results
-
-    def _tell(self, levels: tuple[HierarchicalLevel, ...], results: list[Tensor]) -> None:
-        for level, outputs in zip(levels, results, strict=False):
-            for hook in tuple(self._hooks.values()):
-                hook(level, outputs)
+        finally:
+            # After an interrupt, of the steps that were done.
+            for level, outputs in zip(levels, joined(parts) if parts and self._hooks else (), strict=False):
+                for hook in tuple(self._hooks.values()):
+                    hook(level, outputs)
+        return joined(parts)
 
     @takes(learn=LEARN)
     @locked
@@ -157,11 +146,9 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
         op = "process_batch"
         tick = ticking(op, progress)
         learn = self._check(op, learn)
-        rows = real(op, "samples", samples)
-        first = self.levels[0]
-        if rows.dim() != 3 or rows.shape[2] != first.input_size or not len(rows):
-            shape = f"[B, T, {first.input_size}] with at least one sample"
-            raise ValueError(f"{op}: samples must have shape {shape}, got {list(rows.shape)}")
+        rows = real(op, "samples", samples, "B", "T", self.levels[0].input_size)
+        if not len(rows):
+            raise ValueError(f"{op}: samples must be at least one, got {list(rows.shape)}")
         rows = self._to_learn(op, "samples", rows.transpose(0, 1), learn)
         parts: list[list[Tensor]] = []
         through(op, tuple(self.levels), rows, learn, parts, tick, axis=1)
