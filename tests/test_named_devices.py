@@ -84,6 +84,13 @@ def calls():
         yield f"{kind.__name__}.load", kind.load, on(kind.load, "no file")
     for kind in (encoding.LSMRegressor, encoding.LSMClassifier, encoding.LSMGenerator):
         yield kind.__name__, kind, on(lambda kind=kind, **options: kind(units=5, **options).machine)
+    yield "Parser", assembly.Parser, on(assembly.Parser)
+    yield "SequenceMemory", assembly.SequenceMemory, on(assembly.SequenceMemory, 20, 3)
+    machine = assembly.FiniteStateMachine
+    yield "FiniteStateMachine", machine, on(machine, ["q"], ["s"], {("q", "s"): "q"}, n=20, k=3)
+    classifier = assembly.AssemblyClassifier
+    fitted = on(lambda device: classifier(n=20, k=3, device=device).fit(torch.eye(2), torch.arange(2)))
+    yield "AssemblyClassifier", classifier, fitted
     factory = field.FieldBrainFactory
     sizes = {"sensory_dim": 2, "motor_dim": 1, "spatial": 2, "channels": 4}
     yield "create_brain", field.create_brain, on(field.create_brain, **sizes)

@@ -12,7 +12,7 @@ from torch_hrr._estimators import Parameters, not_fitted
 from torch_hrr._inputs import as_array, check_target, labels, like
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._repr import Described
-from torch_hrr._spec import Int, Real, Seed
+from torch_hrr._spec import Device, Int, Real, Seed
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
 
@@ -86,8 +86,9 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         op = type(self).__name__
         n, k = Int(1)(op, "n", self.n), Int(1)(op, "k", self.k)
         p, beta, seed = Real(0, 1)(op, "p", self.p), Real(0)(op, "beta", self.beta), Seed()(op, "seed", self.seed)
+        device = Device()(op, "device", self.device)
         with named("add_area", op):
-            brain = Brain(p, seed, device=self.device)
+            brain = Brain(p, seed, device=device)
             brain.add_area("input", n_in, n_in)
             brain.add_area("A", n, k, beta)
         return brain

@@ -12,7 +12,7 @@ import torch
 from torch_hrr._checks import brief, choice, listed
 from torch_hrr._progress import Progress, Tick, ticking
 from torch_hrr._repr import Described
-from torch_hrr._spec import Int, Real, Seed, takes
+from torch_hrr._spec import Device, Int, Real, Seed, takes
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, WordClass, rules
@@ -88,7 +88,7 @@ class Parser(Described):
     Source: Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, Transactions of the ACL 9, 2021.
     """
 
-    @takes(seed=Seed(), n=Int(_WORD_WINNERS), k=Int(1), p=Real(0, 1), rounds=Int(2))
+    @takes(seed=Seed(), n=Int(_WORD_WINNERS), k=Int(1), p=Real(0, 1), rounds=Int(2), device=Device())
     def __init__(
         self,
         language: str | Grammar = "english",

@@ -15,7 +15,7 @@ from torch_hrr._checks import brief, integer, is_bool, listed
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import Shared, locked
-from torch_hrr._spec import Bool, Int, Real, Seed, takes
+from torch_hrr._spec import Bool, Device, Int, Real, Seed, takes
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
 
@@ -147,7 +147,7 @@ class SequenceMemory(Program):
     file_format = "torch_hrr.assembly.SequenceMemory"
     _area = "A"
 
-    @takes(n=Int(1), k=Int(1), p=Real(0, 1), beta=Real(0), scaffold=Bool(), seed=Seed())
+    @takes(n=Int(1), k=Int(1), p=Real(0, 1), beta=Real(0), scaffold=Bool(), seed=Seed(), device=Device())
     def __init__(
         self,
         n: int = 10_000,
@@ -291,7 +291,7 @@ class FiniteStateMachine(Program):
     file_format = "torch_hrr.assembly.FiniteStateMachine"
     _area = "state"
 
-    @takes(seed=Seed(), n=Int(1), k=Int(1), p=Real(0, 1, open_left=True))
+    @takes(seed=Seed(), n=Int(1), k=Int(1), p=Real(0, 1, open_left=True), device=Device())
     def __init__(
         self,
         states: Sequence[Label],
