@@ -1,10 +1,11 @@
 """Every operator in torch.compile, torch.export and one AOTInductor package that holds all of them."""
 
+import collections
 import io
 
 import pytest
 import torch
-from cases import ALL_CASES
+from cases import ALL_CASES, SYSTEMS
 from cases.base import build, floating, floats_of, tensors_of
 from torch._dynamo.backends.debugging import aot_eager
 from torch.export import Dim
@@ -14,7 +15,7 @@ from torch_hrr import encoding, hrr
 BATCH = Dim("batch", min=2, max=64)
 
 COMPILED = [case for case in ALL_CASES if case.takes("compile")]
-EXPORTED = [case for case in ALL_CASES if case.takes("export")]
+EXPORTED = {name: [case for case in cases if case.takes("export")] for name, cases in SYSTEMS.items()}
 PACKAGED = [case for case in ALL_CASES if case.takes("aoti")]
 
 
@@ -68,12 +69,37 @@ def module_of(case):
     return Call(case, dict(case.sized(2, 2, 2).options))
 
 
+class Everything(torch.nn.Module):
+    """Several cases in one program; arguments come in their order."""
+
+    def __init__(self, cases):
+        super().__init__()
+        self.calls = torch.nn.ModuleList([module_of(case) for case in cases])
+
+    def forward(self, *tensors):
+        results = []
+        for call in self.calls:
+            results.extend(flat(call(*tensors[: len(call.names)])))
+            tensors = tensors[len(call.names) :]
+        return tuple(results)
+
+
+def all_inputs(cases, *sizes, seed=0):
+    return tuple(tensor for case in cases for tensor in inputs_of(case, *sizes, seed=seed))
+
+
 def flat(results):
     return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
 
 def same(results, expected):
     return all(torch.equal(result, exact) for result, exact in zip(flat(results), flat(expected), strict=True))
+
+
+def unequal(cases, results, expected):
+    """The cases whose results differ in a bit."""
+    names = [case.id for case in cases for _ in case.result_sizes(build(case.sized(2, 2, 2)))]
+    return [name for name, r, e in zip(names, results, expected, strict=True) if not torch.equal(r, e)]
 
 
 def targets(graph):
@@ -126,53 +152,35 @@ def test_compile_takes_numbers_that_change(function, kind, counter):
         assert torch.equal(compiled(a, kind(number)), function(a, kind(number)))
 
 
-@pytest.mark.parametrize("case", EXPORTED, ids=lambda case: case.id)
-def test_export_keeps_one_node_and_any_batch(case):
-    module = module_of(case)
-    inputs = inputs_of(case, 3, 4, 40)
-    program = torch.export.export(module, inputs, dynamic_shapes=(shapes_of(case),))
+@pytest.mark.parametrize("cases", EXPORTED.values(), ids=EXPORTED)
+def test_export_keeps_one_node_and_any_batch(cases):
+    module = Everything(cases)
+    shapes = tuple(shape for case in cases for shape in shapes_of(case))
+    program = torch.export.export(module, all_inputs(cases, 3, 4, 40), dynamic_shapes=(shapes,))
     stored = io.BytesIO()
     torch.export.save(program, stored)
     stored.seek(0)
+    # The shape of an out form's tensor comes from the functional form.
+    nodes = collections.Counter([case.op for case in cases] + [case.functional for case in cases if case.is_out])
     for exported in (program, program.run_decompositions(), torch.export.load(stored)):
-        assert targets(exported.graph).count(case.op) == 1
+        assert collections.Counter(targets(exported.graph)) == nodes
         for batch in (3, 7):
-            inputs = inputs_of(case, batch, 4, 40, seed=batch)
-            assert same(exported.module()(*inputs), module(*inputs))
-
-
-class Everything(torch.nn.Module):
-    """Every case in one program; arguments come in the order of the cases."""
-
-    def __init__(self, cases):
-        super().__init__()
-        self.calls = torch.nn.ModuleList([module_of(case) for case in cases])
-
-    def forward(self, *tensors):
-        results = []
-        for call in self.calls:
-            results.extend(flat(call(*tensors[: len(call.names)])))
-            tensors = tensors[len(call.names) :]
-        return tuple(results)
+            inputs = all_inputs(cases, batch, 4, 40, seed=batch)
+            assert not unequal(cases, exported.module()(*inputs), module(*inputs))
 
 
 def test_one_package_of_all_operators(tmp_path):
     """Compiled once by AOTInductor, loaded, and bitwise equal to eager at two batch sizes."""
     module = Everything(PACKAGED)
 
-    def inputs(batch):
-        return tuple(tensor for case in PACKAGED for tensor in inputs_of(case, batch, 3, 24, seed=batch))
-
-    example = inputs(3)
+    example = all_inputs(PACKAGED, 3, 3, 24, seed=3)
     shapes = tuple(shape for case in PACKAGED for shape in shapes_of(case))
     program = torch.export.export(module, example, dynamic_shapes=(shapes,))
     path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "operators.pt2"))
     package = torch._inductor.aoti_load_package(path)
     for batch in (3, 8):
-        results, expected = package(*inputs(batch)), module(*inputs(batch))
-        names = [case.id for case in PACKAGED for _ in case.result_sizes(build(case.sized(2, 2, 2)))]
-        unequal = [n for n, r, e in zip(names, results, expected, strict=True) if not torch.equal(r, e)]
-        assert not unequal
+        inputs = all_inputs(PACKAGED, batch, 3, 24, seed=batch)
+        assert not unequal(PACKAGED, package(*inputs), module(*inputs))
 
 
 def test_inductor_trains_through_all_operators():

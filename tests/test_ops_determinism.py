@@ -1,9 +1,11 @@
 """A row's bits depend on that row alone: not on the batch, its neighbours, the threads or the run."""
 
+import itertools
+
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, build, covering_classes, depends, floats_of, with_tensors
+from cases.base import FLOATS, build, covering, covering_classes, depends, each, floats_of, with_tensors
 
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 # Several dimensions of every algorithm class: direct, native, padded, library.
@@ -12,20 +14,11 @@ CLASSES = ((1, 3, 16), (64, 512, 1024), (17, 100, 1000), (4097, 5000))
 cases = pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
 
 
-def name_of(value):
-    return str(value).removeprefix("torch.")
-
-
-dims_dtypes = pytest.mark.parametrize(("dim", "dtype"), covering_classes(CLASSES, FLOATS), ids=name_of)
-dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
-
-
 def same(results, expected):
     return all(torch.equal(result, exact) for result, exact in zip(results, expected, strict=True))
 
 
-@dims_dtypes
-@cases
+@each((case, *values) for case in RETURNING for values in covering_classes(CLASSES, FLOATS))
 def test_a_row_alone_equals_the_row_in_a_batch(case, dim, dtype):
     rows = 9 if dim <= 1024 else 4
     arguments = build(case.sized(rows, 3, dim), dtype)
@@ -38,9 +31,7 @@ def test_a_row_alone_equals_the_row_in_a_batch(case, dim, dtype):
         assert same(part, [result[start:stop] for result in whole])
 
 
-@dtypes
-@pytest.mark.parametrize("dim", (4, 64, 100, 1024, 5000))
-@cases
+@each(covering(RETURNING, (4, 64, 100, 1024, 5000), FLOATS))
 def test_one_thread_equals_several(case, dim, dtype):
     # Enough rows for several chunks of work.
     rows = 5 if dim > 4096 else 3 * 32768 // dim
@@ -52,8 +43,7 @@ def test_one_thread_equals_several(case, dim, dtype):
         assert same(case.run(arguments), expected)
 
 
-@pytest.mark.parametrize("dim", (5, 32, 20))
-@cases
+@each(itertools.product(RETURNING, (5, 32, 20)))
 def test_a_thousand_repeats_are_equal(case, dim):
     arguments = build(case.sized(3, 2, dim))
     expected = case.run(arguments)
@@ -64,9 +54,11 @@ def test_a_thousand_repeats_are_equal(case, dim):
 POISONS = (float("nan"), float("inf"), float("-inf"))
 
 
-@pytest.mark.parametrize(("dim", "dtype", "poison"), covering_classes(CLASSES, FLOATS, POISONS), ids=name_of)
-@pytest.mark.parametrize(
-    "case", [case for case in RETURNING if not case.selects and case.takes("rows")], ids=lambda case: case.id
+@each(
+    (case, *values)
+    for case in RETURNING
+    if not case.selects and case.takes("rows")
+    for values in covering_classes(CLASSES, FLOATS, POISONS)
 )
 def test_a_row_that_is_not_finite_gives_nan_and_no_neighbour(case, dim, dtype, poison):
     """The whole row is NaN wherever the element stands, and the other rows keep their bits."""
@@ -95,9 +87,7 @@ def test_calls_leave_the_random_state(case):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))
-@pytest.mark.parametrize("dim", (6000, 10000, 16384))
-@cases
+@each(covering(RETURNING, (6000, 10000, 16384), (torch.float32, torch.float64)))
 def test_rows_of_the_library_fft(case, dim, dtype):
     """A vendor's FFT may choose its code by batch, threads, strides or alignment, at some dimensions only."""
     arguments = build(case.sized(5, 2, dim), dtype)

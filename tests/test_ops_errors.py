@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import build, named, tensors_of
+from cases.base import build, each, tensors_of
 from cases.hrr_errors import anchor
 from torch import Tensor
 
@@ -28,18 +28,18 @@ def check_raises(case, error, arguments):
     assert all(torch.equal(arguments[name], tensor) for name, tensor in before.items())
 
 
-@pytest.mark.parametrize(("case", "error"), named(AS_MADE))
+@each(AS_MADE)
 def test_bad_input_raises(case, error):
     check_raises(case, error, error.make())
 
 
-@pytest.mark.parametrize(("case", "error"), named(ON_META))
+@each(ON_META)
 def test_bad_input_raises_on_meta(case, error):
     arguments = {name: x.to("meta") if isinstance(x, Tensor) else x for name, x in error.make().items()}
     check_raises(case, error, arguments)
 
 
-@pytest.mark.parametrize(("case", "error"), named((c, e) for c, e in AS_MADE if c.takes("gradient")))
+@each((case, error) for case, error in AS_MADE if case.takes("gradient"))
 def test_bad_input_raises_where_a_gradient_is_asked_for(case, error):
     arguments = error.make()
     for name in case.differentiable:
@@ -66,13 +66,12 @@ PYTHON_CALLS = {"field_evolve": "evolve", "field_gradient": "gradient"}
 OUT_DECIDES = {"out-dtype", "out-half"}
 
 
-@pytest.mark.parametrize(
-    ("case", "error"),
-    named(
-        (c, e)
-        for c, e in BAD
-        if c.wrapper and e.devices[0] == "cpu" and e.id not in NOT_NONE | (OUT_DECIDES if c.typed_by else set())
-    ),
+@each(
+    (case, error)
+    for case, error in BAD
+    if case.wrapper
+    and error.devices[0] == "cpu"
+    and error.id not in NOT_NONE | (OUT_DECIDES if case.typed_by else set())
 )
 def test_the_python_function_raises_the_same(case, error):
     message = error.message
@@ -86,10 +85,11 @@ def test_the_python_function_raises_the_same(case, error):
         case.wrapper(**error.make())
 
 
-@pytest.mark.parametrize(
-    ("case", "error"),
+@each(
+    (case, error)
+    for case, error in BAD
     # Casting comes before the checks, and would copy what is only repeated memory.
-    named((c, e) for c, e in BAD if "cpu" in e.devices and c.takes("autocast") and "overflow" not in e.defect),
+    if "cpu" in error.devices and case.takes("autocast") and "overflow" not in error.defect
 )
 def test_bad_input_raises_in_autocast(case, error):
     """The same requirement; a dtype may be the cast one."""

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import as_tuple, build, floating, named, split, tensors_of
+from cases.base import FULL, as_tuple, build, each, floating, name_of, named, split, tensors_of
 from torch import func
 
 DERIVED = [case for case in ALL_CASES if case.takes("func")]
@@ -17,13 +17,12 @@ def is_short(sample):
     return 0 < min(elements) and sum(elements) < 1000
 
 
-derived = pytest.mark.parametrize(
-    ("case", "sample"),
-    named((case, s) for case in DERIVED for s in case.lane_samples if is_short(s) and case.leaves(build(s))),
-)
-mapped = pytest.mark.parametrize(
-    ("case", "sample"), named((case, s) for case in MAPPED for s in case.lane_samples if s.id != "library")
-)
+SHORT = [(case, s) for case in DERIVED for s in case.lane_samples if is_short(s) and case.leaves(build(s))]
+# Finite differences go through all samples: here the formulas of every kind of call are compared whole.
+KINDS = [(case, sample) for case, sample in SHORT if FULL or sample in case.kinds]
+PLACED = [
+    (case, s) for case in MAPPED for s in case.lane_samples if s.id != "library" and (FULL or not s.is_other_length)
+]
 
 
 def functions(case, sample):
@@ -58,7 +57,7 @@ def check(ours, expected):
         torch.testing.assert_close(result, value, rtol=1e-9, atol=1e-11)
 
 
-@derived
+@each(KINDS)
 def test_grad_and_value(case, sample):
     ours, definition, tensors, every = functions(case, sample)
     check(
@@ -67,7 +66,7 @@ def test_grad_and_value(case, sample):
     )
 
 
-@derived
+@each(SHORT)
 def test_vjp(case, sample):
     ours, definition, tensors, _ = functions(case, sample)
     results, pull = func.vjp(ours, *tensors)
@@ -77,14 +76,14 @@ def test_vjp(case, sample):
     check(pull(upstream), pull_exact(upstream))
 
 
-@derived
+@each(SHORT)
 def test_jvp(case, sample):
     ours, definition, tensors, _ = functions(case, sample)
     tangents = tuple(torch.randn_like(tensor) for tensor in tensors)
     check(func.jvp(ours, tensors, tangents), func.jvp(definition, tensors, tangents))
 
 
-@derived
+@each(KINDS)
 def test_jvp_in_each_argument_alone(case, sample):
     ours, definition, tensors, every = functions(case, sample)
     for position in every:
@@ -98,7 +97,7 @@ def test_jvp_in_each_argument_alone(case, sample):
         check(func.jvp(alone(ours), primal, (tangent,)), func.jvp(alone(definition), primal, (tangent,)))
 
 
-@derived
+@each(SHORT)
 def test_jacobians(case, sample):
     ours, definition, tensors, every = functions(case, sample)
     exact = func.jacrev(definition, argnums=every)(*tensors)
@@ -106,7 +105,7 @@ def test_jacobians(case, sample):
     check(func.jacfwd(ours, argnums=every)(*tensors), exact)
 
 
-@derived
+@each(KINDS)
 def test_hessian(case, sample):
     ours, definition, tensors, every = functions(case, sample)
     exact = func.hessian(scalar(definition), argnums=every)(*tensors)
@@ -114,15 +113,7 @@ def test_hessian(case, sample):
     check(func.jacrev(func.jacrev(scalar(ours), argnums=every), argnums=every)(*tensors), exact)
 
 
-@pytest.mark.parametrize(
-    ("case", "sample"),
-    named(
-        (case, s)
-        for case in DERIVED
-        for s in case.lane_samples
-        if is_short(s) and set(case.leaves(build(s))) - case.unbatched
-    ),
-)
+@each((case, s) for case, s in KINDS if set(case.leaves(build(s))) - case.unbatched)
 def test_per_sample_gradients(case, sample):
     """vmap over grad, with every tensor mapped that has a batch."""
     ours, definition, tensors, every = functions(case, sample)
@@ -155,7 +146,7 @@ def in_dims_of(case, tensors, limit=12):
     return every[:: max(1, len(every) // limit)]
 
 
-@mapped
+@each(PLACED)
 def test_vmap_equals_a_loop(case, sample):
     """Bit for bit, for every place of the mapped dimension."""
     arguments = build(sample)
@@ -169,7 +160,7 @@ def test_vmap_equals_a_loop(case, sample):
                 assert torch.equal(result[i], expected), dims
 
 
-@mapped
+@each(PLACED)
 def test_nested_vmap_equals_two_loops(case, sample):
     arguments = build(sample)
     tensors, join = split(arguments, tuple(argument.name for argument in case.arguments))
@@ -190,7 +181,7 @@ def test_nested_vmap_equals_two_loops(case, sample):
             assert torch.equal(result[i, j], expected)
 
 
-@pytest.mark.parametrize("case", MAPPED, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", MAPPED, ids=name_of)
 def test_vmap_in_chunks_and_with_out_dims(case):
     arguments = build(case.sized(5, 3, 20))
     tensors, join = split(arguments, tuple(argument.name for argument in case.arguments))

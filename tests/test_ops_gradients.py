@@ -8,13 +8,15 @@ from cases import ALL_CASES
 from cases.base import (
     FLOATS,
     FULL,
+    HALF_TYPES,
     as_tuple,
     build,
+    covering,
     depends,
+    each,
     floating,
     floats_of,
     in_float64,
-    named,
     split,
     tensors_of,
     with_floats,
@@ -22,19 +24,15 @@ from cases.base import (
 from torch.autograd import gradcheck, gradgradcheck
 
 DIFFERENTIABLE = [case for case in ALL_CASES if case.takes("gradient")]
-# Up to so many elements of the Jacobian finite differences are taken one by one, beyond along random directions.
+# In a full run finite differences are taken one by one up to so many elements of the Jacobian; else along random
+# directions, beside which test_ops_func.py has the whole Jacobian and Hessian of the direct sum.
 LARGEST_SLOW = 1000
 LARGEST_SLOW_SECOND = 200
 
 cases = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.id)
 PAIRS = [(case, s) for case in DIFFERENTIABLE for s in case.lane_samples if case.leaves(build(s))]
-
-
-samples = pytest.mark.parametrize(("case", "sample"), named(PAIRS))
 # Other lengths of rows add nothing to the formulas: once each is enough.
-short_samples = pytest.mark.parametrize(
-    ("case", "sample"), named((case, sample) for case, sample in PAIRS if FULL or not sample.is_other_length)
-)
+SHORT = [(case, sample) for case, sample in PAIRS if FULL or not sample.is_other_length]
 
 
 def call(case, arguments, names):
@@ -54,10 +52,10 @@ def call(case, arguments, names):
 
 def is_fast(function, tensors, limit):
     outputs = sum(result.numel() for result in as_tuple(function(*tensors)))
-    return outputs * sum(tensor.numel() for tensor in tensors) > limit
+    return not FULL or outputs * sum(tensor.numel() for tensor in tensors) > limit
 
 
-@samples
+@each(PAIRS)
 def test_first_derivatives(case, sample):
     arguments = build(sample, torch.float64)
     function, tensors = call(case, arguments, case.leaves(arguments))
@@ -71,7 +69,7 @@ def test_first_derivatives(case, sample):
     )
 
 
-@short_samples
+@each(SHORT)
 def test_second_derivatives(case, sample):
     arguments = build(sample, torch.float64)
     function, tensors = call(case, arguments, case.leaves(arguments))
@@ -79,7 +77,7 @@ def test_second_derivatives(case, sample):
     assert gradgradcheck(function, tensors, fast_mode=fast, check_fwd_over_rev=True, check_batched_grad=True)
 
 
-@short_samples
+@each((case, sample) for case, sample in SHORT if FULL or sample in case.kinds)
 def test_derivatives_in_each_argument_alone(case, sample):
     arguments = build(sample, torch.float64)
     for name in case.leaves(arguments):
@@ -89,9 +87,7 @@ def test_derivatives_in_each_argument_alone(case, sample):
         assert gradgradcheck(function, tensors, fast_mode=True, check_fwd_over_rev=True)
 
 
-@pytest.mark.parametrize("dim", (8, 64, 100, 1024))
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=("float32", "float64"))
-@cases
+@each(covering(DIFFERENTIABLE, (8, 64, 100, 1024), (torch.float32, torch.float64)))
 def test_gradients_equal_those_of_the_direct_sum(case, dim, dtype):
     """Every subset of arguments that requires grad gives the same gradients; float32 keeps its precision."""
     arguments = build(case.sized(2, 3, dim), dtype)
@@ -112,8 +108,7 @@ def test_gradients_equal_those_of_the_direct_sum(case, dim, dtype):
                 assert (grad.double() - exact[name]).norm() <= tolerance * exact[name].norm()
 
 
-@pytest.mark.parametrize("dtypes", list(itertools.permutations(FLOATS, 2)), ids=str)
-@cases
+@each(itertools.product(DIFFERENTIABLE, itertools.permutations(FLOATS, 2)))
 def test_gradients_have_the_dtype_and_shape_of_their_argument(case, dtypes):
     for sample in case.lane_samples:
         arguments = build(sample, torch.float64)
@@ -129,9 +124,7 @@ def test_gradients_have_the_dtype_and_shape_of_their_argument(case, dtypes):
             assert (grad.dtype, grad.shape) == (tensor.dtype, tensor.shape)
 
 
-@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=("float16", "bfloat16"))
-@pytest.mark.parametrize("dim", (8, 64, 100))
-@cases
+@each(covering(DIFFERENTIABLE, (8, 64, 100), HALF_TYPES))
 def test_gradients_in_half_precision(case, dim, dtype):
     """Computed in float32 and rounded once or, where a sum over the broadcast follows, a few times."""
     arguments = build(case.sized(2, 3, dim), dtype)
@@ -184,7 +177,7 @@ def test_an_argument_changed_in_place_is_refused_by_backward(case):
             loss.backward()
 
 
-@short_samples
+@each(SHORT)
 def test_requiring_grad_changes_no_result(case, sample):
     """Same shape, dtype and, but for a few units in the last place, values; no graph without need."""
     arguments = build(sample)

@@ -1,9 +1,11 @@
 """Every operator's bits do not depend on how its arguments lie in memory, nor on where its result goes."""
 
+import itertools
+
 import pytest
 import torch
 from cases import FLOATING_CASES
-from cases.base import FLOATS, build, covering, floats_of, named, tensors_of
+from cases.base import FLOATS, build, covering, each, floats_of, tensors_of
 from torch import Tensor
 
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
@@ -52,18 +54,13 @@ LAYOUTS = (strided_last, transposed, leading_reversed, sliced, every_other_row, 
 LAYOUTS_DIMS_DTYPES = covering(LAYOUTS, CLASS_DIMS, FLOATS)
 
 
-def name_of(value):
-    return getattr(value, "__name__", str(value).removeprefix("torch."))
-
-
 def check_same_bits(case, arguments, changed):
     for result, expected in zip(case.run(changed), case.run(arguments), strict=True):
         assert result.is_contiguous()
         assert torch.equal(result, expected)
 
 
-@pytest.mark.parametrize(("layout", "dim", "dtype"), LAYOUTS_DIMS_DTYPES, ids=name_of)
-@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+@each((case, *values) for case in RETURNING for values in LAYOUTS_DIMS_DTYPES)
 def test_strides_do_not_change_bits(case, layout, dim, dtype):
     arguments = build(case.sized(3, 4, dim), dtype)
     tensors = {name: tensor for name, tensor in tensors_of(arguments).items() if tensor.dim()}
@@ -74,8 +71,7 @@ def test_strides_do_not_change_bits(case, layout, dim, dtype):
     check_same_bits(case, arguments, arguments | {name: layout(tensor) for name, tensor in tensors.items()})
 
 
-@pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+@each(itertools.product(RETURNING, CLASS_DIMS))
 def test_expanded_equals_repeated(case, dim):
     arguments = build(case.sized(3, 4, dim))
     for name, tensor in tensors_of(arguments).items():
@@ -85,9 +81,7 @@ def test_expanded_equals_repeated(case, dim):
             check_same_bits(case, arguments | {name: expanded.contiguous()}, arguments | {name: expanded})
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+@each(covering(RETURNING, CLASS_DIMS, (torch.float32, torch.float64)))
 def test_negative_views(case, dim, dtype):
     arguments = build(case.sized(2, 3, dim), dtype)
     for name, tensor in floats_of(arguments).items():
@@ -96,8 +90,7 @@ def test_negative_views(case, dim, dtype):
         check_same_bits(case, arguments, arguments | {name: view})
 
 
-@pytest.mark.parametrize("dim", CLASS_DIMS[:3])
-@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+@each(itertools.product(RETURNING, CLASS_DIMS[:3]))
 def test_leading_dimensions_that_do_not_collapse(case, dim):
     """Eleven leading dimensions of alternating strides, more than any row map holds."""
     arguments = build(case.sized(2**11, 2, dim))
@@ -121,8 +114,7 @@ def test_leading_dimensions_that_do_not_collapse(case, dim):
         assert torch.equal(result.reshape(expected.shape), expected)
 
 
-@pytest.mark.parametrize(("layout", "dim", "dtype"), LAYOUTS_DIMS_DTYPES, ids=name_of)
-@pytest.mark.parametrize("case", OUT_FORMS, ids=lambda case: case.id)
+@each((case, *values) for case in OUT_FORMS for values in LAYOUTS_DIMS_DTYPES)
 def test_out_of_any_layout(case, layout, dim, dtype):
     arguments = build(case.sized(3, 4, dim), dtype)
     expected = case.functional(**arguments)
@@ -134,8 +126,7 @@ def test_out_of_any_layout(case, layout, dim, dtype):
     assert out._version == version + 1
 
 
-@pytest.mark.parametrize("layout", [sliced, every_other_row, strided_last], ids=lambda layout: layout.__name__)
-@pytest.mark.parametrize("case", OUT_FORMS, ids=lambda case: case.id)
+@each(itertools.product(OUT_FORMS, (sliced, every_other_row, strided_last)))
 def test_out_leaves_the_memory_between_its_elements(case, layout):
     arguments = build(case.sized(3, 4, 64))
     (sizes,) = case.result_sizes(arguments)
@@ -181,9 +172,7 @@ def test_out_in_inference_mode(case):
     assert torch.equal(out, case.functional(**arguments))
 
 
-@pytest.mark.parametrize(
-    ("case", "sample"), named((case, sample) for case in OUT_FORMS for sample in case.lane_samples)
-)
+@each((case, sample) for case in OUT_FORMS for sample in case.lane_samples)
 def test_a_result_in_place_is_seen_by_autograd(case, sample):
     """A tensor saved for backward and then written by an out form is refused by backward."""
     arguments = build(sample)

@@ -11,9 +11,10 @@ from cases.base import (
     HALF_TYPES,
     as_tuple,
     build,
+    covering,
+    each,
     floats_of,
     in_float64,
-    named,
     row_norm,
     tensors_of,
     with_tensors,
@@ -83,7 +84,7 @@ RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 OUT_FORMS = [case for case in FLOATING_CASES if case.is_out]
 
 
-@pytest.mark.parametrize(("case", "sample"), named((case, s) for case in RETURNING for s in case.samples))
+@each((case, sample) for case in RETURNING for sample in case.samples)
 def test_equals_the_direct_sum(case, sample):
     """In float64; and in other dtypes the float64 operator, at their arguments, or in a full run the sum again."""
     arguments = build(sample, torch.float64)
@@ -100,16 +101,14 @@ def test_equals_the_direct_sum(case, sample):
             check_values(case, rounded, results, exact, scales if case.magnitude else map(row_norm, exact))
 
 
-@pytest.mark.parametrize(("case", "sample"), named((case, s) for case in OUT_FORMS for s in case.samples))
+@each((case, sample) for case in OUT_FORMS for sample in case.samples)
 def test_out_equals_the_result(case, sample):
     for dtype in sample.dtypes:
         arguments = build(sample, dtype)
         assert torch.equal(run_checked(case, arguments)[0], case.functional(**arguments)), dtype
 
 
-@pytest.mark.parametrize(
-    ("case", "sample"), named((case, sample) for case in RETURNING for sample in case.lane_samples)
-)
+@each((case, sample) for case in RETURNING for sample in case.lane_samples)
 def test_plain_torch_equals_the_direct_sum(case, sample):
     arguments = build(sample, torch.float64)
     expected = case.expect(arguments)
@@ -122,15 +121,12 @@ def test_plain_torch_equals_the_direct_sum(case, sample):
         assert (row_norm(result - exact) <= 1e-12 * scale).all()
 
 
-@pytest.mark.parametrize(
-    ("case", "dtypes"),
-    [
-        pytest.param(case, dtypes, id="-".join([case.id, *(str(d).removeprefix("torch.") for d in dtypes)]))
-        for case in FLOATING_CASES
-        if case.typed_by is None
-        for dtypes in itertools.product(FLOATS, repeat=len(case.arguments))
-        if len(set(dtypes)) == min(2, len(case.arguments))
-    ],
+@each(
+    (case, dtypes)
+    for case in FLOATING_CASES
+    if case.typed_by is None
+    for dtypes in itertools.product(FLOATS, repeat=len(case.arguments))
+    if len(set(dtypes)) == min(2, len(case.arguments))
 )
 def test_dtypes_promote_as_in_torch_mul(case, dtypes):
     arguments = build(case.sized(2, 3, 20), torch.float64)
@@ -147,9 +143,7 @@ def test_dtypes_promote_as_in_torch_mul(case, dtypes):
     assert all(torch.equal(result, same) for result, same in zip(results, promoted, strict=True))
 
 
-@pytest.mark.parametrize("dim", CLASS_DIMS)
-@pytest.mark.parametrize("ratio", [1e-8, 1e-4, 1e4, 1e8])
-@pytest.mark.parametrize("case", RETURNING, ids=lambda case: case.id)
+@each((case, ratio, dim) for case, ratio, dim in covering(RETURNING, (1e-8, 1e-4, 1e4, 1e8), CLASS_DIMS))
 def test_operands_of_unlike_size_keep_the_precision(case, ratio, dim):
     arguments = build(case.sized(1, 2, dim))
     first = next(iter(floats_of(arguments)))

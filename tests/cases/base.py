@@ -200,6 +200,22 @@ class OpCase:
             for name, value in arguments.items()
         }
 
+    @functools.cached_property
+    def kinds(self) -> tuple[Sample, ...]:
+        """The first of every kind of lane samples."""
+        return self.first_of_kinds(self.lane_samples)
+
+    def first_of_kinds(self, samples: Iterable[Sample]) -> tuple[Sample, ...]:
+        """A kind is which arguments are left out, whether any are broadcast, and the options but for numbers."""
+        firsts: dict[Any, Sample] = {}
+        for sample in samples:
+            given = {name: shape for name, shape in sample.shapes.items() if shape is not None}
+            leading = {shape[: len(shape) - len(a.dims)] for a in self.arguments if (shape := given.get(a.name))}
+            options = {name: value for name, value in sample.options.items() if type(value) not in (int, float)}
+            kind = sorted(given), len(leading) > 1, options, sample.asks_dtype, sorted(sample.integers)
+            firsts.setdefault(repr(kind), sample)
+        return tuple(firsts.values())
+
     def run(self, arguments: Arguments) -> tuple[Tensor, ...]:
         """The operator's results; an out form writes into a fresh tensor full of NaN."""
         if not self.is_out:
@@ -324,9 +340,40 @@ def covering_classes(classes: Sequence[Sequence[int]], *axes: Sequence[Any]) -> 
     return [(classes[n][i % len(classes[n])], *rest) for i, (n, *rest) in enumerate(chosen)]
 
 
+def name_of(*values: Any) -> str:
+    """An id: of a case, a sample, a layout, a dtype, a number."""
+    return "-".join(
+        str(getattr(value, "id", getattr(value, "__name__", value))).removeprefix("torch.") for value in values
+    )
+
+
 def named(values: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Parameters of a test that are named by their ids."""
-    return [
-        pytest.param(*value, id="-".join(str(getattr(part, "id", part)).removeprefix("torch.") for part in value))
-        for value in values
-    ]
+    return [pytest.param(*value, id=name_of(*value)) for value in values]
+
+
+def each(values: Iterable[tuple[Any, ...]]) -> Callable[[Callable[..., None]], Any]:
+    """Makes a test of a case and more values one test a case that goes through them; an error has a note of where.
+
+    A test of its own for each of tens of thousands of values costs more than what it tries.
+    """
+    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    for case, *rest in values:
+        groups.setdefault(case, []).append(tuple(rest))
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def whole(case: Any) -> None:
+            for rest in groups[case]:
+                torch.manual_seed(0)
+                try:
+                    test(case, *rest)
+                except Exception as error:
+                    error.add_note(f"at {name_of(case, *rest)}")
+                    raise
+
+        # pytest would ask for the arguments of what is wrapped.
+        del whole.__wrapped__
+        return pytest.mark.parametrize("case", list(groups), ids=name_of)(whole)
+
+    return decorate
