@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import pathlib
 import re
 import subprocess
@@ -29,6 +30,7 @@ def includes(path):
     return [(kind == "<", name) for kind, name in INCLUDE.findall(path.read_text())]
 
 
+@functools.cache
 def imports(path, nodes=ast.walk):
     """The modules a file imports anywhere, imported names of a package included."""
     modules = set()
@@ -45,8 +47,23 @@ def imports(path, nodes=ast.walk):
     return modules
 
 
-def relative(paths):
-    return [pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths]
+def each(paths):
+    """Makes a test of a file one that goes through several; an error has a note of the file."""
+    paths = list(paths)
+
+    def decorate(test):
+        def whole():
+            for path in paths:
+                try:
+                    test(path)
+                except Exception as error:
+                    error.add_note(str(path.relative_to(ROOT)))
+                    raise
+
+        whole.__doc__ = test.__doc__
+        return whole
+
+    return decorate
 
 
 KERNELS, CSRC, PYTHON = sources("kernels", NATIVE), sources("csrc", NATIVE), sources("torch_hrr", {".py"})
@@ -56,7 +73,7 @@ def test_there_is_something_to_check():
     assert KERNELS and CSRC and PYTHON
 
 
-@pytest.mark.parametrize("path", relative(KERNELS))
+@each(KERNELS)
 def test_kernels_know_no_framework(path):
     for angled, name in includes(path):
         if angled:
@@ -67,13 +84,13 @@ def test_kernels_know_no_framework(path):
         assert allowed, f"kernels/ may not include {name}"
 
 
-@pytest.mark.parametrize("path", relative([path for path in KERNELS + CSRC if path.suffix in {".cu", ".cuh"}]))
+@each([path for path in KERNELS + CSRC if path.suffix in {".cu", ".cuh"}])
 def test_cuda_sources_include_no_aten(path):
     for _, name in includes(path):
         assert not name.startswith(("ATen/", "c10/", "torch/")) or name.startswith("torch/headeronly/"), name
 
 
-@pytest.mark.parametrize("path", relative(CSRC))
+@each(CSRC)
 def test_csrc_includes_torch_and_kernels_alone(path):
     public = "csrc/include" in str(path)
     for angled, name in includes(path):
@@ -90,12 +107,12 @@ def test_no_file_includes_torch_extension():
             assert all(name != "torch/extension.h" for _, name in includes(path)), path
 
 
-@pytest.mark.parametrize("path", relative(PYTHON))
+@each(PYTHON)
 def test_the_package_needs_nothing_above_it(path):
     assert not {module.split(".")[0] for module in imports(path)} & LEAVES
 
 
-@pytest.mark.parametrize("path", relative(sources("torch_hrr/_plain", {".py"})))
+@each(sources("torch_hrr/_plain", {".py"}))
 def test_the_reference_is_plain_torch(path):
     standard = {"__future__", "collections", "dataclasses", "functools", "itertools", "math", "typing"}
     others = {module.split(".")[0] for module in imports(path) if not module.startswith("torch_hrr._plain")}
@@ -115,7 +132,7 @@ def systems_of(path, folder):
 SHARED = sources("torch_hrr/runtime", {".py"}) + sorted((ROOT / "torch_hrr").glob("_[!_]*.py"))
 
 
-@pytest.mark.parametrize("path", relative(SHARED))
+@each(SHARED)
 def test_what_systems_share_knows_no_system(path):
     assert not systems_of(path, "torch_hrr")
 
@@ -159,7 +176,7 @@ def test_modules_do_not_import_each_other_in_a_circle():
     assert circles(arrows) == set()
 
 
-@pytest.mark.parametrize("path", relative([path for path in PYTHON if path.parent.name != "compat"]))
+@each([path for path in PYTHON if path.parent.name != "compat"])
 def test_what_runs_does_not_import_the_names_of_older_programs(path):
     """Nor within functions: `torch_hrr._moved` finds them by name when somebody asks for one."""
     assert not [module for module in imports(path, when_run) if module.startswith("torch_hrr.compat")]
@@ -173,18 +190,12 @@ def test_importing_the_package_imports_no_name_of_older_programs():
 OWNED = [path for path in KERNELS + CSRC + PYTHON if path.relative_to(ROOT).parts[1] in SYSTEMS]
 
 
-@pytest.mark.parametrize("path", relative(OWNED))
+@each(OWNED)
 def test_systems_do_not_know_each_other(path):
     """What two of them use lies below both."""
     own = path.relative_to(ROOT).parts[1]
     for folder in ("kernels", "csrc", "torch_hrr"):
         assert systems_of(path, folder) <= {own}
-
-
-@pytest.mark.parametrize("path", relative([path for path in PYTHON if path.parent.name != "compat"]))
-def test_nothing_needs_the_names_of_older_programs(path):
-    """They are imported when somebody asks for them."""
-    assert not {module for module in imports(path, when_run) if module.startswith("torch_hrr.compat")}
 
 
 @pytest.mark.parametrize("name", ("assembly/monitor", "compat/assembly", "compat/simulator", "compat/_connectomes"))
@@ -194,7 +205,7 @@ def test_what_is_built_on_a_brain_uses_its_public_state(name):
     assert not names & {"_network", "_engine", "states"}
 
 
-@pytest.mark.parametrize("path", relative([path for path in PYTHON if path.name in {"functional.py", "_vmap.py"}]))
+@each([path for path in PYTHON if path.name in {"functional.py", "_vmap.py"}])
 def test_functional_layers_know_no_modules_or_systems(path):
     """A function of a system uses torch, the runtime and its own private helpers."""
     own = path.parent.name
@@ -206,9 +217,7 @@ def test_functional_layers_know_no_modules_or_systems(path):
             assert allowed or inside, module
 
 
-@pytest.mark.parametrize(
-    "path", relative([path for system in sorted(SYSTEMS) for path in sources(f"torch_hrr/{system}", {".py"})])
-)
+@each([path for system in sorted(SYSTEMS) for path in sources(f"torch_hrr/{system}", {".py"})])
 def test_systems_do_not_import_the_command_line_or_the_demo(path):
     assert not [name for name in imports(path) if name.startswith(("torch_hrr.demos", "torch_hrr.__main__"))]
 
