@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from cases.base import each
 
 from torch_hrr import assembly, encoding, field, hierarchy, hrr, runtime
 from torch_hrr.assembly import simulator
@@ -440,59 +441,59 @@ class Strange:
 def calls(*annotations):
     """Every argument, or every one of these annotations."""
     for system, known in GOOD.items():
-        for name, good in known.items():
+        for name in known:
             for parameter in inspect.signature(getattr(system, name)).parameters.values():
                 named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
                 kind = getattr(parameter.annotation, "__name__", parameter.annotation)
                 if named and (name, parameter.name) not in FREE and (not annotations or kind in annotations):
-                    yield pytest.param(system, name, good, parameter.name, id=f"{name}-{parameter.name}")
+                    yield system, name, parameter.name
 
 
-def called(system, name, good, argument, value):
+def called(system, name, argument, value):
     call = getattr(system, name)
-    return call(**inspect.signature(call).bind(*good).arguments | {argument: value})
+    return call(**inspect.signature(call).bind(*GOOD[system][name]).arguments | {argument: value})
 
 
-@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls()))
-def test_a_wrong_type_is_named(system, name, good, argument):
+def usual(system, name, argument):
+    """The argument in the good call."""
+    signature = inspect.signature(getattr(system, name))
+    return signature.bind(*GOOD[system][name]).arguments.get(argument, signature.parameters[argument].default)
+
+
+@each(calls())
+def test_a_wrong_type_is_named(system, name, argument):
     message = rf"^({named(system, name)}): ({re.escape(argument)}|dtype of 'a') must be .+, got "
     with pytest.raises(TypeError, match=message):
-        called(system, name, good, argument, Strange())
+        called(system, name, argument, Strange())
 
 
-@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
-@pytest.mark.parametrize(
-    "value", (torch.ones(1), torch.ones(2).to_sparse(), np.ones(2)), ids=("tensor", "sparse", "array")
-)
-def test_a_tensor_is_no_number(system, name, good, argument, value):
-    message = rf"^({named(system, name)}): {argument} must be (a number|an int), got {type(value).__name__}$"
-    with pytest.raises(TypeError, match=message):
-        called(system, name, good, argument, value)
+@each(calls("int", "float"))
+def test_a_tensor_is_no_number(system, name, argument):
+    for value in (torch.ones(1), torch.ones(2).to_sparse(), np.ones(2)):
+        message = rf"^({named(system, name)}): {argument} must be (a number|an int), got {type(value).__name__}$"
+        with pytest.raises(TypeError, match=message):
+            called(system, name, argument, value)
 
 
-@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
-def test_a_number_too_large_is_named(system, name, good, argument):
+@each(calls("int", "float"))
+def test_a_number_too_large_is_named(system, name, argument):
     if argument == "seed" or (name, argument) in {("connectome_inputs", "fiber"), ("connectome_inputs", "brain")}:
         return  # modulo 2^64
     error = IndexError if (name, argument) in INDICES else ValueError
     with pytest.raises(error, match=rf"^({named(system, name)}): {argument} must be .+, got an int of 16610 bits$"):
-        called(system, name, good, argument, 10**5000)
+        called(system, name, argument, 10**5000)
 
 
-@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("int", "float")))
-def test_an_array_without_dimensions_is_a_number(system, name, good, argument):
-    signature = inspect.signature(getattr(system, name))
-    value = signature.bind(*good).arguments.get(argument, signature.parameters[argument].default)
-    called(system, name, good, argument, np.array(value))
+@each(calls("int", "float"))
+def test_an_array_without_dimensions_is_a_number(system, name, argument):
+    called(system, name, argument, np.array(usual(system, name, argument)))
 
 
-@pytest.mark.parametrize(("system", "name", "good", "argument"), list(calls("bool")))
-def test_a_bool_of_numpy_is_a_flag(system, name, good, argument):
-    signature = inspect.signature(getattr(system, name))
-    value = signature.bind(*good).arguments.get(argument, signature.parameters[argument].default)
-    called(system, name, good, argument, np.bool_(value))
+@each(calls("bool"))
+def test_a_bool_of_numpy_is_a_flag(system, name, argument):
+    called(system, name, argument, np.bool_(usual(system, name, argument)))
     with pytest.raises(TypeError, match=rf"^({named(system, name)}): {argument} must be a bool, got int64$"):
-        called(system, name, good, argument, np.int64(value))
+        called(system, name, argument, np.int64(usual(system, name, argument)))
 
 
 @pytest.mark.parametrize("system", GOOD, ids=lambda system: system.__name__)
