@@ -3,26 +3,14 @@
 import pytest
 import torch
 from cases import ALL_CASES
-from cases.base import FULL, LANES, as_tuple, build, floats_of, named, tensors_of, with_floats, with_tensors
+from cases.base import FULL, LANES, as_tuple, build, each, floats_of, tensors_of, with_floats, with_tensors
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPCHECK_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor")
-# Traces the operator, which takes most of the time: once for each choice of arguments and their dimensions.
+# Traces the operator, which takes most of the time: once for each kind of call.
 OPCHECK_TRACED = "test_aot_dispatch_dynamic"
 
 every = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.id)
-samples = pytest.mark.parametrize(
-    ("case", "sample"), named((case, sample) for case in ALL_CASES for sample in case.lane_samples)
-)
-
-
-def is_traced(case, sample):
-    """Whether the sample is the first with these arguments, of as many dimensions and with as many that broadcast."""
-
-    def kind(other):
-        return {name: shape and tuple(min(size, 2) for size in shape) for name, shape in other.shapes.items()}
-
-    return FULL or sample is next(other for other in case.lane_samples if kind(other) == kind(sample))
 
 
 def ready(case, arguments):
@@ -71,21 +59,18 @@ def test_asking_an_out_form_for_a_derivative_or_vmap_is_an_error(case):
 
 # opcheck reads the .grad of a tensor that it made itself.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-@samples
+@each((case, sample) for case in ALL_CASES for sample in case.lane_samples)
 def test_opcheck(case, sample):
     arguments = ready(case, build(sample))
     for name in case.leaves(arguments):
         arguments[name].requires_grad_()
     keywords = {name: arguments.pop(name) for name in ("out",) if name in arguments}
-    tests = (*OPCHECK_TESTS, OPCHECK_TRACED) if is_traced(case, sample) else OPCHECK_TESTS
+    tests = (*OPCHECK_TESTS, OPCHECK_TRACED) if FULL or sample in case.kinds else OPCHECK_TESTS
     report = torch.library.opcheck(case.op, tuple(arguments.values()), keywords, test_utils=tests)
     assert report == dict.fromkeys(tests, "SUCCESS")
 
 
-@pytest.mark.parametrize(
-    ("case", "sample"),
-    named((case, sample) for case in ALL_CASES for sample in case.samples if "D8192" not in sample.id),
-)
+@each((case, sample) for case in ALL_CASES for sample in case.samples if "D8192" not in sample.id)
 def test_meta_agrees_with_the_result(case, sample):
     arguments = build(sample, sample.dtypes[-1])
     meta = case.run(with_tensors(arguments, lambda tensor: tensor.to("meta")))
