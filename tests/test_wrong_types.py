@@ -85,6 +85,8 @@ GOOD = {
         "CupyBrain": ("cpu",),
         "KCap": (2,),
         "Monitor": (brain_of(),),
+        "Parser": (),
+        "SequenceMemory": (20, 2),
         "TorchBrain": (),
         "assembly_loss": (A, torch.arange(2), 2),
         "assembly_margin_loss": (A, torch.arange(2), 2),
@@ -93,6 +95,7 @@ GOOD = {
         "k_cap": (A, 2),
         "k_winners": (A, 2),
         "overlap": ([1], [2]),
+        "parse": ("cats run",),
     },
     Methods(brain_of, assembly.Brain): {
         "activate": ("A", [1, 2]),
@@ -424,6 +427,8 @@ ELSEWHERE = {
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.
     *("configure", "get_params", "set_params", "LSMClassifier", "LSMGenerator", "LSMRegressor"),
+    # Data, and what tests/assembly tries: test_parser.py, test_programs.py, test_assembly_classifier.py.
+    *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "WordClass"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 

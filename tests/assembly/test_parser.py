@@ -135,9 +135,9 @@ def test_what_is_no_sentence_is_refused(sentence, text):
 
 def test_wrong_arguments():
     for given in (3, None, {"cats run"}, ["cats run", 3], b"cats run"):
-        with pytest.raises(TypeError, match=r"^parse: sentences must be a str or a list of str, got "):
+        with pytest.raises(TypeError, match=r"^parse: sentence must be a str or a list of str, got "):
             parse(given)
-    with pytest.raises(ValueError, match=r"^Parser: language must be 'english' or 'russian', got 'latin'$"):
+    with pytest.raises(ValueError, match=r"^parse: language must be 'english' or 'russian', got 'latin'$"):
         parse("cats run", language="latin")
     with pytest.raises(ValueError, match=r"^Parser: k must be at most n, got 30 and 20$"):
         Parser(n=20, k=30)

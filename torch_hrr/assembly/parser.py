@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import torch
 
-from torch_hrr._checks import brief, choice, listed
+from torch_hrr._checks import brief, choice, listed, named
 from torch_hrr._progress import Progress, Tick, ticking
 from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, takes
@@ -124,14 +124,14 @@ class Parser(Described):
         return {"grammar": grammar, "seed": self.seed, "n": self.n, "k": self.k, "p": self.p, "rounds": self.rounds}
 
     @overload
-    def parse(self, sentences: str, progress: Progress = None) -> ParseTree: ...
+    def parse(self, sentence: str, progress: Progress = None) -> ParseTree: ...
     @overload
-    def parse(self, sentences: Sentences, progress: Progress = None) -> list[ParseTree]: ...
-    def parse(self, sentences: str | Sentences, progress: Progress = None) -> ParseTree | list[ParseTree]:
+    def parse(self, sentence: Sentences, progress: Progress = None) -> list[ParseTree]: ...
+    def parse(self, sentence: str | Sentences, progress: Progress = None) -> ParseTree | list[ParseTree]:
         """The tree of a sentence, or the trees of several.
 
         Args:
-            sentences: Words of the grammar separated by blanks, in any case, with or without a full stop; or several
+            sentence: Words of the grammar separated by blanks, in any case, with or without a full stop; or several
                 such sentences.
             progress: As for `Brain.project`, but counts the words of the longest sentence.
 
@@ -144,8 +144,8 @@ class Parser(Described):
         """
         op = "parse"
         tick = ticking(op, progress)
-        alone = isinstance(sentences, str)
-        texts = [sentences] if alone else listed(op, "sentences", sentences, "a str or a list of str")
+        alone = isinstance(sentence, str)
+        texts = [sentence] if alone else listed(op, "sentence", sentence, "a str or a list of str")
         given = [self._words(op, text) for text in texts]
         self.brain = brain = self._made(len(given)) if given else None
         trees = [] if brain is None else self._parsed(brain, given, tick)
@@ -160,7 +160,7 @@ class Parser(Described):
 
     def _words(self, op: str, text: Any) -> list[str]:
         if not isinstance(text, str):
-            raise TypeError(f"{op}: sentences must be a str or a list of str, got {brief(text)}")
+            raise TypeError(f"{op}: sentence must be a str or a list of str, got {brief(text)}")
         words = text.lower().strip(" \t\n.!?").split()
         if not words:
             raise ValueError(f"{op}: sentence must have words, got {brief(text)}")
@@ -341,5 +341,7 @@ def parse(
         TypeError: An argument of another type.
         ValueError: An unknown language or word, or a sentence that is empty or that the grammar does not cover.
     """
-    found = Parser(language, seed).parse(sentence)
+    with named("Parser", "parse"):
+        parser = Parser(language, seed)
+    found = parser.parse(sentence)
     return found.dependencies if isinstance(found, ParseTree) else [tree.dependencies for tree in found]
