@@ -31,7 +31,7 @@ from bench.timing import Candidate, Settings, candidate, machine_limits, median_
 from torch_hrr._library import build_info  # noqa: E402
 from torch_hrr.runtime import get_device_info  # noqa: E402
 
-SYSTEMS = ("hrr", "assembly", "encoding", "field", "hierarchy")
+SYSTEMS = ("hrr", "assembly", "programs", "encoding", "field", "hierarchy")
 RESULTS = ROOT / "bench" / "results"
 # Benchmarks of an installed package know no commit and keep nothing beside themselves.
 IN_SOURCE_TREE = (ROOT / "csrc").is_dir()
@@ -336,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     system = importlib.import_module(f"bench.{options.system}")
     all_entries: tuple[Entry, ...] = system.ENTRIES
     mean_aims: dict[str, float] = getattr(system, "MEAN_AIMS", {})
-    target_module = importlib.import_module(f"bench.{options.system}_targets")
+    target_module = system if hasattr(system, "TARGETS") else importlib.import_module(f"bench.{options.system}_targets")
     all_targets: tuple[Target, ...] = target_module.TARGETS
     entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
     targets = [target for target in all_targets if re.search(options.filter, target.name)]

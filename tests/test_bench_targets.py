@@ -135,7 +135,7 @@ def test_targets_in_json_and_table(tmp_path, monkeypatch, capsys):
     assert "needs a GPU" in printed
 
 
-@pytest.mark.parametrize("system", run.SYSTEMS)
+@pytest.mark.parametrize("system", [name for name in run.SYSTEMS if name != "programs"])
 def test_targets_of_a_gpu_are_listed_and_not_measured_without_one(system):
     table = importlib.import_module(f"bench.{system}_targets").TARGETS
     assert len({target.name for target in table}) == len(table)
@@ -144,6 +144,11 @@ def test_targets_of_a_gpu_are_listed_and_not_measured_without_one(system):
     for target in found:
         row = targets.measure_target(target, targets.Session(SETTINGS))
         assert row.keys() == KEYS and row["status"] == "needs a GPU"
+
+
+def test_programs_give_what_they_are_compared_with():
+    programs, seed = importlib.import_module("bench.programs"), torch.tensor(3)
+    assert torch.equal(programs.batch_of(8, seed), programs.loop_of(8, seed)) and len(programs.one(seed)) == 5
 
 
 def test_results_are_kept_by_system_device_and_driver(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -304,10 +304,10 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
     if named.dtype == torch.bool:
         if tuple(named.shape) != (count,):
             raise ValueError(f"{op}: brains must be a mask of shape [{count}], got {list(named.shape)}")
-        return [int(brain) for brain in named.nonzero().squeeze(1)]
+        return cast(list[int], named.nonzero().squeeze(1).tolist())
     if (named.is_floating_point() and len(named.flatten())) or named.is_complex() or named.dim() > 1:
         raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got {brief(given)}")
-    numbers = [int(brain) for brain in named.reshape(-1)]
+    numbers: list[int] = named.reshape(-1).tolist()
     for brain in numbers:
         if not 0 <= brain < count:
             raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {brain}")
