@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
-        "demo", help="real data through every system: digits, assemblies, text, a dynamic field, learned filters"
+        "demo",
+        help="real data through every system: digits, assemblies, sentences, text, a dynamic field, learned filters",
     )
     demos.add_arguments(demo_parser)
     demo_parser.set_defaults(run=demos.run)

@@ -6,6 +6,7 @@ import torch
 from torch_hrr import __main__ as command_line
 from torch_hrr.assembly import connectome_inputs
 from torch_hrr.demos import assembly as assembly_demo
+from torch_hrr.demos import sentences
 
 pytest.importorskip("sklearn")
 
@@ -40,3 +41,12 @@ def test_the_command_prints_both_tables(monkeypatch, capsys, tmp_path):
     for text in ("winners, ridge read-out", "0.961", "5 rounds later", "100 of 2000 neurons fire"):
         assert text in printed
     assert "Assemblies" in (tmp_path / "demo.svg").read_text()
+
+
+def test_sentences_have_the_trees_of_the_table(capsys, tmp_path):
+    assert command_line.main(["demo", "--jobs", "sentences", "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "├─ dogs  SUBJ" in printed and "neurons that ever fired: LEX" in printed
+    rows = dict(line.rsplit(None, 1) for line in printed.splitlines() if len(line) > 50)
+    assert all(float(rows[sentence]) >= 0.9 for sentence in sentences.SENTENCES)
+    assert "Sentences" in (tmp_path / "demo.svg").read_text()

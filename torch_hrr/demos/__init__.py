@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-JOBS = ("digits", "assembly", "text", "field", "hierarchy")
+JOBS = ("digits", "assembly", "sentences", "text", "field", "hierarchy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
