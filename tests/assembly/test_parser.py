@@ -87,6 +87,8 @@ def test_words_and_grammars_of_a_user():
     more = grammar.ENGLISH.with_words({"goose": ("noun", "geese")}, geese="noun", run="transitive verb")
     assert parse("goose run the geese", more) == dependencies("run geese SUBJ, run geese OBJ, geese the DET")
     assert "geese" not in grammar.ENGLISH.words
+    names = grammar.ENGLISH.with_words(Rex="noun", self="noun", words="noun")
+    assert parse("The self chase Rex.", names) == dependencies("chase self SUBJ, chase Rex OBJ, self the DET")
     small = Grammar(
         words={"a": "thing", "b": "deed"},
         classes={"thing": WordClass("LEX-S"), "deed": WordClass("LEX-V V-S !LEX-S")},
@@ -99,13 +101,18 @@ def test_words_and_grammars_of_a_user():
     assert copied == small and parse("a b", copied) == {("b", "a", "S")}
     for changes, text in (
         ({"words": {"a": "think"}}, "class of 'a' must be 'thing' or 'deed', got 'think'"),
-        ({"root": "W"}, "areas must be 'LEX', 'V' or 'S', got 'W'"),
+        ({"words": {"a": "thing", "b": ("deed",)}}, "words must be str, .*, got 'b': [(]'deed',[)]"),
+        ({"words": {"a": "thing", "b c": "deed"}}, "words must have no blanks and end in no stop, got 'b c'"),
+        ({"root": "W"}, "areas must be 'V' or 'S', got 'W'"),
+        ({"root": "LEX"}, "areas must be 'V' or 'S', got 'LEX'"),
+        ({"small_areas": "S"}, "open_areas and small_areas must be a tuple of areas, got str"),
+        ({"dependents": {"V": ("S",), "S": ("V",)}}, r"dependents must not lead back, got \['V', 'S', 'V'\]"),
         ({"classes": {**small.classes, "deed": WordClass("LEX-Q")}}, "areas must be 'LEX', 'V' or 'S', got 'Q'"),
         ({"classes": {**small.classes, "deed": WordClass("LEX>V")}}, "areas must be 'LEX', 'V' or 'S', got 'LEX>V'"),
         ({"classes": {**small.classes, "deed": WordClass("V-S-V")}}, "rules must be such as .*, got 'V-S-V'"),
         ({"classes": {**small.classes, "deed": WordClass("V/one")}}, "rules must be such as .*, got 'V/one'"),
     ):
-        with pytest.raises(ValueError, match=f"^Grammar: {text}$"):
+        with pytest.raises((ValueError, TypeError), match=f"^Grammar: {text}$"):
             dataclasses.replace(small, **changes)
 
 
@@ -139,6 +146,8 @@ def test_wrong_arguments():
             parse(given)
     with pytest.raises(ValueError, match=r"^parse: language must be 'english' or 'russian', got 'latin'$"):
         parse("cats run", language="latin")
+    with pytest.raises(TypeError, match=r"^with_words: words must be a mapping, got list$"):
+        grammar.ENGLISH.with_words(["birds"])
     with pytest.raises(ValueError, match=r"^Parser: k must be at most n, got 30 and 20$"):
         Parser(n=20, k=30)
 

@@ -7,12 +7,15 @@ Source of both grammars: Mitropolsky, Collins, Papadimitriou, A biologically pla
 from __future__ import annotations
 
 import functools
+import graphlib
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from torch_hrr._checks import brief, choice
+from torch_hrr._checks import brief, choice, listed, word
 from torch_hrr._repr import Described
+from torch_hrr._spec import Instance
 
 LEXICON = "LEX"
 """The area of the words."""
@@ -43,6 +46,11 @@ class WordClass(Described):
     after: str = ""
     closed: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuses what is no text."""
+        for name in ("before", "after", "closed"):
+            word("WordClass", name, getattr(self, name))
+
 
 @functools.lru_cache(256)
 def rules(text: str) -> tuple[Rule, ...]:
@@ -72,7 +80,9 @@ class Grammar(Described):
         small_areas: Areas with as many winners as a word has, which learn less.
 
     Raises:
-        ValueError: A word is of no class, or a rule none or of an area that is not in ``dependents``.
+        TypeError: A part is of another type.
+        ValueError: A word is none or of no class, a rule none or of an area that is not in ``dependents``, or these
+            lead from an area back to itself.
     """
 
     words: Mapping[str, str | tuple[str, str]]
@@ -84,16 +94,34 @@ class Grammar(Described):
 
     def __post_init__(self) -> None:
         """Refuses what does not fit together."""
+        op = "Grammar"
+        for name in ("words", "classes", "dependents"):
+            _check_mapping(op, name, getattr(self, name))
+        wanted = "a tuple of areas"
+        below = {area: listed(op, "dependents", each, wanted) for area, each in self.dependents.items()}
+        others = (self.open_areas, self.small_areas)
+        lists = [*below.values(), *(listed(op, "open_areas and small_areas", each, wanted) for each in others)]
+        for name in (self.root, *itertools.chain(*lists)):
+            choice(op, "areas", name, self.areas)
+        try:
+            graphlib.TopologicalSorter(below).prepare()
+        except graphlib.CycleError as error:
+            raise ValueError(f"{op}: dependents must not lead back, got {brief(error.args[1])}") from None
         known = (LEXICON, *self.areas)
-        named = {self.root, *self.open_areas, *self.small_areas}.union(*self.dependents.values())
+        if len(set(known)) < len(known):
+            raise ValueError(f"{op}: areas must be others than {LEXICON!r}, got it in dependents")
         for each in self.classes.values():
-            named.update(
-                area for text in (each.before, each.after, each.closed) for rule in rules(text) for area in rule.areas
-            )
-        for name in sorted(named):
-            choice("Grammar", "areas", name, known)
-        for word in self.words:
-            choice("Grammar", f"class of {word!r}", self.class_of(word), self.classes)
+            texts = Instance(WordClass)(op, "classes", each)
+            for rule in rules(f"{texts.before} {texts.after} {texts.closed}"):
+                for name in rule.areas:
+                    choice(op, "areas", name, known)
+        for form, given in self.words.items():
+            kind, *lemma = given if isinstance(given, tuple) and len(given) == 2 else (given,)
+            if not all(isinstance(each, str) for each in (form, kind, *lemma)):
+                raise TypeError(f"{op}: words must be str, of a class or a class and a lemma, got {form!r}: {given!r}")
+            if split(form) != [form]:
+                raise ValueError(f"{op}: words must have no blanks and end in no stop, got {brief(form)}")
+            choice(op, f"class of {form!r}", kind, self.classes)
 
     def _summary(self) -> dict[str, Any]:
         return {"words": self.words.keys(), "classes": self.classes.keys(), "areas": list(self.areas)}
@@ -118,9 +146,20 @@ class Grammar(Described):
         """The lemmas in the order in which the words name them first."""
         return tuple(dict.fromkeys(map(self.lemma_of, self.words)))
 
-    def with_words(self, words: Mapping[str, str | tuple[str, str]] | None = None, **more: str) -> Grammar:
+    def with_words(self, words: Mapping[str, str | tuple[str, str]] | None = None, /, **more: str) -> Grammar:
         """A grammar with further words, ``with_words(birds="noun")``; one that is there already gets the new class."""
+        _check_mapping("with_words", "words", {} if words is None else words)
         return replace(self, words={**self.words, **(words or {}), **more})
+
+
+def split(sentence: str) -> list[str]:
+    """The words of a sentence, which may end in a stop."""
+    return sentence.strip(" \t\n.!?").split()
+
+
+def _check_mapping(op: str, argument: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{op}: {argument} must be a mapping, got {type(given).__name__}")
 
 
 def _all(kind: str, words: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, takes
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, WordClass, rules
+from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, WordClass, rules, split
 
 Fibers = frozenset[tuple[str, str]]
 Dependencies = set[tuple[str, str, str]]
@@ -88,7 +88,7 @@ class Parser(Described):
     Source: Mitropolsky, Collins, Papadimitriou, A biologically plausible parser, Transactions of the ACL 9, 2021.
     """
 
-    @takes(seed=Seed(), n=Int(_WORD_WINNERS), k=Int(1), p=Real(0, 1), rounds=Int(2), device=Device())
+    @takes(seed=Seed(), n=Int(_WORD_WINNERS, 2**31 - 2), k=Int(1), p=Real(0, 1), rounds=Int(2), device=Device())
     def __init__(
         self,
         language: str | Grammar = "english",
@@ -131,7 +131,7 @@ class Parser(Described):
         """The tree of a sentence, or the trees of several.
 
         Args:
-            sentence: Words of the grammar separated by blanks, in any case, with or without a full stop; or several
+            sentence: Words of the grammar separated by blanks, also with capitals and with a full stop; or several
                 such sentences.
             progress: As for `Brain.project`, but counts the words of the longest sentence.
 
@@ -161,7 +161,7 @@ class Parser(Described):
     def _words(self, op: str, text: Any) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"{op}: sentence must be a str or a list of str, got {brief(text)}")
-        words = text.lower().strip(" \t\n.!?").split()
+        words = [word if word in self.grammar.words else word.lower() for word in split(text)]
         if not words:
             raise ValueError(f"{op}: sentence must have words, got {brief(text)}")
         for word in words:
@@ -176,7 +176,8 @@ class Parser(Described):
 
     def _made(self, batch: int) -> Brain:
         grammar, count = self.grammar, len(self.grammar.lemmas)
-        brain = Brain(self.p, device=self.device, batch=batch, seeds=[self.seed] * batch)
+        with named("Brain", "parse"):
+            brain = Brain(self.p, device=self.device, batch=batch, seeds=[self.seed] * batch)
         brain.add_area(LEXICON, _WORD_WINNERS * count, _WORD_WINNERS, _SMALL)
         for area in grammar.areas:
             brain.add_area(area, self.n, _WORD_WINNERS if area in grammar.small_areas else self.k, _SMALL)
