@@ -1,10 +1,14 @@
 """The classifier on drawn classes, its conventions, and what it refuses."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
+from torch_hrr import IntegrityError
 from torch_hrr.assembly import AssemblyClassifier
+from torch_hrr.io import files
 
 
 def drawn(seed, share, count, cores=2, inputs=1000, size=100, background=0.1):
@@ -73,6 +77,29 @@ def test_conventions_of_scikit_learn():
     assert search.best_score_ == 1 and search.best_estimator_.beta in (0.0, 0.1)
     pipe = make_pipeline(Binarizer(threshold=0.5), AssemblyClassifier(n=200, k=20)).fit(0.4 + 0.3 * x.numpy(), names)
     assert (pipe.predict(0.4 + 0.3 * x.numpy()) == fitted.predict(x.numpy())).all()
+
+
+def test_threads_share_one():
+    x, y = drawn(3, 0.5, 10, inputs=60, size=20)
+    fitted = AssemblyClassifier(n=200, k=20).fit(x, y)
+    expected = fitted.decision_function(x)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fitted.decision_function(x), range(12)))
+    assert all(torch.equal(each, expected) for each in found)
+
+
+def test_settings_of_the_next_fit_are_saved_beside_the_last_one(tmp_path):
+    x, y = drawn(2, 0.8, 4, inputs=60, size=20)
+    fitted = AssemblyClassifier(n=np.int64(200), k=20, p=np.float32(0.1)).fit(x, y)
+    fitted.set_params(k=30, p=0.2, seed=4).save(tmp_path / "it")
+    loaded = AssemblyClassifier.load(tmp_path / "it")
+    assert torch.equal(loaded.decision_function(x), fitted.decision_function(x)) and loaded.k == 30
+    assert torch.equal(loaded.fit(x, y).assemblies, fitted.fit(x, y).assemblies)
+    for changes in ({"k": 0}, {"classes": "two"}, {"inputs": 61}, {"inputs": 2**40}, {"labels": [0]}):
+        tensors, metadata = fitted._content()
+        files.save(tmp_path / "it", tensors, metadata | changes, format=fitted.file_format, version=1)
+        with pytest.raises(IntegrityError, match="must describe a AssemblyClassifier, got "):
+            AssemblyClassifier.load(tmp_path / "it")
 
 
 GOOD = torch.eye(4)

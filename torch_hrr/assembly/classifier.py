@@ -7,16 +7,19 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_data, integer, named, strided
+from torch_hrr._checks import check_data, named, plain, strided
 from torch_hrr._estimators import Parameters, not_fitted
 from torch_hrr._inputs import as_array, check_target, labels, like
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._repr import Described
-from torch_hrr._spec import Device, Int, Real, Seed
+from torch_hrr._spec import Device, Int, Real, Seed, Spec
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
 
-_SETTINGS = ("n_in", "n", "k", "p", "beta", "classes", "seed")
+_SETTINGS: dict[str, Spec] = {
+    "n_in": Int(1).or_none(), "n": Int(1), "k": Int(1), "p": Real(0, 1), "beta": Real(0), "classes": Int(1).or_none(),
+    "seed": Seed(),
+}  # fmt: skip
 
 
 class AssemblyClassifier(Parameters, Described, Saveable):
@@ -82,15 +85,18 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     def _is_fitted(self) -> bool:
         return "brain" in self.__dict__
 
-    def _drawn(self, n_in: int) -> Brain:
+    def _checked(self) -> dict[str, Any]:
+        """The settings, of Python's types."""
         op = type(self).__name__
-        n, k = Int(1)(op, "n", self.n), Int(1)(op, "k", self.k)
-        p, beta, seed = Real(0, 1)(op, "p", self.p), Real(0)(op, "beta", self.beta), Seed()(op, "seed", self.seed)
+        return {name: spec(op, name, getattr(self, name)) for name, spec in _SETTINGS.items()}
+
+    def _drawn(self, n_in: int, given: dict[str, Any]) -> Brain:
+        op = type(self).__name__
         device = Device()(op, "device", self.device)
-        with named("add_area", op):
-            brain = Brain(p, seed, device=device)
+        with named("Brain", op), named("add_area", op):
+            brain = Brain(given["p"], given["seed"], device=device)
             brain.add_area("input", n_in, n_in)
-            brain.add_area("A", n, k, beta)
+            brain.add_area("A", given["n"], given["k"], given["beta"])
         return brain
 
     def fit(self, X: Any, y: Any, progress: Progress = None) -> Self:
@@ -115,14 +121,14 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         op = "fit"
         check_target(op, y)
         tick = ticking(op, progress)
-        n_in = None if self.n_in is None else integer(type(self).__name__, "n_in", self.n_in, 1)
-        rows, width = _firing(op, X, n_in)
+        given = self._checked()
+        rows, width = _firing(op, X, given["n_in"])
         found, label = labels(op, "y", y, len(rows))
         if not len(rows):
             raise ValueError(f"{op}: X must have at least one example, got none")
-        if self.classes is not None and len(found) != integer(type(self).__name__, "classes", self.classes, 1):
-            raise ValueError(f"{op}: y must have {self.classes} classes, got {len(found)}")
-        brain, done, total = self._drawn(width), 0, 2 * len(rows)
+        if given["classes"] not in (None, len(found)):
+            raise ValueError(f"{op}: y must have {given['classes']} classes, got {len(found)}")
+        brain, done, total = self._drawn(width, given), 0, 2 * len(rows)
         for kind in range(len(found)):
             brain.clear("A")
             for place, number in enumerate((label == kind).nonzero().flatten().tolist()):
@@ -139,8 +145,9 @@ class AssemblyClassifier(Parameters, Described, Saveable):
             tick(done + number + 1, total)
         # Ties go to the lower index.
         best = torch.sort(wins, dim=-1, descending=True, stable=True).indices[:, :k]
-        self.brain, self.assemblies, self.classes_ = brain, best.sort(-1).values.to(brain.device), found
-        self.n_features_in_ = width
+        assemblies = best.sort(-1).values.to(brain.device)
+        # All at once: Ctrl-C finds either fit whole.
+        self.__dict__.update(brain=brain, assemblies=assemblies, classes_=found, n_features_in_=width)
         return self
 
     def decision_function(self, X: Any) -> Any:
@@ -177,7 +184,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         return shares
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        metadata: dict[str, Any] = {name: getattr(self, name) for name in _SETTINGS} | {"seed": str(self.seed)}
+        metadata: dict[str, Any] = {name: plain(getattr(self, name)) for name in _SETTINGS} | {"seed": str(self.seed)}
         if not self._is_fitted():
             return {}, metadata
         tensors, config = self.brain._content()
@@ -197,14 +204,16 @@ class AssemblyClassifier(Parameters, Described, Saveable):
             if tensors or held or inputs:
                 raise ValueError("tensors without a brain")
             return made
+        # The settings may be others than those of the fit: they are for the next one.
+        made._checked()
         rest = {name: value for name, value in tensors.items() if name != "assemblies"}
-        brain, drawn = Brain._from_content(rest, config, made._drawn(inputs).device), made._drawn(inputs)
-        sizes = [(each.p, each.seed, *((area.n, area.k) for area in each.areas.values())) for each in (brain, drawn)]
+        brain = Brain._from_content(rest, config, device)
+        inputs = Int(1)("load", "inputs", inputs)
         found, _ = labels("load", "labels", held, len(held))
-        assemblies = tensors["assemblies"]
-        k, n = drawn.areas["A"].k, drawn.areas["A"].n
-        wrong = assemblies.dtype != torch.int64 or assemblies.shape != (len(found), k) or len(found) != len(held)
-        if wrong or sizes[0] != sizes[1] or int(assemblies.min()) < 0 or int(assemblies.max()) >= n:
+        area, assemblies = brain.areas["A"], tensors["assemblies"]
+        right = assemblies.dtype == torch.int64 and assemblies.shape == (len(held), area.k) and len(found) == len(held)
+        right = right and int(assemblies.min()) >= 0 and int(assemblies.max()) < area.n
+        if not right or brain.batch is not None or brain.areas["input"].n != inputs:
             raise ValueError("entries that no classifier has")
         made.brain, made.assemblies = brain, assemblies.to(brain.device)
         made.classes_, made.n_features_in_ = found, inputs
@@ -214,9 +223,11 @@ class AssemblyClassifier(Parameters, Described, Saveable):
 
 
 def _winners(brain: Brain, row: Tensor) -> Tensor:
-    brain.activate("input", row)
-    brain.project("input", "A")
-    return brain.winners("A")
+    # Threads may share a brain, and so an estimator.
+    with brain._lock:
+        brain.activate("input", row)
+        brain.project("input", "A")
+        return brain.winners("A")
 
 
 def _firing(op: str, given: Any, n_in: int | None) -> tuple[list[Tensor], int]:
