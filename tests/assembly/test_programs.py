@@ -4,10 +4,13 @@ import copy
 import pickle
 import random
 
+import numpy as np
 import pytest
 import torch
 
+from torch_hrr import IntegrityError
 from torch_hrr.assembly import FiniteStateMachine, SequenceMemory
+from torch_hrr.io import files
 
 LETTERS = list("abcdefgh")
 SMALL = {"n": 1000, "k": 50, "p": 0.2}
@@ -93,6 +96,7 @@ def test_one_goes_on_where_it_was_saved(make, tmp_path):
         return own.train(1).trace([1, 1, 1, 0])
 
     made = make()
+    made.brain.add_area("of a user", 100, 10)
     made.save(tmp_path / "program")
     loaded = type(made).load(tmp_path / "program")
     fresh = made._from_settings({**made._settings()}, {}, None)
@@ -105,6 +109,85 @@ def test_one_goes_on_where_it_was_saved(make, tmp_path):
         assert set(other.brain.fibers) == fibers
         for fiber in fibers:
             assert all(map(torch.equal, made.brain.potentiated(*fiber), other.brain.potentiated(*fiber)))
+
+
+@pytest.mark.parametrize("make", [a_memory, a_machine])
+def test_copies_share_nothing_and_states_of_others_are_refused(make):
+    made, state = make(), copy.deepcopy(make().state_dict())
+    copied = copy.copy(made)
+    stimuli = dict(made.brain.stimuli)
+    copied.present(["x", "y"], 1) if make is a_memory else copied.train(1)
+    assert copied.brain is not made.brain and made.brain.stimuli == stimuli
+    kept = copy.deepcopy(made.get_extra_state())
+    for changes, error, text in (
+        ({"settings": {**kept["settings"], "p": 0.3}}, ValueError, "p must be .*, got 0.3"),
+        ({"labels": [1.5, "b"]}, TypeError, "labels must be strings or ints, got 1.5"),
+        ({"labels": ["b"]}, ValueError, "assemblies must be one for each of 1 labels"),
+        ({"assemblies": [torch.zeros(50).long()] * len(kept["labels"])}, ValueError, "assemblies must be 50 of"),
+        ({"more": 1}, ValueError, "_extra_state must hold settings, "),
+    ):
+        state["_extra_state"] = kept | changes
+        with pytest.raises(error, match=f"^load_state_dict: {text}"):
+            made.load_state_dict(state)
+        assert made.get_extra_state()["labels"] == kept["labels"]
+
+
+def test_sizes_that_tensors_contradict_are_refused_before_anything_is_made(tmp_path):
+    for made, changes in (
+        (a_memory(), {"n": 2**31 - 2}),
+        (a_memory(), {"k": 40}),
+        (a_machine(), {"n": 2**31 - 2}),
+        (a_machine(), {"transitions": [[state, 0, "even"] for state in range(10**4)]}),
+        (a_machine(), {"symbols": list(range(99))}),
+        (a_machine(), {"presentations": 0}),
+    ):
+        tensors, metadata = made._content()
+        files.save(tmp_path / "it", tensors, metadata | changes, format=made.file_format, version=1)
+        with pytest.raises(IntegrityError, match=f"must describe a {type(made).__name__}, got "):
+            type(made).load(tmp_path / "it")
+
+
+def test_a_presentation_that_ends_early_counts_as_not_begun():
+    machine, whole = (FiniteStateMachine(["even", "odd"], [0, 1], PARITY, **SMALL) for _ in range(2))
+    rounds = []
+
+    def end(brain):
+        rounds.append(brain)
+        if len(rounds) in (15, 70):
+            raise KeyboardInterrupt
+
+    handle = machine.brain.register_round_hook(end)
+    for done in (0, 3):
+        with pytest.raises(KeyboardInterrupt):
+            machine.train(9)
+        assert machine._learned() == {"presentations": done} and machine.brain.plastic
+    handle.remove()
+    whole.train(3)
+    for fiber in whole.brain.fibers:
+        assert all(map(torch.equal, machine.brain.potentiated(*fiber), whole.brain.potentiated(*fiber)))
+    assert not machine.brain.areas["state"].fixed and machine.run([1]) == "odd"
+
+
+def test_a_repetition_that_ends_early_leaves_whole_rounds():
+    memory = SequenceMemory(**SMALL)
+
+    def end(brain):
+        raise KeyboardInterrupt
+
+    handle = memory.brain.register_round_hook(end)
+    with pytest.raises(KeyboardInterrupt):
+        memory.present(["a", "b"])
+    handle.remove()
+    assert memory.items == [] and memory.present(["a", "b"], 4).recall("a") == ["a", "b"]
+
+
+def test_labels_are_those_of_python():
+    memory = SequenceMemory(**SMALL).present(np.arange(3), 5)
+    memory.present(np.array(["x", "1"]), 5)
+    assert {type(item) for item in memory.items} == {int, str} and memory.recall(np.int64(1)) == [1, 2]
+    machine = FiniteStateMachine(np.arange(2), ["x"], {(np.int64(0), np.str_("x")): np.int64(1)}, **SMALL)
+    assert machine.train(np.bool_(True)) is machine and machine.train(np.int64(2)).trace(np.array(["x"])) == [0, 1]
+    assert [type(label) for label in machine.trace(["x"])] == [int, int]
 
 
 def test_what_does_not_learn_refuses_to():
@@ -140,7 +223,15 @@ def test_what_does_not_learn_refuses_to():
             ValueError,
             "recall: first must be an item",
         ),
-        (lambda: SequenceMemory(10, 20), ValueError, "add_area: k must be"),
+        (lambda: a_memory().recall(True), TypeError, "recall: first must be a str or an int, got True"),
+        (lambda: a_memory().recall([1]), TypeError, r"recall: first must be a str or an int, got \[1\]"),
+        (lambda: a_machine().run([1.0]), TypeError, "run: symbols must be strings or ints, got 1.0"),
+        (
+            lambda: FiniteStateMachine([0], [0], {(0, False): 0}),
+            TypeError,
+            "FiniteStateMachine: transitions must be strings or ints, got False",
+        ),
+        (lambda: SequenceMemory(10, 20), ValueError, "SequenceMemory: k must be"),
         (
             lambda: FiniteStateMachine([], [0], {}),
             ValueError,

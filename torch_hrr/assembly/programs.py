@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +12,10 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import brief, integer, is_bool, listed
-from torch_hrr._progress import Progress, ticking
+from torch_hrr._checks import brief, integer, is_bool, listed, named
+from torch_hrr._progress import Progress, interrupts_held_back, ticking
 from torch_hrr._repr import DescribedModule
-from torch_hrr._shared import Shared, locked
+from torch_hrr._shared import CopiedWhole, Shared, locked
 from torch_hrr._spec import Bool, Device, Int, Real, Seed, takes
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
@@ -24,7 +25,7 @@ Label = str | int
 _KNOWN = 0.5
 
 
-class Program(Shared, Saveable, DescribedModule):
+class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     """A module with a brain, and the assemblies that stand for labels in it.
 
     Its state and its files hold the brain, so that what was saved goes on where it was. Threads may share one: calls
@@ -47,11 +48,26 @@ class Program(Shared, Saveable, DescribedModule):
     def _settings(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _learned(self) -> dict[str, Any]:
+        """What is known beside brain and assemblies, and changes."""
+        return {}
+
+    @classmethod
+    def _areas(cls, settings: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        """Neurons and winners of the areas."""
+        raise NotImplementedError
+
+    @classmethod
+    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
+        """The stimuli, of as many neurons as the areas have winners, where there are so many assemblies."""
+        raise NotImplementedError
+
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, config = self.brain._content()
         held = {f"assembly.{i}": each.cpu() for i, each in enumerate(self._assemblies.values())}
-        return {**tensors, **held}, {**self._settings(), "labels": list(self._assemblies), "brain": config}
+        own = self._settings() | self._learned()
+        return {**tensors, **held}, {**own, "labels": list(self._assemblies), "brain": config}
 
     @classmethod
     def _from_content(
@@ -59,62 +75,90 @@ class Program(Shared, Saveable, DescribedModule):
     ) -> Self:
         settings = dict(metadata)
         config, labels = settings.pop("brain"), settings.pop("labels")
-        labels = _labels("load", "labels", labels) if labels else []
-        held = [tensors[f"assembly.{i}"] for i in range(len(labels))]
+        held = {**metadata, "assemblies": [tensors[f"assembly.{i}"] for i in range(len(labels))]}
         rest = {name: value for name, value in tensors.items() if not name.startswith("assembly.")}
         brain = Brain._from_content(rest, config, device)
+        # Before anything is made that the file does not hold.
+        cls._check_areas(settings, {name: (area.n, area.k) for name, area in brain.areas.items()})
+        if any(brain.stimuli.get(name) != settings["k"] for name in cls._stimuli(settings, len(labels))):
+            raise ValueError(f"stimuli of {settings['k']}")
         made = cls._from_settings(settings, tensors, brain.device)
-        area = brain.areas[cls._area]
-        for each in held:
-            if each.dtype != torch.int64 or each.shape != (area.k,) or each.min() < 0 or each.max() >= area.n:
-                raise ValueError(f"assemblies of {area.k} of {area.n} neurons")
-        made._take_over(brain, dict(zip(labels, held, strict=True)))
+        own = made.brain
+        if (brain.p, brain.seed, brain.mode, brain.batch) != (own.p, own.seed, own.mode, own.batch):
+            raise ValueError(f"a brain of p {own.p} and seed {own.seed}, got {brain.p} and {brain.seed}")
+        made.brain, made._assemblies = brain, made._checked("load", held)
         found, said = made._content()
         if said != metadata or found.keys() != tensors.keys():
             raise ValueError(f"entries that no {cls.__name__} has")
         return made
 
-    def _take_over(self, brain: Brain, assemblies: Mapping[Label, Tensor]) -> None:
-        own = self.brain
-        if (brain.p, brain.seed, brain.mode, brain.batch) != (own.p, own.seed, own.mode, own.batch):
-            raise ValueError(f"a brain of p {own.p} and seed {own.seed}, got {brain.p} and {brain.seed}")
-        for name, area in own.areas.items():
-            if name not in brain.areas or (brain.areas[name].n, brain.areas[name].k) != (area.n, area.k):
-                raise ValueError(f"an area {name!r} of {area.n} neurons")
-        self.brain = brain
-        self._assemblies = {label: each.to(brain.device) for label, each in assemblies.items()}
+    def _checked(self, op: str, state: Mapping[str, Any]) -> dict[Label, Tensor]:
+        """Copies of the assemblies of a state on the brain's device, by label."""
+        n, k = self._areas(self._settings())[self._area]
+        known = _labels(op, "labels", state["labels"]) if state["labels"] else []
+        held = listed(op, "assemblies", state["assemblies"], "a list of tensors")
+        if len(held) != len(known):
+            raise ValueError(f"{op}: assemblies must be one for each of {len(known)} labels, got {len(held)}")
+        for each in held:
+            fits = isinstance(each, Tensor) and each.dtype == torch.int64 and each.shape == (k,)
+            if not (fits and each[0] >= 0 and each[-1] < n and bool((each.diff() > 0).all())):
+                raise ValueError(f"{op}: assemblies must be {k} of {n} neurons, ascending, got {brief(each)}")
+        return {label: each.to(self.brain.device, copy=True) for label, each in zip(known, held, strict=True)}
+
+    @classmethod
+    def _check_areas(cls, settings: Mapping[str, Any], found: Mapping[str, tuple[int, int]]) -> None:
+        """ValueError unless the areas of a brain are the program's; a user may have added others."""
+        if any(found.get(name) != sizes for name, sizes in cls._areas(settings).items()):
+            raise ValueError(f"load_state_dict: areas must be {cls._areas(settings)}, got {brief(found)}")
 
     @classmethod
     def _resolved(cls, device: torch.device | str | int | None) -> torch.device | None:
         return super()._resolved("cpu" if device is None else device)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        config, own = state_dict.get(f"{prefix}brain._extra_state"), self.brain.get_extra_state()
-        if isinstance(config, Mapping) and config.get("stimuli") != own["stimuli"]:
-            # What was presented is the state's own affair; a brain without areas takes what it declares.
-            areas = [[[name, area["n"], area["k"]] for name, area in each["areas"]] for each in (config, own)]
-            if areas[0] != areas[1]:
-                raise ValueError(f"load_state_dict: areas must be {areas[1]}, got {areas[0]}")
-            brain = Brain(self.brain.p, self.brain.seed, device=self.brain.device)
-            self.brain = brain.train(self.brain.training)
+        if f"{prefix}_extra_state" in state_dict:
+            self._taken(state_dict[f"{prefix}_extra_state"])
+        if isinstance(config := state_dict.get(f"{prefix}brain._extra_state"), Mapping):
+            areas = {name: (area["n"], area["k"]) for name, area in config["areas"]}
+            self._check_areas(self._settings(), areas)
+            own = self.brain
+            if [*own.areas] != [*areas] or [*own.stimuli.items()] != [*map(tuple, config["stimuli"])]:
+                # What was presented is the state's own affair; a brain without areas takes what it declares.
+                self.brain = Brain(own.p, own.seed, device=own.device).train(own.training)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        moved: Any = super()
+        moved._apply(fn, recurse)
+        self._assemblies = {label: each.to(self.brain.device) for label, each in self._assemblies.items()}
+        return self
+
     def get_extra_state(self) -> dict[str, Any]:
-        """The assemblies by label."""
-        return {"labels": list(self._assemblies), "assemblies": list(self._assemblies.values())}
+        """The settings, which a state must share with its module, and the assemblies by label."""
+        held = {"labels": list(self._assemblies), "assemblies": list(self._assemblies.values())}
+        return {"settings": self._settings(), **self._learned(), **held}
 
     def set_extra_state(self, state: Any) -> None:
         """Takes the assemblies of a state."""
-        device = self.brain.device
-        pairs = zip(state["labels"], state["assemblies"], strict=True)
-        self._assemblies = {label: each.to(device, copy=True) for label, each in pairs}
+        self._assemblies = self._taken(state)
+
+    def _taken(self, state: Any) -> dict[Label, Tensor]:
+        """The assemblies of a state; ValueError unless it is one of such a module."""
+        op, own = "load_state_dict", self.get_extra_state()
+        if not isinstance(state, Mapping) or state.keys() != own.keys():
+            raise ValueError(f"{op}: _extra_state must hold {', '.join(own)}, got {brief(state)}")
+        settings = state["settings"] if isinstance(state["settings"], Mapping) else {}
+        for name, value in own["settings"].items():
+            if settings.get(name) != value:
+                raise ValueError(f"{op}: {name} must be {brief(value)}, got {brief(settings.get(name))}")
+        return self._checked(op, state)
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
         """Nothing is learned inside."""
         plastic = self.brain.plastic
-        self.brain.disable_plasticity()
         try:
+            self.brain.disable_plasticity()
             yield
         finally:
             if plastic:
@@ -137,8 +181,9 @@ class SequenceMemory(Program):
 
     An item is a stimulus of k neurons. While a sequence is presented, each item fires for one round into an area that
     also fires into itself, so that its winners are linked with those of the item before. With a scaffold a second area
-    fires back and forth with the first: three repetitions then bring a sequence back from its first item, where seven
-    or more are needed without one, and from any other item. Deterministic as `Brain`.
+    fires back and forth with the first, and fewer repetitions do: at n = 2000, k = 50 and p = 0.1, three bring eight
+    items back from the first, and four bring back 20, where six and seven are needed without one. Deterministic as
+    `Brain`.
 
     Source: Dabagia, Papadimitriou, Vempala, Computation with sequences of assemblies in a model of the brain, Neural
     Computation 37(1), 2025.
@@ -170,11 +215,20 @@ class SequenceMemory(Program):
             seed: Seed of the brain, any int, modulo 2^64.
             device: As for `Brain`.
         """
-        brain = Brain(p, seed, device=device)
         self._n, self._k, self._beta, self._scaffold = n, k, beta, scaffold
-        for area in ("A", "B")[: 1 + scaffold]:
-            brain.add_area(area, n, k, beta)
+        with named("Brain", "SequenceMemory"), named("add_area", "SequenceMemory"):
+            brain = Brain(p, seed, device=device)
+            for area in self._areas({"n": n, "k": k, "scaffold": scaffold}):
+                brain.add_area(area, n, k, beta)
         super().__init__(brain)
+
+    @classmethod
+    def _areas(cls, settings: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        return dict.fromkeys(("A", "B")[: 1 + settings["scaffold"]], (settings["n"], settings["k"]))
+
+    @classmethod
+    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
+        return [f"item {number}" for number in range(labels)]
 
     def _settings(self) -> dict[str, Any]:
         own = {"n": self._n, "k": self._k, "p": self.brain.p, "beta": self._beta, "scaffold": self._scaffold}
@@ -200,7 +254,7 @@ class SequenceMemory(Program):
         """Presents a sequence several times, each time from rest.
 
         Items that are known already keep their stimulus: a later sequence through one of them competes with the
-        earlier one for what follows it.
+        earlier one for what follows it. Ctrl-C ends the call between two rounds, and what came before stays.
 
         Args:
             items: Strings or ints, all different.
@@ -218,16 +272,16 @@ class SequenceMemory(Program):
         given, repetitions = _labels(op, "items", items), integer(op, "repetitions", repetitions, 1)
         tick = ticking(op, progress)
         self._check_learning(op)
-        for item in given:
-            if item not in self._assemblies:
-                brain.add_stimulus(_stimulus(len(self._assemblies)), self._k)
-                # Until it has fired.
-                self._assemblies[item] = torch.arange(self._k, device=brain.device)
+        numbers = {item: number for number, item in enumerate(dict.fromkeys([*self._assemblies, *given]))}
         for repetition in range(repetitions):
             self._clear()
             for place, item in enumerate(given):
-                brain.project({_stimulus(self.items.index(item)): "A"}, self._fibers(place))
-                self._assemblies[item] = brain.winners("A")
+                stimulus = f"item {numbers[item]}"
+                with interrupts_held_back():
+                    if stimulus not in brain._network.stimuli:
+                        brain.add_stimulus(stimulus, self._k)
+                    brain.project({stimulus: "A"}, self._fibers(place))
+                    self._assemblies[item] = brain.winners("A")
             tick(repetition + 1, repetitions)
         return self
 
@@ -238,16 +292,18 @@ class SequenceMemory(Program):
         Ends where the winners overlap no item's assembly by half, or where an item comes again. Nothing is learned.
 
         Raises:
+            TypeError: ``first`` is neither a str nor an int.
             ValueError: ``first`` was never presented.
 
         Cost: A round for each item.
         """
+        first = _label("recall", "first", first, "a str or an int")
         if first not in self._assemblies:
             raise ValueError(f"recall: first must be an item that was presented, got {brief(first)}")
         brain, items, found = self.brain, self.items, [first]
         with self._resting():
             self._clear()
-            brain.project({_stimulus(items.index(first)): "A"})
+            brain.project({f"item {items.index(first)}": "A"})
             while len(found) < len(items):
                 brain.project(areas=self._fibers(len(found)))
                 item = self._known(items)
@@ -322,73 +378,89 @@ class FiniteStateMachine(Program):
         """
         op = "FiniteStateMachine"
         self._states, self._symbols = _labels(op, "states", states), _labels(op, "symbols", symbols)
-        self._table = self._checked(op, transitions)
+        self._table = self._checked_table(op, transitions)
         self._n, self._k, self._presentations = n, k, 0
-        brain = Brain(p, seed, device=device)
-        brain.add_area("state", n, k, _OF_STATES)
-        # The least input of a winner when a state and a symbol fire into fresh neurons.
-        mean, spread = 2 * k * p, math.sqrt(2 * k * p * (1 - p))
-        arcs = max(n, 4 * k * len(self._table))
-        least = mean + statistics.NormalDist().inv_cdf(1 - k / arcs) * spread if k < arcs else mean
-        brain.add_area("arc", arcs, k, _OF_ARCS, refracted=_REFRACTION * least, w_max=1 + _OF_ARCS)
+        sizes = {"n": n, "k": k, "states": self._states, "symbols": self._symbols, "transitions": self._table}
+        with named("Brain", op), named("add_area", op):
+            brain = Brain(p, seed, device=device)
+            brain.add_area("state", n, k, _OF_STATES)
+            arcs, _ = self._areas(sizes)["arc"]
+            # The least input of a winner when a state and a symbol fire into fresh neurons.
+            mean, spread = 2 * k * p, math.sqrt(2 * k * p * (1 - p))
+            least = mean + statistics.NormalDist().inv_cdf(1 - k / arcs) * spread
+            brain.add_area("arc", arcs, k, _OF_ARCS, refracted=_REFRACTION * least, w_max=1 + _OF_ARCS)
         brain.connect("arc", "state", beta=_TO_STATES, w_max=_LARGEST)
-        for kind, labels in (("state", self._states), ("symbol", self._symbols)):
-            for place in range(len(labels)):
-                brain.add_stimulus(f"{kind} {place}", k)
+        for stimulus in self._stimuli(sizes, 0):
+            brain.add_stimulus(stimulus, k)
         super().__init__(brain)
 
-    def _checked(self, op: str, transitions: Any) -> dict[tuple[Label, Label], Label]:
+    @classmethod
+    def _areas(cls, settings: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        n, k = settings["n"], settings["k"]
+        return {"state": (n, k), "arc": (max(n, 4 * k * len(settings["transitions"])), k)}
+
+    @classmethod
+    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
+        return [f"{kind} {place}" for kind in ("state", "symbol") for place in range(len(settings[f"{kind}s"]))]
+
+    def _checked_table(self, op: str, transitions: Any) -> dict[tuple[Label, Label], Label]:
         if not isinstance(transitions, Mapping):
             raise TypeError(f"{op}: transitions must be a mapping, got {type(transitions).__name__}")
         if not transitions:
             raise ValueError(f"{op}: transitions must not be empty")
+        table = {}
+        known = {"state": {*self._states}, "symbol": {*self._symbols}}
         for pair, target in transitions.items():
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise TypeError(f"{op}: transitions must be from pairs of a state and a symbol, got {brief(pair)}")
-            for given, known, kind in (
-                (pair[0], self._states, "state"),
-                (pair[1], self._symbols, "symbol"),
-                (target, self._states, "state"),
-            ):
-                if given not in known:
-                    raise ValueError(f"{op}: transitions must be of known labels, got the {kind} {brief(given)}")
-        return dict(transitions)
+            state, symbol, following = (_label(op, "transitions", each) for each in (*pair, target))
+            for kind, label in (("state", state), ("symbol", symbol), ("state", following)):
+                if label not in known[kind]:
+                    raise ValueError(f"{op}: transitions must be of known labels, got the {kind} {brief(label)}")
+            table[state, symbol] = following
+        return table
 
     def _settings(self) -> dict[str, Any]:
         table = [[*pair, target] for pair, target in self._table.items()]
         own = {"states": self._states, "symbols": self._symbols, "transitions": table, "n": self._n, "k": self._k}
-        return own | {"p": self.brain.p, "seed": str(self.brain.seed), "presentations": self._presentations}
+        return own | {"p": self.brain.p, "seed": str(self.brain.seed)}
+
+    def _learned(self) -> dict[str, Any]:
+        return {"presentations": self._presentations}
 
     @classmethod
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
         given = dict(settings)
-        presentations = integer("load", "presentations", given.pop("presentations"), 0)
+        presentations = given.pop("presentations", 0)
         given["transitions"] = {(state, symbol): target for state, symbol, target in given["transitions"]}
         made = cls(**{**given, "seed": int(given["seed"])}, device=device)
         made._presentations = presentations
         return made
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The assemblies of the states and how often transitions were presented."""
-        return {**super().get_extra_state(), "presentations": self._presentations}
+    def _checked(self, op: str, state: Mapping[str, Any]) -> dict[Label, Tensor]:
+        found = super()._checked(op, state)
+        presentations = integer(op, "presentations", state["presentations"], 0)
+        if [*found] != (self._states if presentations else []):
+            raise ValueError(f"{op}: labels must be those of the states, got {brief(state['labels'])}")
+        return found
 
     def set_extra_state(self, state: Any) -> None:
-        """Takes those of a state."""
+        """Takes the assemblies of a state, and how often its transitions were presented."""
         super().set_extra_state(state)
-        self._presentations = int(state["presentations"])
+        self._presentations = state["presentations"]
 
     def _summary(self) -> dict[str, Any]:
         own = self._settings() | {"transitions": len(self._table), "seed": self.brain.seed}
-        return own
+        return own | self._learned()
 
     @locked
     def train(self, presentations: Any = 3, progress: Progress = None) -> Self:
         """Presents every transition ``presentations`` times; of a bool, train mode as of any module.
 
         The first presentation forms the arcs. Each makes the synapses from arcs to next states three times as strong,
-        up to 27 times.
+        up to 27 times. What an error or Ctrl-C ends in the middle of a presentation counts as not begun.
 
         Args:
             presentations: How often, at least 1; after two the machine works.
@@ -402,30 +474,41 @@ class FiniteStateMachine(Program):
         """
         if is_bool(presentations):
             module: Any = super()
-            module.train(presentations)
+            module.train(bool(presentations))
             return self
         op = "train"
         count = integer(op, "presentations", presentations, 1)
         tick = ticking(op, progress)
         self._check_learning(op)
         brain = self.brain
+        for done in range(count):
+            before = copy.deepcopy(self.state_dict())
+            try:
+                self._present(brain)
+            except BaseException:
+                with interrupts_held_back():
+                    self.load_state_dict(before)
+                raise
+            tick(done + 1, count)
+        return self
+
+    def _present(self, brain: Brain) -> None:
         if not self._presentations:
+            formed = {}
             for place, state in enumerate(self._states):
                 brain.clear("state")
                 brain.project({f"state {place}": "state"}, {"state": "state"}, rounds=_FORMING)
-                self._assemblies[state] = brain.winners("state")
+                formed[state] = brain.winners("state")
+            self._assemblies = formed
             for pair in self._table:
                 self._fire(*pair)
-        for done in range(count):
-            for pair, target in self._table.items():
-                with self._resting():
-                    self._fire(*pair)
-                self._set(target)
-                brain.project(areas={"arc": "state"})
-                brain.unfix_assembly("state")
-            self._presentations += 1
-            tick(done + 1, count)
-        return self
+        for pair, target in self._table.items():
+            with self._resting():
+                self._fire(*pair)
+            self._set(target)
+            brain.project(areas={"arc": "state"})
+            brain.unfix_assembly("state")
+        self._presentations += 1
 
     def run(self, symbols: Sequence[Label]) -> Label:
         """The state after some symbols, from ``states[0]``; errors as for `trace`."""
@@ -439,14 +522,14 @@ class FiniteStateMachine(Program):
         learned.
 
         Raises:
-            TypeError: ``symbols`` is no list.
+            TypeError: ``symbols`` is no list of strings and ints.
             ValueError: A symbol is unknown, or there is no transition for a state and a symbol.
             RuntimeError: Before `train`, or where winners overlap no state by half.
 
         Cost: Two rounds a symbol.
         """
         op, brain = "run", self.brain
-        given = listed(op, "symbols", symbols, "a list of symbols")
+        given = [_label(op, "symbols", each) for each in listed(op, "symbols", symbols, "a list of symbols")]
         for symbol in given:
             if symbol not in self._symbols:
                 raise ValueError(f"{op}: symbols must be known, got {brief(symbol)}")
@@ -489,16 +572,19 @@ _LARGEST = 27.0
 _REFRACTION = 2.7
 
 
-def _stimulus(place: int) -> str:
-    return f"item {place}"
+def _label(op: str, argument: str, given: Any, wanted: str = "strings or ints") -> Label:
+    """A str or an int of Python's; NumPy's are such, bools and floats are not, though they may equal an int."""
+    if isinstance(given, str):
+        return str(given)
+    try:
+        return integer(op, argument, given)
+    except TypeError:
+        raise TypeError(f"{op}: {argument} must be {wanted}, got {brief(given)}") from None
 
 
 def _labels(op: str, argument: str, given: Any) -> list[Label]:
     """Different strings or ints, at least one."""
-    labels = listed(op, argument, given, "a list of strings or ints")
-    for label in labels:
-        if not isinstance(label, str | int) or is_bool(label):
-            raise TypeError(f"{op}: {argument} must be strings or ints, got {brief(label)}")
+    labels = [_label(op, argument, each) for each in listed(op, argument, given, "a list of strings or ints")]
     if not labels or len(set(labels)) < len(labels):
         raise ValueError(f"{op}: {argument} must be different and at least one, got {brief(labels)}")
     return labels
