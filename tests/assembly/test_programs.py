@@ -162,10 +162,11 @@ def test_a_presentation_that_ends_early_counts_as_not_begun():
             machine.train(9)
         assert machine._learned() == {"presentations": done} and machine.brain.plastic
     handle.remove()
+    machine.brain.fix_assembly("state")
     whole.train(3)
     for fiber in whole.brain.fibers:
         assert all(map(torch.equal, machine.brain.potentiated(*fiber), whole.brain.potentiated(*fiber)))
-    assert not machine.brain.areas["state"].fixed and machine.run([1]) == "odd"
+    assert machine.run([1]) == "odd" and not machine.brain.areas["state"].fixed
 
 
 def test_a_repetition_that_ends_early_leaves_whole_rounds():
@@ -199,6 +200,9 @@ def test_what_does_not_learn_refuses_to():
         memory.present(["a"])
     with pytest.raises(RuntimeError, match=r"^train: brain must be in train mode and plastic, got one that does not"):
         machine.train(1)
+    memory.train().brain.inhibit("A")
+    with pytest.raises(RuntimeError, match=r"^present: areas must be open, got the lock of 'A'$"):
+        memory.present(["a"])
     assert memory.items == [] and machine.train(True) is machine and machine.training
     assert machine.train(2).run(["s", "s"]) == "q"
 

@@ -32,7 +32,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
 
     An example is a row of 0 and 1, bool or floating point, or of the int64 indices of the inputs that fire. For other
     numbers put ``sklearn.preprocessing.Binarizer`` before it. Arrays give arrays, tensors tensors. It is an estimator
-    to scikit-learn, which need not be installed.
+    to scikit-learn, which need not be installed. Threads may share one that is fitted.
 
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.

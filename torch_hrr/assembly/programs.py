@@ -35,6 +35,7 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         brain: The `Brain`, for monitors and to look into.
     """
 
+    _reads_values = True
     _has_modes = False
     _area: ClassVar[str]
     """The area of the assemblies."""
@@ -167,6 +168,9 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     def _check_learning(self, op: str) -> None:
         if not (self.brain.training and self.brain.plastic):
             raise RuntimeError(f"{op}: brain must be in train mode and plastic, got one that does not learn")
+        for name in self._areas(self._settings()):
+            if self.brain.areas[name].inhibited:
+                raise RuntimeError(f"{op}: areas must be open, got the lock of {name!r}")
 
     def _known(self, labels: Sequence[Label]) -> Label | None:
         """The label whose assembly the winners overlap most, None below one half."""
@@ -264,7 +268,7 @@ class SequenceMemory(Program):
         Raises:
             TypeError: ``items`` is no list of strings and ints, or ``repetitions`` no int.
             ValueError: An item is given twice, or ``repetitions`` is less than 1.
-            RuntimeError: In eval mode or without plasticity, since nothing would be learned.
+            RuntimeError: In eval mode, without plasticity, or with a lock on an area, since nothing would be learned.
 
         Cost: A round for each item and repetition; memory for 4 n bytes an item, and the synapses that grow.
         """
@@ -468,7 +472,7 @@ class FiniteStateMachine(Program):
 
         Raises:
             TypeError, ValueError: ``presentations`` is no such int.
-            RuntimeError: In eval mode or without plasticity, since nothing would be learned.
+            RuntimeError: In eval mode, without plasticity, or with a lock on an area, since nothing would be learned.
 
         Cost: Two rounds for each transition and presentation, and ten for each state.
         """
@@ -537,6 +541,8 @@ class FiniteStateMachine(Program):
             raise RuntimeError(f"{op}: machine must be trained, got one that is not")
         found = [self._states[0]]
         with self._resting():
+            # What a user fixed is not.
+            brain.clear("state")
             brain.activate("state", self._assemblies[found[0]])
             for symbol in given:
                 if (found[-1], symbol) not in self._table:
