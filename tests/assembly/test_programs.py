@@ -7,9 +7,10 @@ import random
 import numpy as np
 import pytest
 import torch
+from pretend_device import PretendCuda
 
 from torch_hrr import IntegrityError
-from torch_hrr.assembly import FiniteStateMachine, SequenceMemory
+from torch_hrr.assembly import FiniteStateMachine, Parser, SequenceMemory
 from torch_hrr.io import files
 
 LETTERS = list("abcdefgh")
@@ -189,6 +190,19 @@ def test_labels_are_those_of_python():
     machine = FiniteStateMachine(np.arange(2), ["x"], {(np.int64(0), np.str_("x")): np.int64(1)}, **SMALL)
     assert machine.train(np.bool_(True)) is machine and machine.train(np.int64(2)).trace(np.array(["x"])) == [0, 1]
     assert [type(label) for label in machine.trace(["x"])] == [int, int]
+
+
+def test_programs_move_to_a_device_that_is_pretended(monkeypatch, tmp_path):
+    memory, machine = SequenceMemory(**SMALL).present(list("abc"), 7), a_machine()
+    state = copy.deepcopy(machine.state_dict())
+    with PretendCuda(monkeypatch):
+        memory.to("cuda"), machine.to("cuda")
+        assert memory.recall("a") == list("abc") and machine.run([1]) == "odd" and memory.brain.device.type == "cuda"
+        memory.present(["x", "y"], 5).save(tmp_path / "it")
+        assert SequenceMemory.load(tmp_path / "it", device="cuda").recall("x") == ["x", "y"]
+        machine.load_state_dict(state)
+        assert machine.run([1]) == "odd"
+        assert Parser(device="cuda", n=500, k=20).parse("cats run").words == ["run", "cats"]
 
 
 def test_what_does_not_learn_refuses_to():

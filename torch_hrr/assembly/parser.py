@@ -288,7 +288,7 @@ class Parser(Described):
     def _heard(self, brain: Brain, group: list[int]) -> list[str]:
         """The words whose neurons are the winners of LEX."""
         lemmas = self.grammar.lemmas
-        numbers = brain.winners(LEXICON)[group].div(_WORD_WINNERS, rounding_mode="floor")
+        numbers = brain.winners(LEXICON).cpu()[group].div(_WORD_WINNERS, rounding_mode="floor")
         most = [Counter(row).most_common(1)[0] for row in numbers.tolist()]
         return [lemmas[number] if count >= _KNOWN else "" for number, count in most]
 
