@@ -104,7 +104,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
 
         Args:
             X: Examples ``[N, n_in]`` of 0 and 1, or int64 indices ``[N, m]``, different in a row.
-            y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers.
+            y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers.
             progress: Called with the rounds done and their number, 2 N, about five times a second; True shows a bar.
 
         Returns:
