@@ -19,7 +19,7 @@ CALLS = {
 }
 # Their default is written in the signature: "auto", "cpu" or 0, whatever device is set.
 WRITTEN = {"BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations"}
-WRITTEN |= {"Brain", "CupyBrain", "TorchBrain"}
+WRITTEN |= {"Brain", "CupyBrain", "SequenceMemory", "TorchBrain"}
 # On the CPU or a GPU with kernels, which meta is not; without a device they take a GPU that works, else the CPU.
 COMPUTING = {"ConfigurableSinusoidalEmbedder", "GPUAccelerator", "LiquidStateMachine"}
 # They read their values back, and say so where the device has none.
@@ -34,6 +34,8 @@ OTHER = {
     "resolve_device",
     "set_device",
     "HybridHRRSystem",
+    # Its brains are made by its calls.
+    "Parser",
 }
 
 
@@ -132,6 +134,8 @@ def test_every_public_call_that_takes_a_device_is_here():
                 others = {"DeviceError", "GPUContext", "MappedTable", "TensorMemoryPool", "adaptive_call"}
                 # They draw their machine, which is here, when it is used.
                 others |= {"LSMClassifier", "LSMGenerator", "LSMRegressor"}
+                # Below.
+                others |= {"AssemblyClassifier", "FiniteStateMachine"}
                 assert name in names | others, name
 
 
@@ -169,7 +173,17 @@ def reservoir_on_the_cpu():
     return [regressor.predict(x), classifier.predict_proba(x.view(10, 30, 1)), classifier.classes]
 
 
-@pytest.mark.parametrize("call", (brain_on_the_cpu, sampled_on_the_cpu, reservoir_on_the_cpu))
+def programs_on_the_cpu():
+    own = {"n": 200, "k": 10, "p": 0.5}
+    machine = assembly.FiniteStateMachine(["q", "r"], ["s"], {("q", "s"): "r", ("r", "s"): "q"}, **own).train(2)
+    memory, parser = assembly.SequenceMemory(**own).present(["a", "b"], 3), assembly.Parser(**own)
+    tree = parser.parse(["cats run", "dogs chase mice"])[0]
+    classifier = assembly.AssemblyClassifier(**own).fit(np.eye(4), np.arange(4) // 2)
+    assert machine.run(["s"] * 3) == "r" and memory.recall("a")[0] == "a" and len(tree.words) == 2
+    return [machine.brain.winners("state"), classifier.assemblies, torch.from_numpy(classifier.predict(np.eye(4)))]
+
+
+@pytest.mark.parametrize("call", (brain_on_the_cpu, sampled_on_the_cpu, reservoir_on_the_cpu, programs_on_the_cpu))
 def test_torchs_default_device_does_not_show_on_the_cpu(call):
     expected = call()
     torch.set_default_device("meta")

@@ -127,7 +127,7 @@ def test_explicit_areas_activate_words():
     for index, error in ((5, IndexError), (-1, IndexError), (1.0, TypeError)):
         with pytest.raises(error, match="activate: index must be"):
             b.activate("WORDS", index)
-    with pytest.raises(ValueError, match="custom_in_p must be in"):
+    with pytest.raises(ValueError, match="custom_in_p must be a finite number"):
         b.add_explicit_area("MORE", 100, 20, custom_in_p=2.0)
     assert "MORE" not in b.area_by_name and "MORE" not in b.brain._network.areas
 

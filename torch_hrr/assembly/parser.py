@@ -237,8 +237,9 @@ class Parser(Described):
     def _set(self, brain: Brain, words: list[str], group: list[int]) -> None:
         """Lets words be the winners of LEX; areas that it fires into begin anew, others keep their winners."""
         lemmas = self.grammar.lemmas
-        first = torch.tensor([[lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS] for word in words])
-        brain.activate(LEXICON, first + torch.arange(_WORD_WINNERS), brains=group)
+        starts = [lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS for word in words]
+        rows = [range(start, start + _WORD_WINNERS) for start in starts]
+        brain.activate(LEXICON, torch.tensor(rows, device="cpu"), brains=group)
         firing = self._open(brain, group[0])
         for area in {source for source, _ in firing}:
             if area != LEXICON and (LEXICON, area) in firing:

@@ -34,7 +34,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._repr import place_of
 from torch_hrr._shared import locked
-from torch_hrr._spec import Bool, Device, Dtype, Int, Seed, takes
+from torch_hrr._spec import Bool, Device, Dtype, Int, takes
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._held import SharedVectors
 from torch_hrr.hrr.encoders import DEFAULT_SEED
@@ -201,7 +201,7 @@ class _Structure(SharedVectors):
 
     _length = 0
 
-    @takes(dim=Int(1), seed=Seed(), device=Device(), dtype=Dtype().or_none())
+    @takes(dim=Int(1), seed=Int(), device=Device(), dtype=Dtype().or_none())
     def __init__(
         self,
         dim: int = 512,

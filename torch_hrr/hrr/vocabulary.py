@@ -22,7 +22,7 @@ from torch_hrr._checks import (
     word,
 )
 from torch_hrr._shared import locked
-from torch_hrr._spec import Bool, Device, Dtype, Int, Seed, takes
+from torch_hrr._spec import Bool, Device, Dtype, Int, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
@@ -57,7 +57,7 @@ class Vocabulary(NamedVectors):
 
     file_format = "torch_hrr.vocabulary"
 
-    @takes(dim=Int(1), seed=Seed(), unitary=Bool(), device=Device(), dtype=Dtype().or_none())
+    @takes(dim=Int(1), seed=Int(), unitary=Bool(), device=Device(), dtype=Dtype().or_none())
     def __init__(
         self,
         dim: int = 512,
