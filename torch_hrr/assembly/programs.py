@@ -270,8 +270,8 @@ class SequenceMemory(Program):
             ValueError: An item is given twice, or ``repetitions`` is less than 1.
             RuntimeError: In eval mode, without plasticity, or with a lock on an area, since nothing would be learned.
 
-        Cost: A round for each item and repetition, which also looks at the stimuli of all items (300 of them double its
-        time); memory for 4 n bytes an item, and the synapses that grow.
+        Cost: A round for each item and repetition, which also looks at the stimuli of all items (300 of them make it
+        3.5 times as long); memory for 4 n bytes an item, and the synapses that grow.
         """
         op, brain = "present", self.brain
         given, repetitions = _labels(op, "items", items), integer(op, "repetitions", repetitions, 1)
