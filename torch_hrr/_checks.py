@@ -134,11 +134,16 @@ def check_known(op: str, argument: str, given: Iterable[str], known: Collection[
     """Raises TypeError for a name that is not among the known ones, and says which of them are near."""
     for name in given:
         if name not in known:
-            # Not above: only what is wrong needs it.
-            from difflib import get_close_matches
+            raise TypeError(f"{op}: {argument} must be {wanted}, got {name}{near(name, known)}")
 
-            near = " or ".join(get_close_matches(name, known))
-            raise TypeError(f"{op}: {argument} must be {wanted}, got {name}" + (f"; is it {near}?" if near else ""))
+
+def near(name: str, known: Collection[str]) -> str:
+    """What ends the error of an unknown name: those that it may have been meant to be."""
+    # Not above: only what is wrong needs it.
+    from difflib import get_close_matches
+
+    found = " or ".join(get_close_matches(name, known))
+    return f"; is it {found}?" if found else ""
 
 
 def check_bool(op: str, argument: str, value: Any) -> bool:

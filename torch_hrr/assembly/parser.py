@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import torch
 
-from torch_hrr._checks import brief, choice, listed, named
+from torch_hrr._checks import brief, choice, listed, named, near
 from torch_hrr._progress import Progress, Tick, ticking
 from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, takes
@@ -166,11 +166,7 @@ class Parser(Described):
             raise ValueError(f"{op}: sentence must have words, got {brief(text)}")
         for word in words:
             if word not in self.grammar.words:
-                # Not above: only what is wrong needs it.
-                from difflib import get_close_matches
-
-                near = " or ".join(get_close_matches(word, self.grammar.words))
-                got = brief(word) + (f"; is it {near}?" if near else "")
+                got = brief(word) + near(word, self.grammar.words)
                 raise ValueError(f"{op}: sentence must be of words that the grammar knows, got {got}")
         return words
 
