@@ -120,6 +120,20 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     return classes, torch.from_numpy(index)
 
 
+def labels_of(given: Any, classes: Any, index: Tensor) -> Any:
+    """Labels by their index on the CPU: an array of the dtype of `classes`, int64 for a tensor if they are integers."""
+    found = classes[index.numpy()]
+    return torch.from_numpy(found.astype("int64")) if isinstance(given, Tensor) and found.dtype.kind in "iu" else found
+
+
+def share_right(truth: tuple[Any, Tensor], classes: Any, index: Tensor) -> float:
+    """The share of true labels, as `labels` gives them to `score`, that those of an index on the CPU equal."""
+    known, own = truth
+    if not len(own):
+        raise ValueError("score: y must have at least one label, got none")
+    return float((known[own.numpy()] == classes[index.numpy()]).mean())
+
+
 def token_tensor(op: str, name: str, given: Any) -> Tensor:
     """Tokens ``[T]`` or ``[B, T]``, int64."""
     tokens = integers(op, name, given, TOKENS)

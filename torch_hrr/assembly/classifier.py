@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_data, named, plain, strided
 from torch_hrr._estimators import Parameters, not_fitted
-from torch_hrr._inputs import as_array, check_target, labels, like
+from torch_hrr._inputs import as_array, check_target, labels, labels_of, like, share_right
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, Spec
@@ -105,7 +105,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         Args:
             X: Examples ``[N, n_in]`` of 0 and 1, or int64 indices ``[N, m]``, different in a row.
             y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers.
-            progress: Called with the rounds done and their number, 2 N, about five times a second; True shows a bar.
+            progress: Called after every round with how many are done and their number, 2 N; True shows a bar.
 
         Returns:
             The classifier itself; after an error it is as it was.
@@ -163,16 +163,12 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
         """
         chosen = self._shares("predict", X).argmax(-1)
-        found = self.classes_[chosen.numpy()]
-        return torch.from_numpy(found.astype("int64")) if isinstance(X, Tensor) and found.dtype.kind in "iu" else found
+        return labels_of(X, self.classes_, chosen)
 
     def score(self, X: Any, y: Any) -> float:
         """The share of labels that `predict` gets right."""
-        chosen = self._shares("score", X).argmax(-1).numpy()
-        known, index = labels("score", "y", y, len(chosen))
-        if not len(index):
-            raise ValueError("score: y must have at least one label, got none")
-        return float((known[index.numpy()] == self.classes_[chosen]).mean())
+        chosen = self._shares("score", X).argmax(-1)
+        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
 
     def _shares(self, op: str, given: Any) -> Tensor:
         if not self._is_fitted():

@@ -20,9 +20,11 @@ from torch_hrr._inputs import (
     check_warmup,
     integers,
     labels,
+    labels_of,
     like,
     numeric_dtype,
     real_tensor,
+    share_right,
     token_tensor,
 )
 from torch_hrr._progress import Progress, Tick, ticking, unseen
@@ -482,17 +484,12 @@ class LSMClassifier(_Softmax):
         An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
         """
         chosen = self._logs("predict", x, finite=True).argmax(-1).cpu()
-        if isinstance(x, Tensor) and self.classes_.dtype.kind in "iu":
-            return self._integers()[chosen]
-        return self.classes_[chosen.numpy()]
+        return labels_of(x, self.classes_, chosen)
 
     def score(self, x: Any, y: Any) -> float:
         """The share of labels that `predict` gets right; errors as for `predict` and `fit`."""
-        chosen = self._logs("score", x, finite=True).argmax(-1).cpu().numpy()
-        known, index = labels("score", "y", y, len(chosen))
-        if not len(index):
-            raise ValueError("score: y must have at least one label, got none")
-        return float((known[index.numpy()] == self.classes_[chosen]).mean())
+        chosen = self._logs("score", x, finite=True).argmax(-1).cpu()
+        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
 
     def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:
         self._fitted(op)
