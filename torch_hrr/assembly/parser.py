@@ -20,6 +20,7 @@ from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, WordCla
 Fibers = frozenset[tuple[str, str]]
 Dependencies = set[tuple[str, str, str]]
 Sentences = list[str] | tuple[str, ...]
+Silent = dict[str, set[int]]
 
 _WORD_WINNERS = 20
 # How many of a word's neurons stand for it when they fire again: 70 percent, as published.
@@ -147,6 +148,8 @@ class Parser(Described):
         alone = isinstance(sentence, str)
         texts = [sentence] if alone else listed(op, "sentence", sentence, "a str or a list of str")
         given = [self._words(op, text) for text in texts]
+        # Once a call: a user may add words to the mapping between two.
+        self._lemmas = self.grammar.lemmas
         self.brain = brain = self._made(len(given)) if given else None
         trees = [] if brain is None else self._parsed(brain, given, tick)
         for words, tree in zip(given, trees, strict=True):
@@ -171,7 +174,7 @@ class Parser(Described):
         return words
 
     def _made(self, batch: int) -> Brain:
-        grammar, count = self.grammar, len(self.grammar.lemmas)
+        grammar, count = self.grammar, len(self._lemmas)
         with named("Brain", "parse"):
             brain = Brain(self.p, device=self.device, batch=batch, seeds=[self.seed] * batch)
         brain.add_area(LEXICON, _WORD_WINNERS * count, _WORD_WINNERS, _SMALL)
@@ -232,29 +235,30 @@ class Parser(Described):
 
     def _set(self, brain: Brain, words: list[str], group: list[int]) -> None:
         """Lets words be the winners of LEX; areas that it fires into begin anew, others keep their winners."""
-        lemmas = self.grammar.lemmas
-        starts = [lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS for word in words]
+        starts = [self._lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS for word in words]
         rows = [range(start, start + _WORD_WINNERS) for start in starts]
         brain.activate(LEXICON, torch.tensor(rows, device="cpu"), brains=group)
-        firing = self._open(brain, group[0])
+        firing = self._open(brain, group[0], self._silent(brain))
         for area in {source for source, _ in firing}:
             if area != LEXICON and (LEXICON, area) in firing:
                 brain.clear(area, brains=group)
             else:
                 brain.fix_assembly(area, brains=group)
 
-    def _open(self, brain: Brain, one: int) -> Fibers:
+    def _silent(self, brain: Brain) -> Silent:
+        """The brains in which each area has no winners."""
+        return brain._network.silent((LEXICON, *self.grammar.areas))
+
+    def _open(self, brain: Brain, one: int, silent: Silent) -> Fibers:
         """The fibers without locks from areas with winners in one brain; words are not linked with each other."""
-        network, areas = brain._network, (LEXICON, *self.grammar.areas)
-        silent = network.silent(areas)
-        heard = [area for area in areas if one not in silent[area]]
-        fibers = ((source, target) for source in heard for target in areas)
-        return frozenset(fiber for fiber in fibers if network.is_open(*fiber, one))
+        fibers = ((source, target) for source in silent if one not in silent[source] for target in silent)
+        return frozenset(fiber for fiber in fibers if brain._network.is_open(*fiber, one))
 
     def _project(self, brain: Brain, groups: list[list[int]], rounds: int, fired: list[set[tuple[str, str]]]) -> None:
         same: dict[Fibers, list[int]] = {}
+        silent = self._silent(brain)
         for group in groups:
-            same.setdefault(self._open(brain, group[0]), []).extend(group)
+            same.setdefault(self._open(brain, group[0], silent), []).extend(group)
         for fibers, brains in same.items():
             targets: dict[str, list[str]] = {}
             for source, target in sorted(fibers):
@@ -284,10 +288,9 @@ class Parser(Described):
 
     def _heard(self, brain: Brain, group: list[int]) -> list[str]:
         """The words whose neurons are the winners of LEX."""
-        lemmas = self.grammar.lemmas
         numbers = brain.winners(LEXICON).cpu()[group].div(_WORD_WINNERS, rounding_mode="floor")
         most = [Counter(row).most_common(1)[0] for row in numbers.tolist()]
-        return [lemmas[number] if count >= _KNOWN else "" for number, count in most]
+        return [self._lemmas[number] if count >= _KNOWN else "" for number, count in most]
 
 
 def apply(brain: Brain, rule: Rule, brains: list[int] | None) -> None:
