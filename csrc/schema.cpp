@@ -46,7 +46,7 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("k_cap(Tensor inputs, SymInt k, float temperature=1., str surrogate='sigmoid', bool soft=False) -> Tensor",
         tags);
   m.def("_k_cap_backward(Tensor grad, Tensor inputs, SymInt k, float temperature, str surrogate) -> Tensor", tags);
-  m.def("_project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
+  m.def("project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
   m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
 
   // Sinusoids of positions

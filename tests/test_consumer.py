@@ -1,4 +1,4 @@
-"""A C++ program without Python: it finds the installed CMake package, runs exported models and takes gradients."""
+"""C++ programs without Python: they find the installed CMake package, run exported models and learn."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import torch_hrr
+from torch_hrr.assembly import Brain
 
 SOURCE = Path(__file__).parent / "cpp" / "consumer"
 BATCH, ITEMS, DIM = 3, 4, 96
@@ -93,6 +94,26 @@ def test_programs_use_the_installed_package(tmp_path: Path) -> None:
     assert output.splitlines()[-1] == "consumer ok"
     assert f"version={torch_hrr.__version__}" in output
     assert run(build / "loader", models / "encoder.pt") == "loader ok [2, 96]\n"
+    run_rounds(build / "projection", tmp_path)
+
+
+def run_rounds(program: Path, directory: Path) -> None:
+    """The example that runs the README's projection: Python's winners, and its file goes on where it was."""
+    brain = Brain(p=0.01, seed=0)
+    brain.add_stimulus("s", size=317)
+    brain.add_area("A", n=100_000, k=317, beta=0.05)
+    file, saved = directory / "projection.pt", directory / "saved.pt"
+    torch.jit.script(brain.projection({"s": "A"}, {"A": "A"})).save(str(file))
+    lines, before = [], torch.zeros(0, dtype=torch.int64)
+    for number in range(1, 26):
+        brain.project({"s": "A"}, {"A": "A"})
+        winners = brain.winners("A")
+        stay = int(torch.isin(before, winners).sum())
+        lines.append(f"round {number}: {stay} of 317 winners stay, support {brain.support('A')}")
+        before = winners
+    assert run(program, file, "25", saved).splitlines() == lines
+    brain.project({"s": "A"}, {"A": "A"}, rounds=3)
+    assert torch.equal(torch.jit.load(saved)(3)["A"], brain.winners("A"))
 
 
 def test_another_torch_is_refused(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ OTHERS = {
     assembly.Monitor: lambda _: assembly.Monitor(EXAMPLES["torch_hrr.assembly.Brain"](), ["A"]),
     assembly.ParseTree: lambda _: assembly.ParseTree("run", "VERB", (assembly.ParseTree("dogs", "SUBJ"),)),
     assembly.Parser: lambda _: assembly.Parser(),
+    assembly.Projection: lambda _: EXAMPLES["torch_hrr.assembly.Brain"]().projection({}, {"A": "A"}),
     assembly.WordClass: lambda _: assembly.WordClass("DET", "!DET"),
     encoding.GPUAccelerator: lambda _: encoding.GPUAccelerator(device="cpu"),
     encoding.GPUConfig: lambda _: encoding.GPUConfig(),

@@ -118,6 +118,7 @@ GOOD = {
         "pattern_complete": ("A", 0.5),
         "potentiated": ("A", "B"),
         "project": ({}, {"A": ["B"]}),
+        "projection": ({}, {"A": ["B"]}),
         "reciprocal_project": ("A", "B"),
         "register_round_hook": (len,),
         "set_beta": ("A", "B", 0.1),
@@ -427,8 +428,9 @@ ELSEWHERE = {
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.
     *("configure", "get_params", "set_params", "LSMClassifier", "LSMGenerator", "LSMRegressor"),
-    # Data, and what tests/assembly tries: test_parser.py, test_programs.py, test_assembly_classifier.py.
-    *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "WordClass"),
+    # Data, and what tests/assembly tries: test_parser.py, test_programs.py, test_assembly_classifier.py,
+    # test_projection.py.
+    *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "Projection", "WordClass"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 

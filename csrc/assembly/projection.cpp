@@ -1,10 +1,11 @@
-// _project_ and _stimulus_counts_: the rounds of a batch of brains whose state is a list of tensors.
+// project_ and _stimulus_counts_: the rounds of a batch of brains whose state is a list of tensors.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "csrc/assembly/state.h"
+#include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "kernels/assembly/connectome.h"
 #include "kernels/registry.h"
@@ -16,19 +17,19 @@ using at::Tensor;
 
 // Winners are neurons, and every area has memory for the slots that the rounds left may add.
 void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
-  TORCH_CHECK(rounds >= 0 && rounds <= most_rounds, "_project_: rounds left must be in 0..", most_rounds, ", got ",
+  TORCH_CHECK(rounds >= 0 && rounds <= most_rounds, "project_: rounds left must be in 0..", most_rounds, ", got ",
               rounds);
   for (const Area& area : brain.areas) {
-    TORCH_CHECK(area.slots[0] >= 0 && area.slots[0] <= area.capacity, "_project_: slots must be in 0..", area.capacity,
+    TORCH_CHECK(area.slots[0] >= 0 && area.slots[0] <= area.capacity, "project_: slots must be in 0..", area.capacity,
                 ", got ", area.slots[0]);
     const int64_t most = std::min(area.n, area.slots[0] + (rounds + 1) * area.k);
-    TORCH_CHECK(area.capacity >= most, "_project_: an area must have memory for ", most, " slots, got ", area.capacity);
+    TORCH_CHECK(area.capacity >= most, "project_: an area must have memory for ", most, " slots, got ", area.capacity);
     const int64_t count = *area.winner_count;
-    TORCH_CHECK(count >= 0 && count <= area.k, "_project_: an area must have 0 to k winners, got ", count);
+    TORCH_CHECK(count >= 0 && count <= area.k, "project_: an area must have 0 to k winners, got ", count);
     for (int64_t i = 0; i < count; ++i) {
       TORCH_CHECK_INDEX(
           area.winners[i] >= 0 && area.winners[i] < area.n && (i == 0 || area.winners[i - 1] < area.winners[i]),
-          "_project_: winners must ascend in 0..n - 1, got ", area.winners[i], " of ", area.n);
+          "project_: winners must ascend in 0..n - 1, got ", area.winners[i], " of ", area.n);
     }
   }
 }
@@ -51,7 +52,7 @@ void project_on_cpu(const State& state) {
 }
 
 struct Project : Operator {
-  static constexpr const char* kName = "_project_";
+  static constexpr const char* kName = "project_";
   static constexpr Operand kOperands[] = {{.name = "state", .trailing = kNotBatched, .written = true}};
   using Signature = void(at::TensorList state, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed);
   static constexpr Derivative kDerivative = Derivative::kNone;
@@ -118,3 +119,11 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
 
 }  // namespace
 }  // namespace torch_hrr::assembly
+
+namespace torch_hrr {
+
+void project_(at::TensorList state, at::IntArrayRef layout, at::ArrayRef<double> rates, int64_t seed) {
+  call<assembly::Project>(state, layout, rates, seed);
+}
+
+}  // namespace torch_hrr

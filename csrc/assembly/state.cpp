@@ -29,20 +29,20 @@ class StateReader {
       : tensors_(tensors), layout_(layout), rates_(rates) {}
 
   int64_t integer() {
-    TORCH_CHECK(integers_ < layout_.size(), "_project_: layout must describe the state, got ", layout_.size(),
+    TORCH_CHECK(integers_ < layout_.size(), "project_: layout must describe the state, got ", layout_.size(),
                 " numbers");
     return layout_[integers_++];
   }
   double rate() {
-    TORCH_CHECK(floats_ < rates_.size(), "_project_: rates must belong to the layout, got ", rates_.size(), " numbers");
+    TORCH_CHECK(floats_ < rates_.size(), "project_: rates must belong to the layout, got ", rates_.size(), " numbers");
     return rates_[floats_++];
   }
   const Tensor& tensor(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
-    TORCH_CHECK(used_ < tensors_.size(), "_project_: state must hold the tensors of its layout, got ", tensors_.size());
+    TORCH_CHECK(used_ < tensors_.size(), "project_: state must hold the tensors of its layout, got ", tensors_.size());
     const Tensor& tensor = tensors_[used_++];
     TORCH_CHECK(tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
                     tensor.scalar_type() == type && has_sizes(tensor, sizes) && tensor.device() == tensors_[0].device(),
-                "_project_: ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
+                "project_: ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
                 "of the first, got ",
                 tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sym_sizes(), " on ", tensor.device())
                                  : "an undefined one");
@@ -71,7 +71,7 @@ class StateReader {
   }
   void finish() const {
     TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(),
-                "_project_: state must hold the tensors of its layout and no more");
+                "project_: state must hold the tensors of its layout and no more");
   }
 
  private:
@@ -95,9 +95,9 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t*
   area.key_root = kernels::mix64(static_cast<uint64_t>(seed));
   area.numbers = numbers;
   area.id = static_cast<uint64_t>(reader.integer());
-  TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "_project_: an area must have 1 <= k <= n < ",
+  TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "project_: an area must have 1 <= k <= n < ",
               "2^31 - 1, got k ", area.k, " and n ", area.n);
-  TORCH_CHECK(period >= 0 && period < INT32_MAX, "_project_: a period must be at least 0, got ", period);
+  TORCH_CHECK(period >= 0 && period < INT32_MAX, "project_: a period must be at least 0, got ", period);
   area.winners = reader.data<int64_t>("winners", at::kLong, {brains, area.k});
   area.winner_count = reader.data<int64_t>("winner_count", at::kLong, {brains});
   area.slot_of = reader.data<int32_t>("slot_of", at::kInt, {brains, area.n});
@@ -113,7 +113,7 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t*
 
 // The area that the layout names, and its number.
 const Area& area_at(const Brain& brain, int64_t index, int32_t& number) {
-  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), "_project_: layout must name one of the ",
+  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), "project_: layout must name one of the ",
               brain.areas.size(), " areas, got ", index);
   number = static_cast<int32_t>(index);
   return brain.areas[static_cast<size_t>(index)];
@@ -122,7 +122,7 @@ const Area& area_at(const Brain& brain, int64_t index, int32_t& number) {
 // The largest weight of a synapse: 2^24, or less where more than 2^11 synapses of that weight could fire into a neuron
 // at once, so that no sum of them exceeds kLargestTerm.
 float weight_limit(double w_max, int64_t firing) {
-  TORCH_CHECK_VALUE(w_max > 0, "_project_: w_max must be greater than 0, got ", w_max);
+  TORCH_CHECK_VALUE(w_max > 0, "project_: w_max must be greater than 0, got ", w_max);
   constexpr double kLargestSum = 0x1p35;
   const double largest = std::min<double>(kernels::kLargestWeight, kLargestSum / static_cast<double>(firing));
   return static_cast<float>(std::min(w_max, largest));
@@ -130,7 +130,7 @@ float weight_limit(double w_max, int64_t firing) {
 
 // 1 + beta; beyond any weight it is all the same.
 float factor_of(double beta) {
-  TORCH_CHECK_VALUE(beta >= 0, "_project_: beta must be at least 0, got ", beta);
+  TORCH_CHECK_VALUE(beta >= 0, "project_: beta must be at least 0, got ", beta);
   return static_cast<float>(std::min(1 + beta, 0x1p127));
 }
 
@@ -147,7 +147,7 @@ Fiber read_fiber(StateReader& reader, int64_t seed, const int64_t* numbers, Stat
   const double p = reader.rate();
   fiber.factor = factor_of(reader.rate());
   fiber.largest = weight_limit(reader.rate(), source.k);
-  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "_project_: p must be in [0, 1], got ", p);
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "project_: p must be in [0, 1], got ", p);
   state.densities.push_back(p);
   state.tables.push_back(procedural ? gap_tables(p) : nullptr);
   fiber.connectome = state.tables.back().get();
@@ -165,7 +165,7 @@ Fiber read_fiber(StateReader& reader, int64_t seed, const int64_t* numbers, Stat
   fiber.chunks = reader.data<int64_t>("chunks", at::kLong, {brains});
   fiber.scale = reader.optional<double>("scale", at::kDouble, {brains, target.n});
   fiber.sums = reader.optional<int64_t>("sums", at::kLong, {brains, target.n});
-  TORCH_CHECK(fiber.sums == nullptr || fiber.scale != nullptr, "_project_: a fiber with sums must have scales");
+  TORCH_CHECK(fiber.sums == nullptr || fiber.scale != nullptr, "project_: a fiber with sums must have scales");
   return fiber;
 }
 
@@ -217,14 +217,14 @@ State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<d
   State state;
   state.brains = reader.integer();
   state.rounds = reader.integer();
-  TORCH_CHECK(state.brains >= 1, "_project_: there must be at least one brain, got ", state.brains);
-  TORCH_CHECK(state.rounds >= 0 && state.rounds < INT32_MAX, "_project_: rounds must be in 0..2^31 - 2, got ",
+  TORCH_CHECK(state.brains >= 1, "project_: there must be at least one brain, got ", state.brains);
+  TORCH_CHECK(state.rounds >= 0 && state.rounds < INT32_MAX, "project_: rounds must be in 0..2^31 - 2, got ",
               state.rounds);
   const int64_t areas = reader.integer();
   const int64_t fibers = reader.integer();
   const int64_t stimuli = reader.integer();
-  TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "_project_: layout must hold counts of at least 0, got ",
-              areas, ", ", fibers, " and ", stimuli);
+  TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "project_: layout must hold counts of at least 0, got ", areas,
+              ", ", fibers, " and ", stimuli);
   const auto* const numbers = reader.optional<int64_t>("numbers", at::kLong, {state.brains});
   for (int64_t a = 0; a < areas; ++a) {
     state.first.areas.push_back(read_area(reader, state.brains, seed, numbers));

@@ -1,4 +1,4 @@
-// The state of a batch of brains as a list of tensors, as _project_ takes it.
+// The state of a batch of brains as a list of tensors, as project_ takes it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,11 +29,11 @@ class BothEngines:
     def __getattr__(self, name):
         return getattr(torch.ops.torch_hrr, name)
 
-    def _project_(self, tensors, layout, rates, seed):
+    def project_(self, tensors, layout, rates, seed):
         ways = {small: [tensor.clone() for tensor in tensors] for small in (True, False)}
         for small, copies in ways.items():
             torch.ops.torch_hrr_on_host.project_(copies, layout, rates, seed, small)
-        torch.ops.torch_hrr._project_(tensors, layout, rates, seed)
+        torch.ops.torch_hrr.project_(tensors, layout, rates, seed)
         self.calls += 1
         self.arguments = tensors, layout, rates, seed
         self.unfinished += bool(tensors[-1][:, 0].any())
@@ -46,7 +46,7 @@ class BothEngines:
         progress = self.arguments[0][-1]
         progress.zero_()
         progress[:, 0] = rounds
-        self._project_(*self.arguments)
+        self.project_(*self.arguments)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ DELIVERED, NEXT, SCALE, PROGRESS = 11, 16, 20, -1
 
 
 def plainly(*args):
-    return ops._project_.default._op_dk(KEY, *args)
+    return ops.project_.default._op_dk(KEY, *args)
 
 
 class Both(TorchDispatchMode):
@@ -30,9 +30,9 @@ class Both(TorchDispatchMode):
     recorded = None
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function not in (ops._project_.default, ops._stimulus_counts_.default):
+        if function not in (ops.project_.default, ops._stimulus_counts_.default):
             return function(*args, **(kwargs or {}))
-        if function is ops._project_.default:
+        if function is ops.project_.default:
             self.recorded = copy.deepcopy(args)
         written = args[0]
         native = copy.deepcopy(written)
@@ -92,7 +92,7 @@ def call():
 
 def refused(error, match, tensors, layout, rates, seed, *, plain=False):
     before = [tensor.clone() for tensor in tensors]
-    for project in (ops._project_, plainly) if plain else (ops._project_,):
+    for project in (ops.project_, plainly) if plain else (ops.project_,):
         with pytest.raises(error, match=match):
             project(tensors, layout, rates, seed)
         assert all(map(torch.equal, tensors, before))
@@ -100,7 +100,7 @@ def refused(error, match, tensors, layout, rates, seed, *, plain=False):
 
 def test_a_recorded_call_runs(call):
     tensors = call[0]
-    ops._project_(*call)
+    ops.project_(*call)
     assert tensors[PROGRESS][0, 0] == 0 and tensors[SLOTS][0, 1] > 8
 
 
@@ -160,10 +160,10 @@ def test_values_outside(call, place, values, error, match):
 def test_meta_checks_the_state(call):
     tensors, layout, rates, seed = call
     meta = [tensor.to("meta") for tensor in tensors]
-    ops._project_(meta, layout, rates, seed)
+    ops.project_(meta, layout, rates, seed)
     layout[K] = 0
     with pytest.raises(RuntimeError, match="1 <= k <= n"):
-        ops._project_(meta, layout, rates, seed)
+        ops.project_(meta, layout, rates, seed)
 
 
 def test_tensors_of_another_kind(call):
@@ -175,8 +175,8 @@ def test_tensors_of_another_kind(call):
             # One element is contiguous whatever its strides.
             if not wrong.is_contiguous() or wrong is not spaced:
                 with pytest.raises((RuntimeError, NotImplementedError)):
-                    ops._project_([*tensors[:place], wrong, *(tensors[place + 1 :] if place >= 0 else [])], *rest)
+                    ops.project_([*tensors[:place], wrong, *(tensors[place + 1 :] if place >= 0 else [])], *rest)
     for place in (NEURON_OF, WON):
         tensors[place] = tensors[place][:, :20].clone()
     with pytest.raises(RuntimeError, match=r"memory for|must be a contiguous tensor"):
-        ops._project_(tensors, *rest)
+        ops.project_(tensors, *rest)

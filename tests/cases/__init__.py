@@ -30,6 +30,6 @@ FLOATING_CASES = tuple(case for case in ALL_CASES if case.integer_dtype is None)
 
 # Operators that no lane takes, and why. They have tests of their own.
 UNENUMERATED = {
-    "torch_hrr::_project_.default": "rounds of a brain, whose state is a list: tests/assembly/test_brain_*.py",
+    "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

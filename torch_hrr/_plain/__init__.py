@@ -20,7 +20,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "k_cap": assembly.k_cap,
     "_k_cap_backward": assembly._k_cap_backward,
     "connectome_inputs": assembly_connectome.connectome_inputs,
-    "_project_": assembly_rounds.project_,
+    "project_": assembly_rounds.project_,
     "_stimulus_counts_": assembly_connectome.stimulus_counts_,
     "sinusoidal_encoding": encoding.sinusoidal_encoding,
     "sinusoidal_features": encoding.sinusoidal_features,

@@ -256,19 +256,19 @@ class _Brain:
         """Winners are neurons, and every area has memory for the slots that the rounds left may add."""
         left = int(self.progress[0])
         if not 0 <= left <= self.rounds:
-            raise RuntimeError(f"_project_: rounds left must be in 0..{self.rounds}, got {left}")
+            raise RuntimeError(f"project_: rounds left must be in 0..{self.rounds}, got {left}")
         for area in self.areas:
             slots, capacity, count = int(area.slots[0]), len(area.neuron_of), int(area.winner_count)
             if not 0 <= slots <= capacity:
-                raise RuntimeError(f"_project_: slots must be in 0..{capacity}, got {slots}")
+                raise RuntimeError(f"project_: slots must be in 0..{capacity}, got {slots}")
             most = min(area.n, slots + (left + 1) * area.k)
             if capacity < most:
-                raise RuntimeError(f"_project_: an area must have memory for {most} slots, got {capacity}")
+                raise RuntimeError(f"project_: an area must have memory for {most} slots, got {capacity}")
             if not 0 <= count <= area.k:
-                raise RuntimeError(f"_project_: an area must have 0 to k winners, got {count}")
+                raise RuntimeError(f"project_: an area must have 0 to k winners, got {count}")
             winners = area.active()
             if ((winners < 0) | (winners >= area.n)).any() or (winners.diff() <= 0).any():
-                raise IndexError(f"_project_: winners must ascend in 0..n - 1 of {area.n}")
+                raise IndexError(f"project_: winners must ascend in 0..n - 1 of {area.n}")
 
     def run(self) -> None:
         self.progress[1:] = 0

@@ -15,6 +15,7 @@ from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.parser import Parser, ParseTree, parse
 from torch_hrr.assembly.programs import FiniteStateMachine, SequenceMemory
+from torch_hrr.assembly.projection import Projection
 
 __all__ = [
     "AssemblyClassifier",
@@ -27,6 +28,7 @@ __all__ = [
     "Monitor",
     "ParseTree",
     "Parser",
+    "Projection",
     "SequenceMemory",
     "TorchBrain",
     "WordClass",

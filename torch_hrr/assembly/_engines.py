@@ -40,8 +40,55 @@ class Engine:
         raise NotImplementedError
 
 
+class Parts:
+    """What takes part in rounds of a plan, as the operator `project_` reads it: csrc/include/torch_hrr/torch_hrr.h.
+
+    Attributes:
+        names: Of the areas.
+        areas: Of the plan, in the order of the layout.
+        fibers: Those between them.
+        sources: The stimuli that fire into them.
+    """
+
+    def __init__(self, network: Network, plan: Plan) -> None:
+        """Fibers and stimuli that fire for the first time come into use."""
+        self._network, self._plan = network, plan
+        self.fibers = [network.fiber(*pair) for pair in plan.areas]
+        self.sources = [network.source(*pair) for pair in plan.stimuli]
+        names = dict.fromkeys(name for pair in plan.areas for name in pair)
+        self.names = [*(names | dict.fromkeys(target for _, target in plan.stimuli))]
+        self.areas = [network.areas[name] for name in self.names]
+
+    def tensors(self) -> list[Tensor]:
+        """The state, without the brains' numbers and the progress."""
+        return [tensor for each in (*self.areas, *self.fibers, *self.sources) for tensor in each.tensors()]
+
+    def described(self, learns: bool) -> tuple[list[int], list[float]]:
+        """The layout but for brains and rounds, and the rates; fibers that learn get memory for it."""
+        network, plan = self._network, self._plan
+        place = {area.index: i for i, area in enumerate(self.areas)}
+        layout = [len(self.areas), len(self.fibers), len(self.sources)]
+        rates: list[float] = []
+        for name, area in zip(self.names, self.areas, strict=True):
+            layout += area.layout(name in plan.fixed, learns)
+        for (source, target), fiber in zip(plan.areas, self.fibers, strict=True):
+            ends = [place[fiber.source_index], place[fiber.target_index]]
+            layout += [*ends, learns, fiber.procedural, fiber.id]
+            # No weight is larger anyway. Packages of AOTInductor hold no infinite number.
+            w_max = min(network.largest_weight(source, target), _state.LARGEST_WEIGHT)
+            rates += [fiber.p, network.beta(source, target), w_max]
+            if learns and network.beta(source, target):
+                fiber.reserve_to_learn()
+        for (source, target), stimulus in zip(plan.stimuli, self.sources, strict=True):
+            layout += [place[stimulus.target_index], learns]
+            own = network.areas[target].w_max
+            w_max = _state.LARGEST_WEIGHT if own is None else min(own, _state.LARGEST_WEIGHT)
+            rates += [network.beta(source, target), w_max]
+        return layout, rates
+
+
 class ExactEngine(Engine):
-    """Rounds by the operator `_project_`, in which the random graph is never stored; the network says it all."""
+    """Rounds by the operator `project_`, in which the random graph is never stored; the network says it all."""
 
     def ever_won(self, area: str, brain: int) -> Tensor:
         """See Engine."""
@@ -68,35 +115,17 @@ class ExactEngine(Engine):
 
     def _run(self, plan: Plan, rounds: int, capturing: bool) -> Tensor:
         network = self._network
-        fibers = [network.fiber(*pair) for pair in plan.areas]
-        sources = [network.source(*pair) for pair in plan.stimuli]
-        names = dict.fromkeys(name for pair in plan.areas for name in pair) | dict.fromkeys(
-            target for _, target in plan.stimuli
-        )
-        areas = [network.areas[name] for name in names]
-        place = {area.index: i for i, area in enumerate(areas)}
-        layout = [len(areas), len(fibers), len(sources)]
-        rates: list[float] = []
-        for name, area in zip(names, areas, strict=True):
-            layout += area.layout(name in plan.fixed, network.learns)
-        for (source, target), fiber in zip(plan.areas, fibers, strict=True):
-            ends = [place[fiber.source_index], place[fiber.target_index]]
-            layout += [*ends, network.learns, fiber.procedural, fiber.id]
-            rates += [fiber.p, network.beta(source, target), network.largest_weight(source, target)]
-            if network.learns and network.beta(source, target):
-                fiber.reserve_to_learn()
-        for (source, target), stimulus in zip(plan.stimuli, sources, strict=True):
-            layout += [place[stimulus.target_index], network.learns]
-            w_max = network.areas[target].w_max
-            rates += [network.beta(source, target), float("inf") if w_max is None else w_max]
+        parts = Parts(network, plan)
+        areas, fibers = parts.areas, parts.fibers
+        layout, rates = parts.described(network.learns)
         progress = torch.zeros(network.brains, 1 + len(fibers), dtype=torch.int64, device=network.device)
         progress[slice(None) if plan.brains is None else network.rows(plan.brains), 0] = rounds
 
         numbers = network.numbers()
 
         def queue(rounds: int) -> None:
-            state = [tensor for each in (*areas, *fibers, *sources) for tensor in each.tensors()]
-            _ops._project_([numbers, *state, progress], [network.brains, rounds, *layout], rates, network.seed)
+            state = parts.tensors()
+            _ops.project_([numbers, *state, progress], [network.brains, rounds, *layout], rates, network.seed)
 
         left = rounds
         if capturing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -16,6 +17,7 @@ from torch_hrr.assembly import _inputs as reading
 from torch_hrr.assembly._network import Projections, fiber_id
 from torch_hrr.assembly._rounds import RoundsModule
 from torch_hrr.assembly._views import AreaView, FiberView, area_views, fiber_views
+from torch_hrr.assembly.projection import Projection
 
 Brains = int | Sequence[int] | Tensor | None
 """Which brains of a batch: an index, several, a mask, or None for all."""
@@ -248,6 +250,34 @@ class Brain(RoundsModule):
         given = external_inputs.checked(self, op, "external", external, which)
         external_inputs.run(self, op, from_stimuli, from_areas, given, rounds, tick, which)
         return None
+
+    def projection(
+        self, stimuli: Projections | str | None = None, areas: Projections | str | Iterable[str] | None = None
+    ) -> Projection:
+        """The rounds of `project` as a module that can be scripted, and run by programs without Python.
+
+        Args:
+            stimuli: as for `project`.
+            areas: as for `project`.
+
+        Returns:
+            A `Projection` with a copy of what takes part, in train mode if the brain is. What is inhibited or fixed
+            now is so there, too; what is set in the brain later is not.
+
+        Raises:
+            ValueError: an unknown name; mode "sampled"; an area with normalize=True; brains of a batch that differ in
+                what is fixed or inhibited; or nothing would fire.
+        """
+        op = "projection"
+        self._network.check_exact(op)
+        network = copy.deepcopy(self._network)
+        fired, from_areas = map(checks.or_nothing, network.fired(op, stimuli, areas))
+        plans = network.plans(op, fired, from_areas, reached=network.areas)
+        if len(plans) != 1 or plans[0].brains is not None:
+            raise ValueError(f"{op}: something must fire, the same in every brain; got {len(plans)} kinds of rounds")
+        if normalized := sorted(name for name in plans[0].targets if network.areas[name].normalize):
+            raise ValueError(f"{op}: areas must not be normalised in every round, got {normalized}")
+        return Projection(network, plans[0]).train(self.training)
 
     @takes(rounds=checks.ROUNDS)
     def reciprocal_project(

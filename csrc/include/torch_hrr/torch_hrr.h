@@ -96,6 +96,29 @@ TORCH_HRR_API at::Tensor connectome_inputs(const at::Tensor& winners, int64_t n,
 TORCH_HRR_API at::Tensor k_cap(const at::Tensor& inputs, int64_t k, double temperature = 1,
                                std::string_view surrogate = "sigmoid", bool soft = false);
 
+// Rounds of a batch of brains (torch_hrr.assembly.Brain), in place: each target's winners become the k neurons with the
+// largest sums of what fires into it, then synapses grow by 1 + beta. No derivative; the same bits on every device. A
+// torch_hrr.assembly.Projection holds such a state, lets its tables grow, and can be scripted. The lists hold in order
+//   layout  brains, rounds (at most so many are left to any brain), areas, fibers, stimuli; of each area n, k, whether
+//           its winners stay, what a win adds to its bias (2^-24), its refractory period, whether ties go by a key, the
+//           key's number; of each fiber source and target (places of areas), whether it learns, whether its graph is
+//           drawn, its number; of each stimulus target, whether it learns.
+//   rates   of each fiber p, beta, w_max; of each stimulus beta, w_max.
+//   state   int64 [brains] that with the seed names each brain, or [0]: they are 0, 1, ...; then, with a row for each
+//           brain but for the penalties,
+//           of each area winners int64 [k], their count int64 [], slots of neurons int32 [n] (-1: none), neurons of
+//           slots int32 [C], whether those won uint8 [C], slots in use and neurons that ever won int64 [2], bias int64
+//           [n] or [0], rounds since the last win int32 [n] or [0], penalties int64 [period];
+//           of each fiber base counts int32 [n] ([0] of a graph of one's own), the winners they are of int64 [k] and
+//           their count int64 [] (-1: none), of each source slot the first chunk, the edges and the target slots they
+//           are known to int32 [C] each, next chunk int32 [M], target slots int32 and weights float32 of chunks
+//           [M, 16], chunks in use int64 [], scales float64 and sums int64 of columns [n] or [0];
+//           of each stimulus its sums int32 [n] and weights by target slot float32 [C];
+//           last the progress int64 [1 + fibers]: rounds left, and the chunks that each fiber needs.
+// An area must have C >= min(n, slots in use + (rounds left + 1) k). Where M falls short, rounds are left.
+// c10::ValueError for a rate out of range, c10::IndexError for winners that do not ascend in 0..n - 1, else c10::Error.
+TORCH_HRR_API void project_(at::TensorList state, at::IntArrayRef layout, at::ArrayRef<double> rates, int64_t seed);
+
 // Sinusoids of positions (integers or floating; their derivatives are those of floating ones). With angles t_i =
 // position f_i + phase: sin t_0, cos t_0, sin t_1, ... (layout "interleaved") or all sines, then all cosines ("half").
 // The angle is an exact fraction of a turn, so no position is too large: the error of float32 stays below 1.5e-7 to

@@ -1,4 +1,4 @@
-// torch_hrr_on_host::project_: what _project_ does on a GPU, by the same kernels in the same order, on CPU tensors.
+// torch_hrr_on_host::project_: what project_ does on a GPU, by the same kernels in the same order, on CPU tensors.
 // Small areas go the short way or, where `small` is false, launch by launch.
 //
 // Tests of brains load this library and run their programs through it.

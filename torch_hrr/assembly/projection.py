@@ -1,0 +1,204 @@
+"""Rounds of a brain as a module of torch that can be scripted, for programs without Python."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._jit_internal import is_scripting
+
+from torch_hrr._checks import integer
+from torch_hrr._repr import DescribedModule
+from torch_hrr.assembly._engines import Parts
+from torch_hrr.assembly._network import Network, Plan
+from torch_hrr.assembly._state import State
+
+
+class Table(State):
+    """One tensor of a brain's state, which grows and keeps its dtype."""
+
+    table: Tensor
+
+    def __init__(self, table: Tensor) -> None:
+        """Holds the tensor itself."""
+        super().__init__()
+        self.hold("table", table)
+
+
+class Projection(DescribedModule):
+    """Rounds in which given stimuli and areas of a brain fire into given areas; made by `Brain.projection`.
+
+    It holds a copy of what takes part and goes on with that: the winners are those of ``brain.project`` with the same
+    rounds, to the last bit. It learns in train mode. ``torch.jit.script(projection).save("projection.pt")`` makes a
+    file that a program in C++ loads by ``torch::jit::load``, moves to its device and runs, without Python; what it
+    learned there is in the file that the module saves. Its methods work there, too. Freezing would make constants of
+    its state: do not. Threads must not call one at the same time.
+
+    The rounds are those of the operator ``torch.ops.torch_hrr.project_``, whose state
+    ``csrc/include/torch_hrr/torch_hrr.h`` describes. The module lets the tables of synapses grow as needed, so its
+    loop depends on data: for ``torch.export`` call the operator itself, with tables that are long enough.
+
+    Attributes:
+        names: The areas.
+        targets: Those of them that something fires into.
+    """
+
+    names: list[str]
+    targets: list[str]
+    _needed: list[str]
+    _sizes: list[int]
+    _learning: list[int]
+    _resting: list[int]
+    _rates: list[float]
+
+    def __init__(self, network: Network, plan: Plan) -> None:
+        """Of a network that nothing else uses, and one plan for all its brains."""
+        super().__init__()
+        parts = Parts(network, plan)
+        self.names = parts.names
+        self.targets = [name for name in parts.names if name in plan.targets]
+        self._needed = sorted({source for source, target in plan.areas if source != target or _alone(target, plan)})
+        self._sizes = [size for area in parts.areas for size in (area.n, area.k)]
+        learning, rates = parts.described(network.plastic)
+        resting, _ = parts.described(False)
+        self._learning, self._resting = [int(each) for each in learning], [int(each) for each in resting]
+        self._rates = [float(each) for each in rates]
+        self._seed, self._brains, self._batched = network.seed, network.brains, network.batch is not None
+        self.tables = torch.nn.ModuleList(Table(each) for each in (network.numbers(), *parts.tensors()))
+
+    def _summary(self) -> dict[str, Any]:
+        batch = {"batch": self._brains} if self._batched else {}
+        return {"areas": self.names, "targets": self.targets, **batch, "device": self.tables[0].table.device}
+
+    def forward(self, rounds: int = 1) -> dict[str, Tensor]:
+        """Runs rounds, 0 to 2^31 - 2; gives the winners of every target, as `winners`.
+
+        Raises:
+            TypeError: ``rounds`` is no int.
+            ValueError: ``rounds`` out of range, or an area that must fire has no winners; nothing is changed.
+        """
+        if not is_scripting():
+            rounds = integer("Projection", "rounds", rounds)
+        if rounds < 0 or rounds > 2147483646:
+            raise ValueError(f"Projection: rounds must be in 0..2^31 - 2, got {rounds}")
+        state = self._state()
+        for name in self._needed:
+            if int(state[9 * self._place(name) + 2].min()) == 0:
+                raise ValueError(f"Projection: source area must have winners, got none in '{name}'")
+        layout = self._learning if self.training else self._resting
+        areas, fibers = layout[0], layout[1]
+        state.append(torch.zeros([self._brains, 1 + fibers], dtype=torch.int64, device=state[0].device))
+        state[-1][:, 0] = rounds
+        left = rounds
+        while left > 0:
+            self._reserve(state, layout, left)
+            # TorchScript sees that the list is written to, not the tensors: what they are then is read from the list.
+            torch.ops.torch_hrr.project_(state, [self._brains, left] + layout, self._rates, self._seed)  # noqa: RUF005
+            before, left = left, int(state[-1][:, 0].max())
+            grew = False
+            for fiber in range(fibers if left else 0):
+                # Of its tables: next, target and weight.
+                first = 1 + 9 * areas + 12 * fiber + 6
+                needed, chunks = int(state[-1][:, 1 + fiber].max()), state[first].size(1)
+                if needed > chunks:
+                    grew = True
+                    for i in range(first, first + 3):
+                        state[i] = _grown(state[i], max(needed, 2 * chunks), 0)
+            for i, held in enumerate(self.tables):
+                if is_scripting():
+                    held.table = state[i]
+                else:
+                    held.hold("table", state[i])  # type: ignore[operator]
+            if left == before and not grew:
+                raise RuntimeError(f"Projection: tables of synapses could not grow; {left} rounds were not run")
+        found: dict[str, Tensor] = {}
+        for name in self.targets:
+            found[name] = self.winners(name)
+        return found
+
+    @torch.jit.export
+    def winners(self, area: str) -> Tensor:
+        """The winners of an area: int64 ``[k]`` ascending, ``[batch, k]`` with a batch, as `Brain.winners`."""
+        place, state = self._place(area), self._state()
+        winners, count = state[9 * place + 1], state[9 * place + 2]
+        found = winners[:, : int(count.max())].clone()
+        found.masked_fill_(torch.arange(found.size(1), device=found.device) >= count.unsqueeze(1), -1)
+        return found if self._batched else found[0]
+
+    @torch.jit.export
+    def support(self, area: str) -> Tensor:
+        """How many neurons of an area ever won: int64 ``[]``, ``[batch]`` with a batch."""
+        count = self._state()[9 * self._place(area) + 6][:, 1].clone()
+        return count if self._batched else count[0]
+
+    @torch.jit.export
+    def activate(self, area: str, indices: Tensor) -> None:
+        """Sets the winners of an area: 1 to k distinct indices, int64 ``[m]``, with a batch also ``[batch, m]``.
+
+        Raises:
+            TypeError: Another dtype.
+            ValueError: An unknown area, another shape, too many indices or the same one twice.
+            IndexError: An index outside 0..n - 1.
+        """
+        place = self._place(area)
+        n, k = self._sizes[2 * place], self._sizes[2 * place + 1]
+        if indices.dtype != torch.int64:
+            raise TypeError(f"activate: indices must be int64, got {indices.dtype}")
+        fits = indices.dim() == 1 or (self._batched and indices.dim() == 2 and indices.size(0) == self._brains)
+        if not fits or indices.size(-1) < 1 or indices.size(-1) > k:
+            raise ValueError(f"activate: indices must be 1 to {k} for each brain, got shape {list(indices.shape)}")
+        ascending = torch.sort(indices, dim=-1)[0]
+        if int(ascending.min()) < 0 or int(ascending.max()) >= n:
+            raise IndexError(
+                f"activate: indices must be in 0..{n - 1}, got {int(ascending.min())}..{int(ascending.max())}"
+            )
+        if bool((ascending[..., 1:] == ascending[..., :-1]).any()):
+            raise ValueError("activate: indices must be distinct, got one twice")
+        state = self._state()
+        state[9 * place + 1].zero_()
+        state[9 * place + 1][:, : indices.size(-1)] = ascending
+        state[9 * place + 2].fill_(indices.size(-1))
+
+    def _place(self, area: str) -> int:
+        if area not in self.names:
+            raise ValueError(f"Projection: area must be one of {self.names}, got '{area}'")
+        return self.names.index(area)
+
+    def _state(self) -> list[Tensor]:
+        state: list[Tensor] = []
+        for held in self.tables:
+            state.append(held.table)  # type: ignore[arg-type]
+        return state
+
+    def _reserve(self, state: list[Tensor], layout: list[int], rounds: int) -> None:
+        """Memory for the slots that rounds may add to the areas, in all that is numbered by them."""
+        areas, fibers, stimuli = layout[0], layout[1], layout[2]
+        capacity: list[int] = []
+        for area in range(areas):
+            first = 1 + 9 * area
+            slots = int(state[first + 5][:, 0].max()) + (rounds + 1) * self._sizes[2 * area + 1]
+            capacity.append(max(min(self._sizes[2 * area], slots), state[first + 3].size(1)))
+            for i in range(first + 3, first + 5):
+                state[i] = _grown(state[i], capacity[area], 0)
+        for fiber in range(fibers):
+            first, source = 1 + 9 * areas + 12 * fiber, layout[3 + 7 * areas + 5 * fiber]
+            for i in range(first + 3, first + 6):
+                state[i] = _grown(state[i], capacity[source], -1 if i == first + 3 else 0)
+        for stimulus in range(stimuli):
+            i, target = (
+                1 + 9 * areas + 12 * fibers + 2 * stimulus + 1,
+                layout[3 + 7 * areas + 5 * fibers + 2 * stimulus],
+            )
+            state[i] = _grown(state[i], capacity[target], 0)
+
+
+def _alone(area: str, plan: Plan) -> bool:
+    """Whether nothing but the area itself fires into it."""
+    return all(source == area for source, target in (*plan.areas, *plan.stimuli) if target == area)
+
+
+def _grown(table: Tensor, size: int, fill: int) -> Tensor:
+    if table.size(1) >= size:
+        return table
+    shape = list(table.size())
+    shape[1] = size - shape[1]
+    return torch.cat([table, torch.full(shape, fill, dtype=table.dtype, device=table.device)], 1)
