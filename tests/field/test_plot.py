@@ -129,8 +129,10 @@ def test_an_animation_shows_every_frame(tmp_path):
     changed = (pictures[1:] != pictures[:-1]).any(-1)
     assert changed.flatten(1).any(1).all() and float(changed.float().mean()) < 0.2
     # The same bytes whether the frames are one tensor or many, and again.
-    plot.save_animation(iter(frames), tmp_path / "again.gif", fps=18, axis=0)
+    seen = []
+    plot.save_animation(iter(frames), tmp_path / "again.gif", 18, axis=0, progress=lambda *counts: seen.append(counts))
     assert (tmp_path / "again.gif").read_bytes() == path.read_bytes()
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_a_frame_of_an_animation_is_the_picture_of_its_slices(tmp_path):

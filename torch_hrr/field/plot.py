@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import math
 import numbers
 import os
@@ -13,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import brief, check_data, checked_path, integer, listed, strided
-from torch_hrr._spec import Int, Real, takes
-from torch_hrr.io import write_atomically
+from torch_hrr._checks import brief, integer, listed
+from torch_hrr._plots import FPS, LARGEST, drawable, figure_of, gif_path, save_gif
+from torch_hrr._progress import Progress, ticking
+from torch_hrr._spec import Int, takes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,9 +26,7 @@ METRICS = ("energy", "sparsity", "field_information", "max_activation", "predict
 
 _AXES = ("depth", "height", "width")
 _AXIS, _CHANNEL = Int(0, 2).or_none(), Int(0).or_none()
-_INCHES, _DPI = 3.2, 80
-# Beyond, the ends of an axis are so far apart that their distance overflows.
-_LARGEST = 1e300
+_INCHES = 3.2
 
 
 @takes(channel=_CHANNEL, axis=_AXIS)
@@ -63,7 +60,7 @@ def plot_slices(
     values = _values(op, "field", field, 4)
     channel, place = _where(op, values.unsqueeze(0), channel, place)
     across = [0, 1, 2] if axis is None else [axis]
-    figure = _figure(op, _row(len(across)), figure)
+    figure = figure_of(op, _row(len(across)), figure)
     _draw(figure, values[..., channel], place, across, _scale(values[..., channel]), f"channel {channel}")
     return figure
 
@@ -102,7 +99,7 @@ def plot_activity(
     cycles = columns["cycle"]
     if not cycles:
         raise ValueError(f"{op}: records must hold at least one state, got none")
-    figure = _figure(op, (7, 1 + 1.3 * len(metrics)), figure)
+    figure = figure_of(op, (7, 1 + 1.3 * len(metrics)), figure)
     panels = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
     for axes, name in zip(panels, metrics, strict=True):
         axes.plot(cycles, columns[name], linewidth=1, marker="." if len(cycles) == 1 else None)
@@ -111,7 +108,7 @@ def plot_activity(
     return figure
 
 
-@takes(fps=Real(0.01, 50), channel=_CHANNEL, axis=_AXIS)
+@takes(fps=FPS, channel=_CHANNEL, axis=_AXIS)
 def save_animation(
     frames: Tensor | Iterable[Tensor],
     path: str | os.PathLike[str],
@@ -119,6 +116,7 @@ def save_animation(
     channel: int | None = None,
     axis: int | None = None,
     place: Sequence[int] | None = None,
+    progress: Progress = None,
 ) -> None:
     """Writes a recorded run as an animated GIF of its slices, whole or not at all.
 
@@ -133,6 +131,7 @@ def save_animation(
         channel: As for `plot_slices`.
         axis: As for `plot_slices`.
         place: As for `plot_slices`.
+        progress: Called after every frame with how many are drawn and their number; True shows a bar.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed; pillow, which writes the file, is with it.
@@ -143,13 +142,7 @@ def save_animation(
     Cost: about 15 ms and 0.3 MB of memory per frame.
     """
     op = "save_animation"
-    path = checked_path(op, path)
-    suffix = os.path.splitext(path)[1]
-    if suffix.lower() not in ("", ".gif"):
-        raise ValueError(f"{op}: path must end in .gif, got {path}")
-    target = os.path.realpath(path)
-    # Frames are not drawn for a folder that is not there.
-    os.stat(os.path.dirname(target))
+    target, tick = gif_path(op, path), ticking(op, progress)
     if isinstance(frames, Tensor):
         values = _values(op, "frames", frames, 5)
     else:
@@ -160,59 +153,23 @@ def save_animation(
                 f"{op}: frames must have one shape, got {', '.join(str(list(s)) for s in shapes) or 'none'}"
             )
         values = torch.stack(each)
-    # A multiple of what the format counts in.
-    milliseconds = 10 * round(100 / fps)
     channel, place = _where(op, values, channel, place)
     across = [0, 1, 2] if axis is None else [axis]
     values = values[..., channel]
-    pillow = _optional(op, "PIL.Image")
-    figure = _figure(op, _row(len(across)))
+    figure = figure_of(op, _row(len(across)))
     title, images = _draw(figure, values[0], place, across, _scale(values), "frame 0")
-    canvas = _optional(op, "matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
-    # What moves is left out of a background that is drawn once: all of it would take a tenth of a second a frame.
-    for moving in (title, *images):
-        moving.set_animated(True)
-    canvas.draw()
-    size = canvas.get_width_height()
-    background = canvas.copy_from_bbox(figure.bbox)
-    # One palette, so that a value has its colour in every frame: those of the scale, and greys for what is written.
-    greys = torch.linspace(0, 1, 40, dtype=torch.float64, device="cpu").unsqueeze(1).expand(-1, 3)
     shown = torch.linspace(0, 1, 216, dtype=torch.float32, device="cpu").numpy()
-    colours = torch.cat((torch.from_numpy(images[0].cmap(shown))[:, :3], greys))
-    palette = pillow.new("P", (1, 1))
-    palette.putpalette((255 * colours).round().to(torch.uint8).flatten().tolist())
-    pictures = []
-    for index, frame in enumerate(values):
-        canvas.restore_region(background)
-        title.set_text(f"frame {index}")
-        figure.draw_artist(title)
+    colours = torch.from_numpy(images[0].cmap(shown))[:, :3]
+    # The marks of the place and the frames of the axes lie above the images.
+    above = [(image, *image.axes.lines, *image.axes.spines.values()) for image in images]
+    moving = [title, *(artist for artists in above for artist in artists)]
+
+    def show(number: int) -> None:
+        title.set_text(f"frame {number}")
         for image, along in zip(images, across, strict=True):
-            image.set_data(frame.select(along, place[along]).numpy())
-            for artist in (image, *image.axes.lines, *image.axes.spines.values()):
-                figure.draw_artist(artist)
-        picture = pillow.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
-        pictures.append(picture.convert("RGB").quantize(palette=palette, dither=pillow.Dither.NONE))
-    written = io.BytesIO()
-    pictures[0].save(written, "GIF", save_all=True, append_images=pictures[1:], duration=milliseconds, loop=0)
-    write_atomically(target, [written.getvalue()])
+            image.set_data(values[number].select(along, place[along]).numpy())
 
-
-def _optional(op: str, module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        # Pillow comes with matplotlib.
-        raise ModuleNotFoundError(f"{op}: matplotlib must be installed: pip install matplotlib") from None
-
-
-def _figure(op: str, size: tuple[float, float], given: Any = None) -> Any:
-    """The figure given, or one of its own, which no list of pyplot's keeps alive."""
-    known = _optional(op, "matplotlib.figure")
-    if given is None:
-        return known.Figure(figsize=size, dpi=_DPI, layout="constrained")
-    if not isinstance(given, known.FigureBase):
-        raise TypeError(f"{op}: figure must be one of matplotlib's, got {type(given).__name__}")
-    return given
+    save_gif(op, target, fps, figure, moving, colours, len(values), show, tick)
 
 
 def _row(panels: int) -> tuple[float, float]:
@@ -220,16 +177,12 @@ def _row(panels: int) -> tuple[float, float]:
 
 
 def _values(op: str, argument: str, field: Tensor, dims: int) -> Tensor:
-    """The tensor checked and in double on the CPU, what cannot be drawn as NaN."""
-    field = strided(op, argument, field)
+    """The tensor checked, as `drawable` gives it."""
+    values = drawable(op, argument, field)
     shape = "[T, D, H, W, C]" if dims == 5 else "[D, H, W, C]"
-    if field.is_complex() or field.dtype == torch.bool:
-        raise TypeError(f"{op}: {argument} must be real, got {field.dtype}")
-    check_data(op, argument, field)
-    if field.dim() != dims or not field.numel():
-        raise ValueError(f"{op}: {argument} must be {shape} with every size above 0, got {list(field.shape)}")
-    values = field.detach().to("cpu", torch.float64)
-    return values.where(values.abs() <= _LARGEST, math.nan)
+    if values.dim() != dims or not values.numel():
+        raise ValueError(f"{op}: {argument} must be {shape} with every size above 0, got {list(values.shape)}")
+    return values
 
 
 def _where(
@@ -285,4 +238,4 @@ def _metric(op: str, record: Mapping[str, Any], name: str, index: int) -> float:
     value = record[name]
     if not isinstance(value, numbers.Real):
         raise TypeError(f"{op}: {name} must be a number, got {type(value).__name__} at {index}")
-    return float(value) if abs(record[name]) <= _LARGEST else math.nan
+    return float(value) if abs(record[name]) <= LARGEST else math.nan
