@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from guide import DOCS, run_snippets, words_of_code
+from guide import DOCS, run_snippets_in, words_of_code
 
 from torch_hrr import assembly
 
@@ -10,9 +10,10 @@ GUIDE = DOCS / "assembly.md"
 
 
 @pytest.fixture(scope="module")
-def session():
+def session(tmp_path_factory):
     """The names left by all blocks of Python in one namespace."""
-    return run_snippets(GUIDE)
+    pytest.importorskip("matplotlib")
+    return run_snippets_in(tmp_path_factory.mktemp("guide"), GUIDE)
 
 
 def test_results_of_snippets(session):

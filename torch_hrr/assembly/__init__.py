@@ -6,6 +6,7 @@ Inputs are rows of the last dimension n; leading dimensions are a batch.
 from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
+from torch_hrr.assembly import plot
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.classifier import AssemblyClassifier
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
@@ -40,6 +41,7 @@ __all__ = [
     "k_winners",
     "overlap",
     "parse",
+    "plot",
 ]
 
 if TYPE_CHECKING:

@@ -139,7 +139,7 @@ class Monitor(Recorder):
         series = torch.full((len(kept), *shape), nothing, dtype=kind, device=self._brain.device)
         for row, value in zip(series, kept, strict=True):
             if value is not None:
-                value = torch.as_tensor(value, dtype=kind)
+                value = torch.as_tensor(value, dtype=kind, device=series.device)
                 (row[..., : value.shape[-1]] if quantity == "winners" else row).copy_(value)
         return series
 
