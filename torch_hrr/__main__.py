@@ -1,4 +1,4 @@
-"""The command line: `python -m torch_hrr info | demo | bench | parse | doctor`."""
+"""The command line: `python -m torch_hrr info | demo | bench | parse | explore | doctor`."""
 
 import argparse
 import subprocess
@@ -11,6 +11,7 @@ import torch
 import torch_hrr
 from torch_hrr import assembly, demos, doctor, runtime
 from torch_hrr._library import build_info
+from torch_hrr.assembly import explore
 from torch_hrr.assembly.grammar import GRAMMARS
 
 
@@ -45,7 +46,7 @@ def parse(options: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,parse,doctor}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,parse,explore,doctor}")
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
@@ -64,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parse_parser.add_argument("--language", choices=tuple(GRAMMARS), default="english", help="default: english")
     parse_parser.add_argument("--seed", type=int, default=0, help="of the brain (default: 0)")
     parse_parser.set_defaults(run=parse)
+    explore_parser = commands.add_parser("explore", help="a window with sliders: what k, beta and p do to a projection")
+    explore.add_arguments(explore_parser)
+    explore_parser.set_defaults(run=explore.run)
     doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
     doctor_parser.set_defaults(run=doctor.run)
     options = parser.parse_args(argv)
