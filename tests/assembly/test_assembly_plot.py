@@ -224,6 +224,7 @@ ANIMATION.__name__ = "save_animation"
         (SUPPORT, (torch.zeros(2, 2, 2),), ValueError, r"source must have 1 dimensions, or 2, got \[2, 2, 2\]"),
         (SUPPORT, (torch.zeros(3, device="meta"),), ValueError, "source must hold data, got a meta tensor"),
         (SUPPORT, (MONITOR, "C"), ValueError, "areas must be 'A' or 'B', got 'C'"),
+        (SUPPORT, (MONITOR, []), ValueError, "areas must name at least one, got none"),
         (SUPPORT, (MONITOR, [1]), TypeError, "areas must be 'A' or 'B', got 1"),
         (SUPPORT, (MONITOR, None, None, "x"), TypeError, "figure must be one of matplotlib's, got str"),
         (OVERLAPS, ({},), ValueError, "source must hold at least one assembly, got none"),

@@ -156,6 +156,8 @@ def test_progress_counts_words():
     seen = []
     Parser("russian", n=500, k=20).parse(["kot vidit sobaku"], progress=lambda *counts: seen.append(counts))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+    parse("cats run", progress=lambda *counts: seen.append(counts))
+    assert seen[3:] == [(1, 2), (2, 2)]
 
 
 def test_the_command_prints_a_tree(capsys):

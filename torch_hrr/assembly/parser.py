@@ -319,11 +319,15 @@ def _uncovered(sentence: str, why: str) -> ValueError:
 
 
 @overload
-def parse(sentence: str, language: str | Grammar = "english", seed: int = 0) -> Dependencies: ...
-@overload
-def parse(sentence: Sentences, language: str | Grammar = "english", seed: int = 0) -> list[Dependencies]: ...
 def parse(
-    sentence: str | Sentences, language: str | Grammar = "english", seed: int = 0
+    sentence: str, language: str | Grammar = "english", seed: int = 0, progress: Progress = None
+) -> Dependencies: ...
+@overload
+def parse(
+    sentence: Sentences, language: str | Grammar = "english", seed: int = 0, progress: Progress = None
+) -> list[Dependencies]: ...
+def parse(
+    sentence: str | Sentences, language: str | Grammar = "english", seed: int = 0, progress: Progress = None
 ) -> Dependencies | list[Dependencies]:
     """The dependencies of a sentence, or of several: ``{(word, word that depends on it, label)}``.
 
@@ -337,6 +341,7 @@ def parse(
         sentence: Words of the grammar separated by blanks; or several such sentences.
         language: "english", "russian" or a `Grammar`.
         seed: Seed of the brains, any int, modulo 2^64.
+        progress: As for `Parser.parse`.
 
     Raises:
         TypeError: An argument of another type.
@@ -344,5 +349,5 @@ def parse(
     """
     with named("Parser", "parse"):
         parser = Parser(language, seed)
-    found = parser.parse(sentence)
+    found = parser.parse(sentence, progress)
     return found.dependencies if isinstance(found, ParseTree) else [tree.dependencies for tree in found]

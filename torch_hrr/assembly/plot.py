@@ -314,6 +314,8 @@ def _series(
             raise ValueError(f"{op}: {key} must hold at least one round, got none")
         first = last - every * (len(values) - 1) if isinstance(source, Monitor) else 1
         found[name] = range(first, first + every * len(values), every), values
+    if not found:
+        raise ValueError(f"{op}: {argument} must name at least one, got none")
     return found
 
 
