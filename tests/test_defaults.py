@@ -135,7 +135,7 @@ def test_every_public_call_that_takes_a_device_is_here():
                 # They draw their machine, which is here, when it is used.
                 others |= {"LSMClassifier", "LSMGenerator", "LSMRegressor"}
                 # Below.
-                others |= {"AssemblyClassifier", "FiniteStateMachine"}
+                others |= {"AssemblyClassifier", "FiniteStateMachine", "ProbabilisticMachine"}
                 assert name in names | others, name
 
 
@@ -176,10 +176,11 @@ def reservoir_on_the_cpu():
 def programs_on_the_cpu():
     own = {"n": 200, "k": 10, "p": 0.5}
     machine = assembly.FiniteStateMachine(["q", "r"], ["s"], {("q", "s"): "r", ("r", "s"): "q"}, **own).train(2)
+    chain = assembly.ProbabilisticMachine(["q", "r"], ["s"], {("q", "s"): {"r": 1}}, **own).train(2)
     memory, parser = assembly.SequenceMemory(**own).present(["a", "b"], 3), assembly.Parser(**own)
     tree = parser.parse(["cats run", "dogs chase mice"])[0]
     classifier = assembly.AssemblyClassifier(**own).fit(np.eye(4), np.arange(4) // 2)
-    assert machine.run(["s"] * 3) == "r" and memory.recall("a")[0] == "a" and len(tree.words) == 2
+    assert machine.run(["s"] * 3) == chain.run(["s"]) == "r" and memory.recall("a")[0] == "a" and len(tree.words) == 2
     return [machine.brain.winners("state"), classifier.assemblies, torch.from_numpy(classifier.predict(np.eye(4)))]
 
 

@@ -111,6 +111,13 @@ def machine():
     return assembly.FiniteStateMachine(["q", 2], ["s"], {("q", "s"): 2}, 2**63, **own).train(2)
 
 
+def chain():
+    table = {("q", "s"): {"q": 0.5, "r": 0.5}, ("r", "s"): {"q": 1}}
+    made = assembly.ProbabilisticMachine(["q", "r"], ["s"], table, n=200, k=10, p=0.5).train(2)
+    made.run(["s"] * 2)
+    return made
+
+
 def assembly_classifier():
     return assembly.AssemblyClassifier(n=60, k=6, p=0.5).fit(torch.eye(6).repeat(2, 1), torch.arange(12) // 6)
 
@@ -119,6 +126,7 @@ EXAMPLES = {
     "torch_hrr.assembly.AssemblyClassifier": assembly_classifier,
     "torch_hrr.assembly.Brain": brain,
     "torch_hrr.assembly.FiniteStateMachine": machine,
+    "torch_hrr.assembly.ProbabilisticMachine": chain,
     "torch_hrr.assembly.SequenceMemory": lambda: assembly.SequenceMemory(200, 10, 0.5, 0.2).present(["a", 2], 3),
     "torch_hrr.assembly.TorchBrain": torch_brain,
     "torch_hrr.dynamic_field": lambda: field.DynamicField((3, 3, 3, 1), seed=4),

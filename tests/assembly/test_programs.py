@@ -1,8 +1,10 @@
 """Programs of assemblies: what sequences and machines recall, against lists and tables, and what is refused."""
 
 import copy
+import math
 import pickle
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ import torch
 from pretend_device import PretendCuda
 
 from torch_hrr import IntegrityError
-from torch_hrr.assembly import FiniteStateMachine, Parser, SequenceMemory
+from torch_hrr.assembly import FiniteStateMachine, Parser, ProbabilisticMachine, SequenceMemory
 from torch_hrr.io import files
 
 LETTERS = list("abcdefgh")
 SMALL = {"n": 1000, "k": 50, "p": 0.2}
 PARITY = {("even", 1): "odd", ("odd", 1): "even", ("even", 0): "even", ("odd", 0): "odd"}
+
+
+MADE = ["memory", "machine", "chain", "chains"]
 
 
 def a_memory(**options):
@@ -24,6 +29,14 @@ def a_memory(**options):
 
 def a_machine(seed=0):
     return FiniteStateMachine(["even", "odd"], [0, 1], PARITY, seed, **SMALL).train(2)
+
+
+CHAIN = {("a", "x"): {"a": 0.5, "b": 0.5}, ("b", "x"): {"a": 0.2, "b": 0.8}, ("c", "x"): {"c": 0.1, "a": 0.3, "b": 0.6},
+         ("a", "y"): {"c": 1}, ("b", "y"): {"c": 1}}  # fmt: skip
+
+
+def a_chain(seed=0, batch=None):
+    return ProbabilisticMachine(list("abc"), list("xy"), CHAIN, seed, n=500, k=20, p=0.3, batch=batch).train(2)
 
 
 @pytest.mark.parametrize("scaffold", [False, True])
@@ -45,11 +58,16 @@ def test_several_sequences_in_one_memory():
 
 
 def test_recalling_learns_nothing():
-    for made, use in ((a_memory(), lambda own: own.recall("a")), (a_machine(), lambda own: own.run([1, 1, 0]))):
-        before = [each.clone() for each in made.brain.potentiated(*next(iter(made.brain.fibers)))]
+    for made, use in (
+        (a_memory(), lambda own: own.recall("a")),
+        (a_machine(), lambda own: own.run([1, 1, 0])),
+        (a_chain(), lambda own: own.run(list("xyx"))),
+    ):
+        before = {fiber: made.brain.potentiated(*fiber) for fiber in made.brain.fibers}
         use(made)
-        after = made.brain.potentiated(*next(iter(made.brain.fibers)))
-        assert all(map(torch.equal, before, after)) and made.brain.plastic
+        assert made.brain.plastic
+        for fiber, edges in before.items():
+            assert all(map(torch.equal, edges, made.brain.potentiated(*fiber)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -62,6 +80,73 @@ def test_a_machine_follows_its_table(seed):
     for symbol in word:
         expected.append(table[expected[-1], symbol])
     assert machine.trace(word) == expected and machine.run(word) == expected[-1] and machine.run([]) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_frequencies_are_the_probabilities(seed):
+    machine, seen = a_chain(seed, batch=8), Counter()
+    word = list("xxyx" * 19)
+    for states in machine.trace([word] * 8):
+        seen.update(zip(states, word, states[1:], strict=False))
+    for (state, symbol), following in CHAIN.items():
+        count = sum(seen[state, symbol, after] for after in "abc")
+        assert count > 30
+        for after in "abc":
+            share = following.get(after, 0)
+            # Fixed in advance: four standard errors.
+            off = seen[state, symbol, after] / count - share
+            assert abs(off) <= 4 * math.sqrt(share * (1 - share) / count), (state, symbol, after, off)
+
+
+def test_one_face_of_the_coin_wins_and_each_as_often():
+    shares = {("a", "x"): {"a": 0.37, "b": 0.63}}
+    for table, faces in ((shares, 100), ({("a", "x"): {"a": 0.2, "b": 0.8}}, 5)):
+        machine = ProbabilisticMachine(["a", "b"], ["x"], table, n=50, k=10, batch=25)
+        found = []
+        for _ in range(faces // 10 or 20):
+            machine._flip([*range(25)])
+            face = machine.brain.winners("coin") // 47
+            assert torch.equal(face[:, :1].expand(-1, 47), face)
+            side = (face[:, :1] >= round(faces * table["a", "x"]["a"])).long()
+            assert torch.equal(machine.brain.winners("side"), 10 * side + torch.arange(10))
+            found.append(face[:, 0])
+        counts = torch.stack(found).flatten().bincount(minlength=faces).double()
+        # Fixed in advance: chi-square at most four standard deviations above its mean.
+        chi_square = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
+        assert len(counts) == faces and chi_square <= faces - 1 + 4 * math.sqrt(2 * (faces - 1))
+
+
+def test_runs_of_a_probabilistic_machine_differ_and_those_of_other_seeds():
+    machine, word = a_chain(), list("xxxyxxxxxy")
+    kept, alike = copy.deepcopy(machine), copy.deepcopy(machine)
+    first, second = machine.trace(word), machine.trace(word)
+    assert first != second and first != a_chain(1).trace(word)
+    # As many flips as symbols, in one run or in several.
+    assert kept.run(word[:3]) == first[3] and alike.trace(word) == first
+    kept.run(word[3:])
+    assert kept.trace(word) == second == alike.trace(word) and kept._flips == [20]
+
+
+@pytest.mark.parametrize("kind", ["finite", "probabilistic"])
+def test_a_machine_of_a_batch_is_the_same_in_every_batch(kind):
+    def made(batch):
+        if kind == "probabilistic":
+            return a_chain(batch=batch)
+        return FiniteStateMachine(["even", "odd"], [0, 1], PARITY, **SMALL, batch=batch).train(2)
+
+    words = [list("xxyx"), list("xxxxxx"), []] if kind == "probabilistic" else [[1, 0, 1, 1], [0] * 3, []]
+    three, two, alone = made(3), made(2), made(None)
+    found = three.trace(words)
+    assert found[0] == alone.trace(words[0]) and [len(states) for states in found] == [len(word) + 1 for word in words]
+    assert two.trace([words[2], words[1]]) == [found[2], found[1]]
+    assert three.run([[], words[0], words[1]])[0] == found[0][0] and three.brain.winners("arc").shape[0] == 3
+    assert torch.equal(three.brain.winners("state")[0], three._assemblies[found[0][0]][0])
+    if kind == "finite":
+        assert found == [["even", "odd", "odd", "even", "odd"], ["even"] * 4, ["even"]]
+    with pytest.raises(ValueError, match=r"^run: symbols must be 3 words, got 2$"):
+        three.run(words[:2])
+    with pytest.raises(TypeError, match=r"^run: symbols must be a list of symbols, got int$"):
+        three.run([1, 0, 1])
 
 
 def test_arcs_share_no_more_than_a_few_neurons():
@@ -89,15 +174,18 @@ def test_the_brain_of_a_machine_computes_by_itself():
     assert torch.isin(brain.winners("state"), odd).double().mean() > 0.9
 
 
-@pytest.mark.parametrize("make", [a_memory, a_machine])
+@pytest.mark.parametrize("make", [a_memory, a_machine, a_chain, lambda: a_chain(batch=2)], ids=MADE)
 def test_one_goes_on_where_it_was_saved(make, tmp_path):
     def used(own):
         if isinstance(own, SequenceMemory):
             return own.present(["x", *LETTERS[:2]], 4).recall("x"), own.recall("a")
-        return own.train(1).trace([1, 1, 1, 0])
+        word = [1, 1, 1, 0] if isinstance(own._symbols[0], int) else list("xxyx")
+        return own.train(1).trace(word if own.brain.batch is None else [word, word[1:]])
 
     made = make()
     made.brain.add_area("of a user", 100, 10)
+    # A chain goes on after flips.
+    used(made)
     made.save(tmp_path / "program")
     loaded = type(made).load(tmp_path / "program")
     fresh = made._from_settings({**made._settings()}, {}, None)
@@ -112,7 +200,7 @@ def test_one_goes_on_where_it_was_saved(make, tmp_path):
             assert all(map(torch.equal, made.brain.potentiated(*fiber), other.brain.potentiated(*fiber)))
 
 
-@pytest.mark.parametrize("make", [a_memory, a_machine])
+@pytest.mark.parametrize("make", [a_memory, a_machine, a_chain], ids=MADE[:3])
 def test_copies_share_nothing_and_states_of_others_are_refused(make):
     made, state = make(), copy.deepcopy(make().state_dict())
     copied = copy.copy(made)
@@ -121,10 +209,10 @@ def test_copies_share_nothing_and_states_of_others_are_refused(make):
     assert copied.brain is not made.brain and made.brain.stimuli == stimuli
     kept = copy.deepcopy(made.get_extra_state())
     for changes, error, text in (
-        ({"settings": {**kept["settings"], "p": 0.3}}, ValueError, "p must be .*, got 0.3"),
+        ({"settings": {**kept["settings"], "p": 0.31}}, ValueError, "p must be .*, got 0.31"),
         ({"labels": [1.5, "b"]}, TypeError, "labels must be strings or ints, got 1.5"),
         ({"labels": ["b"]}, ValueError, "assemblies must be one for each of 1 labels"),
-        ({"assemblies": [torch.zeros(50).long()] * len(kept["labels"])}, ValueError, "assemblies must be 50 of"),
+        ({"assemblies": [torch.zeros(50).long()] * len(kept["labels"])}, ValueError, r"assemblies must be \d+ of"),
         ({"more": 1}, ValueError, "_extra_state must hold settings, "),
     ):
         state["_extra_state"] = kept | changes
@@ -141,6 +229,10 @@ def test_sizes_that_tensors_contradict_are_refused_before_anything_is_made(tmp_p
         (a_machine(), {"transitions": [[state, 0, "even"] for state in range(10**4)]}),
         (a_machine(), {"symbols": list(range(99))}),
         (a_machine(), {"presentations": 0}),
+        (a_machine(), {"batch": 2}),
+        (a_chain(), {"flips": [1, 2]}),
+        (a_chain(), {"flips": [-1]}),
+        (a_chain(), {"transitions": [["a", "x", [["a", 0.37], ["b", 0.63]]]]}),
     ):
         tensors, metadata = made._content()
         files.save(tmp_path / "it", tensors, metadata | changes, format=made.file_format, version=1)
@@ -193,11 +285,13 @@ def test_labels_are_those_of_python():
 
 
 def test_programs_move_to_a_device_that_is_pretended(monkeypatch, tmp_path):
-    memory, machine = SequenceMemory(**SMALL).present(list("abc"), 7), a_machine()
+    memory, machine, chain = SequenceMemory(**SMALL).present(list("abc"), 7), a_machine(), a_chain()
+    states = copy.deepcopy(chain).trace(list("xx"))
     state = copy.deepcopy(machine.state_dict())
     with PretendCuda(monkeypatch):
         memory.to("cuda"), machine.to("cuda")
         assert memory.recall("a") == list("abc") and machine.run([1]) == "odd" and memory.brain.device.type == "cuda"
+        assert chain.to("cuda").trace(list("xx")) == states
         memory.present(["x", "y"], 5).save(tmp_path / "it")
         assert SequenceMemory.load(tmp_path / "it", device="cuda").recall("x") == ["x", "y"]
         machine.load_state_dict(state)
@@ -218,7 +312,14 @@ def test_what_does_not_learn_refuses_to():
     with pytest.raises(RuntimeError, match=r"^present: areas must be open, got the lock of 'A'$"):
         memory.present(["a"])
     assert memory.items == [] and machine.train(True) is machine and machine.training
+    assert not machine.train(mode=False).training and machine.train(mode=np.True_).brain.training
+    with pytest.raises(TypeError, match=r"^train: mode must be a bool, got int$"):
+        machine.train(mode=1)
     assert machine.train(2).run(["s", "s"]) == "q"
+
+
+def one_state(following):
+    return ProbabilisticMachine(["q", "s"], [0], {("q", 0): following}, **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +377,17 @@ def test_what_does_not_learn_refuses_to():
         (lambda: a_machine().run([2]), ValueError, "run: symbols must be known, got 2"),
         (lambda: a_machine().run(1), TypeError, "run: symbols must be a list of symbols, got int"),
         (lambda: a_machine().train(0), ValueError, "train: presentations must be at least 1, got 0"),
+        (lambda: one_state(0.5), TypeError, "ProbabilisticMachine: transitions must be to mappings of states to prob"),
+        (
+            lambda: one_state({"q": 0.9}),
+            ValueError,
+            "ProbabilisticMachine: probabilities must sum to 1, got {'q': 0.9}",
+        ),
+        (lambda: one_state({"q": "1"}), TypeError, "ProbabilisticMachine: probability must be a number, got str"),
+        (lambda: one_state({"q": 1.5, "r": -0.5}), ValueError, "ProbabilisticMachine: probability must be a finite nu"),
+        (lambda: one_state({"r": 1}), ValueError, "ProbabilisticMachine: transitions must be of known labels, got the"),
+        (lambda: one_state({"q": 0.999, "s": 0.001}), ValueError, "ProbabilisticMachine: probabilities must not be r"),
+        (lambda: one_state({"q": 1, "s": 0}).run([0]), RuntimeError, "run: machine must be trained"),
     ],
 )
 def test_wrong_arguments(call, error, text):

@@ -12,10 +12,11 @@ from torch_hrr.assembly.classifier import AssemblyClassifier
 from torch_hrr.assembly.functional import connectome_inputs, k_cap, k_winners, overlap
 from torch_hrr.assembly.grammar import Grammar, WordClass
 from torch_hrr.assembly.losses import assembly_loss, assembly_margin_loss, assembly_overlap_loss
+from torch_hrr.assembly.machines import FiniteStateMachine, ProbabilisticMachine
 from torch_hrr.assembly.modules import AssemblyLayer, KCap
 from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.parser import Parser, ParseTree, parse
-from torch_hrr.assembly.programs import FiniteStateMachine, SequenceMemory
+from torch_hrr.assembly.programs import SequenceMemory
 from torch_hrr.assembly.projection import Projection
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Monitor",
     "ParseTree",
     "Parser",
+    "ProbabilisticMachine",
     "Projection",
     "SequenceMemory",
     "TorchBrain",

@@ -1,22 +1,20 @@
-"""Programs of assemblies: memories of sequences and finite state machines, each a module with a brain of its own."""
+"""Programs of assemblies, each a module with a brain of its own: what they share, and memories of sequences."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import brief, integer, is_bool, listed, named
+from torch_hrr._checks import brief, integer, listed, named
 from torch_hrr._progress import Progress, interrupts_held_back, ticking
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import CopiedWhole, Shared, locked
 from torch_hrr._spec import Bool, Device, Int, Real, Seed, takes
+from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
 
@@ -59,8 +57,8 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         raise NotImplementedError
 
     @classmethod
-    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
-        """The stimuli, of as many neurons as the areas have winners, where there are so many assemblies."""
+    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> dict[str, int]:
+        """The stimuli and their sizes, where there are so many assemblies."""
         raise NotImplementedError
 
     @locked
@@ -81,8 +79,8 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         brain = Brain._from_content(rest, config, device)
         # Before anything is made that the file does not hold.
         cls._check_areas(settings, {name: (area.n, area.k) for name, area in brain.areas.items()})
-        if any(brain.stimuli.get(name) != settings["k"] for name in cls._stimuli(settings, len(labels))):
-            raise ValueError(f"stimuli of {settings['k']}")
+        if not cls._stimuli(settings, len(labels)).items() <= brain.stimuli.items():
+            raise ValueError(f"stimuli of a {cls.__name__}")
         made = cls._from_settings(settings, tensors, brain.device)
         own = made.brain
         if (brain.p, brain.seed, brain.mode, brain.batch) != (own.p, own.seed, own.mode, own.batch):
@@ -96,13 +94,14 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     def _checked(self, op: str, state: Mapping[str, Any]) -> dict[Label, Tensor]:
         """Copies of the assemblies of a state on the brain's device, by label."""
         n, k = self._areas(self._settings())[self._area]
-        known = _labels(op, "labels", state["labels"]) if state["labels"] else []
+        shape = (k,) if self.brain.batch is None else (self.brain.batch, k)
+        known = read_labels(op, "labels", state["labels"]) if state["labels"] else []
         held = listed(op, "assemblies", state["assemblies"], "a list of tensors")
         if len(held) != len(known):
             raise ValueError(f"{op}: assemblies must be one for each of {len(known)} labels, got {len(held)}")
         for each in held:
-            fits = isinstance(each, Tensor) and each.dtype == torch.int64 and each.shape == (k,)
-            if not (fits and each[0] >= 0 and each[-1] < n and bool((each.diff() > 0).all())):
+            fits = isinstance(each, Tensor) and each.dtype == torch.int64 and each.shape == shape
+            if not (fits and each.min() >= 0 and each.max() < n and bool((each.diff() > 0).all())):
                 raise ValueError(f"{op}: assemblies must be {k} of {n} neurons, ascending, got {brief(each)}")
         return {label: each.to(self.brain.device, copy=True) for label, each in zip(known, held, strict=True)}
 
@@ -125,7 +124,7 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
             own = self.brain
             if [*own.areas] != [*areas] or [*own.stimuli.items()] != [*map(tuple, config["stimuli"])]:
                 # What was presented is the state's own affair; a brain without areas takes what it declares.
-                self.brain = Brain(own.p, own.seed, device=own.device).train(own.training)
+                self.brain = Brain(own.p, own.seed, device=own.device, batch=own.batch).train(own.training)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
@@ -169,15 +168,18 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         if not (self.brain.training and self.brain.plastic):
             raise RuntimeError(f"{op}: brain must be in train mode and plastic, got one that does not learn")
         for name in self._areas(self._settings()):
-            if self.brain.areas[name].inhibited:
+            if inhibited(self.brain._network.areas[name].locks):
                 raise RuntimeError(f"{op}: areas must be open, got the lock of {name!r}")
 
-    def _known(self, labels: Sequence[Label]) -> Label | None:
-        """The label whose assembly the winners overlap most, None below one half."""
-        assemblies = torch.stack([self._assemblies[label] for label in labels])
-        shares = torch.isin(assemblies, self.brain.winners(self._area)).double().mean(-1)
-        best = int(shares.argmax())
-        return labels[best] if float(shares[best]) >= _KNOWN else None
+    def _known(self, labels: Sequence[Label]) -> list[Label | None]:
+        """The label whose assembly the winners overlap most, of each brain, None below one half."""
+        area = self.brain._network.areas[self._area]
+        assemblies = torch.stack([self._assemblies[label] for label in labels]).view(len(labels), -1, area.k)
+        fired = torch.zeros(self.brain.batch or 1, area.n, dtype=torch.bool, device=area.winners.device)
+        fired.scatter_(1, area.winners, True)
+        shares = fired.expand(len(labels), -1, -1).gather(2, assemblies).double().mean(-1)
+        best = zip(shares.argmax(0).tolist(), shares.amax(0).tolist(), strict=True)
+        return [labels[place] if share >= _KNOWN else None for place, share in best]
 
 
 class SequenceMemory(Program):
@@ -231,8 +233,8 @@ class SequenceMemory(Program):
         return dict.fromkeys(("A", "B")[: 1 + settings["scaffold"]], (settings["n"], settings["k"]))
 
     @classmethod
-    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
-        return [f"item {number}" for number in range(labels)]
+    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> dict[str, int]:
+        return {f"item {number}": settings["k"] for number in range(labels)}
 
     def _settings(self) -> dict[str, Any]:
         own = {"n": self._n, "k": self._k, "p": self.brain.p, "beta": self._beta, "scaffold": self._scaffold}
@@ -274,7 +276,7 @@ class SequenceMemory(Program):
         3.5 times as long); memory for 4 n bytes an item, and the synapses that grow.
         """
         op, brain = "present", self.brain
-        given, repetitions = _labels(op, "items", items), integer(op, "repetitions", repetitions, 1)
+        given, repetitions = read_labels(op, "items", items), integer(op, "repetitions", repetitions, 1)
         tick = ticking(op, progress)
         self._check_learning(op)
         numbers = {item: number for number, item in enumerate(dict.fromkeys([*self._assemblies, *given]))}
@@ -302,7 +304,7 @@ class SequenceMemory(Program):
 
         Cost: A round for each item.
         """
-        first = _label("recall", "first", first, "a str or an int")
+        first = read_label("recall", "first", first, "a str or an int")
         if first not in self._assemblies:
             raise ValueError(f"recall: first must be an item that was presented, got {brief(first)}")
         brain, items, found = self.brain, self.items, [first]
@@ -311,7 +313,7 @@ class SequenceMemory(Program):
             brain.project({f"item {items.index(first)}": "A"})
             while len(found) < len(items):
                 brain.project(areas=self._fibers(len(found)))
-                item = self._known(items)
+                (item,) = self._known(items)
                 if item is None or item in found:
                     break
                 found.append(item)
@@ -330,256 +332,7 @@ class SequenceMemory(Program):
         return {"A": ["A", "B"]} if place == 1 else {"A": ["A", "B"], "B": ["A", "B"]}
 
 
-class FiniteStateMachine(Program):
-    """A finite state machine whose transitions are assemblies.
-
-    A state is an assembly of the area "state", a symbol a stimulus of k neurons. A state and a symbol that fire
-    together into the area "arc" give the assembly of their transition, which fires into the next state. Arcs form in
-    one round of strong plasticity, and their neurons are refracted, so that no two arcs share more than a few of them:
-    a neuron that won wins again with both its state and its symbol, but not with one of them and another one.
-    Deterministic as `Brain`.
-
-    ::
-
-        parity = FiniteStateMachine(["even", "odd"], [0, 1], {("even", 1): "odd", ("odd", 1): "even",
-                                                              ("even", 0): "even", ("odd", 0): "odd"})
-        parity.train(3).run([1, 0, 1, 1])  # "odd"
-
-    Source: Dabagia, Papadimitriou, Vempala, Computation with sequences of assemblies in a model of the brain, Neural
-    Computation 37(1), 2025.
-    """
-
-    file_format = "torch_hrr.assembly.FiniteStateMachine"
-    _area = "state"
-
-    @takes(seed=Seed(), n=Int(1), k=Int(1), p=Real(0, 1, open_left=True), device=Device())
-    def __init__(
-        self,
-        states: Sequence[Label],
-        symbols: Sequence[Label],
-        transitions: Mapping[tuple[Label, Label], Label],
-        seed: int = 0,
-        *,
-        n: int = 10_000,
-        k: int = 100,
-        p: float = 0.1,
-        device: torch.device | str | int | None = "cpu",
-    ) -> None:
-        """An untrained machine.
-
-        Args:
-            states: Strings or ints; the first is the one that it starts in.
-            symbols: Strings or ints.
-            transitions: ``{(state, symbol): next state}``; need not be complete.
-            seed: Seed of the brain, any int, modulo 2^64.
-            n: Neurons of the states; the area of arcs has at least 4 k for each of them.
-            k: Winners, at most n; also the size of the symbols' stimuli.
-            p: Density of the connectome; k p should be 5 or more.
-            device: As for `Brain`.
-
-        Raises:
-            TypeError: Labels are neither strings nor ints, or ``transitions`` is no such mapping.
-            ValueError: A label is given twice, or a transition names an unknown one, or there is none.
-        """
-        op = "FiniteStateMachine"
-        self._states, self._symbols = _labels(op, "states", states), _labels(op, "symbols", symbols)
-        self._table = self._checked_table(op, transitions)
-        self._n, self._k, self._presentations = n, k, 0
-        sizes = {"n": n, "k": k, "states": self._states, "symbols": self._symbols, "transitions": self._table}
-        with named("Brain", op), named("add_area", op):
-            brain = Brain(p, seed, device=device)
-            brain.add_area("state", n, k, _OF_STATES)
-            arcs, _ = self._areas(sizes)["arc"]
-            # The least input of a winner when a state and a symbol fire into fresh neurons.
-            mean, spread = 2 * k * p, math.sqrt(2 * k * p * (1 - p))
-            least = mean + statistics.NormalDist().inv_cdf(1 - k / arcs) * spread
-            brain.add_area("arc", arcs, k, _OF_ARCS, refracted=_REFRACTION * least, w_max=1 + _OF_ARCS)
-        brain.connect("arc", "state", beta=_TO_STATES, w_max=_LARGEST)
-        for stimulus in self._stimuli(sizes, 0):
-            brain.add_stimulus(stimulus, k)
-        super().__init__(brain)
-
-    @classmethod
-    def _areas(cls, settings: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        n, k = settings["n"], settings["k"]
-        return {"state": (n, k), "arc": (max(n, 4 * k * len(settings["transitions"])), k)}
-
-    @classmethod
-    def _stimuli(cls, settings: Mapping[str, Any], labels: int) -> list[str]:
-        return [f"{kind} {place}" for kind in ("state", "symbol") for place in range(len(settings[f"{kind}s"]))]
-
-    def _checked_table(self, op: str, transitions: Any) -> dict[tuple[Label, Label], Label]:
-        if not isinstance(transitions, Mapping):
-            raise TypeError(f"{op}: transitions must be a mapping, got {type(transitions).__name__}")
-        if not transitions:
-            raise ValueError(f"{op}: transitions must not be empty")
-        table = {}
-        known = {"state": {*self._states}, "symbol": {*self._symbols}}
-        for pair, target in transitions.items():
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise TypeError(f"{op}: transitions must be from pairs of a state and a symbol, got {brief(pair)}")
-            state, symbol, following = (_label(op, "transitions", each) for each in (*pair, target))
-            for kind, label in (("state", state), ("symbol", symbol), ("state", following)):
-                if label not in known[kind]:
-                    raise ValueError(f"{op}: transitions must be of known labels, got the {kind} {brief(label)}")
-            table[state, symbol] = following
-        return table
-
-    def _settings(self) -> dict[str, Any]:
-        table = [[*pair, target] for pair, target in self._table.items()]
-        own = {"states": self._states, "symbols": self._symbols, "transitions": table, "n": self._n, "k": self._k}
-        return own | {"p": self.brain.p, "seed": str(self.brain.seed)}
-
-    def _learned(self) -> dict[str, Any]:
-        return {"presentations": self._presentations}
-
-    @classmethod
-    def _from_settings(
-        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
-    ) -> Self:
-        given = dict(settings)
-        presentations = given.pop("presentations", 0)
-        given["transitions"] = {(state, symbol): target for state, symbol, target in given["transitions"]}
-        made = cls(**{**given, "seed": int(given["seed"])}, device=device)
-        made._presentations = presentations
-        return made
-
-    def _checked(self, op: str, state: Mapping[str, Any]) -> dict[Label, Tensor]:
-        found = super()._checked(op, state)
-        presentations = integer(op, "presentations", state["presentations"], 0)
-        if [*found] != (self._states if presentations else []):
-            raise ValueError(f"{op}: labels must be those of the states, got {brief(state['labels'])}")
-        return found
-
-    def set_extra_state(self, state: Any) -> None:
-        """Takes the assemblies of a state, and how often its transitions were presented."""
-        super().set_extra_state(state)
-        self._presentations = state["presentations"]
-
-    def _summary(self) -> dict[str, Any]:
-        own = self._settings() | {"transitions": len(self._table), "seed": self.brain.seed}
-        return own | self._learned()
-
-    @locked
-    def train(self, presentations: Any = 3, progress: Progress = None) -> Self:
-        """Presents every transition ``presentations`` times; of a bool, train mode as of any module.
-
-        The first presentation forms the arcs. Each makes the synapses from arcs to next states three times as strong,
-        up to 27 times. What an error or Ctrl-C ends in the middle of a presentation counts as not begun.
-
-        Args:
-            presentations: How often, at least 1; after two the machine works.
-            progress: As for `Brain.project`, counting presentations.
-
-        Raises:
-            TypeError, ValueError: ``presentations`` is no such int.
-            RuntimeError: In eval mode, without plasticity, or with a lock on an area, since nothing would be learned.
-
-        Cost: Two rounds for each transition and presentation, and ten for each state.
-        """
-        if is_bool(presentations):
-            module: Any = super()
-            module.train(bool(presentations))
-            return self
-        op = "train"
-        count = integer(op, "presentations", presentations, 1)
-        tick = ticking(op, progress)
-        self._check_learning(op)
-        brain = self.brain
-        for done in range(count):
-            before = copy.deepcopy(self.state_dict())
-            try:
-                self._present(brain)
-            except BaseException:
-                with interrupts_held_back():
-                    self.load_state_dict(before)
-                raise
-            tick(done + 1, count)
-        return self
-
-    def _present(self, brain: Brain) -> None:
-        if not self._presentations:
-            formed = {}
-            for place, state in enumerate(self._states):
-                brain.clear("state")
-                brain.project({f"state {place}": "state"}, {"state": "state"}, rounds=_FORMING)
-                formed[state] = brain.winners("state")
-            self._assemblies = formed
-            for pair in self._table:
-                self._fire(*pair)
-        for pair, target in self._table.items():
-            with self._resting():
-                self._fire(*pair)
-            self._set(target)
-            brain.project(areas={"arc": "state"})
-            brain.unfix_assembly("state")
-        self._presentations += 1
-
-    def run(self, symbols: Sequence[Label]) -> Label:
-        """The state after some symbols, from ``states[0]``; errors as for `trace`."""
-        return self.trace(symbols)[-1]
-
-    @locked
-    def trace(self, symbols: Sequence[Label]) -> list[Label]:
-        """The states that symbols lead through, the first one too.
-
-        Every state is read as the assembly that the winners overlap most, but goes on as these winners. Nothing is
-        learned.
-
-        Raises:
-            TypeError: ``symbols`` is no list of strings and ints.
-            ValueError: A symbol is unknown, or there is no transition for a state and a symbol.
-            RuntimeError: Before `train`, or where winners overlap no state by half.
-
-        Cost: Two rounds a symbol.
-        """
-        op, brain = "run", self.brain
-        given = [_label(op, "symbols", each) for each in listed(op, "symbols", symbols, "a list of symbols")]
-        for symbol in given:
-            if symbol not in self._symbols:
-                raise ValueError(f"{op}: symbols must be known, got {brief(symbol)}")
-        if not self._presentations:
-            raise RuntimeError(f"{op}: machine must be trained, got one that is not")
-        found = [self._states[0]]
-        with self._resting():
-            # What a user fixed is not.
-            brain.clear("state")
-            brain.activate("state", self._assemblies[found[0]])
-            for symbol in given:
-                if (found[-1], symbol) not in self._table:
-                    raise ValueError(f"{op}: transitions must lead from {found[-1]!r} with {symbol!r}, got none")
-                self._arc(symbol)
-                brain.project(areas={"arc": "state"})
-                state = self._known(self._states)
-                if state is None:
-                    raise RuntimeError(f"{op}: winners must be those of a state, got others after {brief(found)}")
-                found.append(state)
-        return found
-
-    def _fire(self, state: Label, symbol: Label) -> None:
-        self._set(state)
-        self._arc(symbol)
-
-    def _set(self, state: Label) -> None:
-        self.brain.activate("state", self._assemblies[state])
-        self.brain.fix_assembly("state")
-
-    def _arc(self, symbol: Label) -> None:
-        self.brain.clear("arc")
-        self.brain.project({f"symbol {self._symbols.index(symbol)}": "arc"}, {"state": "arc"})
-
-
-# Rounds in which a state forms, and plasticities: of states, of arcs, and of what leads from arcs to states.
-_FORMING, _OF_STATES, _OF_ARCS, _TO_STATES = 10, 0.1, 3.0, 2.0
-# Limits the synapses from arcs to states, so that a neuron of two arcs counts no more than others.
-_LARGEST = 27.0
-# By how much of its first input an arc's neuron is refracted. It wins again with both its state and its symbol while
-# this is less than the plasticity of arcs, and does not with one of them, which may have given it three quarters, while
-# it is more than 3/4 (1 + plasticity) - 5/8.
-_REFRACTION = 2.7
-
-
-def _label(op: str, argument: str, given: Any, wanted: str = "strings or ints") -> Label:
+def read_label(op: str, argument: str, given: Any, wanted: str = "strings or ints") -> Label:
     """A str or an int of Python's; NumPy's are such, bools and floats are not, though they may equal an int."""
     if isinstance(given, str):
         return str(given)
@@ -589,9 +342,9 @@ def _label(op: str, argument: str, given: Any, wanted: str = "strings or ints") 
         raise TypeError(f"{op}: {argument} must be {wanted}, got {brief(given)}") from None
 
 
-def _labels(op: str, argument: str, given: Any) -> list[Label]:
+def read_labels(op: str, argument: str, given: Any) -> list[Label]:
     """Different strings or ints, at least one."""
-    labels = [_label(op, argument, each) for each in listed(op, argument, given, "a list of strings or ints")]
+    labels = [read_label(op, argument, each) for each in listed(op, argument, given, "a list of strings or ints")]
     if not labels or len(set(labels)) < len(labels):
         raise ValueError(f"{op}: {argument} must be different and at least one, got {brief(labels)}")
     return labels
