@@ -92,7 +92,13 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     """
     import numpy as np
 
-    array = integers(op, name, given).cpu().numpy() if isinstance(given, Tensor) else _array(op, name, given)
+    if isinstance(given, Tensor):
+        is_bool = given.dtype is torch.bool
+        array = (
+            integers(op, name, given.byte() if is_bool else given).cpu().numpy().astype("bool" if is_bool else "int64")
+        )
+    else:
+        array = _array(op, name, given)
     if array.dtype == object or (array.dtype.kind in "Uf" and isinstance(given, list | tuple)):
         held = [*given] if isinstance(given, list | tuple) else array.tolist()
         if array.ndim == 1:
@@ -100,7 +106,7 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
                 raise TypeError(f"{op}: {name} must be labels of one type, got str among others")
             # Of larger ones NumPy makes objects, or floats.
             for each in held:
-                if isinstance(each, int):
+                if isinstance(each, int) and not isinstance(each, bool):
                     signed(op, name, each)
         array = _array(op, name, held)
     if array.dtype.kind not in "iubfU":
@@ -121,9 +127,11 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
 
 
 def labels_of(given: Any, classes: Any, index: Tensor) -> Any:
-    """Labels by their index on the CPU: an array of the dtype of `classes`, int64 for a tensor if they are integers."""
+    """Labels by their index on the CPU: an array of the dtype of `classes`; for a tensor int64 or bool, if such."""
     found = classes[index.numpy()]
-    return torch.from_numpy(found.astype("int64")) if isinstance(given, Tensor) and found.dtype.kind in "iu" else found
+    if not isinstance(given, Tensor) or found.dtype.kind not in "biu":
+        return found
+    return torch.from_numpy(found if found.dtype.kind == "b" else found.astype("int64"))
 
 
 def share_right(truth: tuple[Any, Tensor], classes: Any, index: Tensor) -> float:

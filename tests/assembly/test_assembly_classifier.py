@@ -67,6 +67,16 @@ def test_conventions_of_scikit_learn():
     fitted = AssemblyClassifier(n=200, k=20).fit(x.numpy(), names)
     assert fitted.classes_.tolist() == ["no", "yes"] and set(fitted.predict(x.numpy())) == {"no", "yes"}
     assert AssemblyClassifier(n=200, k=20).fit(x, y + 5).predict(x).dtype == torch.int64
+    for truth in (
+        y == 1,
+        (y == 1).numpy(),
+        (y == 1).tolist(),
+        [np.bool_(each) for each in y],
+        (y == 1).numpy().astype(object),
+    ):
+        of_bools = AssemblyClassifier(n=200, k=20).fit(x, truth)
+        assert of_bools.predict(x).dtype == torch.bool and of_bools.classes_.tolist() == [False, True]
+        assert of_bools.predict(x.numpy()).dtype == bool and of_bools.score(x, truth) == fitted.score(x, names)
     base = pytest.importorskip("sklearn.base")
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import make_pipeline

@@ -95,7 +95,7 @@ def test_tensors_give_tensors_and_everything_else_arrays(short_fits):
         classifier = LSMClassifier(units=20).fit(rows.tolist(), labels)
         assert np.array_equal(classifier.classes_, np.unique(labels))
         assert classifier.predict(rows.numpy()).dtype == np.asarray(labels).dtype
-        assert isinstance(classifier.predict(rows), torch.Tensor) == (np.asarray(labels).dtype.kind == "i")
+        assert isinstance(classifier.predict(rows), torch.Tensor) == (np.asarray(labels).dtype.kind in "bi")
         chances = classifier.predict_proba(rows)
         assert isinstance(chances, torch.Tensor) and isinstance(classifier.predict_proba(rows.numpy()), np.ndarray)
         assert classifier.score(rows, labels) == np.mean(classifier.predict(rows.numpy()) == np.asarray(labels))

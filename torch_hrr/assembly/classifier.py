@@ -104,7 +104,8 @@ class AssemblyClassifier(Parameters, Described, Saveable):
 
         Args:
             X: Examples ``[N, n_in]`` of 0 and 1, or int64 indices ``[N, m]``, different in a row.
-            y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers.
+            y: Their labels ``[N]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers
+                or bools.
             progress: Called after every round with how many are done and their number, 2 N; True shows a bar.
 
         Returns:
@@ -160,7 +161,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     def predict(self, X: Any) -> Any:
         """The labels ``[N]`` of examples; errors and cost as for `decision_function`.
 
-        An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
+        An array of the dtype of `classes_`; for a tensor an int64 or bool one, if labels are integers or bools.
         """
         chosen = self._shares("predict", X).argmax(-1)
         return labels_of(X, self.classes_, chosen)

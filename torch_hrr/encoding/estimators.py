@@ -435,7 +435,8 @@ class LSMClassifier(_Softmax):
 
         Args:
             x: Sequences.
-            y: Their labels ``[B]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers.
+            y: Their labels ``[B]``: integers, strings, bools, or floats that are whole numbers; of a tensor integers
+                or bools.
             progress: Called again and again with how much is done and how much there is in all. What it raises, like
                 KeyboardInterrupt, ends the call and leaves the classifier as it was.
 
@@ -481,7 +482,7 @@ class LSMClassifier(_Softmax):
     def predict(self, x: Any) -> Any:
         """The most probable labels ``[B]``; errors as for `predict_proba`, and ValueError if x is not finite.
 
-        An array of the dtype of `classes_`; for a tensor an int64 one, if labels are integers.
+        An array of the dtype of `classes_`; for a tensor an int64 or bool one, if labels are integers or bools.
         """
         chosen = self._logs("predict", x, finite=True).argmax(-1).cpu()
         return labels_of(x, self.classes_, chosen)
