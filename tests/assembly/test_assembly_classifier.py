@@ -47,6 +47,24 @@ def test_rows_may_be_bits_numbers_or_indices():
     assert torch.equal(of_bits.decision_function(bits), of_indices.decision_function(full))
 
 
+def test_many_rows_at_once_have_the_winners_of_rounds():
+    x, y = drawn(1, 0.7, 20, inputs=80, size=20)
+    seen, found = [], []
+    for k in (15, 150):
+        fitted = AssemblyClassifier(n=150, k=k).fit(x, y, progress=lambda *counts: seen.append(counts))
+        found.append(fitted.decision_function(x))
+        with fitted.brain.register_round_hook(lambda brain: seen.append(brain.winners("A"))):
+            seen.clear()
+            assert torch.equal(fitted.decision_function(x), found[-1]) and len(seen) == 40
+            assert [torch.isin(fitted.assemblies[0], winners).double().mean() for winners in seen] == found[-1][
+                :, 0
+            ].tolist()
+        assert torch.equal(torch.cat([fitted.decision_function(row) for row in x.split(1)]), found[-1])
+        seen.clear()
+    assert len(found[0].unique()) > 5 and (found[1] == 1).all()
+    assert fitted.decision_function(x[:0]).shape == (0, 2)
+
+
 def test_the_assemblies_are_the_most_frequent_winners():
     x, y = drawn(1, 0.7, 4, inputs=80, size=20)
     fitted = AssemblyClassifier(n=150, k=15).fit(x, y)

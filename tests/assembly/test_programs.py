@@ -20,7 +20,7 @@ SMALL = {"n": 1000, "k": 50, "p": 0.2}
 PARITY = {("even", 1): "odd", ("odd", 1): "even", ("even", 0): "even", ("odd", 0): "odd"}
 
 
-MADE = ["memory", "machine", "chain", "chains"]
+MADE = ["memory", "machine", "chain", "memories", "chains"]
 
 
 def a_memory(**options):
@@ -49,6 +49,17 @@ def test_a_sequence_is_recalled_from_any_item(scaffold):
 def test_a_scaffold_needs_fewer_repetitions():
     found = [SequenceMemory(**SMALL, scaffold=each).present(LETTERS, 3).recall("a") for each in (False, True)]
     assert len(found[0]) < len(found[1]) == len(LETTERS)
+
+
+@pytest.mark.parametrize("scaffold", [False, True])
+def test_a_memory_of_a_batch_is_the_same_alone(scaffold):
+    # Three repetitions are too few for some of them without a scaffold.
+    four, alone = (
+        SequenceMemory(1000, 50, 0.2, scaffold=scaffold, seed=1, batch=batch).present(LETTERS, 3) for batch in (4, None)
+    )
+    found = four.recall("a")
+    assert found[0] == alone.recall("a") and len({len(items) for items in found}) > 1 - scaffold
+    assert all(items == LETTERS[: len(items)] for items in found) and four.recall("h") == [["h"]] * 4
 
 
 def test_several_sequences_in_one_memory():
@@ -174,7 +185,9 @@ def test_the_brain_of_a_machine_computes_by_itself():
     assert torch.isin(brain.winners("state"), odd).double().mean() > 0.9
 
 
-@pytest.mark.parametrize("make", [a_memory, a_machine, a_chain, lambda: a_chain(batch=2)], ids=MADE)
+@pytest.mark.parametrize(
+    "make", [a_memory, a_machine, a_chain, lambda: a_memory(batch=2), lambda: a_chain(batch=2)], ids=MADE
+)
 def test_one_goes_on_where_it_was_saved(make, tmp_path):
     def used(own):
         if isinstance(own, SequenceMemory):

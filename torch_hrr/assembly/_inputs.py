@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -63,7 +63,7 @@ def summed_inputs(
         excess = _fixed(weights) - (FIXED_ONE if fiber.procedural else 0)
         sums.index_add_(0, area.neuron_of[brain].long()[columns], excess)
         if scale.numel():
-            total += (sums.double() * scale[brain] * float(1 << _SCALED_BITS)).round().long()
+            total += _scaled(sums, scale[brain])
         else:
             total += sums << shift
     if area.bias.numel():
@@ -73,6 +73,27 @@ def summed_inputs(
         inhibited = age < area.refractory_period
         total[inhibited] -= area.penalties[age[inhibited]] << shift
     return total, 24 + shift
+
+
+def inputs_of_rows(network: Network, source: str, target: str, rows: Tensor) -> Iterator[Tensor] | None:
+    """What `summed_inputs` gives for each of many sets of winners of one source, bool ``[m, n_source]``, of brain 0.
+
+    The target has neither a bias nor a refractory period. int64 ``[some of m, n]`` in turn; None where sums have no
+    room in float64: all others are exact there, whatever their order.
+    """
+    from_area, into = network.ends("inputs", source, target)
+    neurons = [torch.arange(area.n, device=network.device) for area in (from_area, into)]
+    weights = _fixed(synapses(network, source, target, neurons[0], neurons[1], 0)).double()
+    if weights.sum(0).max() >= 2.0**53:
+        return None
+    _, scale = _fiber(network, source, target)
+    parts = rows.split(max(1, _ELEMENTS // (8 * into.n)))
+    sums = (part.to(weights) @ weights for part in parts)
+    return (_scaled(each, scale[0]) if scale.numel() else each.long() for each in sums)
+
+
+def _scaled(sums: Tensor, scale: Tensor) -> Tensor:
+    return (sums.double() * scale * float(1 << _SCALED_BITS)).round().long()
 
 
 def stimulus_weights(network: Network, stimulus: str, area: str, brain: int) -> Tensor:

@@ -160,9 +160,7 @@ class FiniteStateMachine(Program):
 
     def _settings(self) -> dict[str, Any]:
         own = {"states": self._states, "symbols": self._symbols, "transitions": self._rows(), "n": self._n}
-        own |= {"k": self._k, "p": self.brain.p, "seed": str(self.brain.seed)}
-        # Files of machines without a batch are what they always were.
-        return own if self.brain.batch is None else own | {"batch": self.brain.batch}
+        return own | {"k": self._k, "p": self.brain.p, **self._of_brain()}
 
     def _learned(self) -> dict[str, Any]:
         return {"presentations": self._presentations}
@@ -323,9 +321,6 @@ class FiniteStateMachine(Program):
                     raise ValueError(f"{op}: symbols must be known, got {brief(symbol)}")
             read.append(own)
         return read
-
-    def _batched(self, brains: list[int]) -> list[int] | None:
-        return None if self.brain.batch is None else brains
 
     def _flip(self, brains: list[int]) -> None:
         """Flips the coin of some machines, if there is one."""

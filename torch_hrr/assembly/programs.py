@@ -47,6 +47,12 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     def _settings(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _of_brain(self) -> dict[str, Any]:
+        """Settings of the brain, the seed as text, since other readers of JSON may not take integers of 64 bits."""
+        batch = self.brain.batch
+        # Files without a batch are what they always were.
+        return {"seed": str(self.brain.seed), **({} if batch is None else {"batch": batch})}
+
     def _learned(self) -> dict[str, Any]:
         """What is known beside brain and assemblies, and changes."""
         return {}
@@ -171,6 +177,10 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
             if inhibited(self.brain._network.areas[name].locks):
                 raise RuntimeError(f"{op}: areas must be open, got the lock of {name!r}")
 
+    def _batched(self, brains: list[int]) -> list[int] | None:
+        """As the brain takes them."""
+        return None if self.brain.batch is None else brains
+
     def _known(self, labels: Sequence[Label]) -> list[Label | None]:
         """The label whose assembly the winners overlap most, of each brain, None below one half."""
         area = self.brain._network.areas[self._area]
@@ -198,7 +208,10 @@ class SequenceMemory(Program):
     file_format = "torch_hrr.assembly.SequenceMemory"
     _area = "A"
 
-    @takes(n=Int(1), k=Int(1), p=Real(0, 1), beta=Real(0), scaffold=Bool(), seed=Seed(), device=Device())
+    @takes(
+        n=Int(1), k=Int(1), p=Real(0, 1), beta=Real(0), scaffold=Bool(), seed=Seed(), device=Device(),
+        batch=Int(1).or_none(),
+    )  # fmt: skip
     def __init__(
         self,
         n: int = 10_000,
@@ -209,6 +222,7 @@ class SequenceMemory(Program):
         seed: int = 0,
         *,
         device: torch.device | str | int | None = "cpu",
+        batch: int | None = None,
     ) -> None:
         """An empty memory.
 
@@ -220,10 +234,11 @@ class SequenceMemory(Program):
             scaffold: Whether there is a second area.
             seed: Seed of the brain, any int, modulo 2^64.
             device: As for `Brain`.
+            batch: Number of independent memories, each with a brain of its own, as for `Brain`.
         """
         self._n, self._k, self._beta, self._scaffold = n, k, beta, scaffold
         with named("Brain", "SequenceMemory"), named("add_area", "SequenceMemory"):
-            brain = Brain(p, seed, device=device)
+            brain = Brain(p, seed, device=device, batch=batch)
             for area in self._areas({"n": n, "k": k, "scaffold": scaffold}):
                 brain.add_area(area, n, k, beta)
         super().__init__(brain)
@@ -238,8 +253,7 @@ class SequenceMemory(Program):
 
     def _settings(self) -> dict[str, Any]:
         own = {"n": self._n, "k": self._k, "p": self.brain.p, "beta": self._beta, "scaffold": self._scaffold}
-        # As text, since other readers of JSON may not take integers of 64 bits.
-        return own | {"seed": str(self.brain.seed)}
+        return own | self._of_brain()
 
     @classmethod
     def _from_settings(
@@ -293,8 +307,8 @@ class SequenceMemory(Program):
         return self
 
     @locked
-    def recall(self, first: Label) -> list[Label]:
-        """The sequence from an item on, which fires once: then the area alone goes on.
+    def recall(self, first: Label) -> list[Any]:
+        """The sequence from an item on, which fires once: then the area alone goes on; of a batch a list of them.
 
         Ends where the winners overlap no item's assembly by half, or where an item comes again. Nothing is learned.
 
@@ -307,17 +321,21 @@ class SequenceMemory(Program):
         first = read_label("recall", "first", first, "a str or an int")
         if first not in self._assemblies:
             raise ValueError(f"recall: first must be an item that was presented, got {brief(first)}")
-        brain, items, found = self.brain, self.items, [first]
+        brain, items = self.brain, self.items
+        found = [[first] for _ in range(brain.batch or 1)]
+        going = [*range(len(found))]
         with self._resting():
             self._clear()
             brain.project({f"item {items.index(first)}": "A"})
-            while len(found) < len(items):
-                brain.project(areas=self._fibers(len(found)))
-                (item,) = self._known(items)
-                if item is None or item in found:
+            for place in range(1, len(items)):
+                brain.project(areas=self._fibers(place), brains=self._batched(going))
+                known = self._known(items)
+                going = [number for number in going if known[number] not in (None, *found[number])]
+                if not going:
                     break
-                found.append(item)
-        return found
+                for number in going:
+                    found[number] += [known[number]]
+        return found[0] if brain.batch is None else found
 
     def _clear(self) -> None:
         for area in self.brain.areas:
