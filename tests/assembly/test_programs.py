@@ -154,6 +154,8 @@ def test_a_machine_of_a_batch_is_the_same_in_every_batch(kind):
     assert torch.equal(three.brain.winners("state")[0], three._assemblies[found[0][0]][0])
     if kind == "finite":
         assert found == [["even", "odd", "odd", "even", "odd"], ["even"] * 4, ["even"]]
+    with pytest.raises(ValueError, match=r"^load_state_dict: batch must be None, got 3$"):
+        alone.load_state_dict(three.state_dict())
     with pytest.raises(ValueError, match=r"^run: symbols must be 3 words, got 2$"):
         three.run(words[:2])
     with pytest.raises(TypeError, match=r"^run: symbols must be a list of symbols, got int$"):

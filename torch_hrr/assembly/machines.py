@@ -407,7 +407,7 @@ class ProbabilisticMachine(FiniteStateMachine):
                 not sum to 1, or one above 0 is rounded to 0.
         """
         super().__init__(states, symbols, transitions, seed, n=n, k=k, p=p, device=device, batch=batch)  # type: ignore[arg-type]
-        brain, self._flips = self.brain, [0] * (batch or 1)
+        brain, self._flips = self.brain, [0] * (self.brain.batch or 1)
         faces, sides = self._faces(self._rows())
         neurons = torch.arange(faces * _FACE, device="cpu").view(faces, _FACE)
         for area, sizes in self._areas(self._settings()).items():

@@ -154,9 +154,10 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         if not isinstance(state, Mapping) or state.keys() != own.keys():
             raise ValueError(f"{op}: _extra_state must hold {', '.join(own)}, got {brief(state)}")
         settings = state["settings"] if isinstance(state["settings"], Mapping) else {}
-        for name, value in own["settings"].items():
-            if settings.get(name) != value:
-                raise ValueError(f"{op}: {name} must be {brief(value)}, got {brief(settings.get(name))}")
+        for name in {**own["settings"], **settings}:
+            value, found = own["settings"].get(name), settings.get(name)
+            if found != value:
+                raise ValueError(f"{op}: {name} must be {brief(value)}, got {brief(found)}")
         return self._checked(op, state)
 
     @contextlib.contextmanager
