@@ -132,6 +132,8 @@ def test_runs_of_a_probabilistic_machine_differ_and_those_of_other_seeds():
     kept, alike = copy.deepcopy(machine), copy.deepcopy(machine)
     first, second = machine.trace(word), machine.trace(word)
     assert first != second and first != a_chain(1).trace(word)
+    of_batch = a_chain(batch=2).trace([word] * 2)
+    assert of_batch[0] == first != of_batch[1]
     # As many flips as symbols, in one run or in several.
     assert kept.run(word[:3]) == first[3] and alike.trace(word) == first
     kept.run(word[3:])
