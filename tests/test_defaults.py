@@ -135,7 +135,7 @@ def test_every_public_call_that_takes_a_device_is_here():
                 # They draw their machine, which is here, when it is used.
                 others |= {"LSMClassifier", "LSMGenerator", "LSMRegressor"}
                 # Below.
-                others |= {"AssemblyClassifier", "FiniteStateMachine", "ProbabilisticMachine"}
+                others |= {"AssemblyClassifier", "FiniteStateMachine", "ProbabilisticMachine", "WordLearner"}
                 assert name in names | others, name
 
 
@@ -180,8 +180,15 @@ def programs_on_the_cpu():
     memory, parser = assembly.SequenceMemory(**own).present(["a", "b"], 3), assembly.Parser(**own)
     tree = parser.parse(["cats run", "dogs chase mice"])[0]
     classifier = assembly.AssemblyClassifier(**own).fit(np.eye(4), np.arange(4) // 2)
+    learner = assembly.WordLearner(["a"], ["b"], **own).hear([("a", "b")])
+    assert learner.stability("a").keys() == {"noun", "verb"} and len(learner.known()) < 3
     assert machine.run(["s"] * 3) == chain.run(["s"]) == "r" and memory.recall("a")[0] == "a" and len(tree.words) == 2
-    return [machine.brain.winners("state"), classifier.assemblies, torch.from_numpy(classifier.predict(np.eye(4)))]
+    return [
+        *learner.brain.potentiated("PHON", "LEX1"),
+        machine.brain.winners("state"),
+        classifier.assemblies,
+        torch.from_numpy(classifier.predict(np.eye(4))),
+    ]
 
 
 @pytest.mark.parametrize("call", (brain_on_the_cpu, sampled_on_the_cpu, reservoir_on_the_cpu, programs_on_the_cpu))

@@ -90,6 +90,7 @@ def calls():
     yield "FiniteStateMachine", machine, on(machine, ["q"], ["s"], {("q", "s"): "q"}, n=20, k=3)
     machine = assembly.ProbabilisticMachine
     yield "ProbabilisticMachine", machine, on(machine, ["q"], ["s"], {("q", "s"): {"q": 1}}, n=20, k=3)
+    yield "WordLearner", assembly.WordLearner, on(assembly.WordLearner, ["a"], ["b"], n=20, k=3)
     classifier = assembly.AssemblyClassifier
     fitted = on(lambda device: classifier(n=20, k=3, device=device).fit(torch.eye(2), torch.arange(2)))
     yield "AssemblyClassifier", classifier, fitted

@@ -129,6 +129,7 @@ EXAMPLES = {
     "torch_hrr.assembly.ProbabilisticMachine": chain,
     "torch_hrr.assembly.SequenceMemory": lambda: assembly.SequenceMemory(200, 10, 0.5, 0.2).present(["a", 2], 3),
     "torch_hrr.assembly.TorchBrain": torch_brain,
+    "torch_hrr.assembly.WordLearner": lambda: assembly.WordLearner(["a", 2], ["b"], n=200, k=10).hear([("b", 2)]),
     "torch_hrr.dynamic_field": lambda: field.DynamicField((3, 3, 3, 1), seed=4),
     "torch_hrr.field_brain": lambda: field.create_brain(sensory_dim=4, motor_dim=2, spatial=4, seed=0),
     "torch_hrr.graph": graph,

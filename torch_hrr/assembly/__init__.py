@@ -18,6 +18,7 @@ from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.parser import Parser, ParseTree, parse
 from torch_hrr.assembly.programs import SequenceMemory
 from torch_hrr.assembly.projection import Projection
+from torch_hrr.assembly.words import WordLearner
 
 __all__ = [
     "AssemblyClassifier",
@@ -35,6 +36,7 @@ __all__ = [
     "SequenceMemory",
     "TorchBrain",
     "WordClass",
+    "WordLearner",
     "assembly_loss",
     "assembly_margin_loss",
     "assembly_overlap_loss",
