@@ -428,8 +428,10 @@ ELSEWHERE = {
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.
     *("configure", "get_params", "set_params", "LSMClassifier", "LSMGenerator", "LSMRegressor"),
-    # Data, and what tests/assembly tries: test_assembly_classifier.py, test_parser.py, test_programs.py, test_projection.py.
-    *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "ProbabilisticMachine", "Projection", "WordClass", "WordLearner"),
+    # Data, and what tests/assembly tries: test_assembly_classifier.py, test_parser.py, test_programs.py,
+    # test_projection.py, test_word_learner.py.
+    *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "ProbabilisticMachine", "Projection"),
+    *("WordClass", "WordLearner"),
     *("set_extra_state", "state_dict", "stop_monitoring", "unfix_assembly", "Area"),
 }
 
