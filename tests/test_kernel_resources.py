@@ -220,11 +220,7 @@ def kernel(name="product_kernel<float, 9>", **facts):
 FAMILY = """
 architectures = ["sm_80", "sm_90"]
 
-[[family]]
-kernels = 'product_kernel\\b'
-compute = "float"
-registers = 64
-occupancy = { sm_80 = 0.2 }
+families = [[64, [0.2], "float", 'product_kernel\\b']]
 """
 EXCEPTION = """
 [[exception]]
@@ -289,7 +285,7 @@ def test_architectures_without_bounds_have_none():
     [
         ("[[exception]]\nkernels = 'f'\nstack = 8\n", "needs a reason"),
         ("[[exception]]\nkernels = 'f'\nstack = 8\nreason = ' '\n", "needs a reason"),
-        ("[[family]]\nkernels = 'f'\nregister = 8\n", "unknown keys"),
+        ("[[exception]]\nkernels = 'f'\nregister = 8\n", "unknown keys"),
     ],
 )
 def test_bounds_are_read_strictly(text, message):

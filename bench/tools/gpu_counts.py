@@ -192,13 +192,12 @@ def _run(program: Path, *arguments: str) -> str:
 
 @dataclass
 class Allowance:
-    """A line of gpu_bounds.toml that replaces one bound for the operators and kernels or buffers it names."""
+    """A row of gpu_bounds.toml that replaces one bound for the operators and kernels or buffers it names."""
 
     op: re.Pattern[str]
     of: re.Pattern[str]
     measure: str
     most: float
-    reason: str
     needed: bool = False
 
 
@@ -209,21 +208,14 @@ class Bounds:
 
 
 def read_bounds(text: str) -> Bounds:
-    """Raises ValueError where a line has a key that means nothing, or an exception has no reason."""
+    """Raises ValueError where an exception has another measure than those with bounds, or no reason."""
     data = tomllib.loads(text)
-    most = {key: float(value) for key, value in data["most"].items()}
     exceptions = []
-    for entry in data.get("exception", []):
-        if set(entry) != {"op", "of", "measure", "most", "reason"} or not entry["reason"].strip():
-            raise ValueError(f"an exception has op, of, measure, most and a reason, got {entry}")
-        if entry["measure"] not in most:
-            raise ValueError(f"measure must be one of {sorted(most)}, got {entry['measure']}")
-        exceptions.append(
-            Allowance(
-                re.compile(entry["op"]), re.compile(entry["of"]), entry["measure"], entry["most"], entry["reason"]
-            )
-        )
-    return Bounds(most, exceptions)
+    for op, of, measure, most, reason in data.get("exceptions", []):
+        if not reason.strip() or measure not in data["most"]:
+            raise ValueError(f"{op}, {of}: a reason and a measure of {sorted(data['most'])} are needed, got {measure}")
+        exceptions.append(Allowance(re.compile(op), re.compile(of), measure, most))
+    return Bounds(data["most"], exceptions)
 
 
 def measured(counts: Counts) -> Iterator[tuple[str, str, float]]:

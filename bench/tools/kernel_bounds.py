@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ class Bound:
     """A line of kernel_bounds.toml: a family, or an exception to one."""
 
     kernels: re.Pattern[str]
-    registers: int | None
-    stack: int | None
-    occupancy: dict[str, float]
+    registers: int | None = None
+    stack: int | None = None
+    occupancy: dict[str, float] = field(default_factory=dict)
     compute: str | None = None
-    architectures: tuple[str, ...] = ()
+    architectures: Sequence[str] = ()
     reason: str = ""
 
     def covers(self, kernel: Kernel) -> bool:
@@ -42,31 +42,24 @@ class Bounds:
 
 
 def read_bounds(text: str) -> Bounds:
-    """Raises ValueError where a line has a key that means nothing, or an exception has no reason."""
-
-    def line(entry: dict[str, Any], exception: bool) -> Bound:
-        allowed = {"kernels", "compute", "registers", "stack", "occupancy"}
-        allowed |= {"architectures", "reason"} if exception else set()
-        if unknown := entry.keys() - allowed:
-            raise ValueError(f"{entry.get('kernels')}: unknown keys {sorted(unknown)}")
-        if exception and not entry.get("reason", "").strip():
-            raise ValueError(f"{entry.get('kernels')}: an exception needs a reason")
-        return Bound(
-            re.compile(entry["kernels"]),
-            entry.get("registers"),
-            entry.get("stack", None if exception else 0),
-            entry.get("occupancy", {}),
-            entry.get("compute"),
-            tuple(entry.get("architectures", ())),
-            entry.get("reason", ""),
-        )
-
+    """Raises ValueError where an exception has a key that means nothing, or no reason."""
     data = tomllib.loads(text)
-    return Bounds(
-        tuple(data["architectures"]),
-        [line(entry, False) for entry in data.get("family", [])],
-        [line(entry, True) for entry in data.get("exception", [])],
-    )
+    names = tuple(data["architectures"])
+
+    def family(registers: int, occupancy: Sequence[float], compute: str, kernels: str, stack: int | None = 0) -> Bound:
+        shares = dict(zip(names, occupancy, strict=False))
+        return Bound(re.compile(kernels), registers, stack, shares, compute or None)
+
+    def exception(entry: dict[str, Any]) -> Bound:
+        known = {"kernels", "compute", "registers", "stack", "occupancy", "architectures", "reason"}
+        if unknown := entry.keys() - known:
+            raise ValueError(f"{entry.get('kernels')}: unknown keys {sorted(unknown)}")
+        if not entry.get("reason", "").strip():
+            raise ValueError(f"{entry.get('kernels')}: an exception needs a reason")
+        return Bound(**entry | {"kernels": re.compile(entry["kernels"])})
+
+    families = [family(*row) for row in data.get("families", [])]
+    return Bounds(names, families, list(map(exception, data.get("exception", []))))
 
 
 def exceeded(kernel: Kernel, bound: Bound) -> dict[str, str]:
@@ -130,20 +123,14 @@ def violations(kernels: Sequence[Kernel], bounds: Bounds) -> list[str]:
 
 def bounds_that_hold(kernels: Sequence[Kernel]) -> str:
     """Families as kernel_bounds.toml has them; registers to the next unit of allocation, occupancy down to percents."""
-    names = dict.fromkeys(kernel.architecture for kernel in kernels)
-    lines = [f"architectures = {json.dumps(list(names))}", ""]
+    names = list(dict.fromkeys(kernel.architecture for kernel in kernels))
+    lines = [f"architectures = {json.dumps(names)}", "", "families = ["]
     for (template, compute), members in by_family(kernels).items():
-        lines += ["[[family]]", f"kernels = '{template}\\b'"]
-        lines += [f'compute = "{compute}"'] if compute else []
-        lines.append(f"registers = {round_up(max(kernel.registers for kernel in members), 8)}")
-        if stack := max(kernel.stack + kernel.local for kernel in members):
-            lines.append(f"stack = {stack}")
-        least: dict[str, float] = {}
+        registers = round_up(max(kernel.registers for kernel in members), 8)
+        least = dict.fromkeys(names, 1.0)
         for kernel in members:
-            for _, _, share in kernel.shapes:
-                architecture = kernel.architecture.rstrip("af")
-                least[architecture] = min(share, least.get(architecture, 1.0))
-        shares = ", ".join(f"{name} = {int(share * 100) / 100:.2f}" for name, share in least.items())
-        lines += [f"occupancy = {{ {shares} }}"] if shares else []
-        lines.append("")
-    return "\n".join(lines)
+            least[kernel.architecture] = min([least[kernel.architecture], *(share for _, _, share in kernel.shapes)])
+        shares = ", ".join(f"{int(share * 100) / 100:.2f}" for share in least.values())
+        stack = max(kernel.stack + kernel.local for kernel in members)
+        lines.append(f"  [{registers}, [{shares}], \"{compute}\", '{template}\\b'{f', {stack}' if stack else ''}],")
+    return "\n".join([*lines, "]", ""])
