@@ -37,111 +37,56 @@ def normal_rows(n: int, rows: int, generator: torch.Generator) -> Inputs:
     return (torch.randn(rows, n, generator=generator),)
 
 
-def shaped_rows(shape: Callable[[Tensor], Tensor], n: int, rows: int, generator: torch.Generator) -> Inputs:
-    """`rows` rows of another shape, and normal ones beside them."""
-    (normal,) = normal_rows(n, rows, generator)
-    return shape(torch.randn(rows, n, generator=generator)), normal
-
-
-def winners_of_first(k: int, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the first of two arguments."""
-    return assembly.k_winners(first, k)
-
-
-def winners_of_second(k: int, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the second."""
-    return assembly.k_winners(second, k)
-
-
 def topk(k: int, inputs: Tensor) -> Any:
     """The k largest in any order."""
     return torch.topk(inputs, k, dim=-1, sorted=False)
 
 
-def argpartition(k: int, inputs: Tensor) -> Any:
-    """Indices of which the last k are those of the k largest."""
-    return np.argpartition(inputs.numpy(), inputs.shape[-1] - k, axis=-1)
-
-
-def values_in_order(result: Any, *inputs: Tensor) -> Tensor:
+def values_in_order(result: Any, *inputs: Tensor) -> Any:
     """The k largest values whatever the order in which they came."""
-    values: Tensor = result[0].sort(-1).values
-    return values
+    return result[0].sort(-1).values
 
 
 def partitioned_in_order(k: int, result: Any, inputs: Tensor) -> Tensor:
-    """The same of argpartition's indices."""
-    values: Tensor = inputs.gather(-1, torch.from_numpy(result)[..., -k:]).sort(-1).values
-    return values
-
-
-def sizes_alone(result: Any, *inputs: Tensor) -> Tensor:
-    """Of results for different arguments nothing else can be compared."""
-    return torch.tensor(result[0].shape)
-
-
-def winners_peers(k: int) -> tuple[Peer, ...]:
-    """torch.topk and, where NumPy is installed, numpy.argpartition."""
-    peers = [Peer("torch.topk", partial(topk, k), compared=values_in_order)]
-    if np is not None:
-        compared = partial(partitioned_in_order, k)
-        peers.append(Peer("numpy.argpartition", partial(argpartition, k), compared=compared, on_host=True))
-    return tuple(peers)
+    """The same of argpartition's indices, of which the last k are those of the k largest."""
+    return inputs.gather(-1, torch.from_numpy(result)[..., -k:]).sort(-1).values
 
 
 def winners(rows: int, n: int, k: int, sets: int) -> Entry:
-    """Normal rows: reads them, writes k values and indices each."""
+    """Normal rows beside torch.topk and, where NumPy is installed, its argpartition: k values and indices a row."""
+    peers = [Peer("torch.topk", partial(topk, k), compared=values_in_order)]
+    if np is not None:
+        partition, compared = lambda x: np.argpartition(x.numpy(), n - k, axis=-1), partial(partitioned_in_order, k)
+        peers.append(Peer("numpy.argpartition", partition, compared=compared, on_host=True))
     return Entry(
-        op="k_winners",
-        shape=f"{rows}x{n} k{k}",
-        batch=rows,
-        inputs=partial(normal_rows, n),
-        ours=partial(assembly.k_winners, k=k),
-        peers=winners_peers(k),
-        traffic=4 * rows * n + 12 * rows * k,
-        floor=WINNERS_FLOOR,
-        aim=WINNERS_AIM,
-        sets=sets,
-        compared=values_in_order,
-    )
+        "k_winners", f"{rows}x{n} k{k}", rows, partial(normal_rows, n), partial(assembly.k_winners, k=k),
+        tuple(peers), 4 * rows * n + 12 * rows * k, WINNERS_FLOOR, WINNERS_AIM, sets=sets, compared=values_in_order,
+    )  # fmt: skip
 
 
 def shaped_winners(name: str, shape: Callable[[Tensor], Tensor], n: int, k: int, sets: int) -> Entry:
     """A row of another shape beside a normal one; the ratio is the normal row's time / its own."""
+
+    def inputs(rows: int, generator: torch.Generator) -> Inputs:
+        (normal,) = normal_rows(n, rows, generator)
+        return shape(torch.randn(rows, n, generator=generator)), normal
+
+    def sizes_alone(result: Any, *inputs: Tensor) -> Tensor:
+        """Of results for different arguments nothing else can be compared."""
+        return torch.tensor(result[0].shape)
+
     return Entry(
-        op=f"k_winners {name}",
-        shape=f"1x{n} k{k}",
-        batch=1,
-        inputs=partial(shaped_rows, shape, n),
-        ours=partial(winners_of_first, k),
-        peers=(Peer("normal rows", partial(winners_of_second, k), compared=sizes_alone),),
-        traffic=4 * n + 12 * k,
-        floor=SHAPED_FLOOR,
-        sets=sets,
-        compared=sizes_alone,
-    )
-
-
-def ascending(x: Tensor) -> Tensor:
-    """Sorted rows."""
-    return x.sort(-1).values
-
-
-def descending(x: Tensor) -> Tensor:
-    """Sorted the other way."""
-    return x.sort(-1, descending=True).values
-
-
-def two_values(x: Tensor) -> Tensor:
-    """Zeros and ones."""
-    return (x > 0).float()
+        f"k_winners {name}", f"1x{n} k{k}", 1, inputs, lambda shaped, normal: assembly.k_winners(shaped, k),
+        (Peer("normal rows", lambda shaped, normal: assembly.k_winners(normal, k), compared=sizes_alone),),
+        4 * n + 12 * k, SHAPED_FLOOR, sets=sets, compared=sizes_alone,
+    )  # fmt: skip
 
 
 SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
-    "ascending": ascending,
-    "descending": descending,
-    "two-valued": two_values,
+    "ascending": lambda x: x.sort(-1).values,
+    "descending": lambda x: x.sort(-1, descending=True).values,
+    "two-valued": lambda x: (x > 0).float(),
 }
 
 ENTRIES: tuple[Entry, ...] = (

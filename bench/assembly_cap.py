@@ -20,14 +20,12 @@ def topk_mask(k: int, inputs: Tensor) -> Tensor:
 
 
 def rows(n: int, batch: int, generator: torch.Generator) -> Inputs:
-    """Rows of N(0, 1)."""
     return (torch.randn(batch, n, generator=generator),)
 
 
 def leaf_and_gradient(n: int, batch: int, generator: torch.Generator) -> Inputs:
-    """Rows that require grad, and a gradient."""
-    (inputs,) = rows(n, batch, generator)
-    return inputs.requires_grad_(), torch.randn(batch, n, generator=generator)
+    inputs, gradient = (torch.randn(batch, n, generator=generator) for _ in range(2))
+    return inputs.requires_grad_(), gradient
 
 
 def step(forward: Callable[[Tensor], Tensor], inputs: Tensor, gradient: Tensor) -> Any:
@@ -37,20 +35,19 @@ def step(forward: Callable[[Tensor], Tensor], inputs: Tensor, gradient: Tensor) 
 
 def mask(batch: int, n: int, k: int) -> Entry:
     """Reads the rows, writes the mask."""
+    peer = Peer("topk and scatter", partial(topk_mask, k))
     return Entry(
-        op="k_cap", shape=f"{batch}x{n} k{k}", batch=batch, inputs=partial(rows, n), ours=partial(k_cap, k=k),
-        peers=(Peer("topk and scatter", partial(topk_mask, k)),), traffic=8 * batch * n, sets=4,
-    )  # fmt: skip
+        "k_cap", f"{batch}x{n} k{k}", batch, partial(rows, n), partial(k_cap, k=k), (peer,), 8 * batch * n, sets=4
+    )
 
 
 def differentiated(batch: int, n: int, k: int, soft: bool) -> Entry:
     """Forward and backward: reads rows and gradient, writes result and gradient."""
     composition = partial(step, partial(plain.k_cap, k=k, soft=soft))
     return Entry(
-        op=f"k_cap {'soft ' if soft else ''}backward", shape=f"{batch}x{n} k{k}", batch=batch,
-        inputs=partial(leaf_and_gradient, n), ours=partial(step, partial(k_cap, k=k, soft=soft)),
-        peers=(Peer("composition", composition), Peer("compiled composition", composition, kind="compile")),
-        traffic=16 * batch * n,
+        f"k_cap {'soft ' if soft else ''}backward", f"{batch}x{n} k{k}", batch, partial(leaf_and_gradient, n),
+        partial(step, partial(k_cap, k=k, soft=soft)),
+        (Peer("composition", composition), Peer("compiled composition", composition, kind="compile")), 16 * batch * n,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import statistics
 import sys
-import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from torch import Tensor
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from bench.entry import Entry, Inputs, Peer
+from bench.entry import Entry, Peer
 from torch_hrr.assembly import connectome_inputs
 
 np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") is not None else None
@@ -43,7 +43,6 @@ def kept_rows(n: int, pool: int, p: float, device: str = "cpu") -> list[Tensor]:
 
 @functools.lru_cache(maxsize=1)
 def kept_arrays(n: int, pool: int, p: float) -> list[Any]:
-    """The same as NumPy arrays, without a copy."""
     return [row.numpy() for row in kept_rows(n, pool, p)]
 
 
@@ -101,29 +100,20 @@ def numpy_drawn(winners: Tensor, n: int, p: float) -> Tensor:
 
 def entry(n: int, k: int, p: float) -> Entry:
     """Inputs of k winners out of a pool of 2 k."""
-    pool = 2 * k
 
-    def inputs(batch: int, generator: torch.Generator) -> Inputs:
-        return (torch.randperm(pool, generator=generator)[:batch],)
+    def peer(name: str, function: Callable[[Tensor, int, int, float], Tensor], **options: Any) -> Peer:
+        return Peer(name, lambda winners: function(winners, n, 2 * k, p), **options)
 
-    def on_rows(function: Callable[[Tensor, int, int, float], Tensor]) -> Callable[[Tensor], Tensor]:
-        return lambda winners: function(winners, n, pool, p)
-
-    peers = [Peer("bincount", on_rows(torch_bincount)), Peer("index_add", on_rows(torch_index_add))]
+    peers = [peer("bincount", torch_bincount), peer("index_add", torch_index_add)]
     if np is not None:
-        peers.append(Peer("numpy add.at", on_rows(numpy_add_at), kind="library", on_host=True))
+        peers.append(peer("numpy add.at", numpy_add_at, kind="library", on_host=True))
     if sparse is not None:
-        peers.append(Peer("scipy csr", on_rows(scipy_rows), kind="library", on_host=True))
+        peers.append(peer("scipy csr", scipy_rows, kind="library", on_host=True))
     return Entry(
-        op="connectome_inputs",
-        shape=f"n{n:.0e} k{k} p{p:g}".replace("e+0", "e"),
-        batch=k,
-        inputs=inputs,
-        ours=lambda winners: connectome_inputs(winners, n, p, SEED, FIBER),
-        peers=tuple(peers),
-        traffic=8 * k + 4 * n,
-        sets=8,
-    )
+        "connectome_inputs", f"n{n:.0e} k{k} p{p:g}".replace("e+0", "e"), k,
+        lambda batch, generator: (torch.randperm(2 * k, generator=generator)[:batch],),
+        lambda winners: connectome_inputs(winners, n, p, SEED, FIBER), tuple(peers), 8 * k + 4 * n, sets=8,
+    )  # fmt: skip
 
 
 ENTRIES = tuple(entry(*size) for size in SIZES)
@@ -141,13 +131,9 @@ def main(rounds: int = 7) -> None:
         for _ in range(rounds + 1):
             (winners,) = measured.inputs(k, generator)
             for name, function in candidates.items():
-                start = time.perf_counter()
-                function(winners)
-                seconds[name].append(time.perf_counter() - start)
-        figures = (
-            f"{name} {statistics.median(values[1:]) / (k * n * p) * 1e9:.2f}" for name, values in seconds.items()
-        )
-        print(f"{measured.name}, ns a synapse: {', '.join(figures)}")
+                seconds[name].append(timeit.timeit(functools.partial(function, winners), number=1))
+        each = {name: statistics.median(values[1:]) / (k * n * p) * 1e9 for name, values in seconds.items()}
+        print(f"{measured.name}, ns a synapse: {', '.join(f'{name} {value:.2f}' for name, value in each.items())}")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ import functools
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fft import irfft, rfft
+from torch.nn.functional import normalize
 
-from bench.entry import Entry, Inputs, Peer, vectors
+from bench.entry import Entry, Inputs, Peer, rows_of, vectors, with_compiled
 from torch_hrr import hrr
 from torch_hrr._plain import hrr as plain
 
@@ -20,11 +22,6 @@ def multibind_fold(x: Tensor) -> Tensor:
     for k in range(1, x.shape[-2]):
         product = irfft(rfft(product) * rfft(x[..., k, :]), n=x.shape[-1])
     return product
-
-
-def multibind_spectra(x: Tensor) -> Tensor:
-    """irfft(prod_k rfft(x_k)): K + 1 transforms."""
-    return irfft(rfft(x).prod(-2), n=x.shape[-1])
 
 
 def first_gradient(forward: Callable[..., Tensor], x: Tensor, *others: Tensor) -> Tensor:
@@ -50,46 +47,23 @@ def bind_power_rfft(a: Tensor, exponent: Tensor) -> Tensor:
     return irfft(torch.polar(spectrum.abs().pow(e), spectrum.angle() * e), n=a.shape[-1])
 
 
-def bind_spectrum_ours(a: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
-    """Binding with the packed spectrum."""
-    return hrr.bind_spectrum(a, packed)
+def features(count: int, dim: int, gradient: bool = False) -> Callable[[int, torch.Generator], Inputs]:
+    """Values of `count` features, and unitary bases whose real bins are 1: of others, torch's form is no product.
 
+    With a gradient, of the codes, the values require theirs.
+    """
 
-def bind_spectrum_rfft(a: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
-    """irfft(rfft(a) B) with the complex spectrum."""
-    return irfft(rfft(a) * spectrum, n=a.shape[-1])
+    def inputs(batch: int, generator: torch.Generator) -> Inputs:
+        phases = (2 * torch.rand(count, dim // 2 + 1, generator=generator) - 1) * torch.pi
+        phases[:, [0, -1]] = 0
+        values = torch.randn(batch, count, generator=generator).requires_grad_(gradient)
+        bases = irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
+        return (values, bases, vectors(batch, dim, generator=generator)) if gradient else (values, bases)
 
-
-def unbind_spectrum_ours(bound: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
-    """Unbinding with the packed spectrum."""
-    return hrr.unbind_spectrum(bound, packed)
-
-
-def unbind_spectrum_rfft(bound: Tensor, packed: Tensor, spectrum: Tensor) -> Tensor:
-    """irfft(rfft(bound) conj B) with the complex spectrum."""
-    return irfft(rfft(bound) * spectrum.conj(), n=bound.shape[-1])
-
-
-def permute_gather(a: Tensor, table: Tensor) -> Tensor:
-    """The permutation as an index."""
-    return a[..., table]
-
-
-def features(count: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """Values of `count` features, and unitary bases whose real bins are 1: of others, torch's form is no product."""
-    phases = (2 * torch.rand(count, dim // 2 + 1, generator=generator) - 1) * torch.pi
-    phases[:, [0, -1]] = 0
-    return torch.randn(batch, count, generator=generator), irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
-
-
-def features_and_gradient(count: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """Values that require gradients, bases, and the gradient of the codes."""
-    values, bases = features(count, dim, batch, generator)
-    return values.requires_grad_(), bases, vectors(batch, dim, generator=generator)
+    return inputs
 
 
 def encode_ours(values: Tensor, bases: Tensor) -> Tensor:
-    """One product of phases."""
     return hrr.fractional_power_encoding(bases, values)
 
 
@@ -102,22 +76,6 @@ def encode_rfft(values: Tensor, bases: Tensor) -> Tensor:
 def encode_fold(values: Tensor, bases: Tensor) -> Tensor:
     """Power by power, bound together."""
     return hrr.multibind(hrr.bind_power(bases, values))
-
-
-def many(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """`batch` sets of `items` vectors."""
-    return (vectors(batch, items, dim, generator=generator),)
-
-
-def many_leaves_and_gradient(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """Sets that require gradients, and the gradient of their product."""
-    x = vectors(batch, items, dim, generator=generator)
-    return x.requires_grad_(), vectors(batch, dim, generator=generator)
-
-
-def one(dim: int, batch: int, generator: torch.Generator) -> Inputs:
-    """`batch` vectors."""
-    return (vectors(batch, dim, generator=generator),)
 
 
 def with_exponents(dim: int, batch: int, generator: torch.Generator) -> Inputs:
@@ -133,13 +91,12 @@ def with_spectra(dim: int, batch: int, generator: torch.Generator) -> Inputs:
 
 def queries(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
     """A memory of normalised items, and noisy queries."""
-    memory = torch.nn.functional.normalize(vectors(items, dim, generator=generator), dim=-1)
+    memory = normalize(vectors(items, dim, generator=generator), dim=-1)
     return memory[torch.arange(batch) % items] + 0.5 * vectors(batch, dim, generator=generator), memory
 
 
 @functools.lru_cache(maxsize=64)
 def _item_memory(items: Tensor) -> hrr.ItemMemory:
-    """The memory of a tensor, which the cache keeps alive."""
     return hrr.ItemMemory(items)
 
 
@@ -149,15 +106,12 @@ def cleanup_ours(query: Tensor, memory: Tensor, top_k: int = 1) -> tuple[Tensor,
 
 
 def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
-    """normalize(query) @ memory.T, then the largest: items are normalised already."""
-    cosines = torch.nn.functional.normalize(query, dim=-1) @ memory.T
-    return (cosines.max(-1, keepdim=True).values,)
+    """Items are normalised already."""
+    return ((normalize(query, dim=-1) @ memory.T).max(-1, keepdim=True).values,)
 
 
 def cleanup_topk(query: Tensor, memory: Tensor, top_k: int) -> tuple[Tensor, ...]:
-    """The same with topk."""
-    cosines = torch.nn.functional.normalize(query, dim=-1) @ memory.T
-    return (cosines.topk(top_k).values,)
+    return ((normalize(query, dim=-1) @ memory.T).topk(top_k).values,)
 
 
 def resonator_inputs(items: int, dim: int, batch: int, generator: torch.Generator) -> Inputs:
@@ -196,84 +150,58 @@ def resonator_step_rfft(x: Tensor, *estimates_and_book: Tensor) -> tuple[Tensor,
     return tuple(estimates)
 
 
-def entry(
-    op: str,
-    shape: str,
-    batch: int,
-    inputs: Callable[[int, torch.Generator], Inputs],
-    ours: Callable[..., Tensor | tuple[Tensor, ...]],
-    peers: tuple[Peer, ...],
-    floats: int,
-    aim: float | None = None,
-    aim_peer: str | None = None,
-) -> Entry:
-    """An entry whose traffic is counted in floats."""
-    traffic = 4 * floats
-    return Entry(op, shape, batch, inputs, ours, peers, traffic, aim=aim, aim_peer=aim_peer)
-
-
 def algebra(batch: int, dim: int) -> tuple[Entry, ...]:
     """The row-wise operators at one size."""
-    shape = f"{batch}x{dim}"
-    return (
-        entry(
-            "inverse", shape, batch, partial(one, dim), hrr.inverse,
-            (Peer("irfft(conj/abs^2)", inverse_rfft), Peer("torch.compile", inverse_rfft, kind="compile")),
-            2 * batch * dim,
-        ),
-        entry(
-            "unitary", shape, batch, partial(one, dim), hrr.unitary,
-            (Peer("irfft(A/abs)", unitary_rfft), Peer("torch.compile", unitary_rfft, kind="compile")),
-            2 * batch * dim,
-        ),
-        entry(
-            "bind_power", shape, batch, partial(with_exponents, dim), hrr.bind_power,
+    forms: tuple[tuple[str, Any, Any, tuple[Peer, ...], int], ...] = (
+        ("inverse", rows_of((dim,)), hrr.inverse, with_compiled("irfft(conj/abs^2)", inverse_rfft), 2),
+        ("unitary", rows_of((dim,)), hrr.unitary, with_compiled("irfft(A/abs)", unitary_rfft), 2),
+        (
+            "bind_power", partial(with_exponents, dim), hrr.bind_power,
             (
                 Peer("polar(abs^e, e angle)", bind_power_rfft),
                 Peer("torch.compile of the reference", plain.bind_power, kind="compile"),
-            ),
-            2 * batch * dim,
+            ), 2,
         ),
-        *(
-            entry(
-                op, shape, batch, partial(with_spectra, dim), ours,
-                (Peer(name, theirs), Peer("torch.compile", theirs, kind="compile")), 3 * batch * dim,
-            )
-            for op, ours, name, theirs in (
-                ("bind_spectrum", bind_spectrum_ours, "irfft(rfft(a) * B)", bind_spectrum_rfft),
-                ("unbind_spectrum", unbind_spectrum_ours, "irfft(rfft(a) * conj(B))", unbind_spectrum_rfft),
-            )
+        (
+            "bind_spectrum", partial(with_spectra, dim), lambda a, packed, spectrum: hrr.bind_spectrum(a, packed),
+            with_compiled("irfft(rfft(a) * B)", lambda a, packed, spectrum: irfft(rfft(a) * spectrum, n=dim)), 3,
+        ),
+        (
+            "unbind_spectrum", partial(with_spectra, dim), lambda a, packed, spectrum: hrr.unbind_spectrum(a, packed),
+            with_compiled("irfft(rfft(a) * conj(B))", lambda a, _, bins: irfft(rfft(a) * bins.conj(), n=dim)), 3,
         ),
     )  # fmt: skip
+    return tuple(
+        Entry(op, f"{batch}x{dim}", batch, inputs, ours, peers, 4 * moved * batch * dim)
+        for op, inputs, ours, peers, moved in forms
+    )
 
 
 def permutation(*sizes: int) -> Entry:
     """A permutation of rows; how many leading dimensions they have must not matter."""
-    *_, items, dim = (1, *sizes)
-    table = hrr.permute(torch.arange(dim, dtype=torch.float64), 1).long()
-    inputs = partial(one, dim) if len(sizes) == 2 else partial(many, items, dim)
-    return entry(
-        "permute", "x".join(map(str, sizes)), sizes[0], inputs, partial(hrr.permute, seed=1),
-        (Peer("a[..., table]", partial(permute_gather, table=table)),),
-        2 * math.prod(sizes),
+    table = hrr.permute(torch.arange(sizes[-1], dtype=torch.float64), 1).long()
+    return Entry(
+        "permute", "x".join(map(str, sizes)), sizes[0], rows_of(sizes[1:]), partial(hrr.permute, seed=1),
+        (Peer("a[..., table]", lambda a: a[..., table]),), 8 * math.prod(sizes),
     )  # fmt: skip
 
 
+MULTIBIND: dict[str, Callable[[Tensor], Tensor]] = {
+    "fold over the factors": multibind_fold,
+    "irfft(prod(rfft))": lambda x: irfft(rfft(x).prod(-2), n=x.shape[-1]),
+}
 ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "multibind", "100x8x1024", 100, partial(many, 8, 1024), hrr.multibind,
-        (Peer("fold over the factors", multibind_fold), Peer("irfft(prod(rfft))", multibind_spectra)),
-        100 * 9 * 1024, aim=2.0, aim_peer="fold over the factors",
+    Entry(
+        "multibind", "100x8x1024", 100, rows_of((8, 1024)), hrr.multibind,
+        tuple(Peer(name, form) for name, form in MULTIBIND.items()), 400 * 9 * 1024,
+        aim=2.0, aim_peer="fold over the factors",
     ),
     *(
-        entry(
-            "multibind backward", f"100x{items}x{dim}", 100, partial(many_leaves_and_gradient, items, dim),
+        Entry(
+            "multibind backward", f"100x{items}x{dim}", 100, rows_of((items, dim), (dim,), leaves=1),
             partial(first_gradient, hrr.multibind),
-            (
-                Peer("fold over the factors", partial(first_gradient, multibind_fold)),
-                Peer("irfft(prod(rfft))", partial(first_gradient, multibind_spectra)),
-            ),
-            100 * (3 * items + 2) * dim,
+            tuple(Peer(name, partial(first_gradient, form)) for name, form in MULTIBIND.items()),
+            400 * (3 * items + 2) * dim,
         )
         for dim in (1000, 1024, 3000)
         for items in (3, 8)
@@ -281,31 +209,32 @@ ENTRIES: tuple[Entry, ...] = (
     *algebra(100, 1024),
     permutation(100, 1024),
     permutation(16, 126, 1024),
-    entry(
-        "power encoding of 64", "100x64", 100, partial(features, 64, 1024), encode_ours,
-        (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)), 100 * 1088 + 64 * 1024, aim=1.0,
+    Entry(
+        "power encoding of 64", "100x64", 100, features(64, 1024), encode_ours,
+        (Peer("irfft(exp(i sum))", encode_rfft), Peer("power by power", encode_fold)),
+        4 * (100 * 1088 + 64 * 1024), aim=1.0,
     ),
     *(
-        entry(
-            f"power encoding of {count} backward", f"{batch}x{count}", batch,
-            partial(features_and_gradient, count, 1024), partial(first_gradient, encode_ours),
-            (Peer("irfft(exp(i sum))", partial(first_gradient, encode_rfft)),), batch * 2048 + count * 1024, aim=1.0,
+        Entry(
+            f"power encoding of {count} backward", f"{batch}x{count}", batch, features(count, 1024, gradient=True),
+            partial(first_gradient, encode_ours), (Peer("irfft(exp(i sum))", partial(first_gradient, encode_rfft)),),
+            4 * (batch * 2048 + count * 1024), aim=1.0,
         )
         for batch, count in ((100, 64), (1000, 2))
     ),
     *(
-        entry(
+        Entry(
             "cleanup among 1000", f"{batch}x1024", batch, partial(queries, 1000, 1024), cleanup_ours,
-            (Peer("max(normalize(q) @ m.T)", cleanup_torch),), (1000 + batch) * 1024, aim=1.0,
+            (Peer("max(normalize(q) @ m.T)", cleanup_torch),), 4 * (1000 + batch) * 1024, aim=1.0,
         )
         for batch in (1, 100)
     ),
-    entry(
+    Entry(
         "cleanup, five of 1000", "100x1024", 100, partial(queries, 1000, 1024), partial(cleanup_ours, top_k=5),
-        (Peer("topk(normalize(q) @ m.T, 5)", partial(cleanup_topk, top_k=5)),), 1100 * 1024, aim=1.0,
+        (Peer("topk(normalize(q) @ m.T, 5)", partial(cleanup_topk, top_k=5)),), 4 * 1100 * 1024, aim=1.0,
     ),
-    entry(
+    Entry(
         "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
-        (Peer("spectra", resonator_step_rfft),), 720 * 1024,
+        (Peer("spectra", resonator_step_rfft),), 4 * 720 * 1024,
     ),
 )  # fmt: skip

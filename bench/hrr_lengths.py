@@ -11,7 +11,7 @@ from torch.fft import irfft, rfft
 
 from bench import hrr as products
 from bench import hrr_algebra as algebra
-from bench.entry import Entry, Inputs, Peer, vectors
+from bench.entry import Entry, Inputs, Peer, rows_of, vectors
 from torch_hrr import hrr
 
 ROWS = (1, 100, 1000)
@@ -25,21 +25,6 @@ SMOOTH_FLOOR = 1.3
 FLOOR = 1.0
 
 
-def half_power(a: Tensor) -> Tensor:
-    """The square root of every row."""
-    return hrr.bind_power(a, 0.5)
-
-
-def half_power_rfft(a: Tensor) -> Tensor:
-    """irfft(sqrt(rfft)), of the principal branch too."""
-    return irfft(rfft(a).sqrt(), n=a.shape[-1])
-
-
-def spectrum_rfft(a: Tensor) -> Tensor:
-    """The bins, in torch's own layout."""
-    return rfft(a)
-
-
 def packed(bins: Tensor, a: Tensor) -> Tensor:
     """The bins as hrr.spectrum packs them."""
     real = torch.view_as_real(bins).flatten(-2)
@@ -47,11 +32,23 @@ def packed(bins: Tensor, a: Tensor) -> Tensor:
     return kept[..., : a.shape[-1]]
 
 
-def steady_rows(dim: int, batch: int, generator: torch.Generator) -> Inputs:
+def steady_rows(dim: int) -> Callable[[int, torch.Generator], Inputs]:
     """Rows whose bins are near 1: small ones magnify rounding, and at negative ones roots jump."""
-    rows = 0.2 * vectors(batch, dim, generator=generator)
-    rows[:, 0] += 1
-    return (rows,)
+
+    def inputs(batch: int, generator: torch.Generator) -> Inputs:
+        rows = 0.2 * vectors(batch, dim, generator=generator)
+        rows[:, 0] += 1
+        return (rows,)
+
+    return inputs
+
+
+def one(dim: int) -> Callable[[int, torch.Generator], Inputs]:
+    return rows_of((dim,))
+
+
+def two(dim: int) -> Callable[[int, torch.Generator], Inputs]:
+    return rows_of((dim,), (dim,))
 
 
 def backward(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Inputs]:
@@ -59,19 +56,21 @@ def backward(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Inputs]:
     return partial(products.forward_backward, op)
 
 
-Operator = tuple[Callable[..., Any], Callable[..., Any], Callable[[int, int, torch.Generator], Inputs]]
-# Ours, torch's form, inputs by length, batch and generator.
-OPERATORS: dict[str, Operator] = {
-    "bind": (hrr.bind, products.bind_rfft, products.two_vectors),
-    "unbind": (hrr.unbind, products.unbind_rfft, products.two_vectors),
-    "bind_normalize": (hrr.bind_normalize, products.bind_normalize_rfft, products.two_vectors),
-    "inverse": (hrr.inverse, algebra.inverse_rfft, steady_rows),
-    "unitary": (hrr.unitary, algebra.unitary_rfft, algebra.one),
-    "bind_power": (half_power, half_power_rfft, steady_rows),
-    "spectrum": (hrr.spectrum, spectrum_rfft, algebra.one),
-    "multibind": (hrr.multibind, algebra.multibind_fold, partial(algebra.many, FACTORS)),
-    "backward": (backward(hrr.bind), backward(products.bind_rfft), products.two_leaves_and_gradient),
-}
+# Ours, torch's form, the inputs by length, and how many vectors are read and written.
+OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[int], Any], int]] = {
+    "bind": (hrr.bind, products.bind_rfft, two, 3),
+    "unbind": (hrr.unbind, products.unbind_rfft, two, 3),
+    "bind_normalize": (hrr.bind_normalize, products.bind_normalize_rfft, two, 3),
+    "inverse": (hrr.inverse, algebra.inverse_rfft, steady_rows, 2),
+    "unitary": (hrr.unitary, algebra.unitary_rfft, one, 2),
+    # Square roots, of the principal branch.
+    "bind_power": (lambda a: hrr.bind_power(a, 0.5), lambda a: irfft(rfft(a).sqrt(), n=a.shape[-1]), steady_rows, 2),
+    "spectrum": (hrr.spectrum, lambda a: rfft(a), one, 2),
+    "multibind": (hrr.multibind, algebra.multibind_fold, lambda dim: rows_of((FACTORS, dim)), FACTORS + 1),
+    "backward": (
+        backward(hrr.bind), backward(products.bind_rfft), lambda dim: rows_of((dim,), (dim,), (dim,), leaves=2), 5,
+    ),
+}  # fmt: skip
 PRODUCTS = ("bind", "unbind", "bind_normalize")
 
 
@@ -92,14 +91,10 @@ def floor_of(op: str, dim: int) -> float:
 
 def entry(op: str, rows: int, dim: int) -> Entry:
     """One operator at one size."""
-    ours, theirs, inputs = OPERATORS[op]
-    # Vectors read and written.
-    moved = {"multibind": FACTORS + 1, "backward": 5}.get(op, 3 if op in PRODUCTS else 2)
-    return Entry(
-        op, f"{rows}x{dim}", rows, partial(inputs, dim), ours,
-        (Peer("torch.fft", theirs, compared=packed if op == "spectrum" else None),),
-        4 * moved * rows * dim, floor=floor_of(op, dim),
-    )  # fmt: skip
+    ours, theirs, inputs, moved = OPERATORS[op]
+    peer = Peer("torch.fft", theirs, compared=packed if op == "spectrum" else None)
+    traffic = 4 * moved * rows * dim
+    return Entry(op, f"{rows}x{dim}", rows, inputs(dim), ours, (peer,), traffic, floor=floor_of(op, dim))
 
 
 ENTRIES = tuple(entry(op, rows, dim) for dim in LENGTHS for rows in ROWS for op in OPERATORS)
