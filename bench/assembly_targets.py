@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -18,7 +18,6 @@ import torch
 from bench.agreement import Disagreement
 from bench.assembly import normal_rows
 from bench.targets import Measured, Session, Target, gpu_target, in_units
-from bench.timing import median_and_iqr
 from torch_hrr.assembly import Brain, k_winners
 
 HEADING = "Baseline: a NumPy simulator that keeps the rows of every neuron that ever fired (bench/assembly_peers.py)."
@@ -35,20 +34,26 @@ RECURRENT: dict[str, Any] = {"stimuli": {"s": ["A"]}, "areas": {"A": ["A"]}}
 
 
 def new_brain(
-    n: int, k: int, p: float, mode: str = "exact", seed: int = 0, batch: int | None = None, device: str = "cpu"
-) -> Brain:
-    """A stimulus of k neurons and one area."""
+    n: int, k: int, p: float, mode: str = "exact", seed: int = 0, batch: int | None = None, device: str = "cpu",
+    **options: Any,
+) -> Brain:  # fmt: skip
+    """A stimulus of k neurons and one area, with its options."""
     brain = Brain(p=p, seed=seed, mode=mode, batch=batch, device=device)
     brain.add_stimulus("s", size=k)
-    brain.add_area("A", n=n, k=k, beta=BETA)
+    brain.add_area("A", n=n, k=k, beta=BETA, **options)
+    return brain
+
+
+def projected(rounds: int, *arguments: Any, **options: Any) -> Brain:
+    """A new brain after so many rounds, declarations and the stimulus's draw included."""
+    brain = new_brain(*arguments, **options)
+    brain.project(**RECURRENT, rounds=rounds)
     return brain
 
 
 def projection(mode: str, seed: int = 0, device: str = "cpu") -> Brain:
-    """The projection of the issue, declarations and the stimulus's draw included."""
-    brain = new_brain(N, K, P, mode, seed, device=device)
-    brain.project(**RECURRENT, rounds=ROUNDS)
-    return brain
+    """The projection of the issue."""
+    return projected(ROUNDS, N, K, P, mode, seed, device=device)
 
 
 def numpy_projection(form: str, seed: int = 0) -> Any:
@@ -68,60 +73,48 @@ def seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def interleaved(session: Session, functions: dict[str, Callable[[int], Any]], most: dict[str, int]) -> dict[str, float]:
+def interleaved(
+    session: Session, functions: Mapping[str, Callable[[int], Any]], most: Mapping[str, int] | None = None
+) -> dict[str, float]:
     """Median seconds of calls with different seeds, at most so many of each, in turns after one call to warm up."""
+    limits = dict.fromkeys(functions, 99) | dict(most or {})
     found: dict[str, list[float]] = {name: [] for name in functions}
     for name, function in functions.items():
-        if most.get(name, 99) > 1:
+        if limits[name] > 1:
             function(99)
     for seed in range(session.settings.rounds):
         for name, function in functions.items():
-            if seed < most.get(name, 99):
+            if seed < limits[name]:
                 found[name].append(seconds(partial(function, seed)))
     return {name: median(times) for name, times in found.items()}
 
 
+def compared(found: Mapping[str, float], own: str, baseline: str, note: str = "") -> Measured:
+    """Our time beside the baseline's, where that was measured."""
+    other = found.get(baseline)
+    return Measured(found[own], None, other, other / found[own] if other else None, note)
+
+
 def projections(session: Session) -> dict[str, float]:
-    """Seconds of every way to run the projection, measured once."""
-
-    def measure() -> dict[str, float]:
-        functions: dict[str, Callable[[int], Any]] = {
-            mode: partial(projection, mode, device=session.settings.device) for mode in ("exact", "sampled")
-        }
-        if importlib.util.find_spec("numpy") is not None:
-            functions["plain"] = partial(numpy_projection, "PlainNumpyBrain")
-            functions["tuned"] = partial(numpy_projection, "NumpyBrain")
-        return interleaved(session, functions, {"plain": 1, "tuned": 3})
-
-    return session.once("projections", measure)
+    """Seconds of every way to run the projection."""
+    functions: dict[str, Callable[[int], Any]] = {
+        mode: partial(projection, mode, device=session.settings.device) for mode in ("exact", "sampled")
+    }
+    if importlib.util.find_spec("numpy") is not None:
+        functions["plain"] = partial(numpy_projection, "PlainNumpyBrain")
+        functions["tuned"] = partial(numpy_projection, "NumpyBrain")
+    return session.once("projections", lambda: interleaved(session, functions, {"plain": 1, "tuned": 3}))
 
 
 def readme_projection(session: Session) -> Measured:
-    """The README's projection, declarations and the stimulus's draw included, and the memory of the brain's tensors."""
+    """The README's projection, and the memory of the brain's tensors."""
+    arguments = (README_ROUNDS, OPTION_N, OPTION_K, OPTION_P)
 
     def project(seed: int) -> Brain:
-        brain = new_brain(OPTION_N, OPTION_K, OPTION_P, seed=seed, device=session.settings.device)
-        brain.project(**RECURRENT, rounds=README_ROUNDS)
-        return brain
+        return projected(*arguments, seed=seed, device=session.settings.device)
 
     held = sum(buffer.numel() * buffer.element_size() for buffer in project(0).buffers())
-    return Measured(interleaved(session, {"ours": project}, {})["ours"], note=f"{held / 1e6:.1f} MB of tensors")
-
-
-def delivered_synapses(brain: Brain) -> Callable[[], int]:
-    """Counts the base synapses of winners that came or went from round to round, as rounds run."""
-    degree = N * P
-    before: set[int] = set()
-    total = 0
-
-    def after_round() -> int:
-        nonlocal before, total
-        now = set(brain.winners("A").tolist())
-        total += round(degree * min(len(now ^ before), len(now)))
-        before = now
-        return total
-
-    return after_round
+    return Measured(interleaved(session, {"ours": project})["ours"], note=f"{held / 1e6:.1f} MB of tensors")
 
 
 def projection_time(session: Session, *, mode: str) -> Measured:
@@ -130,31 +123,27 @@ def projection_time(session: Session, *, mode: str) -> Measured:
     note = ""
     if "tuned" in found:
         note = f"{found['tuned'] / found[mode]:.1f}x over the tuned NumPy form ({found['tuned']:.2f} s)"
-    baseline = found.get("plain")
-    speedup = baseline / found[mode] if baseline else None
-    return Measured(found[mode], baseline_seconds=baseline, speedup=speedup, note=note)
+    return compared(found, mode, "plain", note)
 
 
 def synapse_time(session: Session) -> Measured:
     """Time of the whole projection per synapse of a winner that came or went."""
     brain = new_brain(N, K, P, device=session.settings.device)
-    count = delivered_synapses(brain)
-    total = 0
+    delivered, before = 0, set[int]()
     for _ in range(ROUNDS):
-        total = count()
+        now = set(brain.winners("A").tolist())
+        delivered += round(N * P * min(len(now ^ before), len(now)))
+        before = now
         brain.project(**RECURRENT)
-    return Measured(projections(session)["exact"] / total, note=f"{total / 1e6:.0f} million synapses delivered")
+    return Measured(projections(session)["exact"] / delivered, note=f"{delivered / 1e6:.0f} million synapses delivered")
 
 
 def late_rounds(session: Session) -> Measured:
     """A round after thirty, over the selection of k of n counts."""
-    brain = new_brain(N, K, P, device=session.settings.device)
-    brain.project(**RECURRENT, rounds=30)
+    brain = projected(30, N, K, P, device=session.settings.device)
     counts = brain.stimulus_counts("s", "A")
     found = interleaved(
-        session,
-        {"round": lambda _: brain.project(**RECURRENT, rounds=10), "selection": lambda _: k_winners(counts, K)},
-        {},
+        session, {"round": lambda _: brain.project(**RECURRENT, rounds=10), "selection": lambda _: k_winners(counts, K)}
     )
     each = found["round"] / 10
     return Measured(each / found["selection"], note=f"{each * 1e3:.3f} ms a round, {found['selection'] * 1e3:.3f} ms")
@@ -184,7 +173,7 @@ def device_growth(p: float) -> int:
     """Bytes that torch's tensors took of the device."""
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    new_brain(N, 1000, p, device="cuda").project(**RECURRENT, rounds=20)
+    projected(20, N, 1000, p, device="cuda")
     return torch.cuda.max_memory_allocated() - before
 
 
@@ -198,7 +187,6 @@ def process_growth(p: float) -> int:
 
 def small_batch(session: Session) -> Measured:
     """Brains in one batch, beside a loop over them with all rounds in one call each."""
-
     new_small = partial(new_brain, SMALL_N, SMALL_K, P, device=session.settings.device)
 
     def loop(_: int, at_once: int) -> None:
@@ -214,78 +202,71 @@ def small_batch(session: Session) -> Measured:
             "loop": partial(loop, at_once=1),
             "calls": partial(loop, at_once=SMALL_ROUNDS),
         },
-        {},
     )
     note = f"{found['loop'] / found['batch']:.2f}x over a loop over brains and single rounds"
-    return Measured(found["batch"], baseline_seconds=found["calls"], speedup=found["calls"] / found["batch"], note=note)
+    return compared(found, "batch", "calls", note)
 
 
 def reads(session: Session, *, rows: int, n: int, k: int) -> Measured:
     """A selection in reads of its rows within the device; a copy is a read and a write."""
     (inputs,) = normal_rows(n, rows, torch.Generator().manual_seed(session.settings.seed))
     inputs = inputs.to(session.settings.device)
-    functions: dict[str, Callable[[], Any]] = {
-        "ours": partial(k_winners, inputs, k),
-        "copy": partial(torch.empty_like(inputs).copy_, inputs),
-    }
-    return in_units(session, ("reads", rows, n, k), functions, per_unit=2.0)
+    copy = partial(torch.empty_like(inputs).copy_, inputs)
+    return in_units(session, {"ours": partial(k_winners, inputs, k), "copy": copy}, per_unit=2.0)
 
 
 def replayed(session: Session) -> Measured:
     """A round of a small brain: the time on the device of a captured call, over its rounds."""
-    brain = new_brain(REPLAYED_N, REPLAYED_K, 0.05, device=session.settings.device)
-    # Makes the tables and memory for the rounds that follow, in which the winners hardly change.
-    brain.project(**RECURRENT, rounds=30)
+    # Rounds before make the tables and memory for those that follow, in which the winners hardly change.
+    brain = projected(30, REPLAYED_N, REPLAYED_K, 0.05, device=session.settings.device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         left = brain.project(**RECURRENT, rounds=REPLAYED_ROUNDS)
     found = session.times({"ours": graph.replay}, events=("ours",))
     if bool(left.any()):
         raise Disagreement("the memory of the brain was too small for the rounds that were replayed")
-    took = median_and_iqr(found["ours on the device"].rounds)[0]
+    took = found["ours on the device"].median
     return Measured(took / REPLAYED_ROUNDS, note=f"{REPLAYED_ROUNDS} rounds a call", candidates=tuple(found.values()))
 
 
 def beside_one_core(session: Session) -> Measured:
     """The exact projection beside the same on one core of the CPU."""
-    found = interleaved(
-        session,
-        {name: partial(projection, "exact", device=name) for name in ("cpu", session.settings.device)},
-        {"cpu": 3},
-    )
-    own = found[session.settings.device]
-    return Measured(own, baseline_seconds=found["cpu"], speedup=found["cpu"] / own)
+    own = session.settings.device
+    functions = {name: partial(projection, "exact", device=name) for name in ("cpu", own)}
+    return compared(interleaved(session, functions, {"cpu": 3}), own, "cpu")
+
+
+def late_ratio(session: Session, brains: Mapping[str, Brain], calls: int, rounds: int) -> Measured:
+    """So many calls of late rounds of the first brain over those of the second."""
+
+    def project(brain: Brain, _: int) -> None:
+        for _ in range(calls):
+            brain.project(**RECURRENT, rounds=rounds)
+
+    found = interleaved(session, {name: partial(project, brain) for name, brain in brains.items()})
+    first, second = (took / (calls * rounds) * 1e3 for took in found.values())
+    return Measured(first / second, note=f"{first:.3f} ms a round, {second:.3f} ms without")
 
 
 def plasticity(session: Session) -> Measured:
-    """Late rounds that learn over the same rounds that do not; the winners hardly change."""
-    brains = {name: new_brain(N, K, P, device=session.settings.device) for name in ("learning", "reading")}
-    for brain in brains.values():
-        brain.project(**RECURRENT, rounds=30)
+    """Rounds that learn over the same rounds that do not; the winners hardly change."""
+    brains = {name: projected(30, N, K, P, device=session.settings.device) for name in ("learning", "reading")}
     brains["reading"].disable_plasticity()
-    found = interleaved(
-        session, {name: lambda _, b=brain: b.project(**RECURRENT, rounds=10) for name, brain in brains.items()}, {}
-    )
-    learning, reading = (found[name] / 10 * 1e3 for name in ("learning", "reading"))
-    return Measured(learning / reading, note=f"{learning:.3f} ms a round, {reading:.3f} ms without")
+    return late_ratio(session, brains, 1, 10)
 
 
 def option_cost(session: Session, rounds: int = 25, **options: Any) -> Measured:
-    """Late rounds, so many a call, of an area with an option over those of an area without."""
-    late = {}
-    for name, own in {"with": options, "without": {}}.items():
-        late[name] = Brain(p=OPTION_P, device=session.settings.device)
-        late[name].add_stimulus("s", size=OPTION_K)
-        late[name].add_area("A", n=OPTION_N, k=OPTION_K, beta=BETA, **own)
-        late[name].project(**RECURRENT, rounds=30)
+    """Rounds, so many a call, of an area with an option over those of an area without."""
+    brains = {
+        name: projected(30, OPTION_N, OPTION_K, OPTION_P, device=session.settings.device, **own)
+        for name, own in {"with": options, "without": {}}.items()
+    }
+    return late_ratio(session, brains, 25 // rounds, rounds)
 
-    def project(brain: Brain, _: int) -> None:
-        for _ in range(0, 25, rounds):
-            brain.project(**RECURRENT, rounds=rounds)
 
-    found = interleaved(session, {name: partial(project, brain) for name, brain in late.items()}, {})
-    costs = {name: took / 25 * 1e3 for name, took in found.items()}
-    return Measured(costs["with"] / costs["without"], note=f"{costs['with']:.3f} ms, {costs['without']:.3f} ms without")
+def option_target(what: str, limit: float | None = None, **options: Any) -> Target:
+    run = f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}"
+    return Target(what, run, partial(option_cost, **options), limit, "x")
 
 
 TARGETS: tuple[Target, ...] = (
@@ -312,18 +293,9 @@ TARGETS: tuple[Target, ...] = (
         baseline="a loop over brains, one call each",
     ),
     Target("plasticity of a late round", f"n = {N}, k = {K}, p = {P}", plasticity, unit="x"),
-    Target(
-        "normalised columns in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
-        partial(option_cost, normalize=True), 2, "x",
-    ),
-    Target(
-        "normalised columns, a call a round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
-        partial(option_cost, rounds=1, normalize=True), 2, "x",
-    ),
-    Target(
-        "ties by key in a late round", f"n = {OPTION_N}, k = {OPTION_K}, p = {OPTION_P}",
-        partial(option_cost, ties="keyed"), unit="x",
-    ),
+    option_target("normalised columns in a late round", 2, normalize=True),
+    option_target("normalised columns, a call a round", 2, rounds=1, normalize=True),
+    option_target("ties by key in a late round", ties="keyed"),
     *(
         gpu_target(f"k_winners in reads, {rows}x{n}", f"k = {k}", partial(reads, rows=rows, n=n, k=k), GPU_READS)
         for rows, n, k in ((32, 100_000, 316), (32, 1_000_000, 1000))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.entry import Entry, Inputs, Peer
+from bench.entry import Entry, Inputs, Peer, with_compiled
 from torch_hrr import encoding
 
 BASE = 10000.0
@@ -16,40 +16,38 @@ SIZES = ((512, 512), (8192, 512), (65_536, 1024))
 COMPARED_ROWS = 256
 
 
-def ladder(dim: int, device: torch.device) -> Tensor:
-    """Frequencies as everyone computes them, in float32."""
-    return torch.exp(torch.arange(0, dim, 2, dtype=torch.float32, device=device) * (-math.log(BASE) / dim))
+def angles_of(positions: Tensor, dim: int) -> Tensor:
+    """Angles as everyone computes them, in float32."""
+    i = torch.arange(0, dim, 2, dtype=torch.float32, device=positions.device)
+    return positions.to(torch.float32).unsqueeze(-1) * torch.exp(i * (-math.log(BASE) / dim))
+
+
+def side_by_side(angles: Tensor) -> Tensor:
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
 
 
 def features(positions: Tensor, frequencies: Tensor) -> Tensor:
     """The sine and cosine of each angle, side by side; angles in float32."""
-    angles = positions.to(torch.float32).unsqueeze(-1) * frequencies
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+    return side_by_side(positions.to(torch.float32).unsqueeze(-1) * frequencies)
 
 
 def encoded(positions: Tensor, dim: int, layout: str, dtype: torch.dtype) -> Tensor:
     """The encoding of an even dimension by torch's functions."""
-    angles = positions.to(torch.float32).unsqueeze(-1) * ladder(dim, positions.device)
-    if layout == "half":
-        return torch.cat((angles.sin(), angles.cos()), -1).to(dtype)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2).to(dtype)
-
-
-def filled(dim: int, dtype: torch.dtype, positions: Tensor) -> Tensor:
-    """The encoding as tutorials write it: every second column of a tensor of zeros."""
-    result = torch.zeros(*positions.shape, dim, device=positions.device)
-    angles = positions.to(torch.float32).unsqueeze(-1) * ladder(dim, positions.device)
-    result[..., 0::2] = angles.sin()
-    result[..., 1::2] = angles.cos()
-    return result.to(dtype)
+    angles = angles_of(positions, dim)
+    return (torch.cat((angles.sin(), angles.cos()), -1) if layout == "half" else side_by_side(angles)).to(dtype)
 
 
 def filled_into(dim: int, positions: Tensor, *, out: Tensor) -> Tensor:
-    """The same into a result that is used again."""
-    angles = positions.to(torch.float32).unsqueeze(-1) * ladder(dim, positions.device)
+    """As tutorials write it, every second column, into a result that is used again."""
+    angles = angles_of(positions, dim)
     out[..., 0::2] = angles.sin()
     out[..., 1::2] = angles.cos()
     return out
+
+
+def filled(dim: int, dtype: torch.dtype, positions: Tensor) -> Tensor:
+    """The same into a tensor of zeros."""
+    return filled_into(dim, positions, out=torch.zeros(*positions.shape, dim, device=positions.device)).to(dtype)
 
 
 def stacked(dim: int, dtype: torch.dtype, positions: Tensor) -> Tensor:
@@ -57,22 +55,7 @@ def stacked(dim: int, dtype: torch.dtype, positions: Tensor) -> Tensor:
     return encoded(positions, dim, "interleaved", dtype)
 
 
-def ours(dim: int, dtype: torch.dtype, positions: Tensor) -> Tensor:
-    """The operator."""
-    return encoding.sinusoidal_encoding(positions, dim, dtype=dtype)
-
-
-def ours_into(dim: int, positions: Tensor, *, out: Tensor) -> Tensor:
-    """Into a result that is used again."""
-    return encoding.sinusoidal_encoding(positions, dim, out=out)
-
-
-def first_positions(rows: int, generator: torch.Generator) -> Inputs:
-    """0 to rows - 1."""
-    return (torch.arange(rows),)
-
-
-def first_rows(result: Tensor, positions: Tensor) -> Tensor:
+def first_rows(result: Tensor, *inputs: Tensor) -> Tensor:
     """What is compared; of half types the mean, since a rounding may fall either way."""
     rows = result[:COMPARED_ROWS].float()
     return rows if result.dtype.itemsize > 2 else rows.mean(0)
@@ -80,27 +63,16 @@ def first_rows(result: Tensor, positions: Tensor) -> Tensor:
 
 def encoding_entry(rows: int, dim: int, dtype: torch.dtype) -> Entry:
     """sinusoidal_encoding at one size; its aims are targets."""
-    return Entry(
-        op="sinusoidal_encoding",
-        shape=f"{rows}x{dim} {dtype}".replace("torch.", ""),
-        batch=rows,
-        inputs=first_positions,
-        ours=partial(ours, dim, dtype),
-        reuse=partial(ours_into, dim),
-        compared=first_rows,
-        peers=(
-            Peer("filled", partial(filled, dim, dtype), reuse=partial(filled_into, dim), compared=first_rows),
-            Peer("stacked", partial(stacked, dim, dtype), compared=first_rows),
-            Peer("torch.compile", partial(stacked, dim, dtype), kind="compile", compared=first_rows),
-        ),
-        traffic=rows * dim * dtype.itemsize,
+    ours = partial(encoding.sinusoidal_encoding, dim=dim)
+    peers = (
+        Peer("filled", partial(filled, dim, dtype), reuse=partial(filled_into, dim), compared=first_rows),
+        *with_compiled("stacked", partial(stacked, dim, dtype), compared=first_rows),
     )
-
-
-def embedding_inputs(vocabulary: int, length: int, dim: int, rows: int, generator: torch.Generator) -> Inputs:
-    """Tokens of `rows` sequences and a table."""
-    tokens = torch.randint(vocabulary, (rows, length), generator=generator)
-    return tokens, torch.randn(vocabulary, dim, generator=generator)
+    return Entry(
+        "sinusoidal_encoding", f"{rows}x{dim} {dtype}".replace("torch.", ""), rows,
+        lambda rows, generator: (torch.arange(rows),), partial(ours, dtype=dtype), peers, rows * dim * dtype.itemsize,
+        reuse=ours, compared=first_rows,
+    )  # fmt: skip
 
 
 def embedded(tokens: Tensor, table: Tensor) -> Tensor:
@@ -110,21 +82,17 @@ def embedded(tokens: Tensor, table: Tensor) -> Tensor:
 
 
 def embed_entry(rows: int, length: int, dim: int) -> Entry:
-    """embed_positions for a batch of sequences."""
-    vocabulary = 10_000
+    """embed_positions for a batch of sequences of a vocabulary of 10,000."""
+
+    def inputs(batch: int, generator: torch.Generator) -> Inputs:
+        tokens = torch.randint(10_000, (batch, length), generator=generator)
+        return tokens, torch.randn(10_000, dim, generator=generator)
+
     return Entry(
-        op="embed_positions",
-        shape=f"{rows}x{length}x{dim}",
-        batch=rows,
-        inputs=partial(embedding_inputs, vocabulary, length, dim),
-        ours=lambda tokens, table: encoding.embed_positions(tokens, table),
-        reuse=lambda tokens, table, *, out: encoding.embed_positions(tokens, table, out=out),
-        peers=(
-            Peer("torch", embedded),
-            Peer("torch.compile", embedded, kind="compile"),
-        ),
-        traffic=2 * rows * length * dim * 4,
-    )
+        "embed_positions", f"{rows}x{length}x{dim}", rows, inputs, encoding.embed_positions,
+        with_compiled("torch", embedded), 2 * rows * length * dim * 4,
+        reuse=encoding.embed_positions,
+    )  # fmt: skip
 
 
 def features_entry(rows: int, frequencies: int) -> Entry:
@@ -133,23 +101,11 @@ def features_entry(rows: int, frequencies: int) -> Entry:
     def inputs(batch: int, generator: torch.Generator) -> Inputs:
         return torch.arange(batch), torch.rand(frequencies, generator=generator)
 
-    def compared(result: Tensor, positions: Tensor, held: Tensor) -> Tensor:
-        return first_rows(result, positions)
-
     return Entry(
-        op="sinusoidal_features",
-        shape=f"{rows}x{frequencies}",
-        batch=rows,
-        inputs=inputs,
-        ours=lambda positions, held: encoding.sinusoidal_features(positions, held),
-        reuse=lambda positions, held, *, out: encoding.sinusoidal_features(positions, held, out=out),
-        compared=compared,
-        peers=(
-            Peer("torch", features, compared=compared),
-            Peer("torch.compile", features, kind="compile", compared=compared),
-        ),
-        traffic=rows * frequencies * 8,
-    )
+        "sinusoidal_features", f"{rows}x{frequencies}", rows, inputs, encoding.sinusoidal_features,
+        with_compiled("torch", features, compared=first_rows), rows * frequencies * 8,
+        reuse=encoding.sinusoidal_features, compared=first_rows,
+    )  # fmt: skip
 
 
 ENTRIES = (

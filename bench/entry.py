@@ -1,6 +1,6 @@
 """What a benchmark entry is: pure data, so that a system's file is one table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,7 +70,7 @@ class Entry:
         return f"{self.op} {self.shape}"
 
 
-def aligned(cells: list[str] | tuple[str, ...], columns: tuple[tuple[str, int], ...], left: int) -> str:
+def aligned(cells: Sequence[str], columns: Sequence[tuple[str, int]], left: int) -> str:
     """A line of a table: the first `left` columns to the left, numbers to the right."""
     pairs = zip(cells, (width for _, width in columns), strict=True)
     return " ".join(f"{cell:<{width}}" if i < left else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))

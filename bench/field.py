@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.entry import Entry, Inputs, Peer
+from bench.entry import Entry, Inputs, Peer, with_compiled
 from torch_hrr import field
 from torch_hrr._plain import field as plain
 
@@ -19,61 +20,42 @@ def fields(size: int, channels: int, batch: int, generator: torch.Generator) -> 
     return (torch.randn(batch, size, size, channels, generator=generator),)
 
 
-def slices(steps: int, boundary: str, start: Tensor) -> Tensor:
-    """The steps in slices, for eager torch and torch.compile."""
-    return plain.evolve(start, DECAY, DIFFUSION, steps, boundary)
+def into(function: Callable[[Tensor], Tensor], start: Tensor, *, out: Tensor) -> Tensor:
+    """A composition, into a result that is used again."""
+    return out.copy_(function(start))
 
 
-def slices_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tensor:
-    """The same into a result that is used again."""
-    return out.copy_(plain.evolve(start, DECAY, DIFFUSION, steps, boundary))
+def depthwise(start: Tensor, kernels: Tensor, mode: str) -> Tensor:
+    """conv3d of the padded field of C channels with kernels [C K, 1, 3, 3, 3], [C K, D, H, W]."""
+    padded = F.pad(start.movedim(-1, 0)[None], (1,) * 6, mode=mode)
+    return F.conv3d(padded, kernels, groups=start.shape[-1])[0]
 
 
 def convolution(boundary: str, start: Tensor) -> Tensor:
-    """One step as a depthwise conv3d of the padded field."""
-    mode = {"replicate": "replicate", "zeros": "constant", "circular": "circular"}[boundary]
-    channels = start.shape[-1]
-    kernel = start.new_zeros(channels, 1, 3, 3, 3)
+    """One step as a depthwise conv3d."""
+    kernel = start.new_zeros(start.shape[-1], 1, 3, 3, 3)
     for place in ((0, 1, 1), (2, 1, 1), (1, 0, 1), (1, 2, 1), (1, 1, 0), (1, 1, 2)):
         kernel[:, 0, place[0], place[1], place[2]] = DIFFUSION
     kernel[:, 0, 1, 1, 1] = 1 - 6 * DIFFUSION
-    padded = F.pad((1 - DECAY) * start.movedim(-1, 0)[None], (1,) * 6, mode=mode)
-    return F.conv3d(padded, kernel, groups=channels)[0].movedim(0, -1)
-
-
-def ours(steps: int, boundary: str, start: Tensor) -> Tensor:
-    """The operator."""
-    return field.evolve(start, DECAY, DIFFUSION, steps, boundary)
-
-
-def ours_into(steps: int, boundary: str, start: Tensor, *, out: Tensor) -> Tensor:
-    """Into a result that is used again."""
-    return field.evolve(start, DECAY, DIFFUSION, steps, boundary, out=out)
+    mode = "constant" if boundary == "zeros" else boundary
+    return depthwise((1 - DECAY) * start, kernel, mode).movedim(0, -1)
 
 
 def entry(size: int, channels: int, steps: int, boundary: str) -> Entry:
-    """field_evolve of a cube."""
-    arguments = (steps, boundary)
+    """field_evolve of a cube, beside its definition in slices."""
+    arguments: dict[str, Any] = {"decay": DECAY, "diffusion": DIFFUSION, "steps": steps, "boundary": boundary}
+    ours, slices = partial(field.evolve, **arguments), partial(plain.evolve, **arguments)
+    eager, compiled = with_compiled("slices", slices, reuse=partial(into, slices))
     # A convolution of a larger field takes a second.
-    eager = (Peer("conv3d", partial(convolution, boundary)),) if steps == 1 and size <= 32 else ()
+    conv = (Peer("conv3d", partial(convolution, boundary)),) if steps == 1 and size <= 32 else ()
     return Entry(
-        op="field_evolve",
-        shape=f"{size}^3x{channels} {steps} {boundary}",
-        batch=size,
-        inputs=partial(fields, size, channels),
-        ours=partial(ours, *arguments),
-        reuse=partial(ours_into, *arguments),
-        peers=(
-            Peer("slices", partial(slices, *arguments), reuse=partial(slices_into, *arguments)),
-            *eager,
-            Peer("torch.compile", partial(slices, *arguments), kind="compile"),
-        ),
-        traffic=2 * size**3 * channels * 4,
-    )
+        "field_evolve", f"{size}^3x{channels} {steps} {boundary}", size, partial(fields, size, channels), ours,
+        (eager, *conv, compiled), 2 * size**3 * channels * 4, reuse=ours,
+    )  # fmt: skip
 
 
 def sobel_convolution(start: Tensor) -> Tensor:
-    """The gradient as a depthwise conv3d of the padded field."""
+    """The gradient as a depthwise conv3d."""
     channels = start.shape[-1]
     smooth, change = start.new_tensor((1.0, 2.0, 1.0)), start.new_tensor((-1.0, 0.0, 1.0))
     kernels = []
@@ -81,39 +63,19 @@ def sobel_convolution(start: Tensor) -> Tensor:
         d, h, w = (change if i == axis else smooth for i in range(3))
         kernels.append(torch.einsum("d,h,w->dhw", d, h, w) / 32)
     weight = torch.stack(kernels).repeat(channels, 1, 1, 1)[:, None]
-    padded = F.pad(start.movedim(-1, 0)[None], (1,) * 6, mode="replicate")
-    return F.conv3d(padded, weight, groups=channels)[0].unflatten(0, (channels, 3)).movedim(0, -1)
+    return depthwise(start, weight, "replicate").unflatten(0, (channels, 3)).movedim(0, -1)
 
 
-def into(function: Callable[[Tensor], Tensor], start: Tensor, *, out: Tensor) -> Tensor:
-    """A composition, into a result that is used again."""
-    return out.copy_(function(start))
-
-
-def gradient_entry(
-    size: int, channels: int, op: str, fields_moved: int, ours: Callable[..., Tensor], plain: Callable[[Tensor], Tensor]
-) -> Entry:
-    """One of the operators of a cube's gradient; fields_moved: what it reads and writes, in fields."""
-    convolution = Peer("conv3d", sobel_convolution)
+def gradient_entry(size: int, channels: int, op: str, moved: int) -> Entry:
+    """One of the operators of a cube's gradient; moved: what it reads and writes, in fields."""
+    # field_gradient is field.gradient.
+    ours, slices = (getattr(module, op.removeprefix("field_")) for module in (field, plain))
+    eager, compiled = with_compiled("slices", slices, reuse=partial(into, slices))
+    conv = (Peer("conv3d", sobel_convolution),) if op == "field_gradient" and size <= 32 else ()
     return Entry(
-        op=op,
-        shape=f"{size}^3x{channels}",
-        batch=size,
-        inputs=partial(fields, size, channels),
-        ours=ours,
-        reuse=ours,
-        peers=(
-            Peer("slices", plain, reuse=partial(into, plain)),
-            *((convolution,) if op == "field_gradient" and size <= 32 else ()),
-            Peer("torch.compile", plain, kind="compile"),
-        ),
-        traffic=fields_moved * size**3 * channels * 4,
-    )
-
-
-def places(size: int, channels: int, batch: int, generator: torch.Generator) -> Inputs:
-    """The channels of a cube's places; the leading size is its depth."""
-    return (torch.randn(batch * size * size, channels, generator=generator),)
+        op, f"{size}^3x{channels}", size, partial(fields, size, channels), ours, (eager, *conv, compiled),
+        moved * size**3 * channels * 4, reuse=ours,
+    )  # fmt: skip
 
 
 def moments(field: Tensor) -> Tensor:
@@ -122,7 +84,6 @@ def moments(field: Tensor) -> Tensor:
 
 
 def moments_into(field: Tensor, *, out: Tensor) -> Tensor:
-    """Into a result that is used again."""
     torch.ops.torch_hrr._field_moments.out(field, 0.01, out=out)
     return out
 
@@ -137,29 +98,21 @@ def moments_in_torch(field: Tensor) -> Tensor:
 
 
 def moments_entry(size: int, channels: int) -> Entry:
-    """_field_moments of a cube."""
+    """_field_moments of a cube, of the channels of its places; the leading size is its depth."""
     return Entry(
-        op="_field_moments",
-        shape=f"{size}^3x{channels}",
-        batch=size,
-        inputs=partial(places, size, channels),
-        ours=moments,
-        reuse=moments_into,
-        peers=(Peer("eager", moments_in_torch), Peer("torch.compile", moments_in_torch, kind="compile")),
-        traffic=size**3 * channels * 4,
-    )
+        "_field_moments", f"{size}^3x{channels}", size,
+        lambda batch, generator: (torch.randn(batch * size * size, channels, generator=generator),), moments,
+        with_compiled("eager", moments_in_torch), size**3 * channels * 4, reuse=moments_into,
+    )  # fmt: skip
 
 
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
     *(
-        gradient_entry(size, 64, *kind)
+        gradient_entry(size, 64, op, moved)
         for size in (32, 64)
-        for kind in (
-            ("field_gradient", 4, field.gradient, plain.gradient),
-            ("gradient_magnitude", 2, field.gradient_magnitude, plain.gradient_magnitude),
-        )
+        for op, moved in (("field_gradient", 4), ("gradient_magnitude", 2))
     ),
     *(moments_entry(size, 64) for size in (32, 64)),
 )

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from bench.agreement import Disagreement
 from bench.entry import vectors
-from bench.targets import Measured, Session, milliseconds
-from bench.timing import Candidate, median_and_iqr, ratio
+from bench.targets import Measured, Session, beside, milliseconds
+from bench.timing import Candidate, ratio
 from torch_hrr import hrr
 
 Job = Literal["bind", "cleanup"]
@@ -28,18 +28,12 @@ STORED_AT_ONCE = 10_000
 def copy_time(session: Session, *, rows: int, dim: int, pinned: bool, to_device: bool) -> Measured:
     """The time of one copy into memory that is there, until it has arrived."""
     found = session.once(("copies", rows, dim, to_device), partial(_time_copies, session, rows, dim, to_device))
-    copy, pageable = found["pinned" if pinned else "pageable"], found["pageable"]
-    seconds = median_and_iqr(copy.rounds)[0]
-    notes = [f"{4 * rows * dim / seconds / 1e9:.3g} GB/s"]
-    if pinned:
-        notes.append(f"{milliseconds(median_and_iqr(found['pinned on the device'].rounds)[0])} on the device")
-    return Measured(
-        value=seconds,
-        baseline_seconds=median_and_iqr(pageable.rounds)[0] if pinned else None,
-        speedup=ratio(pageable, copy)[0] if pinned else None,
-        note=", ".join(notes),
-        candidates=tuple(found.values()),
-    )
+    copy = found["pinned" if pinned else "pageable"]
+    note = f"{4 * rows * dim / copy.median / 1e9:.3g} GB/s"
+    if not pinned:
+        return beside(found, None, note, "pageable")
+    note += f", {milliseconds(found['pinned on the device'].median)} on the device"
+    return beside(found, "pageable", note, "pinned")
 
 
 def _time_copies(session: Session, rows: int, dim: int, to_device: bool) -> dict[str, Candidate]:
@@ -67,19 +61,12 @@ def _time_copies(session: Session, rows: int, dim: int, to_device: bool) -> dict
 
 @dataclass
 class Pipeline:
-    """Batches in pinned memory, each copied to the device and worked on once.
+    """Batches in pinned memory, each copied to the device and worked on once."""
 
-    Attributes:
-        compute: The work on one batch.
-        host: The batches.
-        slots: Two places for a batch on the device, so that one is filled while the other is worked on.
-        side: The stream of the copies that run ahead.
-    """
-
-    compute: Callable[[Tensor], Tensor]
-    host: list[Tensor]
-    slots: tuple[Tensor, Tensor]
-    side: torch.cuda.Stream
+    compute: Callable[[Tensor], Tensor]  # the work on one batch
+    host: list[Tensor]  # the batches
+    slots: tuple[Tensor, Tensor]  # on the device: one is filled while the other is worked on
+    side: torch.cuda.Stream  # of the copies that run ahead
 
     def alone(self) -> list[Tensor]:
         """The computation without any copy, on whatever the two places hold."""
@@ -132,12 +119,9 @@ def transfer_overhead(session: Session, *, job: Job, dim: int, overlapped: bool)
     """Time with transfers / time of the computation alone - 1."""
     found = session.once(("overhead", job, dim), partial(_time_pipeline, session, job, dim))
     alone, other = found["alone"], found["overlapped" if overlapped else "in turn"]
-    each = [median_and_iqr(c.rounds)[0] / STEPS for c in (alone, other)]
-    return Measured(
-        value=ratio(other, alone)[0] - 1,
-        note=f"a batch: {milliseconds(each[0])} alone, {milliseconds(each[1])} with its transfer",
-        candidates=tuple(found.values()),
-    )
+    each = [milliseconds(one.median / STEPS) for one in (alone, other)]
+    note = f"a batch: {each[0]} alone, {each[1]} with its transfer"
+    return Measured(ratio(other, alone)[0] - 1, note=note, candidates=tuple(found.values()))
 
 
 def _time_pipeline(session: Session, job: Job, dim: int) -> dict[str, Candidate]:
@@ -150,21 +134,13 @@ def _time_pipeline(session: Session, job: Job, dim: int) -> dict[str, Candidate]
 
 @dataclass(frozen=True)
 class Use:
-    """Bytes of the device's memory after a workload, the last two of the workload alone.
+    """Bytes of the device's memory after a workload."""
 
-    Attributes:
-        free: Of the whole device, other processes and the benchmark's own buffers included.
-        total: Of the whole device.
-        allocated: In tensors.
-        reserved: Held by torch.
-        reserved_after_release: Held by torch after torch.cuda.empty_cache().
-    """
-
-    free: int
-    total: int
-    allocated: int
-    reserved: int
-    reserved_after_release: int
+    free: int  # of the whole device, other processes and the benchmark's own buffers included
+    total: int  # of the whole device
+    allocated: int  # in tensors of the workload
+    reserved: int  # for it by torch
+    reserved_after_release: int  # the same after torch.cuda.empty_cache()
 
 
 def store_use(session: Session, dim: int, preallocated: bool) -> Use:

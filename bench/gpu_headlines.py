@@ -34,7 +34,7 @@ from bench import (  # noqa: E402
     hrr,
     hrr_targets,
 )
-from bench.entry import Entry  # noqa: E402
+from bench.entry import Entry, aligned  # noqa: E402
 from bench.run import measure  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
 from bench.timing import Settings, machine_limits  # noqa: E402
@@ -155,11 +155,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def line(cells: Sequence[str]) -> str:
-    pairs = zip(cells, (width for _, width in COLUMNS), strict=True)
-    return " ".join(f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
-
-
 def format_row(row: Any) -> str:
     """One line of the table."""
     name = f"{row['op']} {row['shape']}"
@@ -167,12 +162,12 @@ def format_row(row: Any) -> str:
         return f"{name:<41} ERROR {row['error']}"
     ratios = row["ratios"]["fresh warm"]
     compiled = ratios["compile"]
-    return line([
+    return aligned([
         name, f"{row['ours']['seconds'] * 1e6:.2f}", f"{ratios['torch']['seconds'] * 1e6:.2f}",
         f"{ratios['torch']['ratio']:.2f}", f"{compiled['ratio']:.2f}" if compiled else "-",
         "-" if row["modelled"] is None else f"{row['modelled'] * 1e6:.2f}", f"{row['bytes_per_second'] / 1e9:.0f}",
         f"{row['share_of_copy']:.0%}", row["goal"], "-" if row["met"] is None else "yes" if row["met"] else "no",
-    ])  # fmt: skip
+    ], COLUMNS, 1)  # fmt: skip
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -224,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     copied = f"a copy moves {limits['copy_bytes_per_second'] / 1e9:.0f} GB/s"
     print(f"{copied}, an empty launch takes {limits['launch_seconds'] * 1e6:.2f} us")
-    print(line([name for name, _ in COLUMNS]))
+    print(aligned([name for name, _ in COLUMNS], COLUMNS, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for headline in HEADLINES:

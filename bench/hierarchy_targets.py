@@ -1,16 +1,16 @@
 """Targets of the hierarchy: the seed's example and its smallest beside torch, and plain operations of 1000 x 1000."""
 
-import itertools
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bench.agreement import check_agreement
-from bench.targets import Measured, Session, Target, beside
-from bench.timing import Candidate, median_and_iqr, ratio
+from bench.hierarchy import LR, chain, weights
+from bench.targets import Measured, Session, Target, beside, compiled
+from bench.timing import Candidate, ratio
 from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, HierarchyManager, ReactiveLayer, plastic_scan
 
 HEADING = (
@@ -19,7 +19,6 @@ HEADING = (
 )
 SIZES = (100, 200, 400, 800)
 SMALL = (10, 20, 40)
-LR = 1e-3
 
 
 def example(device: str) -> HierarchyManager:
@@ -37,13 +36,6 @@ def learning_step(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """One tick of Oja's rule."""
     y = torch.tanh(weight @ x)
     return y, weight + LR * (torch.outer(y, x) - y.square().unsqueeze(1) * weight)
-
-
-@cache
-def compiled_step() -> Callable[..., Any]:
-    """torch.compile of the tick."""
-    result: Callable[..., Any] = torch.compile(learning_step, dynamic=False)
-    return result
 
 
 def in_torch(step: Callable[..., Any], manager: HierarchyManager, data: Tensor) -> Tensor:
@@ -88,20 +80,24 @@ def prepared(session: Session, steps: int, learn: bool = True) -> tuple[Hierarch
     return manager, data, run
 
 
+def step_of(session: Session, peer: str) -> tuple[str, Callable[..., Any]]:
+    """The peer and its tick: eager torch also where nothing is to be compiled."""
+    if peer == "compile" and session.settings.compile:
+        return peer, compiled(learning_step)
+    return "eager", learning_step
+
+
 def learning(session: Session, *, steps: int, peer: str) -> Measured:
     """The example's steps."""
     manager, data, run = prepared(session, steps)
-    if peer == "compile" and not session.settings.compile:
-        peer = "eager"
-    step = compiled_step() if peer == "compile" else learning_step
-    in_torch(step, manager, data[:8])
-    found = session.times({"ours": run, peer: lambda: in_torch(step, manager, data)})
-    return beside(found, peer, note=rate(steps, found["ours"]))
+    peer, step = step_of(session, peer)
+    found = session.times({"ours": run, peer: partial(in_torch, step, manager, data)})
+    return beside(found, peer, rate(steps, found["ours"]))
 
 
 def rate(steps: int, own: Candidate) -> str:
     """How many steps a second, in words."""
-    return f"{steps / median_and_iqr(own.rounds)[0]:.0f} steps/s"
+    return f"{steps / own.median:.0f} steps/s"
 
 
 def small(session: Session, *, peer: str) -> Measured:
@@ -109,19 +105,11 @@ def small(session: Session, *, peer: str) -> Measured:
     device = session.settings.device
     generator = torch.Generator().manual_seed(session.settings.seed)
     data = torch.randn(1000, SMALL[0], generator=generator).to(device)
-    weights = [(torch.randn(m, n, generator=generator) / n**0.5).to(device) for n, m in itertools.pairwise(SMALL)]
-    if peer == "compile" and not session.settings.compile:
-        peer = "eager"
-    step = compiled_step() if peer == "compile" else learning_step
-
-    def ours() -> Tensor:
-        outputs = data
-        for weight in weights:
-            outputs, _, _ = plastic_scan(outputs, weight, lr=LR)
-        return outputs
+    initial = [weight.to(device) for weight in weights(SMALL, generator)]
+    peer, step = step_of(session, peer)
 
     def loop(steps: int = len(data)) -> Tensor:
-        own = list(weights)
+        own = list(initial)
         results = []
         for x in data[:steps]:
             for i in range(len(own)):
@@ -129,9 +117,10 @@ def small(session: Session, *, peer: str) -> Measured:
             results.append(x)
         return torch.stack(results)
 
+    ours = partial(chain, plastic_scan, data, *initial)
     check_agreement(peer, (loop(100).cpu(),), (ours()[:100].cpu(),))
     found = session.times({"ours": ours, peer: loop})
-    return beside(found, peer, note=rate(len(data), found["ours"]))
+    return beside(found, peer, rate(len(data), found["ours"]))
 
 
 def raw(
@@ -141,43 +130,37 @@ def raw(
     generator = torch.Generator().manual_seed(session.settings.seed)
     a, b = (torch.randn(size, generator=generator).to(session.settings.device) for _ in range(2))
     own = session.times({"torch": lambda: operation(a, b)})["torch"]
-    seconds = median_and_iqr(own.rounds)[0]
-    return Measured(seconds, note=f"torch's own, {flops / seconds / 1e9:.3g} GFLOP/s", candidates=(own,))
+    return Measured(own.median, note=f"torch's own, {flops / own.median / 1e9:.3g} GFLOP/s", candidates=(own,))
 
 
 def whole(session: Session) -> Measured:
     """All 10,000 steps."""
-    _, _, run = prepared(session, 10000)
-    run()
-    own = session.times({"ours": run})["ours"]
-    return Measured(median_and_iqr(own.rounds)[0], note=rate(10000, own), candidates=(own,))
+    found = session.times({"ours": prepared(session, 10000)[2]})
+    return beside(found, None, rate(10000, found["ours"]))
 
 
 def still(session: Session) -> Measured:
     """The example without learning."""
     manager, data, run = prepared(session, 10000, learn=False)
-    functions: dict[str, Callable[[], Any]] = {
-        "ours": run,
-        "held": partial(held_products, manager, data),
-        "products": partial(products, manager, data),
-    }
-    check_agreement("held", (held_products(manager, data)[2].cpu(),), (run().cpu(),))
-    found = session.times(functions)
-    return beside(found, "held", note=f"{ratio(found['ours'], found['products'])[0]:.3g} times the products alone")
+    held = partial(held_products, manager, data)
+    check_agreement("held", (held()[2].cpu(),), (run().cpu(),))
+    found = session.times({"ours": run, "held": held, "products": partial(products, manager, data)})
+    return beside(found, "held", f"{ratio(found['ours'], found['products'])[0]:.3g} times the products alone")
 
 
 # Of a GPU: all 10,000 steps.
 GPU_SECONDS = 20e-3
 # Of the specification: 40 times faster than eager torch, 15 times faster than torch.compile of the step, and without
 # learning 1.3 times the time of the matrix products.
+PROCESS = "process_hierarchy"
 TARGETS = (
-    Target("1000 steps of the example, eager", "process_hierarchy",
-           lambda session: learning(session, steps=1000, peer="eager"), speedup=40.0, baseline="eager torch"),
-    Target("1000 steps of the example, compile", "process_hierarchy",
-           lambda session: learning(session, steps=1000, peer="compile"), speedup=15.0, baseline="torch.compile"),
-    Target("the example, 10,000 steps", "process_hierarchy", whole),
-    Target("the example on a GPU", "process_hierarchy", whole, limit=GPU_SECONDS, needs_gpu=True),
-    Target("the example without learning", "process_hierarchy", still, speedup=1 / 1.3, baseline="held products"),
+    Target("1000 steps of the example, eager", PROCESS, partial(learning, steps=1000, peer="eager"),
+           speedup=40.0, baseline="eager torch"),
+    Target("1000 steps of the example, compile", PROCESS, partial(learning, steps=1000, peer="compile"),
+           speedup=15.0, baseline="torch.compile"),
+    Target("the example, 10,000 steps", PROCESS, whole),
+    Target("the example on a GPU", PROCESS, whole, limit=GPU_SECONDS, needs_gpu=True),
+    Target("the example without learning", PROCESS, still, speedup=1 / 1.3, baseline="held products"),
     Target("1000 steps 10-20-40, eager", "plastic_scan", partial(small, peer="eager"), baseline="eager torch"),
     Target("1000 steps 10-20-40, compile", "plastic_scan", partial(small, peer="compile"), baseline="torch.compile"),
     Target("matmul 1000^2", "torch", partial(raw, operation=torch.matmul, size=(1000, 1000), flops=2e9)),

@@ -31,17 +31,11 @@ NUMPY = "NumPy, one vector at a time"
 
 
 def bind_numpy(a: Any, b: Any) -> Any:
-    """Re ifft(fft(a) fft(b))."""
     return np.fft.ifft(np.fft.fft(a) * np.fft.fft(b)).real
 
 
-def unbind_numpy(bound: Any, role: Any) -> Any:
-    """Re ifft(fft(c) conj fft(r))."""
-    return np.fft.ifft(np.fft.fft(bound) * np.conj(np.fft.fft(role))).real
-
-
 def bind_numpy_loop(a: Any, b: Any) -> Any:
-    """bind_numpy of row after row."""
+    """Row after row."""
     bound = np.empty_like(a)
     for k in range(len(a)):
         bound[k] = bind_numpy(a[k], b[k])
@@ -65,11 +59,10 @@ def superpose_numpy_loop(x: Any) -> Any:
 def cycle_numpy(a: Any, b: Any) -> Any:
     """Bind, then unbind."""
     bound = bind_numpy(a, b)
-    return bound, unbind_numpy(bound, a)
+    return bound, np.fft.ifft(np.fft.fft(bound) * np.conj(np.fft.fft(a))).real
 
 
 def cycle(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Bind, then unbind."""
     bound = hrr.bind(a, b)
     return bound, hrr.unbind(bound, a)
 
@@ -87,80 +80,48 @@ def cycle_spectra(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return irfft(bound, n=a.shape[-1]), irfft(bound * role.conj(), n=a.shape[-1])
 
 
-def superpose_sum(x: Tensor) -> Tensor:
-    """normalize(sum_k x_k)."""
-    return F.normalize(x.sum(-2), dim=-1)
-
-
-def superpose_gemv(x: Tensor) -> Tensor:
-    """normalize(1 @ x)."""
-    return F.normalize(x.new_ones(len(x)) @ x, dim=-1)
-
-
 def pair(shape: tuple[int, ...], generator: torch.Generator) -> Inputs:
     """Two vectors, or two batches of them."""
     return vectors(*shape, generator=generator), vectors(*shape, generator=generator)
 
 
-def one_set(shape: tuple[int, ...], generator: torch.Generator) -> Inputs:
-    """Vectors to add."""
-    return (vectors(*shape, generator=generator),)
-
-
 def binding(batch: int, dim: int) -> Work:
     """`batch` bindings; a single one has no batch dimension, nor a loop in its baseline."""
-    single = batch == 1
-    return Work(
-        name=f"bind {dim}" if single else f"bind {batch}x{dim}",
-        inputs=partial(pair, (dim,) if single else (batch, dim)),
-        ours=hrr.bind,
-        torch_forms={"irfft(rfft*rfft)": bind_rfft, "ifft(fft*fft).real": bind_fft},
-        baseline=bind_numpy if single else bind_numpy_loop,
-        batched=None if single else bind_numpy,
-    )
+    shape = (dim,) if batch == 1 else (batch, dim)
+    forms = {"irfft(rfft*rfft)": bind_rfft, "ifft(fft*fft).real": bind_fft}
+    baselines = (bind_numpy, None) if batch == 1 else (bind_numpy_loop, bind_numpy)
+    return Work(f"bind {'x'.join(map(str, shape))}", partial(pair, shape), hrr.bind, forms, *baselines)
 
 
 def superposition(count: int, dim: int) -> Work:
     """One sum of norm 1."""
+    forms: dict[str, Callable[[Tensor], Tensor]] = {
+        "normalize(sum)": lambda x: F.normalize(x.sum(-2), dim=-1),
+        "normalize(ones @ x)": lambda x: F.normalize(x.new_ones(len(x)) @ x, dim=-1),
+    }
     return Work(
-        name=f"superpose {count}x{dim}",
-        inputs=partial(one_set, (count, dim)),
-        ours=hrr.superpose,
-        torch_forms={"normalize(sum)": superpose_sum, "normalize(ones @ x)": superpose_gemv},
-        baseline=superpose_numpy_loop,
-        batched=superpose_numpy,
-    )
+        f"superpose {count}x{dim}", lambda generator: (vectors(count, dim, generator=generator),), hrr.superpose,
+        forms, superpose_numpy_loop, superpose_numpy,
+    )  # fmt: skip
 
 
 def bind_and_unbind(dim: int) -> Work:
     """A pair, and one of it back."""
-    return Work(
-        name=f"bind and unbind {dim}",
-        inputs=partial(pair, (dim,)),
-        ours=cycle,
-        torch_forms={"rfft of each": cycle_rfft, "spectra kept": cycle_spectra},
-        baseline=cycle_numpy,
-    )
+    forms = {"rfft of each": cycle_rfft, "spectra kept": cycle_spectra}
+    return Work(f"bind and unbind {dim}", partial(pair, (dim,)), cycle, forms, cycle_numpy)
 
 
 def time_target(
     what: str, work: Work, limit: float, speedup: float | None = None, expected: float | None = None
 ) -> Target:
     """A time of an operator, and its speed-up over NumPy."""
-    return Target(
-        what=what,
-        run=work.name,
-        measure=partial(timed, work=work),
-        limit=limit,
-        speedup=speedup,
-        baseline=NUMPY,
-        expected_baseline=expected,
-    )
+    measure = partial(timed, work=work)
+    return Target(what, work.name, measure, limit, speedup=speedup, baseline=NUMPY, expected_baseline=expected)
 
 
-def share_target(what: str, run: str, measure: Callable[..., Any], limit: float | None = None) -> Target:
+def share_target(what: str, run: str, measure: Callable[..., Any], limit: float) -> Target:
     """A share in percent that only a GPU has."""
-    return Target(what=what, run=run, measure=measure, limit=limit, unit="%", needs_gpu=True)
+    return Target(what, run, measure, limit, "%", needs_gpu=True)
 
 
 def traffic(session: Session, *, rows: int, dim: int) -> Measured:
@@ -175,7 +136,7 @@ def traffic(session: Session, *, rows: int, dim: int) -> Measured:
         "launch": tiny.zero_,
         "copy": partial(torch.empty_like(source).copy_, source),
     }
-    return in_units(session, ("traffic", rows, dim), functions)
+    return in_units(session, functions)
 
 
 def transfer(
@@ -185,16 +146,10 @@ def transfer(
     """A copy between host and device; pinned memory has pageable memory as its baseline."""
     kind = "pinned, non_blocking" if pinned else "pageable"
     way = "host to device" if to_device else "device to host"
-    return Target(
-        what=what,
-        run=f"copy of {rows}x{dim} float32, {kind}, {way}",
-        measure=partial(gpu_figures.copy_time, rows=rows, dim=dim, pinned=pinned, to_device=to_device),
-        limit=limit,
-        speedup=speedup,
-        baseline="the same copy in pageable memory" if pinned else None,
-        expected_baseline=expected,
-        needs_gpu=True,
-    )
+    measure = partial(gpu_figures.copy_time, rows=rows, dim=dim, pinned=pinned, to_device=to_device)
+    baseline = "the same copy in pageable memory" if pinned else None
+    run = f"copy of {rows}x{dim} float32, {kind}, {way}"
+    return Target(what, run, measure, limit, "s", speedup, baseline, expected, needs_gpu=True)
 
 
 def targets(dim: int = DIM) -> tuple[Target, ...]:
@@ -207,11 +162,8 @@ def targets(dim: int = DIM) -> tuple[Target, ...]:
         time_target("bind and unbind", bind_and_unbind(dim), 1e-3),
         *(time_target(f"batch size {n}", binding(n, dim), *asked) for n, asked in BATCHES.items()),
         Target(
-            what="linear scaling",
-            run="bind: largest factor in time for ten times the batch, from 1 to 1000",
-            measure=partial(growth, works=[binding(n, dim) for n in BATCHES]),
-            limit=10.0,
-            unit="x",
+            "linear scaling", "bind: largest factor in time for ten times the batch, from 1 to 1000",
+            partial(growth, works=[binding(n, dim) for n in BATCHES]), 10.0, "x",
         ),
         transfer("memory transfer, 16 MiB state", state, dim, True, True, 1e-3, 10, 10e-3),
         *(
@@ -222,42 +174,38 @@ def targets(dim: int = DIM) -> tuple[Target, ...]:
         ),
         *(
             share_target(
-                f"overhead of transfers, {job}{'' if overlapped else ', in turn'}",
-                f"16 batches of 1000x{dim} from pinned memory, {job} of each, "
-                f"{'copied ahead on a side stream' if overlapped else 'copy and computation in turn'}: "
+                f"overhead of transfers, {job}{suffix}",
+                f"16 batches of 1000x{dim} from pinned memory, {job} of each, {how}: "
                 "time above that of the computation alone",
-                partial(gpu_figures.transfer_overhead, job=job, dim=dim, overlapped=overlapped),
-                limit=0.1,
+                partial(gpu_figures.transfer_overhead, job=job, dim=dim, overlapped=not suffix), 0.1,
             )
             for job in gpu_figures.JOBS
-            for overlapped in (True, False)
+            for suffix, how in (
+                ("", "copied ahead on a side stream"), (", in turn", "copy and computation in turn"),
+            )
         ),
         share_target(
             "GPU memory usage",
             f"share of the whole device in use after a VectorStore has grown to {gpu_figures.STORED}x{dim}",
-            partial(gpu_figures.memory_usage, dim=dim),
-            limit=0.8,
+            partial(gpu_figures.memory_usage, dim=dim), 0.8,
         ),
         *(
             share_target(
-                f"fragmentation, store {'made large' if preallocated else 'grown'}",
-                f"1 - allocated / reserved by a VectorStore of {gpu_figures.STORED}x{dim}, "
-                f"{'capacity made in advance' if preallocated else 'doubled as it fills'}",
-                partial(gpu_figures.fragmentation, dim=dim, preallocated=preallocated),
-                limit=0.2,
+                f"fragmentation, store {made}",
+                f"1 - allocated / reserved by a VectorStore of {gpu_figures.STORED}x{dim}, {how}",
+                partial(gpu_figures.fragmentation, dim=dim, preallocated=made == "made large"), 0.2,
             )
-            for preallocated in (False, True)
+            for made, how in (("grown", "doubled as it fills"), ("made large", "capacity made in advance"))
         ),
         *(
             gpu_target(
                 f"bind_normalize over traffic, {rows}",
                 f"bind_normalize {rows}x{dim} with out, over the larger of an empty launch and 12 D bytes a row",
-                partial(traffic, rows=rows, dim=dim),
-                GPU_TRAFFIC,
+                partial(traffic, rows=rows, dim=dim), GPU_TRAFFIC,
             )
             for rows in TRAFFIC_ROWS
         ),
-    )
+    )  # fmt: skip
 
 
 TARGETS: tuple[Target, ...] = targets()

@@ -25,7 +25,7 @@ if str(ROOT) not in sys.path:
 
 from bench import figure, hrr_lengths  # noqa: E402
 from bench.agreement import check_agreement  # noqa: E402
-from bench.entry import Entry, Inputs, Peer  # noqa: E402
+from bench.entry import Entry, Inputs, Peer, aligned  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
 from bench.timing import Candidate, Settings, candidate, machine_limits, median_and_iqr, ratio, run_rounds  # noqa: E402
 from torch_hrr._library import build_info  # noqa: E402
@@ -86,12 +86,11 @@ def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Cand
         for group in groups:
             sets = [tuple(map(prepare, inputs)) for inputs in group] if prepare else group
             cold = group is not first
-            common: dict[str, Any] = {"threads": settings.threads, "cuda": settings.cuda, "cold": cold}
-            candidates.append(candidate(name, function, sets, out=None, **common))
+            candidates.append(candidate(name, function, sets, None, cold, settings))
             if reuse is not None:
                 out = torch.empty_like(expected)
                 reuse(*group[0], out=out)
-                candidates.append(candidate(name, reuse, sets, out=out, **common))
+                candidates.append(candidate(name, reuse, sets, out, cold, settings))
 
     add("ours", entry.ours, entry.reuse, None)
     for peer in entry.peers:
@@ -197,13 +196,7 @@ def format_row(row: dict[str, Any]) -> str:
         number("fresh warm", "compile"),
         f"{row['fraction_of_limit']:.2f}",
     )
-    return format_cells(cells)
-
-
-def format_cells(cells: Sequence[str]) -> str:
-    """Text to the left, numbers to the right."""
-    pairs = zip(cells, (width for _, width in COLUMNS), strict=True)
-    return " ".join(f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
+    return aligned(cells, COLUMNS, 2)
 
 
 def commit_of_tree(digits: int = 40) -> str | None:
@@ -346,7 +339,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     report = started(options.system, settings)
     if entries:
-        print(format_cells([name for name, _ in COLUMNS]))
+        print(aligned([name for name, _ in COLUMNS], COLUMNS, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for entry in entries:

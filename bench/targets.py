@@ -3,16 +3,16 @@
 import importlib.util
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from bench.agreement import check_agreement
-from bench.entry import Inputs
-from bench.timing import Candidate, CpuClock, CudaClock, Settings, median_and_iqr, ratio, run_rounds
+from bench.entry import Inputs, aligned
+from bench.timing import Candidate, CpuClock, CudaClock, Settings, ratio, run_rounds
 
 T = TypeVar("T")
 COLUMNS = (
@@ -24,107 +24,68 @@ NEEDS_A_GPU = "needs a GPU"
 
 @dataclass(frozen=True)
 class Work:
-    """Something to time, with the forms that it is compared with.
+    """Something to time, with the forms that it is compared with."""
 
-    Attributes:
-        name: Unique, "bind 100x512".
-        inputs: generator -> the arguments, on the CPU.
-        ours: Takes the arguments.
-        torch_forms: By name, the same in torch.
-        baseline: The same in NumPy, one vector at a time.
-        batched: The same in NumPy at once, where that is another form.
-    """
-
-    name: str
-    inputs: Callable[[torch.Generator], Inputs]
-    ours: Callable[..., Any]
-    torch_forms: Mapping[str, Callable[..., Any]]
-    baseline: Callable[..., Any]
-    batched: Callable[..., Any] | None = None
+    name: str  # unique, "bind 100x512"
+    inputs: Callable[[torch.Generator], Inputs]  # generator -> the arguments, on the CPU
+    ours: Callable[..., Any]  # takes the arguments
+    torch_forms: Mapping[str, Callable[..., Any]]  # by name, the same in torch
+    baseline: Callable[..., Any]  # the same in NumPy, one vector at a time
+    batched: Callable[..., Any] | None = None  # the same in NumPy at once, where that is another form
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found for a target.
+    """What was found for a target."""
 
-    Attributes:
-        value: Seconds or a fraction, in the unit of the target.
-        torch: The best torch form and the ratio to it: `peer`, `seconds`, `ratio`.
-        baseline_seconds: Of what the speed-up refers to.
-        speedup: Baseline time / our time, the median over the rounds.
-        note: What a reader has to know besides.
-        candidates: Everything that was timed for it.
-    """
-
-    value: float
-    torch: dict[str, Any] | None = None
-    baseline_seconds: float | None = None
-    speedup: float | None = None
-    note: str = ""
-    candidates: Sequence[Candidate] = ()
+    value: float  # seconds or a fraction, in the unit of the target
+    torch: dict[str, Any] | None = None  # the best torch form and the ratio to it: `peer`, `seconds`, `ratio`
+    baseline_seconds: float | None = None  # of what the speed-up refers to
+    speedup: float | None = None  # baseline time / our time, the median over the rounds
+    note: str = ""  # what a reader has to know besides
+    candidates: Sequence[Candidate] = ()  # everything that was timed for it
 
 
-def beside(found: Mapping[str, Candidate], baseline: str, note: str = "") -> Measured:
-    """The time of "ours" and how many times longer a baseline takes."""
-    own, other = found["ours"], found[baseline]
-    return Measured(
-        median_and_iqr(own.rounds)[0],
-        baseline_seconds=median_and_iqr(other.rounds)[0],
-        speedup=ratio(other, own)[0],
-        note=note,
-        candidates=tuple(found.values()),
-    )
-
-
-def in_units(
-    session: "Session", key: Hashable, functions: Mapping[str, Callable[[], Any]], per_unit: float = 1.0
+def beside(
+    found: Mapping[str, Candidate], baseline: str | Candidate | None, note: str = "", ours: str = "ours"
 ) -> Measured:
-    """How many times "ours" takes the device's time of the other functions, the slowest of them, over `per_unit`.
+    """Our time and how many times longer a baseline takes, where there is one."""
+    own, timed = found[ours], tuple(found.values())
+    other = found.get(baseline) if isinstance(baseline, str) else baseline
+    if other is None:
+        return Measured(own.median, note=note, candidates=timed)
+    return Measured(own.median, None, other.median, ratio(other, own)[0], note, timed)
 
-    Args:
-        session: The run.
-        key: What they are, for others that need them too.
-        functions: "ours" and the others, by name.
-        per_unit: How many units one call of the others is.
-    """
 
-    def measure() -> dict[str, Candidate]:
-        for function in functions.values():
-            function()
-        return session.times(functions, events=functions)
-
-    found = session.once(key, measure)
-    seconds = {name: median_and_iqr(found[f"{name} on the device"].rounds)[0] for name in functions}
+def in_units(session: "Session", functions: Mapping[str, Callable[[], Any]], per_unit: float = 1.0) -> Measured:
+    """How many times "ours" takes the device's time of the others, the slowest of them: a call is `per_unit` units."""
+    found = session.times(functions, events=functions)
+    seconds = {name: found[f"{name} on the device"].median for name in functions}
     unit = max((name for name in functions if name != "ours"), key=lambda name: seconds[name])
     note = f"{milliseconds(seconds['ours'])}, {unit} {milliseconds(seconds[unit])}"
     return Measured(per_unit * seconds["ours"] / seconds[unit], note=note, candidates=tuple(found.values()))
 
 
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile for one shape."""
+    result: Callable[..., Any] = torch.compile(function, dynamic=False)
+    return result
+
+
 @dataclass(frozen=True)
 class Target:
-    """One row: what was asked for, and how it is measured.
+    """One row: what was asked for, and how it is measured."""
 
-    Attributes:
-        what: Unique; "target " and this is what --filter matches.
-        run: What is run.
-        measure: Measures it.
-        limit: The largest result that meets the target; None where none was set.
-        unit: Of limit and result: seconds, a fraction shown in percent, or a factor.
-        speedup: Least speed-up over the baseline that was asked for, if any.
-        baseline: What the speed-up refers to, in words.
-        expected_baseline: Seconds that the baseline was expected to take when the targets were set.
-        needs_gpu: Whether there is nothing to measure without one.
-    """
-
-    what: str
-    run: str
+    what: str  # unique; "target " and this is what --filter matches
+    run: str  # what is run
     measure: Callable[["Session"], Measured]
-    limit: float | None = None
-    unit: Literal["s", "%", "x"] = "s"
-    speedup: float | None = None
-    baseline: str | None = None
-    expected_baseline: float | None = None
-    needs_gpu: bool = False
+    limit: float | None = None  # the largest result that meets the target; None where none was set
+    unit: Literal["s", "%", "x"] = "s"  # of limit and result: seconds, a fraction shown in percent, or a factor
+    speedup: float | None = None  # the least over the baseline that was asked for, if any
+    baseline: str | None = None  # what the speed-up refers to, in words
+    expected_baseline: float | None = None  # seconds that it was expected to take when the targets were set
+    needs_gpu: bool = False  # there is nothing to measure without one
 
     @property
     def name(self) -> str:
@@ -134,14 +95,13 @@ class Target:
 
 def gpu_target(what: str, run: str, measure: Callable[["Session"], Measured], limit: float) -> Target:
     """A row in units of what a GPU needs at least, which only a GPU has."""
-    return Target(what=what, run=run, measure=measure, limit=limit, unit="x", needs_gpu=True)
+    return Target(what, run, measure, limit, "x", needs_gpu=True)
 
 
 class Session:
     """Times what the targets of one run need, once however many of them refer to it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is measured yet."""
         self.settings = settings
         self._known: dict[Hashable, Any] = {}
 
@@ -160,10 +120,8 @@ class Session:
     ) -> dict[str, Candidate]:
         """Times functions in interleaved rounds by the wall clock, on CUDA from an idle device to an idle device.
 
-        Args:
-            functions: By name.
-            host: Names of those that leave the device alone, so that nothing has to be waited for.
-            events: Names of those whose device time is wanted too; on CUDA "NAME on the device" has it.
+        Those named in `host` leave the device alone, so that nothing has to be waited for; of those in `events` the
+        device's own time is wanted too, and on CUDA "NAME on the device" has it.
         """
         s = self.settings
         candidates: dict[str, Candidate] = {}
@@ -206,26 +164,20 @@ def _on_host(result: Any) -> tuple[Tensor, ...]:
 def timed(session: Session, *, work: Work) -> Measured:
     """The time of a work beside the best torch form and NumPy."""
     found = session.work(work)
-    ours, baseline = found["ours"], found.get("baseline")
-    form = min((found[name] for name in work.torch_forms), key=lambda c: median_and_iqr(c.rounds)[0])
+    ours = found["ours"]
+    form = min((found[name] for name in work.torch_forms), key=lambda c: c.median)
     notes = [f"{ratio(form, ours)[0]:.2f}x over torch"]
     if "batched" in found:
         notes.append(f"{ratio(found['batched'], ours)[0]:.3g}x over one NumPy call for all")
     if "ours on the device" in found:
-        notes.append(f"{milliseconds(median_and_iqr(found['ours on the device'].rounds)[0])} on the device")
-    return Measured(
-        value=median_and_iqr(ours.rounds)[0],
-        torch={"peer": form.name, "seconds": median_and_iqr(form.rounds)[0], "ratio": ratio(form, ours)[0]},
-        baseline_seconds=median_and_iqr(baseline.rounds)[0] if baseline else None,
-        speedup=ratio(baseline, ours)[0] if baseline else None,
-        note=", ".join(notes),
-        candidates=tuple(found.values()),
-    )
+        notes.append(f"{milliseconds(found['ours on the device'].median)} on the device")
+    best = {"peer": form.name, "seconds": form.median, "ratio": ratio(form, ours)[0]}
+    return replace(beside(found, "baseline", ", ".join(notes)), torch=best)
 
 
 def growth(session: Session, *, works: Sequence[Work]) -> Measured:
     """The largest factor between the times of two works that follow each other."""
-    seconds = [median_and_iqr(session.work(work)["ours"].rounds)[0] for work in works]
+    seconds = [session.work(work)["ours"].median for work in works]
     factors = [later / earlier for earlier, later in itertools.pairwise(seconds)]
     steps = ", ".join(f"{factor:.3g}x" for factor in factors)
     return Measured(max(factors), note=f"steps of {steps}; {seconds[-1] / seconds[0]:.3g}x from first to last")
@@ -303,6 +255,4 @@ def format_target(row: Mapping[str, Any]) -> str:
 
 
 def _line(cells: Sequence[str], note: str) -> str:
-    pairs = zip(cells, (width for _, width in COLUMNS), strict=True)
-    aligned = (f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
-    return f"{' '.join(aligned)}  {note}".rstrip()
+    return f"{aligned(cells, COLUMNS, 2)}  {note}".rstrip()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -92,23 +92,19 @@ class CudaClock:
 
 @dataclass
 class Candidate:
-    """One way to compute an entry, in one state of output and cache.
+    """One way to compute an entry, in one state of output and cache."""
 
-    Attributes:
-        name: "ours" or the peer's name.
-        output: "fresh" or "reused".
-        cache: "warm" or "cold".
-        clock: Times a call.
-        calls: Calls in one round, set by `calibrate`.
-        rounds: Seconds a call, one per round.
-    """
+    name: str  # "ours" or the peer's name
+    output: Literal["fresh", "reused"]
+    cache: Literal["warm", "cold"]
+    clock: Clock  # times a call
+    calls: int = 1  # in one round, set by `calibrate`
+    rounds: list[float] = field(default_factory=list)  # seconds a call, one per round
 
-    name: str
-    output: str
-    cache: str
-    clock: Clock
-    calls: int = 1
-    rounds: list[float] = field(default_factory=list)
+    @property
+    def median(self) -> float:
+        """Of a call's seconds over the rounds."""
+        return statistics.median(self.rounds)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -124,26 +120,14 @@ class Candidate:
 
 
 def candidate(
-    name: str,
-    function: Callable[..., Any],
-    sets: Sequence[Inputs],
-    *,
-    out: Tensor | None,
-    threads: int,
-    cuda: bool,
-    cold: bool,
+    name: str, function: Callable[..., Any], sets: Sequence[Inputs], out: Tensor | None, cold: bool, settings: Settings
 ) -> Candidate:
     """A candidate over its input sets in turn."""
     names: dict[str, Any] = {"f": function, "x": sets[0], "sets": cycle(sets), "out": out}
     arguments = "*x" if len(sets) == 1 else "*next(sets)"
     statement = f"f({arguments})" if out is None else f"f({arguments}, out=out)"
-    clock = CudaClock if cuda else CpuClock
-    return Candidate(
-        name=name,
-        output="fresh" if out is None else "reused",
-        cache="cold" if cold else "warm",
-        clock=clock(statement, names, threads),
-    )
+    clock = (CudaClock if settings.cuda else CpuClock)(statement, names, settings.threads)
+    return Candidate(name, "fresh" if out is None else "reused", "cold" if cold else "warm", clock)
 
 
 def run_rounds(candidates: Sequence[Candidate], rounds: int, block_seconds: float, seed: int) -> None:

@@ -305,7 +305,7 @@ def test_a_unit_is_the_slowest_of_the_others(feigned_gpu, monkeypatch):
 
     monkeypatch.setattr(feigned_gpu, "times", times)
     functions = dict.fromkeys(("ours", "launch", "copy"), lambda: None)
-    found = targets.in_units(feigned_gpu, "key", functions, per_unit=2.0)
+    found = targets.in_units(feigned_gpu, functions, per_unit=2.0)
     assert found.value == pytest.approx(3.0) and found.note == "6 ms, copy 4 ms"
 
 
