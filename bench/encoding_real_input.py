@@ -37,19 +37,12 @@ STREAMS = 64
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured.
+    """How much is measured."""
 
-    Attributes:
-        seeds: reservoirs drawn for each row of the laser.
-        laser_units: their units.
-        characters: characters of the text that are read; None for all.
-        text_units: units of the machines that read it.
-    """
-
-    seeds: int
-    laser_units: int
-    characters: int | None
-    text_units: tuple[int, ...]
+    seeds: int  # reservoirs drawn for each row of the laser
+    laser_units: int  # their units
+    characters: int | None  # of the text that are read; None for all
+    text_units: tuple[int, ...]  # units of the machines that read it
 
 
 FULL = Size(5, 500, None, (500, 1000, 2000))
@@ -58,21 +51,14 @@ QUICK = Size(1, 200, 60_000, (100,))
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table.
+    """One row of a table."""
 
-    Attributes:
-        method: what predicted.
-        measured: its error, one for each seed.
-        seconds: time of training and test, of all seeds.
-    """
-
-    method: str
-    measured: list[float]
-    seconds: float
+    method: str  # what predicted
+    measured: list[float]  # its error, one for each seed
+    seconds: float  # of training and test, of all seeds
 
     @property
     def mean(self) -> float:
-        """The mean over the seeds."""
         return statistics.fmean(self.measured)
 
 

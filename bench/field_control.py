@@ -8,6 +8,7 @@ Seeds decide every figure. Settings were chosen on brains and episodes that are 
 """
 
 import argparse
+import math
 import multiprocessing
 import statistics
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import torch
@@ -40,21 +42,13 @@ LIFETIME = 3
 
 @dataclass(frozen=True)
 class Task:
-    """One environment.
+    """One environment."""
 
-    Attributes:
-        name: in gymnasium.
-        reward_scale: brings rewards to about -1 to 1.
-        generations: of training.
-        candidates: in each.
-        spread: of the first one's weights.
-    """
-
-    name: str
-    reward_scale: float
-    generations: int
-    candidates: int
-    spread: float
+    name: str  # in gymnasium
+    reward_scale: float  # brings rewards to about -1 to 1
+    generations: int  # of training
+    candidates: int  # in each
+    spread: float  # of the first one's weights
 
 
 TASKS = (
@@ -66,17 +60,11 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured.
+    """How much is measured."""
 
-    Attributes:
-        seeds: episodes of each row.
-        trainings: how many brains are trained; they share the episodes.
-        generations: the most of a training.
-    """
-
-    seeds: int
-    trainings: int
-    generations: int
+    seeds: int  # episodes of each row
+    trainings: int  # how many brains are trained; they share the episodes
+    generations: int  # the most of a training
 
 
 FULL, QUICK = Size(50, 5, 100), Size(2, 1, 1)
@@ -84,30 +72,19 @@ FULL, QUICK = Size(50, 5, 100), Size(2, 1, 1)
 
 @dataclass(frozen=True)
 class Row:
-    """Returns of one policy, an episode each.
-
-    Attributes:
-        policy: its name.
-        returns: of the episodes.
-        groups: means of those that share what was trained; the standard error is over these.
-    """
+    """Returns of one policy, an episode each."""
 
     policy: str
     returns: list[float]
-    groups: list[float]
+    groups: list[float]  # means of those that share what was trained; the standard error is over these
 
     def cells(self, task: Task) -> list[str]:
-        error = statistics.stdev(self.groups) / len(self.groups) ** 0.5 if len(self.groups) > 1 else float("nan")
+        error = statistics.stdev(self.groups) / len(self.groups) ** 0.5 if len(self.groups) > 1 else math.nan
+        trained = f"{len(self.groups)} trained, " if len(self.groups) < len(self.returns) else ""
         return [
-            task.name,
-            self.policy,
-            f"{statistics.fmean(self.returns):.1f}",
-            f"{error:.1f}",
-            f"{min(self.returns):.0f} to {max(self.returns):.0f}",
-            f"{len(self.returns)}"
-            if len(self.groups) == len(self.returns)
-            else f"{len(self.groups)} trained, {len(self.returns)}",
-        ]
+            task.name, self.policy, f"{statistics.fmean(self.returns):.1f}", f"{error:.1f}",
+            f"{min(self.returns):.0f} to {max(self.returns):.0f}", f"{trained}{len(self.returns)}",
+        ]  # fmt: skip
 
 
 def plain(policy: str, earned: Callable[[int], float], size: Size) -> Row:
@@ -142,13 +119,12 @@ def rows(task: Task, size: Size) -> list[Row]:
     """All policies in one environment."""
     torch.set_num_threads(1)
     env = gymnasium.make(task.name)
-    settings = {"generations": min(task.generations, size.generations), "candidates": task.candidates}
-    settings |= {"spread": task.spread}
+    generations = min(task.generations, size.generations)
+    settings: Any = {"generations": generations, "candidates": task.candidates, "spread": task.spread}
 
     def agent(seed: int, reward_scale: float = 0.0, **changed: float) -> gym.FieldAgent:
-        return gym.FieldAgent(
-            gym.brain_for(env, seed=seed, prefer_gpu=False, **changed), env, reward_scale=reward_scale
-        )
+        brain = gym.brain_for(env, seed=seed, prefer_gpu=False, **changed)
+        return gym.FieldAgent(brain, env, reward_scale=reward_scale)
 
     def living(seed: int) -> float:
         own = agent(seed, task.reward_scale)
@@ -163,9 +139,10 @@ def rows(task: Task, size: Size) -> list[Row]:
 
     def readout(i: int) -> Callable[[int], float]:
         own, first = agent(i), (1 + i) * TRAINING_SEED
-        earned = lambda weights, generation: linear_episode(own, weights, first + generation)  # noqa: E731
         shape = own.brain.motor_dim, own.brain.sensory_dim
-        weights, _ = gym.search(earned, shape, seed=first, **settings)
+        weights, _ = gym.search(
+            lambda weights, generation: linear_episode(own, weights, first + generation), shape, seed=first, **settings
+        )
         return lambda seed: linear_episode(own, weights, seed)
 
     policies: tuple[tuple[str, Callable[..., Row], Callable[[int], object]], ...] = (

@@ -1,7 +1,7 @@
 """Closed forms and published figures of holographic reduced representations, measured again."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -17,32 +17,18 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Size:
-    """How much is drawn.
+    """How much is drawn."""
 
-    Attributes:
-        pair_dim: dimension where one of k pairs is unbound.
-        pair_trials: records drawn there for every k.
-        chain_dim: dimension of chains of binds.
-        chain_trials: chains drawn for every length.
-        capacity_trials: item memories drawn for every cell of the capacity tables.
-        codebooks: sets of codebooks that the resonator searches.
-        problems: products factorised with each set.
-        language_trials: splits of the word lists.
-        words: words taken of every list.
-        queries: queries of each length for every language and split.
-        digit_splits: splits of the digits.
-    """
-
-    pair_dim: int
-    pair_trials: int
-    chain_dim: int
-    chain_trials: int
-    capacity_trials: int
-    codebooks: int
-    problems: int
-    language_trials: int
-    words: int
-    queries: int
+    pair_dim: int  # where one of k pairs is unbound
+    pair_trials: int  # records drawn there for every k
+    chain_dim: int  # of chains of binds
+    chain_trials: int  # chains drawn for every length
+    capacity_trials: int  # item memories drawn for every cell of the capacity tables
+    codebooks: int  # sets of them that the resonator searches
+    problems: int  # products factorised with each set
+    language_trials: int  # splits of the word lists
+    words: int  # taken of every list
+    queries: int  # of each length for every language and split
     digit_splits: int
 
 
@@ -54,27 +40,16 @@ QUICK = Size(4096, 40, 2**16, 20, 10, 2, 40, 4, 200, 40, 2)
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of the table.
+    """One cell of the table."""
 
-    Attributes:
-        experiment: the section it stands in.
-        cell: what was measured.
-        measured: our value.
-        error: its standard error; 0 where every single outcome must be as expected.
-        expected: the closed form, the published figure or an independent computation; None without one.
-        expected_error: the standard error of `expected`, 0 for a closed form.
-        note: where the expected value comes from, or why there is no verdict.
-        comparable: False where the published figure was measured on other data.
-    """
-
-    experiment: str
-    cell: str
+    experiment: str  # the section it stands in
+    cell: str  # what was measured
     measured: float
-    error: float
-    expected: float | None
-    expected_error: float = 0.0
-    note: str = ""
-    comparable: bool = True
+    error: float  # its standard error; 0 where every single outcome must be as expected
+    expected: float | None  # the closed form, the published figure or an independent computation; None without one
+    expected_error: float = 0.0  # its standard error, 0 for a closed form
+    note: str = ""  # where the expected value comes from, or why there is no verdict
+    comparable: bool = True  # False where the published figure was measured on other data
 
     @property
     def within(self) -> bool | None:
@@ -117,13 +92,11 @@ def superposed_pairs(size: Size, seed: int) -> list[Row]:
     """1 / sqrt(k + 1) with Gaussian keys, 1 / sqrt(k) with unitary ones."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
-    for unitary, kind in ((False, "Gaussian"), (True, "unitary")):
+    for unitary, kind, more, formula in ((False, "Gaussian", 1, "1/sqrt(k+1)"), (True, "unitary", 0, "1/sqrt(k)")):
         for k in (1, 2, 4, 8, 16):
-            cosines = [pair_cosine(k, size.pair_dim, unitary, generator) for _ in range(size.pair_trials)]
-            expected = 1 / math.sqrt(k if unitary else k + 1)
+            found = mean_and_error(pair_cosine(k, size.pair_dim, unitary, generator) for _ in range(size.pair_trials))
             cell = f"{kind} keys, k={k}, D={size.pair_dim}"
-            formula = "1/sqrt(k)" if unitary else "1/sqrt(k+1)"
-            rows.append(Row("unbinding one of k pairs", cell, *mean_and_error(cosines), expected, note=formula))
+            rows.append(Row("unbinding one of k pairs", cell, *found, 1 / math.sqrt(k + more), note=formula))
     return rows
 
 
@@ -131,8 +104,7 @@ def superposed_pairs(size: Size, seed: int) -> list[Row]:
 def chain_cosine(length: int, dim: int, generator: torch.Generator) -> float:
     """Cosine of a vector with itself, bound to `length` keys and unbound from them."""
     keys = unit(length, dim, generator)
-    start = unit(1, dim, generator)[0]
-    vector = start
+    vector = start = unit(1, dim, generator)[0]
     for key in keys:
         vector = hrr.bind(vector, key)
     for key in keys:
@@ -145,9 +117,8 @@ def chains(size: Size, seed: int) -> list[Row]:
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for r in (1, 2, 3):
-        cosines = [chain_cosine(r, size.chain_dim, generator) for _ in range(size.chain_trials)]
-        cell, expected = f"r={r}, D={size.chain_dim}", 2 ** (-r / 2)
-        rows.append(Row("r binds, r unbinds", cell, *mean_and_error(cosines), expected, note="2^(-r/2)"))
+        found = mean_and_error(chain_cosine(r, size.chain_dim, generator) for _ in range(size.chain_trials))
+        rows.append(Row("r binds, r unbinds", f"r={r}, D={size.chain_dim}", *found, 2 ** (-r / 2), note="2^(-r/2)"))
     return rows
 
 
@@ -179,12 +150,8 @@ PUBLISHED_TRIALS = 10
 def capacity(size: Size, seed: int) -> list[Row]:
     """The cells of Schlegel et al., by their protocol."""
     generator = torch.Generator().manual_seed(seed)
-    kinds: tuple[tuple[str, Callable[[int, int, torch.Generator], float], tuple[tuple[int, int, float], ...]], ...] = (
-        ("bundle capacity", bundle_share, BUNDLES),
-        ("bound pairs", pair_share, PAIRS),
-    )
     rows = []
-    for experiment, share, cells in kinds:
+    for experiment, share, cells in (("bundle capacity", bundle_share, BUNDLES), ("bound pairs", pair_share, PAIRS)):
         for dim, k, published in cells:
             found = [share(dim, k, generator) for _ in range(size.capacity_trials)]
             mean = math.fsum(found) / len(found)
@@ -207,11 +174,9 @@ def resonator(size: Size, seed: int) -> list[Row]:
         right = (result.indices == chosen).all(-1) & (result.signs.prod(-1) == signs) & result.converged
         solved += right.tolist()
         iterations += result.iterations.tolist()
-    setting = "F=3, M=20, D=1024, unitary"
-    mean, error = mean_and_error(iterations)
+    setting, share = "F=3, M=20, D=1024, unitary", sum(solved) / len(solved)
     most = f"most: {max(iterations)}"
     return [
-        Row("resonator", f"{setting}: solved of {len(solved)}, with sign", sum(solved) / len(solved), 0.0, 1.0,
-            note="every one"),
-        Row("resonator", f"{setting}: mean iterations", mean, error, None, note=most),
-    ]  # fmt: skip
+        Row("resonator", f"{setting}: solved of {len(solved)}, with sign", share, 0.0, 1.0, note="every one"),
+        Row("resonator", f"{setting}: mean iterations", *mean_and_error(iterations), None, note=most),
+    ]
