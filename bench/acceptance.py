@@ -13,6 +13,7 @@ if str(ROOT) not in sys.path:
 
 from bench import hrr_acceptance, hrr_real_input  # noqa: E402
 from bench.hrr_acceptance import FULL, QUICK, Row, Size  # noqa: E402
+from bench.markdown import table  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "hrr_acceptance.md"
 
@@ -78,25 +79,20 @@ def verdict(row: Row) -> str:
     return "yes" if row.within else "NO"
 
 
-def heading(experiment: str) -> str:
-    """The title of an experiment's section."""
-    return experiment[0].upper() + experiment[1:]
-
-
 def render(rows: Sequence[Row], command: str) -> str:
     """The document."""
-    lines = [PREAMBLE.format(command=command)]
+    parts = [PREAMBLE.format(command=command)]
     for experiment in dict.fromkeys(row.experiment for row in rows):
-        lines += [f"## {heading(experiment)}", REMARKS[experiment]]
-        lines += ["| what | expected | ours | standard error | within 3 | expected from |", "|---|---|---|---|---|---|"]
-        for row in rows:
-            if row.experiment == experiment:
-                expected = "-" if row.expected is None else f"{row.expected:.4f}"
-                error = f"{row.error:.4f}" if row.error >= 5e-5 else "0"
-                cells = [row.cell, expected, f"{row.measured:.4f}", error, verdict(row), row.note]
-                lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
+        cells = [
+            [
+                row.cell, "-" if row.expected is None else f"{row.expected:.4f}", f"{row.measured:.4f}",
+                f"{row.error:.4f}" if row.error >= 5e-5 else "0", verdict(row), row.note,
+            ]
+            for row in rows if row.experiment == experiment
+        ]  # fmt: skip
+        head = "what | expected | ours | standard error | within 3 | expected from"
+        parts += [f"## {experiment[0].upper()}{experiment[1:]}", REMARKS[experiment], table(head, cells, left=6)]
+    return "\n".join(parts)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,10 +16,10 @@ SIZES = ((512, 512), (8192, 512), (65_536, 1024))
 COMPARED_ROWS = 256
 
 
-def angles_of(positions: Tensor, dim: int) -> Tensor:
-    """Angles as everyone computes them, in float32."""
-    i = torch.arange(0, dim, 2, dtype=torch.float32, device=positions.device)
-    return positions.to(torch.float32).unsqueeze(-1) * torch.exp(i * (-math.log(BASE) / dim))
+def angles_of(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Angles as everyone computes them."""
+    i = torch.arange(0, dim, 2, dtype=dtype, device=positions.device)
+    return positions.to(dtype).unsqueeze(-1) * torch.exp(i * (-math.log(BASE) / dim))
 
 
 def side_by_side(angles: Tensor) -> Tensor:

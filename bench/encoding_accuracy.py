@@ -7,9 +7,9 @@ The exact values come from mpmath, with 300 bits.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import mpmath
@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.encoding import BASE  # noqa: E402
-from bench.tools.kernel_resources import row, update_document  # noqa: E402
+from bench.encoding import BASE, angles_of, side_by_side  # noqa: E402
+from bench.markdown import table, update  # noqa: E402
 from torch_hrr import encoding  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "encoding.md"
@@ -30,32 +30,28 @@ POSITIONS = 24  # of each size
 SIZES = (0, 10, 10**2, 10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 2**31 - 1)
 
 
-def in_angles(positions: Tensor, dtype: torch.dtype) -> Tensor:
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+def ours(dtype: torch.dtype, positions: Tensor) -> Tensor:
+    return encoding.sinusoidal_encoding(positions, DIM, dtype=dtype)
+
+
+def in_torch(dtype: torch.dtype, positions: Tensor) -> Tensor:
     """The usual composition, with positions, frequencies and angles in one dtype."""
-    i = torch.arange(0, DIM, 2, dtype=dtype)
-    angles = positions.to(dtype).unsqueeze(-1) * torch.exp(i * (-math.log(BASE) / DIM))
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+    return side_by_side(angles_of(positions, DIM, dtype))
 
 
 FORMS: dict[str, Callable[[Tensor], Tensor]] = {
-    "ours, float32": lambda positions: encoding.sinusoidal_encoding(positions, DIM, dtype=torch.float32),
-    "ours, float64": lambda positions: encoding.sinusoidal_encoding(positions, DIM, dtype=torch.float64),
-    "ours, bfloat16": lambda positions: encoding.sinusoidal_encoding(positions, DIM, dtype=torch.bfloat16),
-    "torch, float32 angles": lambda positions: in_angles(positions, torch.float32),
-    "torch, float64 angles": lambda positions: in_angles(positions, torch.float64),
-    "torch, bfloat16 angles": lambda positions: in_angles(positions, torch.bfloat16),
+    **{f"ours, {name}": partial(ours, dtype) for name, dtype in DTYPES.items()},
+    **{f"torch, {name} angles": partial(in_torch, dtype) for name, dtype in DTYPES.items()},
 }
 
 
 def near(size: int) -> Tensor:
     """Positions of a size: it is the largest."""
     generator = torch.Generator().manual_seed(size)
-    return torch.cat(
-        (
-            torch.tensor([size]),
-            torch.randint(size // 2, size + 1, (POSITIONS - 1,), generator=generator),
-        )
-    )
+    return torch.cat((torch.tensor([size]), torch.randint(size // 2, size + 1, (POSITIONS - 1,), generator=generator)))
 
 
 def exact(positions: Tensor) -> list[list[mpmath.mpf]]:
@@ -76,25 +72,24 @@ def worst(result: Tensor, expected: list[list[mpmath.mpf]]) -> float:
     )
 
 
-def table() -> str:
+def errors() -> str:
     """A row for each size of positions."""
-    lines = [row(["position up to", *FORMS]), row(["---:"] * (1 + len(FORMS)))]
+    cells = []
     with mpmath.workprec(300):
         for size in SIZES:
             positions = near(size)
             expected = exact(positions)
-            errors = [f"{worst(form(positions), expected):.1e}" for form in FORMS.values()]
-            lines.append(row([f"{size:,}", *errors]))
-    return "\n".join(lines) + "\n"
+            cells.append([f"{size:,}", *(f"{worst(form(positions), expected):.1e}" for form in FORMS.values())])
+    return table(" | ".join(["position up to", *FORMS]), cells, left=0)
 
 
 def main() -> None:
     """Prints the table, or writes it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="write the table of docs/encoding.md")
-    made = table()
+    made = errors()
     if parser.parse_args().update:
-        DOCUMENT.write_text(update_document(DOCUMENT.read_text(), "accuracy", made))
+        update(DOCUMENT, {"accuracy": made})
     else:
         print(made, end="")
 

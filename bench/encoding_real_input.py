@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench.markdown import table  # noqa: E402
 from torch_hrr import encoding  # noqa: E402
 from torch_hrr.demos import sequences as sequence_data  # noqa: E402
 from torch_hrr.demos import text as text_demo  # noqa: E402
@@ -189,12 +190,11 @@ def text(size: Size, seed: int) -> list[Row]:
 
 
 def render(title: str, unit: str, rows: Sequence[Row]) -> str:
-    """A table as Markdown."""
-    lines = [f"## {title}", "", f"| method | {unit} | range over seeds | s |", "|---|---|---|---|"]
+    cells = []
     for row in rows:
         spread = f"{min(row.measured):.4f} to {max(row.measured):.4f}" if len(row.measured) > 1 else "-"
-        lines.append(f"| {row.method} | {row.mean:.4f} | {spread} | {row.seconds:.1f} |")
-    return "\n".join(lines)
+        cells.append([row.method, f"{row.mean:.4f}", spread, f"{row.seconds:.1f}"])
+    return f"## {title}\n\n" + table(f"method | {unit} | range over seeds | s", cells, left=4).rstrip()
 
 
 def draw(folder: Path, curves: Tensor, rows: Sequence[Row]) -> None:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.tools.kernel_resources import row, update_document  # noqa: E402
+from bench.markdown import row, table, update  # noqa: E402
 from torch_hrr.field import gym  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "field_control.md"
@@ -159,15 +159,14 @@ def rows(task: Task, size: Size) -> list[Row]:
     return found
 
 
-def table(size: Size) -> str:
+def measured(size: Size) -> str:
     """All rows as Markdown."""
-    lines = [row(["environment", "policy", "mean return", "standard error", "range", "episodes"])]
-    lines.append(row(["---", "---", "---:", "---:", "---:", "---:"]))
+    cells = []
     # Processes of their own, started anew: threads of torch do not survive a fork.
     with ProcessPoolExecutor(len(TASKS), multiprocessing.get_context("spawn")) as pool:
         for task, found in zip(TASKS, pool.map(rows, TASKS, [size] * len(TASKS)), strict=True):
-            lines += [row(each.cells(task)) for each in found]
-    return "\n".join(lines) + "\n"
+            cells += [each.cells(task) for each in found]
+    return table("environment | policy | mean return | standard error | range | episodes", cells)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -178,9 +177,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.update and options.quick:
         parser.error("--update writes the whole table, not a quick one")
-    made = table(QUICK if options.quick else FULL)
+    made = measured(QUICK if options.quick else FULL)
     if options.update:
-        DOCUMENT.write_text(update_document(DOCUMENT.read_text(), "control", made))
+        update(DOCUMENT, {"control": made})
     print(made, end="")
     return 0
 

@@ -29,9 +29,10 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from bench import gpu_torch  # noqa: E402
+from bench.markdown import table, update  # noqa: E402
 from bench.timing import CpuClock, CudaClock  # noqa: E402
 from bench.tools import gpu_counts  # noqa: E402
-from bench.tools.gpu_counts import SECTOR, Buffer, Counts, Requests  # noqa: E402
+from bench.tools.gpu_counts import SECTOR, Buffer, Counts  # noqa: E402
 from bench.tools.kernel_code import (  # noqa: E402
     Usage,
     architecture_order,
@@ -41,7 +42,7 @@ from bench.tools.kernel_code import (  # noqa: E402
     short_name,
     usage_of,
 )
-from bench.tools.kernel_resources import kib, percent, row, update_document  # noqa: E402
+from bench.tools.kernel_resources import kib, percent  # noqa: E402
 from bench.tools.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
 from bench.tools.occupancy import KIB, WARP, occupancy  # noqa: E402
 
@@ -96,23 +97,28 @@ GPUS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch as it was counted, with the machine code of its kernel where that was found."""
+    """A launch as it was counted, its blocks perhaps more often, with what its code needs where that was found."""
 
-    symbol: str
+    counted: gpu_counts.Launch
     blocks: int
-    threads: int
     shared_bytes: int
-    wavefronts: float
-    requests: Mapping[str, Requests]
-    barriers: int
-    warp_operations: int
     registers: int = 0
     code: int = 0
     issued: Issued | None = None
 
     @property
+    def threads(self) -> int:
+        return math.prod(self.counted.block)
+
+    @property
     def warps_of_block(self) -> int:
         return -(-self.threads // WARP)
+
+    @property
+    def wavefronts(self) -> float:
+        kinds = self.counted.requests.items()
+        units = sum(requests.units for kind, requests in kinds if kind.startswith("shared"))
+        return units * self.blocks / math.prod(self.counted.grid)
 
 
 @dataclass(frozen=True)
@@ -144,28 +150,16 @@ class Counted:
 
 def counted_of(counts: Counts) -> Counted:
     """The counts as the model takes them."""
-
-    def launch(one: gpu_counts.Launch) -> Launch:
-        return Launch(
-            one.symbol,
-            math.prod(one.grid),
-            math.prod(one.block),
-            one.shared_bytes,
-            float(sum(requests.units for kind, requests in one.requests.items() if kind.startswith("shared"))),
-            one.requests,
-            one.barriers,
-            one.warp_operations,
-        )
-
-    launches = tuple(map(launch, counts.launches))
+    launches = tuple(Launch(one, math.prod(one.grid), one.shared_bytes) for one in counts.launches)
     return Counted(counts.op, counts.shape, launches, tuple(counts.buffers), counts.least_bytes)
 
 
-def asked_by_warp(launch: Launch) -> dict[str, Asked]:
+def asked_by_warp(launch: gpu_counts.Launch) -> dict[str, Asked]:
     """What a warp of the launch asks for on average, as if all lanes of a request took part."""
-    warps = launch.blocks * launch.warps_of_block
+    blocks = math.prod(launch.grid)
+    warps = blocks * -(-math.prod(launch.block) // WARP)
     asked = {
-        "barriers": Asked(launch.barriers / launch.blocks),
+        "barriers": Asked(launch.barriers / blocks),
         "warp_operations": Asked(launch.warp_operations / warps),
     }
     for kind, sums in launch.requests.items():
@@ -180,7 +174,7 @@ class Code:
 
     architecture: str
     usage: Mapping[str, Usage]
-    instructions: Mapping[str, Sequence[Instruction]]
+    instructions: dict[str, Sequence[Instruction]]
 
     def symbol_of(self, symbol: str) -> str | None:
         """The symbol itself, or that of a kernel of its name whose parameters have changed since."""
@@ -193,16 +187,13 @@ class Code:
         """With registers, shared memory and issued instructions of every launch whose kernel is there."""
 
         def launch(one: Launch) -> Launch:
-            symbol = self.symbol_of(one.symbol)
+            symbol = self.symbol_of(one.counted.symbol)
             if symbol is None:
                 return one
-            use = self.usage[symbol]
-            return dataclasses.replace(
-                one,
-                registers=use.registers,
-                shared_bytes=one.shared_bytes + use.shared,
-                code=len(self.instructions[symbol]),
-                issued=issued_by_warp(self.instructions[symbol], asked_by_warp(one)),
+            use, instructions = self.usage[symbol], self.instructions[symbol]
+            issued = issued_by_warp(instructions, asked_by_warp(one.counted))
+            return Launch(
+                one.counted, one.blocks, one.shared_bytes + use.shared, use.registers, len(instructions), issued
             )
 
         return dataclasses.replace(counted, launches=tuple(map(launch, counted.launches)))
@@ -225,27 +216,19 @@ def code_of(file: Path, counted: Sequence[Counted], gpus: Sequence[Gpu]) -> dict
     for gpu in gpus:
         nearest = nearest_architecture(gpu.architecture, built)
         codes[gpu.architecture] = Code(nearest, {use.symbol: use for use in usage if use.architecture == nearest}, {})
-    symbols = {
-        found
-        for code in codes.values()
-        for one in counted
-        for launch in one.launches
-        if (found := code.symbol_of(launch.symbol))
-    }
-    listed = parse_sass(sass_of(file, symbols))
-    return {
-        name: dataclasses.replace(
-            code, instructions={one: lines for (one, at), lines in listed.items() if at == code.architecture}
-        )
-        for name, code in codes.items()
-    }
+    launched = {launch.counted.symbol for one in counted for launch in one.launches}
+    symbols = {found for code in codes.values() for symbol in launched if (found := code.symbol_of(symbol))}
+    for (symbol, architecture), lines in parse_sass(sass_of(file, symbols)).items():
+        for code in codes.values():
+            if code.architecture == architecture:
+                code.instructions[symbol] = lines
+    return codes
 
 
 def enlarged(counted: Counted, shape: str, more: int, less: int) -> Counted:
     """The same blocks more / less times, of a single launch whose blocks take rows or parts of a field."""
     (launch,) = counted.launches
-    blocks = -(-launch.blocks * more // less)
-    larger = dataclasses.replace(launch, blocks=blocks, wavefronts=launch.wavefronts * blocks / launch.blocks)
+    larger = dataclasses.replace(launch, blocks=-(-launch.blocks * more // less))
 
     def buffer(one: Buffer) -> Buffer:
         if one.role == "table":
@@ -288,32 +271,22 @@ def modelled(counted: Counted, gpu: Gpu) -> Modelled:
     The busiest SM has ceil(blocks / SMs) blocks.
     """
     wavefronts = issue = busy = 0.0
-    known = True
     for launch in counted.launches:
         blocks_of_sm = -(-launch.blocks // gpu.sms)
         passes = launch.wavefronts / launch.blocks * blocks_of_sm / gpu.hertz
-        slots = 0.0
-        if launch.issued is None:
-            known = False
-        else:
-            slots = launch.issued.instructions * launch.warps_of_block * blocks_of_sm / (SCHEDULERS * gpu.hertz)
+        issued = launch.issued.instructions if launch.issued else 0.0
+        slots = issued * launch.warps_of_block * blocks_of_sm / (SCHEDULERS * gpu.hertz)
         wavefronts += passes
         issue += slots
         busy += max(LAUNCH_SECONDS, passes, slots)
     launches = len(counted.launches) * LAUNCH_SECONDS
     traffic = counted.bytes_from_memory(gpu.l2_bytes) / gpu.bytes_per_second
     total = max(busy, traffic)
-    limits = {"traffic": traffic, "wavefronts": wavefronts, "issue": issue, "launch": launches}
-    bound = "traffic" if traffic >= busy else max(("launch", "wavefronts", "issue"), key=limits.__getitem__)
-    return Modelled(
-        launches,
-        traffic,
-        wavefronts,
-        issue if known else None,
-        total,
-        bound,
-        counted.least_bytes / gpu.bytes_per_second / total,
-    )
+    limits = {"launch": launches, "wavefronts": wavefronts, "issue": issue}
+    bound = "traffic" if traffic >= busy else max(limits, key=limits.__getitem__)
+    known = all(launch.issued for launch in counted.launches)
+    share = counted.least_bytes / gpu.bytes_per_second / total
+    return Modelled(launches, traffic, wavefronts, issue if known else None, total, bound, share)
 
 
 def modelled_torch(kernels: Sequence[gpu_torch.TorchKernel], least_bytes: int, gpu: Gpu) -> float:
@@ -330,25 +303,19 @@ def us(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1e6 * seconds:.2f}"
 
 
-def table(head: str, cells: Sequence[Sequence[str]], left: int = 2) -> str:
-    columns = head.split(" | ")
-    marks = ["---"] * left + ["---:"] * (len(columns) - left)
-    return "\n".join([row(columns), "|" + "|".join(marks) + "|", *map(row, cells)]) + "\n"
-
-
 def table_of_code(counted: Sequence[Counted], architecture: str) -> str:
     """A line for every kernel and grid of an operator; what its launches issue is their mean."""
     cells = []
     for one in counted:
-        alike: dict[tuple[str, int, int], list[tuple[Launch, Issued]]] = {}
+        alike: dict[tuple[str, int, int], list[Launch]] = {}
         for launch in one.launches:
             if launch.issued is not None:
-                alike.setdefault((launch.symbol, launch.blocks, launch.threads), []).append((launch, launch.issued))
+                alike.setdefault((launch.counted.symbol, launch.blocks, launch.threads), []).append(launch)
         for (symbol, blocks, threads), launches in alike.items():
-            launch = launches[0][0]
+            launch, all_issued = launches[0], [launch.issued for launch in launches if launch.issued]
             share = occupancy(architecture, launch.registers, threads, launch.shared_bytes)
-            issued = statistics.fmean(issued.instructions for _, issued in launches)
-            explained = statistics.fmean(issued.explained for _, issued in launches)
+            issued = statistics.fmean(issued.instructions for issued in all_issued)
+            explained = statistics.fmean(issued.explained for issued in all_issued)
             cells.append([
                 one.op, one.shape, f"`{short_name(demangle(symbol))}`", str(len(launches)), f"{blocks} x {threads}",
                 str(launch.registers), percent(share), str(launch.code), f"{issued:.0f}", percent(explained),
@@ -419,26 +386,22 @@ def table_of_gpus(codes: Mapping[str, Code], gpus: Sequence[Gpu]) -> str:
     return table("GPU | source | code of | SMs | MHz | GB/s | L2 MiB", cells, left=3)
 
 
+def shown(one: Counted) -> list[Counted]:
+    """A counted shape, and after it the larger batch where blocks take rows."""
+    larger = repeated(one, ROWS)
+    return [one] if larger is None else [one, larger]
+
+
 def rows_of(counted: Sequence[Counted], code: Code, forms: Mapping[tuple[str, str], Any]) -> list[Row]:
-    """Every counted shape, and after it the larger batch."""
-    rows = []
-    for one in counted:
-        here = code.joined(one)
-        for shown in (here, repeated(here, ROWS)):
-            if shown is not None:
-                rows.append(Row(shown, forms.get((shown.op, shown.shape))))
-    return rows
+    lines = [each for one in counted for each in shown(code.joined(one))]
+    return [Row(each, forms.get((each.op, each.shape))) for each in lines]
 
 
 def forms_of(counted: Sequence[Counted]) -> dict[tuple[str, str], list[gpu_torch.TorchKernel]]:
     """The kernels of the torch form of every row."""
-    forms = {}
-    for one in counted:
-        for shown in (one, repeated(one, ROWS)):
-            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, "meta")
-            if shown is not None and case is not None:
-                forms[shown.op, shown.shape] = case.kernels()
-    return forms
+    names = ((each.op, each.shape) for one in counted for each in shown(one))
+    cases = {name: gpu_torch.case_of(*name, "meta") for name in names}
+    return {name: case.kernels() for name, case in cases.items() if case is not None}
 
 
 def measured_table(
@@ -446,13 +409,11 @@ def measured_table(
 ) -> str:
     """Medians of CUDA events around single calls on this machine's GPU, L2 overwritten before each."""
     cells = []
-    for one in counted:
-        for shown in (one, repeated(one, ROWS)):
-            case = None if shown is None else gpu_torch.case_of(shown.op, shown.shape, device)
-            if shown is None or case is None or case.ours is None:
-                continue
+    for each in (each for one in counted for each in shown(one)):
+        case = gpu_torch.case_of(each.op, each.shape, device)
+        if case is not None and case.ours is not None:
             ours, form = (clock("f()", {"f": call}, 1).seconds(20) for call in (case.ours, case.form))
-            cells.append([shown.op, shown.shape, us(ours), us(form), f"{form / ours:.1f}"])
+            cells.append([each.op, each.shape, us(ours), us(form), f"{form / ours:.1f}"])
     return table("operator | shape | measured | torch | ratio", cells)
 
 
@@ -481,16 +442,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plain = [one.counted for one in rows[first] if one.counted.counted_rows is None]
     tables = {
         "gpus": table_of_gpus(codes, gpus),
-        "counts": "\n".join(gpu_counts.table(counts)) + "\n",
+        "counts": gpu_counts.table(counts),
         "code": table_of_code(plain, first),
         "forms": table_of_forms(rows[first]),
     }
     tables |= {gpu.name: table_of_times(rows[codes[gpu.architecture].architecture], gpu) for gpu in gpus}
     if options.update:
-        text = DOCUMENT.read_text()
-        for name, content in tables.items():
-            text = update_document(text, name, content)
-        DOCUMENT.write_text(text)
+        update(DOCUMENT, tables)
     else:
         for name, content in tables.items():
             print(f"{name}\n\n{content}")

@@ -157,6 +157,9 @@ def gradients(form: Callable[..., Tensor], operands: Inputs, device: str) -> Cal
     return partial(torch.autograd.grad, result, leaves, gradient, retain_graph=True)
 
 
+FORMS: dict[str, Callable[..., Tensor]] = {
+    "bind": bind_rfft, "bind_normalize": bind_normalize_rfft, "superpose": superposed, "bind_superpose": record,
+}  # fmt: skip
 TYPES = {"float": torch.float32, "double": torch.float64, "bfloat16": torch.bfloat16, "int64": torch.int64}
 
 
@@ -179,63 +182,48 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
     def normal(*sizes: int) -> Tensor:
         return torch.randn(sizes, device=device).to(dtype)
 
-    if op in ("bind", "bind_normalize"):
-        a, b = normal(*numbers), normal(*numbers)
-        form = bind_rfft if op == "bind" else bind_normalize_rfft
-        if dtype.itemsize == 2:
-            form = partial(in_float, form)
-        return Case(lambda: getattr(ops, op)(a, b), partial(form, a, b))
+    if op in FORMS:
+        operands = [normal(*numbers) for _ in range(1 if op == "superpose" else 2)]
+        form = partial(in_float, FORMS[op]) if dtype.itemsize == 2 else FORMS[op]
+        return Case(partial(getattr(ops, op), *operands), partial(form, *operands))
     if op in ("bind_backward", "bind_normalize_backward"):
         a, b, grad = (normal(*numbers) for _ in range(3))
-        if op == "bind_backward":
-            return Case(lambda: ops._bind_backward(grad, a, b), gradients(bind_rfft, (a, b), device))
-        backward = gradients(bind_normalize_rfft, (a, b), device)
-        return Case(lambda: ops._bind_normalize_backward(grad, a, b, 1e-12), backward)
-    if op == "superpose":
-        x = normal(*numbers)
-        return Case(lambda: ops.superpose(x), partial(superposed, x))
-    if op == "bind_superpose":
-        a, b = normal(*numbers), normal(*numbers)
-        return Case(lambda: ops.bind_superpose(a, b), partial(record, a, b))
-    if op == "k_winners":
+        eps = (1e-12,) if "normalize" in op else ()
+        form = gradients(FORMS[op.removesuffix("_backward")], (a, b), device)
+        return Case(partial(getattr(ops, f"_{op}"), grad, a, b, *eps), form)
+    if op.startswith("k_"):
         *sizes, k = numbers
         x = normal(*sizes) if dtype.is_floating_point else (1e6 * torch.randn(sizes, device=device)).to(dtype)
-        return Case(lambda: ops.k_winners(x, k), partial(topk, k, x))
-    if op == "k_cap soft":
-        *sizes, k = numbers
-        x = normal(*sizes)
-        return Case(lambda: ops.k_cap(x, k, 1.0, "sigmoid", True), partial(soft_cap, x, k))
-    if op == "k_cap soft backward":
-        *sizes, k = numbers
-        x, grad = normal(*sizes), normal(*sizes)
-        backward = gradients(partial(soft_cap, k=k), (x,), device)
-        return Case(lambda: ops._k_cap_backward(grad, x, k, 1.0, "sigmoid"), backward)
+        if op == "k_winners":
+            return Case(partial(ops.k_winners, x, k), partial(topk, k, x))
+        if op == "k_cap soft":
+            return Case(partial(ops.k_cap, x, k, 1.0, "sigmoid", True), partial(soft_cap, x, k))
+        if op == "k_cap soft backward":
+            backward = gradients(partial(soft_cap, k=k), (x,), device)
+            return Case(partial(ops._k_cap_backward, normal(*sizes), x, k, 1.0, "sigmoid"), backward)
     if op.startswith(("sinusoidal_", "embed_positions")):
         rows, dim = numbers
         positions = torch.arange(rows, device=device)
-        if op == "sinusoidal_features":
-            frequencies = normal(dim)
+        if op.startswith("sinusoidal_features"):
+            held = normal(dim)
+            if op == "sinusoidal_features":
+                return Case(partial(ops.sinusoidal_features, positions, held), partial(features, positions, held))
+            grad = normal(rows, 2 * dim)
             return Case(
-                lambda: ops.sinusoidal_features(positions, frequencies), partial(features, positions, frequencies)
-            )
-        if op == "sinusoidal_features backward":
-            frequencies, grad = normal(dim), normal(rows, 2 * dim)
-            return Case(
-                lambda: ops._sinusoidal_features_backward(grad, positions, frequencies, None, "interleaved"),
-                gradients(partial(features, positions), (frequencies,), device),
+                partial(ops._sinusoidal_features_backward, grad, positions, held, None, "interleaved"),
+                gradients(partial(features, positions), (held,), device),
             )
         if op == "sinusoidal_encoding":
             layout = "half" if shape.endswith("half") else "interleaved"
             return Case(
-                lambda: ops.sinusoidal_encoding(positions, dim, layout=layout, dtype=dtype),
+                partial(ops.sinusoidal_encoding, positions, dim, layout=layout, dtype=dtype),
                 partial(encoded, positions, dim, layout, dtype),
             )
-        table = normal(rows, dim).to(dtype)
+        table = normal(rows, dim)
         return Case(
-            lambda: ops.embed_positions(positions, table),
+            partial(ops.embed_positions, positions, table),
             lambda: F.embedding(positions, table) + encoded(positions, dim, "interleaved", dtype),
         )
     if op == "philox_fill":
-        words = torch.empty(numbers[0], dtype=torch.int32, device=device)
-        return Case(None, words.random_)
+        return Case(None, torch.empty(numbers[0], dtype=torch.int32, device=device).random_)
     return None

@@ -115,21 +115,19 @@ def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Cand
 def best(peers: Sequence[Peer], kind: str, ours: Candidate, table: dict[tuple[str, str, str], Candidate]) -> Any:
     """The fastest peer of a kind in our candidate's state, with its ratio; None where there is none."""
     keys = [(p.name, ours.output, ours.cache) for p in peers if p.kind == kind]
-    found = [table[key] for key in keys if key in table]
-    if not found:
+    fastest = min((table[key] for key in keys if key in table), key=lambda c: c.median, default=None)
+    if fastest is None:
         return None
-    fastest = min(found, key=lambda c: median_and_iqr(c.rounds)[0])
     middle, spread = ratio(fastest, ours)
-    return {"peer": fastest.name, "seconds": median_and_iqr(fastest.rounds)[0], "ratio": middle, "iqr": spread}
+    return {"peer": fastest.name, "seconds": fastest.median, "ratio": middle, "iqr": spread}
 
 
 def verdict(value: float, entry: Entry) -> str:
     """Yes, no, or floor: above what was promised, below what is aimed at."""
-    if entry.aim is None and entry.floor is None:
-        return ""
-    if entry.aim is not None and value >= entry.aim:
-        return "yes"
-    return "floor" if entry.floor is not None and value >= entry.floor else "no"
+    for least, answer in ((entry.aim, "yes"), (entry.floor, "floor")):
+        if least is not None and value >= least:
+            return answer
+    return "" if entry.aim is None and entry.floor is None else "no"
 
 
 def measure(entry: Entry, settings: Settings, limits: dict[str, float]) -> dict[str, Any]:
@@ -181,21 +179,15 @@ def format_row(row: dict[str, Any]) -> str:
         found = row["ratios"].get(state, {}).get(kind)
         return f"{found['ratio']:.2f}" if found else "-"
 
+    def asked(key: str) -> str:
+        return "-" if row[key] is None else f"{row[key]:g}"
+
     cells = (
-        row["op"],
-        row["shape"],
-        f"{row['ours']['seconds'] * 1e6:.2f} ±{row['ours']['iqr'] * 1e6:.2f}",
-        f"{row['ratios']['fresh warm']['torch']['seconds'] * 1e6:.2f}",
-        number("fresh warm", "torch"),
-        "-" if row["floor"] is None else f"{row['floor']:g}",
-        "-" if row["aim"] is None else f"{row['aim']:g}",
-        row["met"] or "-",
-        number("reused warm", "torch"),
-        number("fresh cold", "torch"),
-        number("fresh warm", "library"),
-        number("fresh warm", "compile"),
-        f"{row['fraction_of_limit']:.2f}",
-    )
+        row["op"], row["shape"], f"{row['ours']['seconds'] * 1e6:.2f} ±{row['ours']['iqr'] * 1e6:.2f}",
+        f"{row['ratios']['fresh warm']['torch']['seconds'] * 1e6:.2f}", number("fresh warm", "torch"),
+        asked("floor"), asked("aim"), row["met"] or "-", number("reused warm", "torch"), number("fresh cold", "torch"),
+        number("fresh warm", "library"), number("fresh warm", "compile"), f"{row['fraction_of_limit']:.2f}",
+    )  # fmt: skip
     return aligned(cells, COLUMNS, 2)
 
 
@@ -209,12 +201,10 @@ def commit_of_tree(digits: int = 40) -> str | None:
 
 def machine(settings: Settings) -> dict[str, Any]:
     """What the figures depend on."""
-    model = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        model = found.group(1) if found else model
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
     return {
-        "cpu": model,
+        "cpu": found[1] if found else platform.processor() or platform.machine(),
         "isa": build_info()["isa"],
         "gpu": torch.cuda.get_device_name() if settings.cuda else None,
         "driver": get_device_info()["driver"] if settings.cuda else None,
@@ -232,12 +222,6 @@ def kept_at(report: dict[str, Any]) -> Path:
     parts = (report["system"], found["gpu"] or found["cpu"], found["driver"])
     names = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts if part)
     return RESULTS / f"{'-'.join(names)}.json"
-
-
-def write(report: dict[str, Any], path: Path) -> None:
-    """As JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -283,10 +267,10 @@ def started(system: str, settings: Settings) -> dict[str, Any]:
 
 def finished(report: dict[str, Any], options: argparse.Namespace, draw: Callable[[dict[str, Any], Path], None]) -> int:
     """Writes and draws the report where the options say so; 1 if a row of it is an error."""
-    if options.json:
-        write(report, options.json)
-    if options.keep:
-        write(report, kept_at(report))
+    for path in (options.json, kept_at(report) if options.keep else None):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(report, indent=1) + "\n")
     if options.plot:
         draw(report, options.plot)
     return int(any(row["error"] for row in report["entries"] + report["targets"]))
@@ -327,14 +311,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.lengths:
         return run_lengths(options, settings)
     system = importlib.import_module(f"bench.{options.system}")
-    all_entries: tuple[Entry, ...] = system.ENTRIES
-    mean_aims: dict[str, float] = getattr(system, "MEAN_AIMS", {})
     target_module = system if hasattr(system, "TARGETS") else importlib.import_module(f"bench.{options.system}_targets")
-    all_targets: tuple[Target, ...] = target_module.TARGETS
-    entries = [entry for entry in all_entries if re.search(options.filter, entry.name)]
-    targets = [target for target in all_targets if re.search(options.filter, target.name)]
+    entries: list[Entry] = [entry for entry in system.ENTRIES if re.search(options.filter, entry.name)]
+    targets: list[Target] = [target for target in target_module.TARGETS if re.search(options.filter, target.name)]
     if not entries and not targets:
-        known = [each.name for each in (*all_entries, *all_targets)]
+        known = [each.name for each in (*system.ENTRIES, *target_module.TARGETS)]
         print(f"no entry matches {options.filter!r}; there are:", *known, sep="\n  ", file=sys.stderr)
         return 1
     report = started(options.system, settings)
@@ -350,7 +331,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"  aim and met? refer to {entry.aim_peer}: {row['judged']['ratio']:.2f}")
             for name, reason in row.get("left_out", {}).items():
                 print(f"  without {name}: {reason}")
-        for op, aim in mean_aims.items():
+        for op, aim in getattr(system, "MEAN_AIMS", {}).items():
             ratios = [row["judged"]["ratio"] for row in report["entries"] if row["op"] == op and not row["error"]]
             if ratios:
                 mean = statistics.geometric_mean(ratios)

@@ -229,28 +229,22 @@ def format_target(row: Mapping[str, Any]) -> str:
     what = row["name"].removeprefix("target ")
     if row["error"]:
         return f"{what:<36} {row['device']:<6} ERROR {row['error']}"
-    torch_form, baseline, speedup = row["torch"], row["baseline"], row["speedup"]
+    baseline, speedup = row["baseline"]["seconds"], row["speedup"]
 
-    def amount(value: float | None) -> str:
+    def amount(value: float | None, unit: str) -> str:
         if value is None:
             return "-"
-        return {"s": milliseconds(value), "%": f"{value * 100:.3g} %", "x": f"{value:.3g}x"}[row["unit"]]
+        return {"s": milliseconds(value), "%": f"{value * 100:.3g} %", "x": f"{value:.3g}x"}[unit]
 
     def answer(met: bool | None) -> str:
         return "-" if met is None else "yes" if met else "no"
 
+    result = amount(row["result"], row["unit"]) if row["status"] == "measured" else row["status"]
     cells = (
-        what,
-        row["device"],
-        amount(row["target"]),
-        amount(row["result"]) if row["status"] == "measured" else row["status"],
-        answer(row["met"]),
-        milliseconds(torch_form["seconds"]) if torch_form else "-",
-        "-" if baseline["seconds"] is None else milliseconds(baseline["seconds"]),
-        "-" if speedup["target"] is None else f"{speedup['target']:g}x",
-        "-" if speedup["measured"] is None else f"{speedup['measured']:.3g}x",
-        answer(speedup["met"]),
-    )
+        what, row["device"], amount(row["target"], row["unit"]), result, answer(row["met"]),
+        amount(row["torch"] and row["torch"]["seconds"], "s"), amount(baseline, "s"),
+        amount(speedup["target"], "x"), amount(speedup["measured"], "x"), answer(speedup["met"]),
+    )  # fmt: skip
     return _line(cells, row["note"])
 
 

@@ -331,7 +331,7 @@ def test_tables_have_a_line_for_every_shape_and_dashes_for_what_is_not_known():
     assert [line[6:9] for line in times] == [["-", "2.50", "launch"]] * 3
     assert [line[-2:] for line in times] == [["15.00", "6.0"], ["15.00", "6.0"], ["-", "-"]]
     assert lines_of(gpu_model.table_of_code([row.counted for row in rows], "sm_80")) == []
-    assert lines_of("\n".join(gpu_counts.table(gpu_counts.read_counts(entries)))) == [
+    assert lines_of(gpu_counts.table(gpu_counts.read_counts(entries))) == [
         ["bind", "4x16", "1", "0.2", "1.00", "1.00", "- / -", "- / -", "-"],
         ["brain's round", "2000", "1", "0.1", "1.00", "1.00", "- / -", "- / -", "-"],
     ]
@@ -390,9 +390,9 @@ def explain_what_was_counted(counted, code):
     for one in operators.values():
         explained = {}
         for launch in code[A100.architecture].joined(one).launches:
-            assert launch.issued is not None, f"{launch.symbol}: the library has no such kernel"
+            assert launch.issued is not None, f"{launch.counted.symbol}: the library has no such kernel"
             assert launch.issued.instructions > 0
-            explained.setdefault(launch.symbol, []).append(launch.issued.explained)
+            explained.setdefault(launch.counted.symbol, []).append(launch.issued.explained)
         # Of a kernel's launches together: one of them may find nothing to do.
         for symbol, shares in explained.items():
             assert statistics.fmean(shares) > 0.5, f"{one.op} {one.shape}: {symbol}"

@@ -16,6 +16,7 @@ from torch_hrr import _library
 kernel_bounds = importlib.import_module("bench.tools.kernel_bounds")
 kernel_code = importlib.import_module("bench.tools.kernel_code")
 kernel_resources = importlib.import_module("bench.tools.kernel_resources")
+markdown = importlib.import_module("bench.markdown")
 occupancy = importlib.import_module("bench.tools.occupancy")
 
 USAGE = """
@@ -78,8 +79,11 @@ arch = sm_80
 """
 
 
-def test_local_loads_and_stores_are_counted_in_machine_code():
-    assert kernel_code.parse_local_accesses(SASS) == {("_Z1fv", "sm_80"): (2, 1), ("_Z1gv", "sm_80"): (0, 0)}
+def test_local_loads_and_stores_are_counted_in_machine_code(monkeypatch):
+    monkeypatch.setattr(kernel_code, "sass_of", lambda file, symbols: SASS)
+    usage = [kernel_code.Usage("_Z1fv", "sm_80", 32, 16, 0, 0)]
+    assert kernel_code.local_accesses([Path("f")], usage) == {("f", "sm_80"): (2, 1), ("g", "sm_80"): (0, 0)}
+    assert kernel_code.local_accesses([Path("f")], [kernel_code.Usage("_Z1fv", "sm_80", 32, 0, 0, 0)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -308,9 +312,9 @@ def test_bounds_that_just_hold_hold():
 def test_only_the_table_of_the_document_is_replaced():
     text = "before\n<!-- families: begin -->\nold\n<!-- families: end -->\nafter\n"
     new = "before\n<!-- families: begin -->\nnew\n<!-- families: end -->\nafter\n"
-    assert kernel_resources.update_document(text, "families", "new\n") == new
+    assert markdown.update_document(text, "families", "new\n") == new
     with pytest.raises(ValueError, match="lacks the marks of stacks"):
-        kernel_resources.update_document(text, "stacks", "new\n")
+        markdown.update_document(text, "stacks", "new\n")
 
 
 def test_bounds_of_the_project_can_be_read():

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench import markdown  # noqa: E402
 from bench.tools.kernel_code import build_tree, demangle, short_name  # noqa: E402
 from torch_hrr.io import write_atomically  # noqa: E402
 
@@ -43,14 +44,8 @@ class Requests:
     deepest: int = 0
 
     def __add__(self, other: "Requests") -> "Requests":
-        return Requests(
-            self.requests + other.requests,
-            self.lanes + other.lanes,
-            self.bytes + other.bytes,
-            self.units + other.units,
-            self.least + other.least,
-            max(self.deepest, other.deepest),
-        )
+        *sums, _ = (mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True))
+        return Requests(*sums, deepest=max(self.deepest, other.deepest))
 
     @property
     def ratio(self) -> float:
@@ -63,8 +58,8 @@ class Launch:
 
     kernel: str
     symbol: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Sequence[int]
+    block: Sequence[int]
     shared_bytes: int
     barriers: int
     warp_operations: int
@@ -140,30 +135,16 @@ class Counts:
 
 
 def _launch(entry: Mapping[str, Any]) -> Launch:
+    facts = {kind: value for kind, value in entry.items() if not isinstance(value, dict) and kind != "name"}
     kinds = {kind: Requests(**value) for kind, value in entry.items() if isinstance(value, dict)}
-    symbol = entry["symbol"]
-    return Launch(
-        short_name(demangle(symbol)) if symbol else entry["name"],
-        symbol,
-        tuple(entry["grid"]),
-        tuple(entry["block"]),
-        entry["shared_bytes"],
-        entry["barriers"],
-        entry["warp_operations"],
-        kinds,
-    )
+    return Launch(short_name(demangle(facts["symbol"])) or entry["name"], requests=kinds, **facts)
 
 
 def read_counts(entries: Sequence[Mapping[str, Any]]) -> list[Counts]:
     """The output of cuda_on_host_profile."""
     return [
-        Counts(
-            entry["op"],
-            entry["shape"],
-            [_launch(launch) for launch in entry["launches"]],
-            [Buffer(**buffer) for buffer in entry["buffers"]],
-        )
-        for entry in entries
+        Counts(one["op"], one["shape"], list(map(_launch, one["launches"])), [Buffer(**own) for own in one["buffers"]])
+        for one in entries
     ]
 
 
@@ -251,19 +232,19 @@ def violations(all_counts: Sequence[Counts], bounds: Bounds) -> list[str]:
     return wrong
 
 
-def table(all_counts: Sequence[Counts]) -> Iterator[str]:
-    yield "| operator | shape | launches | KiB | once | all | global | shared | pile-up |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+def table(all_counts: Sequence[Counts]) -> str:
+    cells = []
     for counts in all_counts:
         ratios = (f"{counts.of(kind).ratio:.2f}" if counts.of(kind).requests else "-" for kind in RATIOS)
         load, store, shared_load, shared_store = ratios
         deepest = max(counts.of(kind).deepest for kind in ATOMICS)
         least = counts.least_bytes
-        yield (
-            f"| {counts.op} | {counts.shape} | {len(counts.launches)} | {least / 1024:.1f} | "
-            f"{counts.bytes_once / least:.2f} | {counts.bytes_all / least:.2f} | {load} / {store} | "
-            f"{shared_load} / {shared_store} | {deepest or '-'} |"
-        )
+        cells.append([
+            counts.op, counts.shape, str(len(counts.launches)), f"{least / 1024:.1f}",
+            f"{counts.bytes_once / least:.2f}", f"{counts.bytes_all / least:.2f}", f"{load} / {store}",
+            f"{shared_load} / {shared_store}", str(deepest or "-"),
+        ])  # fmt: skip
+    return markdown.table("operator | shape | launches | KiB | once | all | global | shared | pile-up", cells)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -279,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong = violations(all_counts, read_bounds(BOUNDS.read_text()))
         print("\n".join(wrong) or f"all bounds hold for {len(all_counts)} shapes")
         return 1 if wrong else 0
-    print("\n".join(table(all_counts)))
+    print(table(all_counts), end="")
     return 0
 
 

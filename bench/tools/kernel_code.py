@@ -9,10 +9,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.tools.machine_code import parse_sass
 from bench.tools.occupancy import KIB, occupancy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,15 +54,9 @@ def short_name(signature: str) -> str:
 
 
 TYPES = {
-    "float": "float",
-    "double": "double",
-    "Half": "float",
-    "BFloat16": "float",
-    "int": "int32",
-    "long": "int64",
-    "unsigned int": "uint32",
-    "unsigned long": "uint64",
-}
+    "float": "float", "double": "double", "Half": "float", "BFloat16": "float",
+    "int": "int32", "long": "int64", "unsigned int": "uint32", "unsigned long": "uint64",
+}  # fmt: skip
 
 
 def template_and_type(name: str) -> tuple[str, str]:
@@ -125,14 +120,8 @@ class Kernel:
     @property
     def shapes(self) -> list[tuple[int, int, float]]:
         """(threads, all shared memory, occupancy) of every launch, the least occupancy first."""
-        shapes = [
-            (
-                threads,
-                self.shared + dynamic,
-                occupancy(self.architecture, self.registers, threads, self.shared + dynamic),
-            )
-            for threads, dynamic in self.launches
-        ]
+        every = ((threads, self.shared + dynamic) for threads, dynamic in self.launches)
+        shapes = [(*shape, occupancy(self.architecture, self.registers, *shape)) for shape in every]
         return sorted(shapes, key=lambda shape: shape[2])
 
 
@@ -191,18 +180,10 @@ def recorded_launches(program: Path) -> dict[str, list[tuple[int, int]]]:
 
 def joined(usage: Iterable[Usage], launches: dict[str, list[tuple[int, int]]]) -> list[Kernel]:
     """Kernels by name. A kernel that several objects hold is listed once."""
-    kernels = {
-        (use.symbol, use.architecture): Kernel(
-            short_name(demangle(use.symbol)),
-            use.architecture,
-            use.registers,
-            use.stack,
-            use.shared,
-            use.local,
-            launches.get(use.symbol, []),
-        )
-        for use in usage
-    }
+    kernels = {}
+    for use in usage:
+        symbol, *facts = astuple(use)
+        kernels[symbol, use.architecture] = Kernel(short_name(demangle(symbol)), *facts, launches.get(symbol, []))
     return sorted(kernels.values(), key=lambda kernel: (architecture_order(kernel.architecture), natural(kernel.name)))
 
 
@@ -222,22 +203,6 @@ def by_family(kernels: Sequence[Kernel]) -> dict[tuple[str, str], list[Kernel]]:
     return dict(sorted(families.items()))
 
 
-def parse_local_accesses(sass: str) -> dict[tuple[str, str], tuple[int, int]]:
-    """(loads, stores) of local memory by symbol and architecture, from `cuobjdump -sass`."""
-    counts: dict[tuple[str, str], tuple[int, int]] = {}
-    architecture, symbol = "", None
-    for line in sass.splitlines():
-        if match := re.match(r"\s*arch = (\w+)", line):
-            architecture = match[1]
-        elif match := re.match(r"\s*Function : (\S+)", line):
-            symbol = match[1]
-            counts[symbol, architecture] = (0, 0)
-        elif symbol is not None and (match := re.search(r"\s(LDL|STL)\b", line)):
-            loads, stores = counts[symbol, architecture]
-            counts[symbol, architecture] = (loads + (match[1] == "LDL"), stores + (match[1] == "STL"))
-    return counts
-
-
 def sass_of(file: Path, symbols: Iterable[str]) -> str:
     """The disassembly of these kernels: of all of them it takes minutes."""
     tool = cuobjdump()
@@ -250,12 +215,11 @@ def sass_of(file: Path, symbols: Iterable[str]) -> str:
 
 
 def local_accesses(files: Iterable[Path], usage: Iterable[Usage]) -> dict[tuple[str, str], tuple[int, int]]:
-    """By name, of the kernels with a stack alone."""
+    """(loads, stores) of local memory by name and architecture, of the kernels with a stack alone."""
     symbols = {use.symbol for use in usage if use.stack + use.local > 0}
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    if not symbols:
-        return counts
-    for file in files:
-        for (symbol, architecture), accesses in parse_local_accesses(sass_of(file, symbols)).items():
-            counts[short_name(demangle(symbol)), architecture] = accesses
+    for file in files if symbols else ():
+        for (symbol, architecture), instructions in parse_sass(sass_of(file, symbols)).items():
+            names = [one.name for one in instructions]
+            counts[short_name(demangle(symbol)), architecture] = names.count("LDL"), names.count("STL")
     return counts

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench.markdown import table, update  # noqa: E402
 from bench.tools.kernel_bounds import BOUNDS, bounds_that_hold, read_bounds, violations  # noqa: E402
 from bench.tools.kernel_code import (  # noqa: E402
     Kernel,
@@ -54,10 +55,6 @@ def percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
 def cells_of(kernels: Sequence[Kernel]) -> list[str]:
     """Registers, stack, threads, shared memory and occupancy of these kernels, each as least to most."""
     shapes = [shape for kernel in kernels for shape in kernel.shapes]
@@ -72,41 +69,27 @@ def cells_of(kernels: Sequence[Kernel]) -> list[str]:
     ]
 
 
-HEAD = ["registers", "stack", "threads", "shared KiB", "occupancy"]
+HEAD = "registers | stack | threads | shared KiB | occupancy"
 
 
 def table_of_families(kernels: Sequence[Kernel], architecture: str) -> str:
-    chosen = [kernel for kernel in kernels if kernel.architecture == architecture]
-    lines = [row(["kernel", "computes in", "kernels", *HEAD]), "|---|---|" + "---:|" * (1 + len(HEAD))]
-    for (template, compute), members in by_family(chosen).items():
-        lines.append(row([f"`{template}`", compute or "-", str(len(members)), *cells_of(members)]))
-    return "\n".join(lines) + "\n"
+    families = by_family([kernel for kernel in kernels if kernel.architecture == architecture])
+    cells = [[f"`{name}`", compute or "-", str(len(own)), *cells_of(own)] for (name, compute), own in families.items()]
+    return table(f"kernel | computes in | kernels | {HEAD}", cells)
 
 
 def table_of_kernels(kernels: Sequence[Kernel]) -> str:
-    lines = [row(["kernel", "on", *HEAD]), "|---|---|" + "---:|" * len(HEAD)]
-    lines += [row([f"`{kernel.name}`", kernel.architecture, *cells_of([kernel])]) for kernel in kernels]
-    return "\n".join(lines) + "\n"
+    return table(f"kernel | on | {HEAD}", [[f"`{one.name}`", one.architecture, *cells_of([one])] for one in kernels])
 
 
 def table_of_stacks(kernels: Sequence[Kernel], accesses: dict[tuple[str, str], tuple[int, int]]) -> str:
     """The kernels that have a stack, by family, with the loads and stores of local memory in their machine code."""
-    stacked = [kernel for kernel in kernels if kernel.stack + kernel.local > 0]
-    lines = [row(["kernel", "computes in", "kernels", "stack", "loads", "stores"]), "|---|---|---:|---:|---:|---:|"]
-    for (template, compute), members in by_family(stacked).items():
-        counts = [accesses[kernel.name, kernel.architecture] for kernel in members]
-        sizes = span(kernel.stack + kernel.local for kernel in members)
-        cells = [str(len(members)), sizes, span(count[0] for count in counts), span(count[1] for count in counts)]
-        lines.append(row([f"`{template}`", compute or "-", *cells]))
-    return "\n".join(lines) + "\n"
-
-
-def update_document(text: str, name: str, table: str) -> str:
-    """The text with everything between the two marks of that name replaced by the table."""
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    if begin not in text or end not in text:
-        raise ValueError(f"the page lacks the marks of {name}")
-    return text[: text.index(begin) + len(begin)] + table + text[text.index(end) :]
+    cells = []
+    for (name, compute), own in by_family([one for one in kernels if one.stack + one.local > 0]).items():
+        counts = zip(*(accesses[one.name, one.architecture] for one in own), strict=True)
+        sizes = span(one.stack + one.local for one in own)
+        cells.append([f"`{name}`", compute or "-", str(len(own)), sizes, *map(span, counts)])
+    return table("kernel | computes in | kernels | stack | loads | stores", cells)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,9 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(bounds_that_hold(kernels))
     elif options.update:
         first = [kernel for kernel in kernels if kernel.architecture == architectures[0]]
-        text = update_document(DOCUMENT.read_text(), "families", table_of_families(first, architectures[0]))
-        text = update_document(text, "stacks", table_of_stacks(first, local_accesses(files, usage)))
-        DOCUMENT.write_text(text)
+        tables = {
+            "families": table_of_families(first, architectures[0]),
+            "stacks": table_of_stacks(first, local_accesses(files, usage)),
+        }
+        update(DOCUMENT, tables)
     elif options.json:
         print(json.dumps([{**asdict(kernel), "shapes": kernel.shapes} for kernel in kernels], indent=1))
     elif options.kernels:

@@ -8,7 +8,7 @@ each edge, on average, and what a flow cannot explain of the counts costs more t
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,9 +216,9 @@ def issued_by_warp(instructions: Sequence[Instruction], asked: Mapping[str, Aske
             for place in one:
                 brings[place].append((edge, 1.0))
                 edges.append((b, place, edge))
-        program.equal.add([*takes, (passes[b], -1.0)], 0.0)
+        program.equal.append(([*takes, (passes[b], -1.0)], 0.0))
     for b in range(len(blocks)):
-        program.equal.add([*brings[b], (passes[b], -1.0)], -1.0 if b == 0 else 0.0)
+        program.equal.append(([*brings[b], (passes[b], -1.0)], -1.0 if b == 0 else 0.0))
 
     # An access that is guarded may ask for nothing; a generic one asks one memory or the other.
     makes: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -231,7 +231,7 @@ def issued_by_warp(instructions: Sequence[Instruction], asked: Mapping[str, Aske
         for (kinds, width, optional), count in groups.items():
             parts = [program.variable(0.0) for _ in kinds]
             rows = program.at_most if optional else program.equal
-            rows.add([*((part, 1.0) for part in parts), (passes[b], -float(count))], 0.0)
+            rows.append(([*((part, 1.0) for part in parts), (passes[b], -float(count))], 0.0))
             for kind, part in zip(kinds, parts, strict=True):
                 makes[kind].append((part, width))
 
@@ -240,11 +240,11 @@ def issued_by_warp(instructions: Sequence[Instruction], asked: Mapping[str, Aske
         slack = [program.variable(PENALTY) for _ in range(2)]
         missed += slack
         terms = [(part, 1.0) for part, _ in makes[kind]]
-        program.equal.add([*terms, (slack[0], 1.0), (slack[1], -1.0)], wanted.requests)
+        program.equal.append(([*terms, (slack[0], 1.0), (slack[1], -1.0)], wanted.requests))
         if wanted.bytes > 0:
             slack = [program.variable(PENALTY / BYTES_OF_REQUEST) for _ in range(2)]
             terms = [(part, float(width * WARP)) for part, width in makes[kind]]
-            program.equal.add([*terms, (slack[0], 1.0), (slack[1], -1.0)], wanted.bytes)
+            program.equal.append(([*terms, (slack[0], 1.0), (slack[1], -1.0)], wanted.bytes))
 
     for _ in range(MOST_ROUNDS):
         found = program.solve()
@@ -253,7 +253,7 @@ def issued_by_warp(instructions: Sequence[Instruction], asked: Mapping[str, Aske
             break
         for loop, busiest in loops:
             entering = [(edge, -1.0) for b, place, edge in edges if place in loop and b not in loop]
-            program.at_most.add([*entering, (passes[busiest], 1.0 / max(1.0, found[passes[busiest]]))], 0.0)
+            program.at_most.append(([*entering, (passes[busiest], 1.0 / max(1.0, found[passes[busiest]]))], 0.0))
     total = sum(wanted.requests for wanted in asked.values())
     return Issued(
         sum(len(block.instructions) * found[i] for block, i in zip(blocks, passes, strict=True)),
@@ -289,30 +289,16 @@ def loops_without_entry(
     return lacking
 
 
-@dataclass
-class Rows:
-    """The rows of a sparse matrix, with the right-hand side."""
-
-    row: list[int] = field(default_factory=list)
-    column: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    right: list[float] = field(default_factory=list)
-
-    def add(self, terms: Iterable[tuple[int, float]], right: float) -> None:
-        for column, value in terms:
-            self.row.append(len(self.right))
-            self.column.append(column)
-            self.values.append(value)
-        self.right.append(right)
+Terms = list[tuple[int, float]]
 
 
 @dataclass
 class Program:
-    """A linear program: the least cost of variables of at least 0."""
+    """A linear program: the least cost of variables of at least 0, under rows of (variable, factor) and their sums."""
 
     cost: list[float] = field(default_factory=list)
-    equal: Rows = field(default_factory=Rows)
-    at_most: Rows = field(default_factory=Rows)
+    equal: list[tuple[Terms, float]] = field(default_factory=list)
+    at_most: list[tuple[Terms, float]] = field(default_factory=list)
 
     def variable(self, price: float) -> int:
         self.cost.append(price)
@@ -325,11 +311,14 @@ class Program:
         except ImportError as error:
             raise ImportError("issue slots need scipy: pip install scipy") from error
 
-        def matrix(rows: Rows) -> Any:
-            return coo_matrix((rows.values, (rows.row, rows.column)), shape=(len(rows.right), len(self.cost)))
+        def of(rows: list[tuple[Terms, float]]) -> tuple[Any, list[float]]:
+            cells = [(i, column, value) for i, (terms, _) in enumerate(rows) for column, value in terms]
+            i, columns, values = zip(*cells, strict=True)
+            return coo_matrix((values, (i, columns)), shape=(len(rows), len(self.cost))), [right for _, right in rows]
 
-        bounded = {"A_ub": matrix(self.at_most), "b_ub": self.at_most.right} if self.at_most.right else {}
-        answer = linprog(self.cost, A_eq=matrix(self.equal), b_eq=self.equal.right, method="highs", **bounded)
+        bounded = dict(zip(("A_ub", "b_ub"), of(self.at_most), strict=True)) if self.at_most else {}
+        matrix, right = of(self.equal)
+        answer = linprog(self.cost, A_eq=matrix, b_eq=right, method="highs", **bounded)
         if not answer.success:
             raise ValueError(f"no flow through the code: {answer.message}")
         return [float(value) for value in answer.x]
