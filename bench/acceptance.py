@@ -73,14 +73,12 @@ difference, no less than the number of unlike answers allows.
 
 
 def verdict(row: Row) -> str:
-    """The last column."""
     if row.within is None:
         return "other data" if row.expected is not None else "-"
     return "yes" if row.within else "NO"
 
 
 def render(rows: Sequence[Row], command: str) -> str:
-    """The document."""
     parts = [PREAMBLE.format(command=command)]
     for experiment in dict.fromkeys(row.experiment for row in rows):
         cells = [

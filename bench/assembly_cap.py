@@ -29,7 +29,6 @@ def leaf_and_gradient(n: int, batch: int, generator: torch.Generator) -> Inputs:
 
 
 def step(forward: Callable[[Tensor], Tensor], inputs: Tensor, gradient: Tensor) -> Any:
-    """Forward and backward."""
     return torch.autograd.grad(forward(inputs), inputs, gradient)[0]
 
 

@@ -18,8 +18,8 @@ COMPARED_ROWS = 256
 
 def angles_of(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Angles as everyone computes them."""
-    i = torch.arange(0, dim, 2, dtype=dtype, device=positions.device)
-    return positions.to(dtype).unsqueeze(-1) * torch.exp(i * (-math.log(BASE) / dim))
+    column = positions.to(dtype).unsqueeze(-1)
+    return column * torch.exp(torch.arange(0, dim, 2, dtype=dtype, device=column.device) * (-math.log(BASE) / dim))
 
 
 def side_by_side(angles: Tensor) -> Tensor:
@@ -32,7 +32,6 @@ def features(positions: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def encoded(positions: Tensor, dim: int, layout: str, dtype: torch.dtype) -> Tensor:
-    """The encoding of an even dimension by torch's functions."""
     angles = angles_of(positions, dim)
     return (torch.cat((angles.sin(), angles.cos()), -1) if layout == "half" else side_by_side(angles)).to(dtype)
 

@@ -55,7 +55,6 @@ def near(size: int) -> Tensor:
 
 
 def exact(positions: Tensor) -> list[list[mpmath.mpf]]:
-    """Rows of exact sines and cosines."""
     frequencies = [mpmath.mpf(BASE) ** (mpmath.mpf(-2 * i) / DIM) for i in range(DIM // 2)]
     return [
         [function(position * frequency) for frequency in frequencies for function in (mpmath.sin, mpmath.cos)]
@@ -64,7 +63,6 @@ def exact(positions: Tensor) -> list[list[mpmath.mpf]]:
 
 
 def worst(result: Tensor, expected: list[list[mpmath.mpf]]) -> float:
-    """The largest error of an element."""
     return max(
         float(abs(mpmath.mpf(value) - wanted))
         for values, wanteds in zip(result.double().tolist(), expected, strict=True)

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -64,7 +65,6 @@ class Row:
 
 
 def measure(method: str, errors: Callable[[], list[float]]) -> Row:
-    """Runs and times one row."""
     start = time.perf_counter()
     measured = errors()
     return Row(method, measured, time.perf_counter() - start)
@@ -119,9 +119,7 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
         draws = range(seed, seed + size.seeds)
         return [nrmse(reservoir_peer(series, size.laser_units, draw, connectivity), truth) for draw in draws]
 
-    def column(x: Tensor) -> Tensor:
-        return x.unsqueeze(-1)
-
+    column = partial(torch.unsqueeze, dim=-1)
     name, best = f"liquid state machine, {size.laser_units} units", tune(series, size.laser_units, seed)
     tuned = ", ".join(f"{key}={value}" for key, value in best.items())
     rows = [
@@ -144,15 +142,9 @@ def ridge_bits(training: Tensor, test: Tensor, units: int, seed: int, places: bo
     )
     embedder = encoding.ConfigurableSinusoidalEmbedder(config, generator=torch.Generator().manual_seed(seed))
     machine = encoding.LiquidStateMachine(
-        config.embedding_dim,
-        units,
-        spectral_radius=0.5,
-        leak=0.8,
-        input_scaling=config.embedding_dim**-0.5,
-        density=min(1.0, text_demo.CONNECTIONS / units),
-        seed=seed,
-        embedder=None if places else embedder,
-    )
+        config.embedding_dim, units, spectral_radius=0.5, leak=0.8, input_scaling=config.embedding_dim**-0.5,
+        density=min(1.0, text_demo.CONNECTIONS / units), seed=seed, embedder=None if places else embedder,
+    )  # fmt: skip
 
     def inputs(streams: Tensor) -> Tensor:
         with torch.no_grad():
@@ -170,23 +162,25 @@ def text(size: Size, seed: int) -> list[Row]:
     """Bits a character on the last fifth of the text."""
     training, test = sequence_data.split_text(sequence_data.load_text()[: size.characters])
 
+    first = size.text_units[0]
+
     def softmax(units: int) -> list[float]:
         generator = text_demo.train(training, units, seed, f"{units} units")
         return [generator.bits(sequence_data.as_streams(test), sequence_data.WARMUP)]
 
-    rows = [
-        measure(
-            f"table of counts, {order} before", lambda order=order: [sequence_data.table_bits(training, test, order)]
-        )
-        for order in sequence_data.ORDERS
+    def table_bits(order: int) -> list[float]:
+        return [sequence_data.table_bits(training, test, order)]
+
+    def ridge(places: bool) -> list[float]:
+        return [ridge_bits(training, test, first, seed, places)]
+
+    name = "liquid state machine"
+    return [
+        *(measure(f"table of counts, {order} before", partial(table_bits, order)) for order in sequence_data.ORDERS),
+        measure(f"{name}, {first} units, ridge read-out, tokens at their positions", partial(ridge, True)),
+        measure(f"{name}, {first} units, ridge read-out", partial(ridge, False)),
+        *(measure(f"{name}, {units} units, softmax", partial(softmax, units)) for units in size.text_units),
     ]
-    first = size.text_units[0]
-    for places, name in ((True, "ridge read-out, tokens at their positions"), (False, "ridge read-out")):
-        bits = lambda places=places: [ridge_bits(training, test, first, seed, places)]  # noqa: E731
-        rows.append(measure(f"liquid state machine, {first} units, {name}", bits))
-    for units in size.text_units:
-        rows.append(measure(f"liquid state machine, {units} units, softmax", lambda units=units: softmax(units)))
-    return rows
 
 
 def render(title: str, unit: str, rows: Sequence[Row]) -> str:
@@ -197,23 +191,25 @@ def render(title: str, unit: str, rows: Sequence[Row]) -> str:
     return f"## {title}\n\n" + table(f"method | {unit} | range over seeds | s", cells, left=4).rstrip()
 
 
-def draw(folder: Path, curves: Tensor, rows: Sequence[Row]) -> None:
+def draw(folder: Path, curves: Tensor, rows: Sequence[Row]) -> list[Path]:
     """Two figures: 300 steps of the laser as predicted, and bits a character."""
-    figures = importlib.import_module("matplotlib.figure")
+    from matplotlib.figure import Figure
+
     folder.mkdir(parents=True, exist_ok=True)
-    figure = figures.Figure(figsize=(9, 3), layout="constrained")
-    axes = figure.subplots()
+    paths = [folder / "laser.png", folder / "text.png"]
+    laser, text = (Figure(figsize=(9, height), layout="constrained") for height in (3, 4))
+    axes = laser.subplots()
     axes.plot(curves[1, :300].tolist(), label="laser", color="black", linewidth=1)
     axes.plot(curves[0, :300].tolist(), label="predicted one step ahead", color="tab:orange", linewidth=1)
     axes.set(xlabel="step of the test part", ylabel="intensity")
     axes.legend()
-    figure.savefig(folder / "laser.png", dpi=120)
-    figure = figures.Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
+    axes = text.subplots()
     axes.barh([row.method for row in rows], [row.mean for row in rows], color="tab:blue")
     axes.invert_yaxis()
     axes.set(xlabel="bits a character on the test part", xlim=(0, math.log2(len(sequence_data.ALPHABET))))
-    figure.savefig(folder / "text.png", dpi=120)
+    for figure, path in zip((laser, text), paths, strict=True):
+        figure.savefig(path, dpi=120)
+    return paths
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -235,8 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = text(size, options.seed)
     print("\n" + render("Next character of pydoc_data.topics, the last fifth for testing", "bits", rows))
     if options.figures is not None:
-        draw(options.figures, curves, rows)
-        print(f"\nfigures: {options.figures / 'laser.png'}, {options.figures / 'text.png'}")
+        print(f"\nfigures: {', '.join(map(str, draw(options.figures, curves, rows)))}")
     return 0
 
 

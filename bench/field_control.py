@@ -116,7 +116,6 @@ def linear_episode(agent: gym.FieldAgent, weights: Tensor, seed: int) -> float:
 
 
 def rows(task: Task, size: Size) -> list[Row]:
-    """All policies in one environment."""
     torch.set_num_threads(1)
     env = gymnasium.make(task.name)
     generations = min(task.generations, size.generations)

@@ -36,7 +36,7 @@ from bench import (  # noqa: E402
 )
 from bench.entry import Entry, aligned  # noqa: E402
 from bench.run import measure  # noqa: E402
-from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
+from bench.targets import Session, format_target, heading, measure_target  # noqa: E402
 from bench.timing import Settings, machine_limits  # noqa: E402
 from bench.tools import gpu_counts  # noqa: E402
 from bench.tools.kernel_code import usage_of  # noqa: E402
@@ -45,26 +45,21 @@ from torch_hrr.io import write_atomically  # noqa: E402
 
 @dataclass(frozen=True)
 class Headline:
-    """An entry, the batch of its dry run, and what is asked of it.
-
-    `counted` is an operator and shape that cuda_on_host_profile counts, and how many times the entry is that shape, as
-    a fraction; None where the model does not reach the entry.
-    """
+    """An entry, and what is asked of it."""
 
     entry: Entry
-    small: int
+    small: int  # the batch of its dry run
     asked: Literal["ratio", "share", "limit"]
     least: float
+    # An operator and shape that cuda_on_host_profile counts, and how many times the entry is that shape, as a fraction;
+    # None where the model does not reach the entry.
     counted: tuple[str, str, int, int] | None
 
     @property
     def goal(self) -> str:
-        """As the table says it."""
-        return {
-            "ratio": f"{self.least:g}x torch",
-            "share": f"{self.least:.0%} of a copy",
-            "limit": f"{self.least:.0%} of limit",
-        }[self.asked]
+        if self.asked == "ratio":
+            return f"{self.least:g}x torch"
+        return f"{self.least:.0%} of {'a copy' if self.asked == 'share' else 'limit'}"
 
 
 HEADLINES = (
@@ -85,18 +80,16 @@ HEADLINES = (
 )  # fmt: skip
 
 
-def target(targets: Sequence[Target], what: str) -> Target:
-    (found,) = (each for each in targets if each.what == what)
-    return found
-
-
-TARGETS = (
-    target(hrr_targets.TARGETS, "bind_normalize over traffic, 1000"),
-    target(field_targets.TARGETS, "32^3x64 cycle, 1000 a second"),
-    target(hierarchy_targets.TARGETS, "the example on a GPU"),
-    target(assembly_targets.TARGETS, "a small brain's round, replayed"),
-    target(assembly_targets.TARGETS, "exact projection, one core"),
-)
+TARGETS = [
+    next(target for target in module.TARGETS if target.what == what)
+    for module, what in (
+        (hrr_targets, "bind_normalize over traffic, 1000"),
+        (field_targets, "32^3x64 cycle, 1000 a second"),
+        (hierarchy_targets, "the example on a GPU"),
+        (assembly_targets, "a small brain's round, replayed"),
+        (assembly_targets, "exact projection, one core"),
+    )
+]
 
 
 def predictions(
@@ -107,12 +100,11 @@ def predictions(
     found: dict[str, dict[str, float]] = {}
     for gpu in gpus:
         times = found.setdefault(short(gpu), {})
-        for headline in HEADLINES:
-            if headline.counted is not None:
-                op, shape, more, less = headline.counted
-                one = codes[gpu.architecture].joined(shapes[op, shape])
-                larger = gpu_model.enlarged(one, headline.entry.shape, more, less)
-                times[headline.entry.name] = gpu_model.modelled(larger, gpu).total
+        for headline in (headline for headline in HEADLINES if headline.counted is not None):
+            op, shape, more, less = headline.counted
+            one = codes[gpu.architecture].joined(shapes[op, shape])
+            larger = gpu_model.enlarged(one, headline.entry.shape, more, less)
+            times[headline.entry.name] = gpu_model.modelled(larger, gpu).total
     return found
 
 
@@ -156,7 +148,6 @@ COLUMNS = (
 
 
 def format_row(row: Any) -> str:
-    """One line of the table."""
     name = f"{row['op']} {row['shape']}"
     if row["error"]:
         return f"{name:<41} ERROR {row['error']}"

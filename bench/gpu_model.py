@@ -149,7 +149,6 @@ class Counted:
 
 
 def counted_of(counts: Counts) -> Counted:
-    """The counts as the model takes them."""
     launches = tuple(Launch(one, math.prod(one.grid), one.shared_bytes) for one in counts.launches)
     return Counted(counts.op, counts.shape, launches, tuple(counts.buffers), counts.least_bytes)
 

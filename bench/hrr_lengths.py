@@ -85,12 +85,10 @@ def largest_factor(n: int) -> int:
 
 
 def floor_of(op: str, dim: int) -> float:
-    """What the ratio should not fall below."""
     return SMOOTH_FLOOR if op in PRODUCTS and largest_factor(dim) <= 7 else FLOOR
 
 
 def entry(op: str, rows: int, dim: int) -> Entry:
-    """One operator at one size."""
     ours, theirs, inputs, moved = OPERATORS[op]
     peer = Peer("torch.fft", theirs, compared=packed if op == "spectrum" else None)
     traffic = 4 * moved * rows * dim
@@ -101,7 +99,6 @@ ENTRIES = tuple(entry(op, rows, dim) for dim in LENGTHS for rows in ROWS for op 
 
 
 def heading() -> str:
-    """The first line of the table."""
     return " ".join(["    D  rows", *(f"{op[:8]:>8}" for op in OPERATORS)])
 
 

@@ -28,7 +28,6 @@ WordEncoder = Callable[[Tensor], Tensor]
 
 
 def read_words() -> dict[str, list[str]]:
-    """The word list of each language."""
     with zipfile.ZipFile(WORDS) as lists:
         return {Path(name).stem: lists.read(name).decode().split() for name in sorted(lists.namelist())}
 
@@ -95,7 +94,6 @@ def drawn_trigrams(letters: Tensor, ordered: bool, generator: torch.Generator) -
 
 
 def hits(predicted: Tensor, truth: Tensor) -> Tensor:
-    """1 where an answer is right, else 0."""
     return (predicted == truth).double()
 
 

@@ -35,7 +35,6 @@ def bind_numpy(a: Any, b: Any) -> Any:
 
 
 def bind_numpy_loop(a: Any, b: Any) -> Any:
-    """Row after row."""
     bound = np.empty_like(a)
     for k in range(len(a)):
         bound[k] = bind_numpy(a[k], b[k])
@@ -94,7 +93,6 @@ def binding(batch: int, dim: int) -> Work:
 
 
 def superposition(count: int, dim: int) -> Work:
-    """One sum of norm 1."""
     forms: dict[str, Callable[[Tensor], Tensor]] = {
         "normalize(sum)": lambda x: F.normalize(x.sum(-2), dim=-1),
         "normalize(ones @ x)": lambda x: F.normalize(x.new_ones(len(x)) @ x, dim=-1),
@@ -106,7 +104,6 @@ def superposition(count: int, dim: int) -> Work:
 
 
 def bind_and_unbind(dim: int) -> Work:
-    """A pair, and one of it back."""
     forms = {"rfft of each": cycle_rfft, "spectra kept": cycle_spectra}
     return Work(f"bind and unbind {dim}", partial(pair, (dim,)), cycle, forms, cycle_numpy)
 

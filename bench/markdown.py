@@ -24,7 +24,6 @@ def update_document(text: str, name: str, table: str) -> str:
 
 
 def update(page: Path, tables: dict[str, str]) -> None:
-    """Writes the tables into the page."""
     text = page.read_text()
     for name, content in tables.items():
         text = update_document(text, name, content)

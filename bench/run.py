@@ -59,17 +59,6 @@ def cold_count(inputs: Inputs) -> int:
     return max(2, min(MAX_COLD_SETS, -(-COLD_BYTES // max(size, 1))))
 
 
-def runnable(peer: Peer, inputs: Inputs, settings: Settings) -> Callable[..., Any] | None:
-    """The peer's function, compiled if it asks for that; None where compiling is off."""
-    if peer.kind != "compile":
-        return peer.function
-    if not settings.compile:
-        return None
-    compiled: Callable[..., Any] = torch.compile(peer.function, dynamic=False)
-    compiled(*inputs)
-    return compiled
-
-
 def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Candidate]:
     """Every candidate of an entry, each checked against ours; peers that cannot run here are noted and left out."""
     first = make_sets(entry, entry.sets, settings)
@@ -81,34 +70,35 @@ def gather(entry: Entry, settings: Settings, notes: dict[str, str]) -> list[Cand
     compared = entry.compared(expected, *first[0]) if entry.compared else expected
     candidates: list[Candidate] = []
 
-    def add(name: str, function: Callable[..., Any], reuse: Callable[..., Any] | None, peer: Peer | None) -> None:
-        prepare = peer.prepare if peer else None
+    def add(peer: Peer, function: Callable[..., Any]) -> None:
         for group in groups:
-            sets = [tuple(map(prepare, inputs)) for inputs in group] if prepare else group
+            sets = [tuple(map(peer.prepare, inputs)) for inputs in group] if peer.prepare else group
             cold = group is not first
-            candidates.append(candidate(name, function, sets, None, cold, settings))
-            if reuse is not None:
+            candidates.append(candidate(peer.name, function, sets, None, cold, settings))
+            if peer.reuse is not None:
                 out = torch.empty_like(expected)
-                reuse(*group[0], out=out)
-                candidates.append(candidate(name, reuse, sets, out, cold, settings))
+                peer.reuse(*sets[0], out=out)
+                candidates.append(candidate(peer.name, peer.reuse, sets, out, cold, settings))
 
-    add("ours", entry.ours, entry.reuse, None)
+    add(Peer("ours", entry.ours, reuse=entry.reuse), entry.ours)
     for peer in entry.peers:
         if peer.on_host and settings.cuda:
             notes[peer.name] = "it runs on the CPU alone"
+        if peer.name in notes or (peer.kind == "compile" and not settings.compile):
             continue
         inputs = tuple(map(peer.prepare, first[0])) if peer.prepare else first[0]
+        function: Callable[..., Any] = peer.function
         try:
-            function = runnable(peer, inputs, settings)
-            theirs = function(*inputs) if function else None
+            if peer.kind == "compile":
+                function = torch.compile(function, dynamic=False)
+            theirs = function(*inputs)
         except Exception as error:
             if peer.kind == "torch":
                 raise
             notes[peer.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
-        if function is not None:
-            check_agreement(peer.name, peer.compared(theirs, *inputs) if peer.compared else theirs, compared)
-            add(peer.name, function, peer.reuse, peer)
+        check_agreement(peer.name, peer.compared(theirs, *inputs) if peer.compared else theirs, compared)
+        add(peer, function)
     return candidates
 
 
@@ -171,7 +161,6 @@ def measure(entry: Entry, settings: Settings, limits: dict[str, float]) -> dict[
 
 
 def format_row(row: dict[str, Any]) -> str:
-    """One line of the table."""
     if row["error"]:
         return f"{row['op']:<24} {row['shape']:<16} ERROR {row['error']}"
 
@@ -225,7 +214,6 @@ def kept_at(report: dict[str, Any]) -> Path:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("--rounds", type=int, default=9, help="rounds in which every candidate runs once")

@@ -211,7 +211,6 @@ def measure_target(target: Target, session: Session) -> dict[str, Any]:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time as the targets were written."""
     return f"{seconds * 1e3:.4g} ms"
 
 
@@ -225,7 +224,6 @@ def heading(settings: Settings, text: str | None = None) -> str:
 
 
 def format_target(row: Mapping[str, Any]) -> str:
-    """One line of the table."""
     what = row["name"].removeprefix("target ")
     if row["error"]:
         return f"{what:<36} {row['device']:<6} ERROR {row['error']}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,22 +33,13 @@ class Settings:
 
     @property
     def cuda(self) -> bool:
-        """Whether CUDA events are the clock."""
         return self.device == "cuda"
-
-
-class Clock(Protocol):
-    """Times a statement."""
-
-    def seconds(self, calls: int) -> float:
-        """Seconds a call, over `calls` calls."""
 
 
 class CpuClock:
     """torch.utils.benchmark.Timer over `statement`."""
 
     def __init__(self, statement: str, names: dict[str, Any], threads: int) -> None:
-        """Compiles `statement` over `names`."""
         self._timer = Timer(statement, globals=names, num_threads=threads)
 
     def seconds(self, calls: int) -> float:
@@ -70,7 +61,6 @@ class CudaClock:
     """
 
     def __init__(self, statement: str, names: dict[str, Any], threads: int) -> None:
-        """Compiles `statement` over `names`."""
         self._code = compile(statement, "<candidate>", "exec")
         self._names = names
         self._flush = flush_buffer()
@@ -97,7 +87,7 @@ class Candidate:
     name: str  # "ours" or the peer's name
     output: Literal["fresh", "reused"]
     cache: Literal["warm", "cold"]
-    clock: Clock  # times a call
+    clock: CpuClock | CudaClock  # times a call
     calls: int = 1  # in one round, set by `calibrate`
     rounds: list[float] = field(default_factory=list)  # seconds a call, one per round
 
@@ -108,11 +98,9 @@ class Candidate:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Unique within an entry."""
         return self.name, self.output, self.cache
 
     def calibrate(self, block_seconds: float) -> None:
-        """Chooses the calls that fill a block."""
         estimate = self.clock.seconds(1)
         if estimate < block_seconds:
             estimate = self.clock.seconds(max(2, min(100, int(block_seconds / estimate))))
@@ -157,11 +145,10 @@ def ratio(peer: Candidate, ours: Candidate) -> tuple[float, float]:
 
 def machine_limits(threads: int, cuda: bool) -> dict[str, float]:
     """What no kernel can beat: bytes a second of a large copy (read and written), seconds of an empty launch."""
-    device = "cuda" if cuda else "cpu"
+    clock, device = (CudaClock, "cuda") if cuda else (CpuClock, "cpu")
     source, target = (torch.ones(COPY_BYTES, dtype=torch.int8, device=device) for _ in range(2))
-    tiny = torch.zeros(1, device=device)
-    clock = CudaClock if cuda else CpuClock
     copy = clock("target.copy_(source)", {"source": source, "target": target}, threads)
+    launch = clock("tiny.zero_()", {"tiny": torch.zeros(1, device=device)}, threads)
     seconds = min(copy.seconds(2) for _ in range(3))
-    launch = min(clock("tiny.zero_()", {"tiny": tiny}, threads).seconds(20) for _ in range(5)) if cuda else 0.0
-    return {"copy_bytes_per_second": 2 * COPY_BYTES / seconds, "launch_seconds": launch}
+    least = min(launch.seconds(20) for _ in range(5)) if cuda else 0.0
+    return {"copy_bytes_per_second": 2 * COPY_BYTES / seconds, "launch_seconds": least}

@@ -47,7 +47,6 @@ SHAPES = (
 
 
 def call_of(op: str, shape: str, device: str) -> Callable[[], Any]:
-    """The counted call."""
     if op == "field_evolve float":
         start = torch.randn(1, 32, 32, 32, 16, device=device)
         return lambda: field.evolve(start, 0.1, 0.1)

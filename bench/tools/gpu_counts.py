@@ -224,12 +224,8 @@ def violations(all_counts: Sequence[Counts], bounds: Bounds) -> list[str]:
                     most = max(most, exception.most)
             if value > most:
                 wrong.append(f"{counts.name}: {what}: {measure} is {value:.3f}, the bound is {most}")
-    wrong += [
-        f"gpu_bounds.toml: the exception for {one.op.pattern}, {one.of.pattern}, {one.measure} is not needed any more"
-        for one in bounds.exceptions
-        if not one.needed
-    ]
-    return wrong
+    unneeded = (f"{one.op.pattern}, {one.of.pattern}, {one.measure}" for one in bounds.exceptions if not one.needed)
+    return wrong + [f"gpu_bounds.toml: the exception for {one} is not needed any more" for one in unneeded]
 
 
 def table(all_counts: Sequence[Counts]) -> str:
