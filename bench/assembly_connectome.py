@@ -2,24 +2,17 @@
 
 A whole graph of 10^6 neurons at density .01 would take 40 GB, so the peers keep the rows of a pool of neurons, twice as
 many as fire, and the winners are drawn from it: drawing and storing those rows, 8 bytes an edge, is not counted against
-them. Run as a program it prints nanoseconds a synapse.
+them.
 """
 
 import functools
 import importlib
 import importlib.util
-import statistics
-import sys
-import timeit
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from bench.entry import Entry, Peer
 from torch_hrr.assembly import connectome_inputs
@@ -89,15 +82,6 @@ def scipy_rows(winners: Tensor, n: int, pool: int, p: float) -> Tensor:
     return torch.from_numpy(indicator @ matrix)
 
 
-def numpy_drawn(winners: Tensor, n: int, p: float) -> Tensor:
-    """Another graph of the same density, drawn at every call as ours is: geometric gaps by inversion."""
-    generator = np.random.default_rng(0)
-    count = int(len(winners) * n * p * 1.01 + 1000)
-    gaps = (np.log(generator.random(count)) * (1 / np.log1p(-p))).astype(np.int64) + 1
-    places = np.cumsum(gaps) - 1
-    return torch.from_numpy(np.bincount(places[: np.searchsorted(places, len(winners) * n)] % n, minlength=n))
-
-
 def entry(n: int, k: int, p: float) -> Entry:
     """Inputs of k winners out of a pool of 2 k."""
 
@@ -117,24 +101,3 @@ def entry(n: int, k: int, p: float) -> Entry:
 
 
 ENTRIES = tuple(entry(*size) for size in SIZES)
-
-
-def main(rounds: int = 7) -> None:
-    """Nanoseconds a synapse of every candidate, the median of interleaved rounds on one thread."""
-    torch.set_num_threads(1)
-    for (n, k, p), measured in zip(SIZES, ENTRIES, strict=True):
-        generator = torch.Generator().manual_seed(0)
-        candidates = {"ours": measured.ours} | {peer.name: peer.function for peer in measured.peers}
-        if np is not None:
-            candidates["numpy drawn"] = functools.partial(numpy_drawn, n=n, p=p)
-        seconds: dict[str, list[float]] = {name: [] for name in candidates}
-        for _ in range(rounds + 1):
-            (winners,) = measured.inputs(k, generator)
-            for name, function in candidates.items():
-                seconds[name].append(timeit.timeit(functools.partial(function, winners), number=1))
-        each = {name: statistics.median(values[1:]) / (k * n * p) * 1e9 for name, values in seconds.items()}
-        print(f"{measured.name}, ns a synapse: {', '.join(f'{name} {value:.2f}' for name, value in each.items())}")
-
-
-if __name__ == "__main__":
-    main()
