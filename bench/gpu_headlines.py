@@ -100,11 +100,12 @@ def predictions(
     found: dict[str, dict[str, float]] = {}
     for gpu in gpus:
         times = found.setdefault(short(gpu), {})
-        for headline in (headline for headline in HEADLINES if headline.counted is not None):
-            op, shape, more, less = headline.counted
-            one = codes[gpu.architecture].joined(shapes[op, shape])
-            larger = gpu_model.enlarged(one, headline.entry.shape, more, less)
-            times[headline.entry.name] = gpu_model.modelled(larger, gpu).total
+        for headline in HEADLINES:
+            if headline.counted is not None:
+                op, shape, more, less = headline.counted
+                one = codes[gpu.architecture].joined(shapes[op, shape])
+                larger = gpu_model.enlarged(one, headline.entry.shape, more, less)
+                times[headline.entry.name] = gpu_model.modelled(larger, gpu).total
     return found
 
 
